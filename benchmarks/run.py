@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import carrying, live, matching, memory, planning, publishing, rings, simulation, underlay
+from benchmarks import carrying, live, matching, memory, planning, publishing, restarting, rings, simulation, underlay
 from benchmarks.rows import Row
 
 BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "live": live.rows,
     "carrying": carrying.rows,
     "publishing": publishing.rows,
+    "restarting": restarting.rows,
     "matching": matching.rows,
     "memory": memory.rows,
     "rings": rings.rows,

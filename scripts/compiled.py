@@ -27,6 +27,7 @@ DECLARED = "wend_core"
 CORE = (
     "matching/index.py",
     "matching/peer_bitmaps.py",
+    "matching/sides.py",
     "model/trace.py",
     "model/units.py",
     "protocol/copy_ranks.py",

@@ -90,6 +90,8 @@ LIVE = {
     "clients.refused": "Clients that were turned away because there were too many.",
     "clients.denied": "Requests that were answered with an error.",
     "clients.dropped": "Events that a client did not read soon enough.",
+    "clients.expired": "Events that outlived their ttl while a client did not read.",
+    "notices.missed": "Events that a subscription did not get, as its client was told; in `wend sim`.",
     "clients.garbage": "Clients that sent bytes that cannot be read.",
     "clients.silent": "Clients that did not greet in time.",
     "clients.stalled": "Clients that read nothing for too long.",
@@ -130,7 +132,8 @@ LIVE = {
     "failed.withheld ACK": "The peer withheld an ACK because the store could not be written.",
     "failed.lost state record": "The peer did not store the state of a neighbour; the neighbour sends it again after a "
     "restart.",
-    "failed.torn record": "A crash cut a record of the store short.",
+    "failed.read damaged record": "Bytes of the store could not be read when the peer started; the log says which.",
+    "failed.carry out Persist": "A record could not be stored; the peer tries again, and promises nothing meanwhile.",
     "failed.load plan": "A plan could not be read when a signal asked for it.",
     "failed.read file": "The file of the peer could not be read again when a signal asked for it.",
 }

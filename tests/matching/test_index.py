@@ -13,6 +13,7 @@ from wend.matching import index as module
 from wend.matching import peer_bitmaps
 from wend.matching.filters import Filter, parse
 from wend.matching.index import Index
+from wend.matching.sides import fits
 from wend.model.errors import FilterError
 from wend.model.events import Attributes, Range
 
@@ -52,6 +53,53 @@ def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     if request.param == "rare sides":
         monkeypatch.setattr(peer_bitmaps, "SMALLEST", 5)
         monkeypatch.setattr(peer_bitmaps, "RARE", 2)
+
+
+SIDES = (
+    "a > 5",
+    "a < 5.5",
+    "a <= 5",
+    "a != 5",
+    "a in {3, 5}",
+    "a = 'x'",
+    "a exists",
+    "a = true",
+    "a absent",
+    "b = 1 and a >= 9007199254740993",
+)
+NEAR = (
+    None,
+    4,
+    5,
+    6,
+    5.0,
+    5.2,
+    5.7,
+    True,
+    "x",
+    "y",
+    2**53,
+    2**53 + 1,
+    2**53 + 2,
+    -(10**30),
+    10**30,
+    Range(4, 6),
+    Range("w", None),
+)
+
+
+@pytest.mark.parametrize("text", SIDES)
+def test_the_sides_of_a_box_hold_the_values_that_it_matches(text: str) -> None:
+    wanted = parse(text)
+    assert wanted.sides is not None
+    for value in NEAR:
+        event: Attributes = {"b": 1} if value is None else {"a": value, "b": 1}
+        assert fits(wanted.sides, event) == wanted.matches(event), value
+
+
+@pytest.mark.parametrize("text", ["a = 1 or b = 1", "a > b", "false"])
+def test_other_filters_have_no_sides(text: str) -> None:
+    assert parse(text).sides is None
 
 
 @pytest.mark.usefixtures("many")

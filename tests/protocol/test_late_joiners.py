@@ -1,6 +1,7 @@
 """Who is heard of after an event was published: for whom it is remembered, how long, and what makes room."""
 
 from tests.protocol.talk import event
+from wend.model.events import event_bytes
 from wend.model.units import SECOND
 from wend.protocol.delivery.late_joiners import LateJoiners
 from wend.protocol.routing.tree_queue import HOLD_NS, SETTLE_NS
@@ -8,8 +9,8 @@ from wend.protocol.routing.tree_queue import HOLD_NS, SETTLE_NS
 FRIEND, STRANGER, OTHER = 5, 6, 7
 
 
-def remembering(limit: int = 10, told: tuple[int, ...] = (FRIEND,)) -> LateJoiners:
-    late = LateJoiners(limit)
+def remembering(limit: int = 10, told: tuple[int, ...] = (FRIEND,), limit_bytes: int = 10**9) -> LateJoiners:
+    late = LateJoiners(limit, limit_bytes)
     late.begin(0, frozenset(), told)
     return late
 
@@ -40,4 +41,13 @@ def test_what_has_to_make_room_is_named_with_those_who_are_waited_for() -> None:
     for number in range(1, 5):
         assert late.published(0, event(number))
     assert late.forgotten(0) == [(event(1).id, (FRIEND,)), (event(2).id, (FRIEND,))]
+    assert [one.id.sequence for one, _ in late.heard(0, FRIEND)] == [3, 4]
+
+
+def test_a_limit_of_bytes_makes_room_as_well() -> None:
+    late = remembering(limit_bytes=2 * event_bytes(event(1)))
+    for number in range(1, 5):
+        assert late.published(0, event(number))
+    assert late.forgotten(0) == [(event(1).id, (FRIEND,)), (event(2).id, (FRIEND,))]
+    assert late.forgotten(0) == []
     assert [one.id.sequence for one, _ in late.heard(0, FRIEND)] == [3, 4]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.protocol.talk import A, B, C, S, Talk, event, sent, tx
-from wend.model.events import EventId, SubscriptionId
+from wend.model.events import EventId, SubscriptionId, event_bytes
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.delivery.pending import GATHER_NS
 from wend.protocol.messages import Ack, Data, Message
@@ -175,8 +175,9 @@ def test_one_who_leaves_again_is_not_handed_it() -> None:
     assert peer.handed() == [(2, event().id)]
 
 
-def test_no_more_wait_than_the_retry_limit_allows() -> None:
-    peer = Restarted(retry_limit=2)
+@pytest.mark.parametrize("limit", [{"retry_limit": 2}, {"store_limit": 2 * event_bytes(event(1))}])
+def test_no_more_wait_than_a_limit_allows(limit: dict[str, int]) -> None:
+    peer = Restarted(**limit)
     for number in (1, 2, 3):
         peer.hear(1 * SECOND, B, packet(number, number))
     assert peer.drops() == [Drop(event(1).id, (A,), NO_ROOM)]

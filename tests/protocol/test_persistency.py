@@ -1,8 +1,14 @@
 """Store-and-forward: records before the ACK, retries, recovery after a crash."""
 
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.protocol.talk import QUIET, A, B, C, D, S, T, Talk, event, sent, tx, wanting
-from wend.model.events import EventId
-from wend.model.units import MS, SECOND
+from wend.model.events import Event, EventId, event_bytes
+from wend.model.units import FOREVER, MS, SECOND
 from wend.protocol.copy_ranks import fork
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.interest.subscriptions import PeerInterest
@@ -110,8 +116,9 @@ def test_the_ack_of_a_lower_copy_does_not_end_the_record_of_a_higher_one() -> No
     assert records(talk.hear(16 * MS, C, Ack(on.tx))) == []
 
 
-def test_when_there_is_no_room_the_oldest_deadline_goes_and_is_counted() -> None:
-    talk = Talk("d-tree", graph=LINE, persistency=True, retry_limit=1, wants=())
+@pytest.mark.parametrize("limit", [{"retry_limit": 1}, {"store_limit": event_bytes(event(1))}])
+def test_when_there_is_no_room_the_oldest_deadline_goes_and_is_counted(limit: dict[str, int]) -> None:
+    talk = Talk("d-tree", graph=LINE, persistency=True, wants=(), **limit)
     talk.hear(0, B, talk.reliable(B, wanting(S, deadline_ms=100)))
     talk.hear(0, B, talk.reliable(B, wanting(T, deadline_ms=500)))
     talk.hear(0, B, packet(1, sequence=1, dests=(T,)))
@@ -163,7 +170,7 @@ def test_a_stored_packet_goes_on_where_the_tree_no_longer_passes() -> None:
 
 
 def test_a_dead_end_does_not_starve_the_rest() -> None:
-    queue = RetryQueue(100)
+    queue = RetryQueue(100, 10**9)
     ids = [EventId(B, 1, n) for n in range(10)]
     for n, id_ in enumerate(ids):
         queue.accept(PendingRecord(event(n), n, (S,)))
@@ -179,7 +186,7 @@ def test_a_dead_end_does_not_starve_the_rest() -> None:
 
 
 def test_what_fails_again_and_again_is_tried_less_and_less_often_until_something_changes() -> None:
-    queue = RetryQueue(100)
+    queue = RetryQueue(100, 10**9)
     queue.accept(PendingRecord(event(), 0, (S,)))
     now, pauses = 0, []
     for _ in range(5):
@@ -200,9 +207,47 @@ def test_what_fails_again_and_again_is_tried_less_and_less_often_until_something
 
 
 def test_a_partly_handed_on_packet_stays_for_the_rest() -> None:
-    queue = RetryQueue(100)
+    queue = RetryQueue(100, 10**9)
     queue.accept(PendingRecord(event(), 0, (S, T)))
     assert queue.handed_on(event().id, (S,), ()) is None
     assert queue.owed(GiveUp(event(), 0, (S, T), "stuck")) == GiveUp(event(), 0, (T,), "stuck", (0,))
     assert queue.handed_on(event().id, (T,), ()) == ReleasedRecord(event().id)
     assert queue.owed(GiveUp(event(), 0, (S, T), "stuck")) is None
+
+
+def sized(sequence: int, payload: int) -> Event:
+    return Event(EventId(B, 1, sequence), {"topic": "t"}, bytes(payload))
+
+
+moves = st.one_of(
+    st.tuples(st.just("wait"), st.integers(0, 9), st.sampled_from([None, 0, 1, 2, 3])),
+    st.tuples(st.just("take"), st.integers(1, 3), st.none()),
+    st.tuples(st.just("end"), st.integers(0, 9), st.none()),
+)
+
+
+@given(st.lists(moves, max_size=60), st.integers(1, 6), st.integers(1, 6))
+def test_the_earliest_deadlines_go_first_whatever_came_before(
+    moves: list[tuple[str, int, Any]], limit: int, limit_sizes: int
+) -> None:
+    """Beside a queue that looks at all of its events each time."""
+    events = [sized(number, 100 * (number % 4)) for number in range(10)]
+    limit_bytes = limit_sizes * event_bytes(events[2])
+    queue, waiting = RetryQueue(limit, limit_bytes), dict[int, int]()
+    for kind, number, deadline in moves:
+        if kind == "wait":
+            queue.accept(PendingRecord(events[number], 0, (S,)))
+            lost = queue.wait(GiveUp(events[number], 0, (S,), "stuck"), deadline)
+            waiting[number] = min(FOREVER if deadline is None else deadline, waiting.get(number, FOREVER))
+            expected = []
+            while len(waiting) > limit or sum(event_bytes(events[n]) for n in waiting) > limit_bytes:
+                expected.append(min(waiting, key=lambda n: (waiting[n], n)))
+                del waiting[expected[-1]]
+            assert [one.event.id.sequence for one in lost] == expected
+        elif kind == "take":
+            for one in queue.take(0, number):
+                del waiting[one.event.id.sequence]
+        else:
+            queue.abandon(events[number].id, (S,))
+            waiting.pop(number, None)
+        assert len(queue) == len(waiting)

@@ -136,6 +136,16 @@ def test_the_filter_remembers_the_incarnations_seen_last_and_bounds_their_number
         assert len(seen) <= 2 * most
 
 
+@given(st.lists(st.one_of(st.integers(-5, 130), st.integers(4000, 4200)), max_size=80))
+def test_the_filter_knows_the_first_numbers_of_a_publisher_as_a_window_does(numbers: list[int]) -> None:
+    seen, window = DuplicateFilter(), SequenceWindow()
+    for number in numbers:
+        id_ = EventId(1, 1, number)
+        assert (id_ in seen) == (number in window)
+        assert seen.add(id_) == window.add(number)
+        assert seen.too_old(id_) == window.too_old(number)
+
+
 @pytest.mark.parametrize("retry_limit", [10_000, 1_000_000])
 def test_with_any_retry_limit_a_duplicate_is_known_among_many_publishers(retry_limit: int) -> None:
     talk = Talk(persistency=True, retry_limit=retry_limit, mine=(LocalSubscription(0, "topic = 't'"),))

@@ -38,6 +38,7 @@ SUBCOMMANDS = {
     "pub": Subcommand("clients", "Publish an event."),
     "sub": Subcommand("clients", "Print events as they arrive, until Ctrl-C, --count or --timeout."),
     "status": Subcommand("status", "Print the state of a running peer: its links and its counters."),
+    "subscriptions": Subcommand("subscriptions", "List the durable subscriptions of a running peer, or remove one."),
     "link": Subcommand("link", "List, add and remove the links of a running peer."),
     "sim": Subcommand("sim", "Run one scenario in the simulator.", "sim"),
     "study": Subcommand("study", "Run the evaluation of a paper on Spark, and write the report.", "spark"),

@@ -12,7 +12,7 @@ import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -61,11 +61,13 @@ def pub(
     lines: Annotated[bool, typer.Option("--lines", help="Publish every line of stdin as a payload.")] = False,
     peer: Peer = DEFAULT_PEER,
     as_json: Json = False,
+    ttl: Annotated[str | None, typer.Option(help="Peers drop the event when it is older: 10s.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no receipts.")] = False,
 ) -> None:
     """Publish an event. Without attributes, publish one event per line of stdin (a JSON object of attributes)."""
     import uvloop
 
+    lives = None if ttl is None else parse_short(ttl, "--ttl") / SECOND
     given, headers = read_attributes(attributes or []), read_headers(header or [])
     sources = {"--payload": payload is not None, "--payload-file": payload_file is not None, "--lines": lines}
     chosen = [name for name, is_given in sources.items() if is_given]
@@ -86,7 +88,7 @@ def pub(
 
         async with wend.connect(peer) as client:
             async for event in _in_thread(events):
-                receipt = await client.publish(*event, headers)
+                receipt = await client.publish(*event, headers, ttl=lives)
                 if not quiet:
                     print(_receipt(receipt, as_json), flush=True)
 
@@ -98,6 +100,19 @@ def sub(
     deadline: Annotated[str | None, typer.Option(help="Deadline of events: 200ms.")] = None,
     reliability: Annotated[
         float | None, typer.Option(help="Share of events to receive without retransmission: 0.99 (peers on trees).")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Make the subscription durable: events wait for the next client that gives this name."),
+    ] = None,
+    max_events: Annotated[int | None, typer.Option(min=1, help="With --name: events that wait, at most.")] = None,
+    max_age: Annotated[str | None, typer.Option(help="With --name: how long events wait, at most: 2h.")] = None,
+    in_order: Annotated[
+        bool, typer.Option("--in-order", help="Events of one publisher come in the order of publication.")
+    ] = False,
+    expire: Annotated[bool, typer.Option("--expire", help="Drop events that are past the deadline.")] = False,
+    group: Annotated[
+        str | None, typer.Option(help="The queue group: one of its members, at any peers, gets each event.")
     ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="End after this many events.")] = None,
     timeout: Annotated[str | None, typer.Option(help="End after this time: 10s.")] = None,
@@ -112,8 +127,18 @@ def sub(
     limit = None if timeout is None else parse_duration(timeout) / SECOND
     soon = None if deadline is None else parse_short(deadline, "--deadline") / SECOND
     warn_of_filters([filter])
+    options = {
+        "deadline": soon,
+        "reliability": reliability,
+        "name": name,
+        "max_events": max_events,
+        "max_age": None if max_age is None else parse_duration(max_age) / SECOND,
+        "order": "publisher" if in_order else None,
+        "expire": expire,
+        "group": group,
+    }
     try:
-        complete = uvloop.run(_print_events(peer, filter, soon, reliability, count, limit, as_json))
+        complete = uvloop.run(_print_events(peer, filter, options, count, limit, as_json))
     except KeyboardInterrupt:
         if count is None:
             return
@@ -125,8 +150,7 @@ def sub(
 async def _print_events(
     url: str,
     filter: str,
-    deadline: float | None,
-    reliability: float | None,
+    options: dict[str, Any],
     count: int | None,
     limit: float | None,
     as_json: bool,
@@ -139,7 +163,7 @@ async def _print_events(
     seen = 0
     async with (
         wend.connect(url) as client,
-        client.subscribe(filter, deadline=deadline, reliability=reliability) as events,
+        client.subscribe(filter, **options) as events,
     ):
         print(f"subscribed at peer {client.peer}", file=sys.stderr, flush=True)
         try:
@@ -157,6 +181,8 @@ async def _print_events(
 
 
 def _tell_dropped(events: "EventStream") -> None:
+    for reason, number in sorted(events.missed.items()):
+        print(f"wend: missed {number}: {reason}", file=sys.stderr)
     if events.dropped:
         from wend.console.show import counted
 

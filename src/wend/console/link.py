@@ -43,7 +43,7 @@ def add(
     delay: Annotated[str, typer.Option(help="The expected one-way delay; measurements correct it.")] = "20ms",
     peer: Peer = DEFAULT_PEER,
 ) -> None:
-    """Link a peer with one more neighbour, which needs the link, too."""
+    """Link a peer with one more neighbour. The neighbour makes the link, too, unless its file says admit = false."""
 
     async def change(client: "Client") -> None:
         await client.add_link(neighbour, address, delay=delay)

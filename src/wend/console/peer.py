@@ -25,7 +25,7 @@ def peer(
     ] = None,
     join: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST:PORT", help="A peer of the ring to join; several, if given more than once."),
+        typer.Option(metavar="HOST:PORT", help="A peer of the overlay to join by; several, if given more than once."),
     ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen on any address: you know who can reach it.")

@@ -66,6 +66,7 @@ class ScenarioFields(TypedDict, total=False):
     trace_paths: bool
     persistency: bool
     retry_limit: int
+    store_limit: int
     grace: str
     order_wait: str
     reliability: float | None

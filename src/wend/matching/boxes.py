@@ -65,22 +65,22 @@ def intervals(one: Compact) -> Iterator[tuple[str, Any, Any]]:
 
 def fits(one: Compact, attributes: Attributes) -> bool:
     """Whether an event matches the conjunction."""
-    if isinstance(one, Conjunction):
-        return one.matches(attributes)
-    for at in range(0, len(one), 3):
+    if type(one) is not tuple:
+        return one.matches(attributes)  # type: ignore[union-attr]
+    at, count = 0, len(one)
+    while at < count:
         value: Any = attributes.get(one[at])
         low, end = one[at + 1], one[at + 2]
+        at += 3
         kind = type(value)
         if kind is int or kind is float:
-            if type(low) is str:
+            if type(low) is str or not low <= value or (end is not None and value >= end):
                 return False
         elif kind is str:
-            if type(low) is not str:
+            if type(low) is not str or low > value or (end is not None and value >= end):
                 return False
         elif value is None:
             return False
         else:
             return conjunction_of(one).matches(attributes)
-        if not low <= value or (end is not None and value >= end):
-            return False
     return True

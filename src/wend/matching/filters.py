@@ -4,6 +4,7 @@ docs/reference/filters.md describes the language. A filter is in disjunctive nor
 text of that form.
 """
 
+from functools import cached_property
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from wend.matching.conjunctions import Conjunction
 from wend.matching.normal import normalised
 from wend.matching.printer import filter_text, predicate_texts
+from wend.matching.sides import Sides, side
 from wend.matching.syntax import MAX_FILTER_CHARS, MAX_PREDICATES, read
 from wend.model.errors import FilterError
 from wend.model.events import Attributes
@@ -28,7 +30,7 @@ _in_use: "WeakValueDictionary[str, Filter]" = WeakValueDictionary()
 """The filters that somebody still has. The peers of a simulation share them: a subscription stands at several peers."""
 
 
-class Filter(msgspec.Struct, frozen=True, weakref=True):
+class Filter(msgspec.Struct, frozen=True, weakref=True, dict=True):
     """A disjunction of conjunctions. `parse` and `merge` make one."""
 
     conjunctions: tuple[Conjunction, ...]
@@ -38,6 +40,13 @@ class Filter(msgspec.Struct, frozen=True, weakref=True):
         if len(conjunctions) == 1:
             return conjunctions[0].matches(attributes)
         return any(one.matches(attributes) for one in conjunctions)
+
+    @cached_property
+    def sides(self) -> Sides | None:
+        """Its sides if it is one box, for tables that try it with many events; else None."""
+        if len(self.conjunctions) != 1 or self.conjunctions[0].bindings:
+            return None
+        return tuple([side(name, values) for name, values in self.conjunctions[0].values])
 
     def intersects(self, other: "Filter", ranges: bool = False) -> bool:
         """Whether some event could match both filters. `ranges` says whether events may have ranges as values."""

@@ -7,10 +7,12 @@ It holds no filters, only what is needed to match: there may be very many.
 
 from typing import Any, Generic, Protocol, TypeVar
 
-from wend.matching.boxes import Compact, compact, conjunction_of, fits
+from wend.matching.boxes import Compact, compact, conjunction_of
+from wend.matching.boxes import fits as in_box
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter
 from wend.matching.peer_bitmaps import PeerBitmapIndex
+from wend.matching.sides import Sides, fits
 from wend.matching.values import Values
 from wend.model.events import Attributes, Range
 
@@ -37,33 +39,37 @@ class Index(Generic[K]):
         """The keys of filters that require a topic and nothing else."""
         self._narrower: dict[str, FewFilters[K] | PeerBitmapIndex[K]] = {}
         """Filters that require a topic and more, without the topic."""
-        self._others: FewFilters[K] | PeerBitmapIndex[K] = FewFilters()
+        self._others: dict[K, Filter] = {}
+        """A few filters that do not require a topic."""
+        self._sides: dict[K, Sides | None] = {}
+        """Their sides."""
+        self._bitmaps: PeerBitmapIndex[K] | None = None
+        """Holds these filters instead while they are many."""
 
     def __len__(self) -> int:
-        return len(self._topics) + len(self._others)
+        return len(self._topics) + len(self._others) + (0 if self._bitmaps is None else len(self._bitmaps))
 
     @property
     def by_topic(self) -> bool:
         """Whether all filters have the form `topic = '…'`."""
-        return not self._narrower and not len(self._others)
+        return not self._narrower and not self._others and self._bitmaps is None
 
     def add(self, key: K, wanted: Filter) -> None:
         self.discard(key)
         topic, rest = _split(wanted)
         if topic is None:
-            self._others = _added(self._others, key, rest)
+            self._add_other(key, wanted, rest)
             return
         self._topics[key] = topic
         if rest == [()]:
             self._by_topic[topic] = tuple(sorted((*self._by_topic.get(topic, ()), key)))
         else:
-            self._narrower[topic] = _added(self._narrower.get(topic) or FewFilters(), key, rest)
+            self._narrower[topic] = _added(self._narrower.get(topic) or FewFilters(), key, rest[0])
 
     def discard(self, key: K) -> None:
         topic = self._topics.pop(key, None)
         if topic is None:
-            if key in self._others:
-                self._others = _removed(self._others, key)
+            self._discard_other(key)
             return
         narrower = self._narrower.get(topic)
         if narrower is not None and key in narrower:
@@ -79,11 +85,33 @@ class Index(Generic[K]):
         else:
             del self._by_topic[topic]
 
+    def _add_other(self, key: K, wanted: Filter, conjunctions: list[Compact]) -> None:
+        if self._bitmaps is not None:
+            self._bitmaps.add_conjunctions(key, conjunctions)
+            return
+        self._others[key], self._sides[key] = wanted, wanted.sides
+        if len(self._others) > MANY:
+            self._bitmaps = PeerBitmapIndex(self._others.items())
+            self._others, self._sides = {}, {}
+
+    def _discard_other(self, key: K) -> None:
+        if self._bitmaps is None:
+            if self._others.pop(key, None) is not None:
+                del self._sides[key]
+        elif key in self._bitmaps:
+            self._bitmaps.discard(key)
+            if len(self._bitmaps) <= MANY // 2:
+                few, self._bitmaps = self._bitmaps.items(), None
+                for each, ones in few:
+                    self._add_other(each, Filter(tuple([conjunction_of(one) for one in ones])), ones)
+
     def filter(self, key: K) -> Filter:
         """The filter with this key. It is made anew: the index does not hold it."""
         topic = self._topics.get(key)
         if topic is None:
-            return Filter(tuple([conjunction_of(one) for one in self._others.conjunctions(key)]))
+            if self._bitmaps is None:
+                return self._others[key]
+            return Filter(tuple([conjunction_of(one) for one in self._bitmaps.conjunctions(key)]))
         sides: tuple[tuple[str, Values], ...] = ((TOPIC, _one_topic(topic)),)
         narrower = self._narrower.get(topic)
         if narrower is not None and key in narrower:
@@ -101,16 +129,27 @@ class Index(Generic[K]):
             if narrower is not None:
                 found = narrower.match(attributes)
                 exact = tuple(sorted((*exact, *found))) if exact else found
-        if not len(self._others):
-            return exact
-        others = self._others.match(attributes)
+        others = self._match_others(attributes)
         if not exact or not others:
             return exact or others
         return tuple(sorted((*exact, *others)))
 
+    def _match_others(self, attributes: Attributes) -> tuple[K, ...]:
+        if self._bitmaps is not None:
+            return self._bitmaps.match(attributes)
+        if not self._others:
+            return ()
+        tried = [
+            key
+            for key, sides in self._sides.items()
+            if (self._others[key].matches(attributes) if sides is None else fits(sides, attributes))
+        ]
+        tried.sort()
+        return tuple(tried)
+
     def _match_range(self, topics: Range, attributes: Attributes) -> tuple[K, ...]:
         """An event with a range of topics matches the filters of all of them."""
-        found = list(self._others.match(attributes))
+        found = list(self._match_others(attributes))
         for topic, keys in self._by_topic.items():
             if _one_topic(topic).allows(topics):
                 found += keys
@@ -122,12 +161,15 @@ class Index(Generic[K]):
     def intersecting(self, offer: Filter) -> tuple[K, ...]:
         """The keys of the filters that intersect this one."""
         topic = offer.topic
+        if self._bitmaps is not None:
+            found = list(self._bitmaps.intersecting(offer))
+        else:
+            found = [key for key, wanted in self._others.items() if wanted.intersects(offer)]
         if topic is not None:
-            found = [*self._by_topic.get(topic, ()), *self._others.intersecting(offer)]
+            found += self._by_topic.get(topic, ())
             if topic in self._narrower:
                 found += self._narrower[topic].intersecting(Filter((Conjunction(()),)))
             return tuple(sorted(found))
-        found = [*self._others.intersecting(offer)]
         for one_topic in {**self._by_topic, **self._narrower}:
             met = _with_topic(offer, one_topic)
             if met.conjunctions:
@@ -138,13 +180,13 @@ class Index(Generic[K]):
 
 
 class FewFilters(Generic[K]):
-    """A few filters, which are tried one by one."""
+    """A few filters of one conjunction each, which are tried one by one."""
 
     __slots__ = ("_ones",)
 
     def __init__(self) -> None:
         self._ones: tuple[Any, ...] = ()
-        """Key, conjunction, key, conjunction, …; sorted by key. A filter of several conjunctions has a list of them."""
+        """Key, conjunction, key, conjunction, …; sorted by key."""
 
     def __len__(self) -> int:
         return len(self._ones) // 2
@@ -153,17 +195,17 @@ class FewFilters(Generic[K]):
         return key in self._ones[::2]
 
     def conjunctions(self, key: K) -> list[Compact]:
-        return _listed(self._ones[2 * self._ones[::2].index(key) + 1])
+        return [self._ones[2 * self._ones[::2].index(key) + 1]]
 
     def items(self) -> list[tuple[K, list[Compact]]]:
         ones = self._ones
-        return [(ones[at], _listed(ones[at + 1])) for at in range(0, len(ones), 2)]
+        return [(ones[at], [ones[at + 1]]) for at in range(0, len(ones), 2)]
 
-    def add(self, key: K, rest: list[Compact]) -> None:
+    def add(self, key: K, one: Compact) -> None:
         at = 0
         while at < len(self._ones) and self._ones[at] < key:
             at += 2
-        self._ones = (*self._ones[:at], key, rest[0] if len(rest) == 1 else rest, *self._ones[at:])
+        self._ones = (*self._ones[:at], key, one, *self._ones[at:])
 
     def discard(self, key: K) -> None:
         at = 2 * self._ones[::2].index(key)
@@ -171,40 +213,25 @@ class FewFilters(Generic[K]):
 
     def match(self, attributes: Attributes) -> tuple[K, ...]:
         ones = self._ones
-        found = []
-        for at in range(0, len(ones), 2):
-            one = ones[at + 1]
-            if any(fits(each, attributes) for each in one) if type(one) is list else fits(one, attributes):
-                found.append(ones[at])
+        found = [ones[at] for at in range(0, len(ones), 2) if in_box(ones[at + 1], attributes)]
         return tuple(found)
 
     def intersecting(self, offer: Filter) -> tuple[K, ...]:
-        found = []
-        for key, ones in self.items():
-            mine = Filter(tuple([conjunction_of(one) for one in ones]))
-            if mine.intersects(offer):
-                found.append(key)
+        found = [key for key, (one,) in self.items() if Filter((conjunction_of(one),)).intersects(offer)]
         return tuple(found)
 
 
-def _listed(one: Any) -> list[Compact]:
-    return one if type(one) is list else [one]
-
-
-def _added(
-    index: FewFilters[K] | PeerBitmapIndex[K], key: K, rest: list[Compact]
-) -> FewFilters[K] | PeerBitmapIndex[K]:
+def _added(index: FewFilters[K] | PeerBitmapIndex[K], key: K, one: Compact) -> FewFilters[K] | PeerBitmapIndex[K]:
     """Add a filter. The index that has it then: another one if there are many by now."""
     if isinstance(index, PeerBitmapIndex):
-        index.add_conjunctions(key, rest)
+        index.add_conjunctions(key, [one])
         return index
-    if len(index) < MANY:
-        index.add(key, rest)
+    index.add(key, one)
+    if len(index) <= MANY:
         return index
     many: PeerBitmapIndex[K] = PeerBitmapIndex()
     for each, ones in index.items():
         many.add_conjunctions(each, ones)
-    many.add_conjunctions(key, rest)
     return many
 
 
@@ -214,8 +241,8 @@ def _removed(index: FewFilters[K] | PeerBitmapIndex[K], key: K) -> FewFilters[K]
     if isinstance(index, FewFilters) or len(index) > MANY // 2:
         return index
     few: FewFilters[K] = FewFilters()
-    for each, ones in index.items():
-        few.add(each, ones)
+    for each, (one,) in index.items():
+        few.add(each, one)
     return few
 
 

@@ -8,6 +8,7 @@
     ├── LabError               an emulated network that cannot be made, found or controlled
     └── ClientError            a client call that failed
         ├── ConnectionLost     the connection to the peer was lost and not restored in time
+        ├── NoReply            nobody is subscribed to a request, or no reply came in time
         ├── PartlyPublished    some events of many were not published; it has the result of each
         └── Refused            the peer refused the call, with a reason
 
@@ -48,6 +49,10 @@ class ClientError(WendError):
 
 class ConnectionLost(ClientError):
     """The connection to the peer was lost and not restored in time."""
+
+
+class NoReply(ClientError):
+    """Nobody is subscribed to a request, or no reply came in time."""
 
 
 class PartlyPublished(ClientError):

@@ -88,6 +88,7 @@ MAX_ATTRIBUTES = 1024
 
 MAX_DEADLINE_NS = FOREVER
 MAX_FACTOR = 1e6
+MAX_GROUP_CHARS = 200
 
 
 class EventId(NamedTuple):
@@ -97,6 +98,10 @@ class EventId(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.publisher}.{self.incarnation}.{self.sequence}"
+
+
+GroupChoice = tuple[str, tuple[PeerId, ...]]
+"""A queue group, and the peers that were chosen for it, the last choice first."""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -111,6 +116,11 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     previous: tuple[tuple[PeerId, int], ...] = ()
     """For peers whose subscribers want the publisher's order: the sequence number of the event before this one that was
     for that peer; 0 for the first."""
+    groups: tuple[GroupChoice, ...] = ()
+    """For queue groups: the peer whose member gets it, and behind it those that were chosen before and had no member
+    left."""
+    origin: EventId | None = None
+    """Set by a peer that sent it on to another member of a queue group: the id that it was published under."""
 
     def is_expired(self, age_ns: Nanos) -> bool:
         return self.ttl_ns is not None and age_ns > self.ttl_ns
@@ -147,6 +157,8 @@ class Qos(msgspec.Struct, frozen=True, gc=False):
     """Whether events of one publisher come in the order of their publication."""
     expire: bool = False
     """Whether to drop an event that is past the deadline, instead of delivering it late."""
+    group: str = ""
+    """The queue group: of all subscriptions with this group, one gets each event; empty: none."""
 
     def can_be(self) -> bool:
         """Whether the values make sense. Other peers may send any, and deadlines are computed from them."""
@@ -154,6 +166,7 @@ class Qos(msgspec.Struct, frozen=True, gc=False):
             (self.deadline_ns is None or 0 < self.deadline_ns <= MAX_DEADLINE_NS)
             and (self.factor is None or 0.0 < self.factor <= MAX_FACTOR)
             and (self.reliability is None or 0.0 < self.reliability <= 1.0)
+            and len(self.group) <= MAX_GROUP_CHARS
         )
 
 

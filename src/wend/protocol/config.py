@@ -55,6 +55,14 @@ class DeliverySettings(Settings, frozen=True, kw_only=True):
     retry_limit: Annotated[
         int, setting("Events that wait for a retry, at most; the one with the oldest deadline is dropped first.", low=1)
     ] = 10_000
+    store_limit: Annotated[
+        int,
+        setting(
+            "Bytes of the events that wait for a retry, at most; the one with the oldest deadline is dropped first. "
+            "The same for events that wait for clients to reconnect, and for peers that are not known yet.",
+            low=512 * 1024,
+        ),
+    ] = 256 * 1024 * 1024
     grace_ns: Annotated[
         Nanos,
         setting("How long after its start a peer with persistency holds events for clients that reconnect.", unit="s"),

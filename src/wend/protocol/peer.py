@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from wend.model.errors import ConfigError
-from wend.model.events import EventId, PeerId
+from wend.model.events import Event, EventId, PeerId
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.delivery.durable import Backlog
@@ -93,6 +93,7 @@ from wend.protocol.status import PeerStatus
 from wend.protocol.tables import membership_of
 from wend.protocol.timers import Effects, Timers
 
+NOT_TO_ONE: Final = "strategy {} does not name the destinations of events, so an event cannot be for one peer alone"
 OLDEST_NS: Final = FOREVER
 """The greatest age that a packet may have: what is computed from it must fit records and messages."""
 
@@ -129,10 +130,11 @@ class Peer:
         self._stored: StoreAndForward | None = None
         if config.of(DeliverySettings).persistency:
             forming = host.interest.names_everyone and (host.interest.learns_late or config.membership is not None)
-            late = LateJoiners(config.of(DeliverySettings).retry_limit) if forming else None
+            limits = config.of(DeliverySettings)
+            late = LateJoiners(limits.retry_limit, limits.store_limit) if forming else None
             self._stored = StoreAndForward(config, self._timers, host.interest, self.view, late, self._route)
         queue = None if self._stored is None else self._stored.queue
-        self._local = LocalDelivery(config, host.interest, self.view, self._timers, queue)
+        self._local = LocalDelivery(config, host.interest, self.view, self._timers, queue, self._send_alone)
         self._pending = self._local.pending
 
     # ---------------------------------------------------------------- what a driver may ask
@@ -290,9 +292,13 @@ class Peer:
 
     def _published(self, now: Nanos, event: Published, effects: Effects) -> None:
         made = self._local.number(event)
+        if event.to is not None:
+            self._publish_to(now, made, event.to, effects)
+            return
         if self._local.announce(made, effects):
             self._subscriptions_changed(now, effects)
         interest = self.interest
+        made = self._local.shared(made)
         wanted = interest.targets(made)
         made = self._local.chained(made)
         targets = tuple([t for t in wanted if t != self.me]) if self.me in wanted else wanted
@@ -309,6 +315,23 @@ class Peer:
             self._route(now, Arrived(self.me, made, now, targets), effects)
         if not interest.names_everyone:  # the interest has stored the event by now
             effects.append(Receipt(made.id, wanted, self._stored is not None))
+
+    def _publish_to(self, now: Nanos, event: Event, peer: PeerId, effects: Effects) -> None:
+        """Publish an event for the subscribers at one peer, such as an answer to its client. Only an interest that
+        `names_everyone` can do that."""
+        if not self.interest.names_everyone:
+            raise ConfigError(NOT_TO_ONE.format(self.config.strategy))
+        effects.append(Receipt(event.id, (peer,), self._stored is not None))
+        if peer == self.me:
+            self._local.deliver(now, event, now, effects)
+        else:
+            self._send_alone(now, event, now, peer, effects)
+
+    def _send_alone(self, now: Nanos, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None:
+        """Send an event of this peer to another one that it is for alone."""
+        if self._stored is not None:
+            self._stored.publish_to(event, born, peer, effects)
+        self._route(now, Arrived(self.me, event, born, (peer,)), effects)
 
     def _unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
         """The driver cannot send a message: no other link would carry it either."""
@@ -331,11 +354,11 @@ class Peer:
                 self._pending.subscribed(now)
 
     def _unsubscribed(self, now: Nanos, event: Unsubscribed, effects: Effects) -> None:
-        self._local.unsubscribe(event.number, effects)
-        self._subscriptions_changed(now, effects)
+        if self._local.unsubscribe(event.number, effects):
+            self._subscriptions_changed(now, effects)
 
     def _attached(self, now: Nanos, event: Attached, effects: Effects) -> None:
-        if not self._local.durable.attach(now, event.number, event.window, effects):
+        if not self._local.durable.attach(now, event, effects):
             effects.append(Refuse(self.me, ComposedReason(f"there is no durable subscription {event.number}")))
 
     def _detached(self, now: Nanos, event: Detached, effects: Effects) -> None:
@@ -381,6 +404,8 @@ class Peer:
 
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         self._local.withdraw(but_durable=event.away_ns > 0)
+        if event.away_ns:
+            self._layer.leave(now, effects)
         self._subscriptions_changed(now, effects)
         self._host.tell_all(now, event, effects)
 

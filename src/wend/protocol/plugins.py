@@ -576,6 +576,10 @@ class Interest(Plugin):
         """Whether this peer has asked for such events although none of its subscriptions may want them."""
         return False
 
+    def members(self, event: Event) -> dict[str, tuple[PeerId, ...]]:
+        """By queue group that wants the event: the peers, sorted, with members."""
+        return {}
+
     def ordered(self, event: Event) -> tuple[PeerId, ...]:
         """The peers, sorted, with subscriptions that want the event in its publisher's order."""
         return ()

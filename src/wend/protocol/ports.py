@@ -42,6 +42,8 @@ class LocalSubscription(msgspec.Struct, frozen=True, gc=False):
     qos: Qos = Qos()
     durable: DurableOptions | None = None
     """Set: it outlives the client's connection and, with a store, the peer's process."""
+    announced: bool = True
+    """Whether other peers are told of it. If not, it gets events that are published here, or for this peer alone."""
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -82,6 +84,8 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     payload: bytes = b""
     headers: Headers = {}
     ttl_ns: Nanos | None = None
+    to: PeerId | None = None
+    """Set: it is for subscribers at this peer alone, and their interest need not be known here."""
 
 
 class Advertised(msgspec.Struct, frozen=True, gc=False):
@@ -103,10 +107,13 @@ class Unsubscribed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Attached(msgspec.Struct, frozen=True, gc=False):
-    """A client takes the deliveries of a durable subscription: at most `window` that it has not confirmed."""
+    """A client takes the deliveries of a durable subscription."""
 
     number: int
     window: int
+    """How many the client gets that it has not confirmed."""
+    window_bytes: int = 8 * 1024 * 1024
+    """The same in bytes; one event more."""
 
 
 class Detached(msgspec.Struct, frozen=True, gc=False):

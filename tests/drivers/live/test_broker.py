@@ -21,6 +21,7 @@ class Client:
 
     def __init__(self) -> None:
         self.got: list[tuple[int, bytes]] = []
+        self.stalled = False
 
     def deliver(self, handle: int, effect: Deliver) -> None:
         self.got.append((handle, effect.event.payload))
@@ -105,6 +106,24 @@ def test_experiments_and_plans_need_the_configuration_of_the_peer() -> None:
         free = Broker(broker.peer, experiments=True)
         with pytest.raises(Refused, match="there is no link to peer 1"):
             free.set_link(1, False)
+        broker.peer.close()
+
+    run(scene())
+
+
+def test_a_member_of_a_group_that_reads_too_slowly_is_passed_over() -> None:
+    async def scene() -> None:
+        broker, clients = started(), [Client(), Client(), Client()]
+        for client in clients:
+            broker.subscribe(client, 1, "topic = 'x'", Qos(group="workers"))
+        clients[1].stalled = True
+        for _ in range(6):
+            broker.publish({"topic": "x"}, b"work", {})
+        assert [len(client.got) for client in clients] == [3, 0, 3]
+        for client in clients:
+            client.stalled = True
+        broker.publish({"topic": "x"}, b"work", {})
+        assert sum(len(client.got) for client in clients) == 7
         broker.peer.close()
 
     run(scene())

@@ -175,9 +175,9 @@ def test_hostile_datagrams_are_counted() -> None:
     run(scene())
 
 
-def test_peers_with_given_neighbours_answer_no_question_about_addresses() -> None:
+def test_peers_with_given_neighbours_that_admit_nobody_answer_no_question_about_addresses() -> None:
     async def scene() -> None:
-        file = PeerFile(id=0, listen="127.0.0.1:0", clients="127.0.0.1:0")
+        file = PeerFile(id=0, listen="127.0.0.1:0", clients="127.0.0.1:0", admit=False)
         async with started(file) as service:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 stranger.setblocking(False)

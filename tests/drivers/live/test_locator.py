@@ -42,18 +42,29 @@ def at(number: int) -> Address:
 class Place:
     """A process with a locator, at an address."""
 
-    def __init__(self, net: "Net", peer: PeerId, address: Address, incarnation: int = 1) -> None:
+    def __init__(
+        self, net: "Net", peer: PeerId, address: Address, incarnation: int = 1, asks_links: bool = False
+    ) -> None:
         self._net = net
         self.peer = peer
         self.address = address
         self.book = AddressBook(peer)
         self.counters = Counters()
         numbers = count(1000 * (len(net.made) + 1))
-        self.locator = Locator(peer, incarnation, address, self.book, self.counters, self, number=lambda: next(numbers))
+        self.locator = Locator(
+            *(peer, incarnation, address, self.book, self.counters, self),
+            asks_links=asks_links,
+            number=lambda: next(numbers),
+        )
+        self.links: list[PeerId] = []
+        self.closed = False
+        self.silent: set[PeerId] = set()
+        self.refused_by: list[PeerId] = []
         self.contacts: list[PeerId] = []
         self.same_id: list[Address] = []
         self.sent: list[Send] = []
         self.admitted: list[bytes] = []
+        self.waited_ns: list[Nanos] = []
         self.forgotten: list[PeerId] = []
         self.well_informed: tuple[PeerId, ...] = ()
 
@@ -69,18 +80,35 @@ class Place:
     def on_forgotten(self, peer: PeerId) -> None:
         self.forgotten.append(peer)
 
-    def on_found(self, waiting: Send) -> None:
+    def on_found(self, waiting: Send, waited_ns: Nanos) -> None:
         assert waiting.peer in self.book.reachable
         self.sent.append(waiting)
+        self.waited_ns.append(waited_ns)
 
-    def on_admitted(self, datagram: bytes, address: Address) -> None:
+    def on_admitted(self, datagram: bytes, address: Address, waited_ns: Nanos) -> None:
         self.admitted.append(datagram)
+        self.waited_ns.append(waited_ns)
 
     def on_contact(self, peer: PeerId) -> None:
         self.contacts.append(peer)
 
     def on_same_id(self, address: Address) -> None:
         self.same_id.append(address)
+
+    def admits(self, peer: PeerId) -> bool:
+        return not self.closed
+
+    def wants(self, peer: PeerId) -> bool:
+        return True
+
+    def is_silent(self, peer: PeerId) -> bool:
+        return peer in self.silent
+
+    def on_link_asked(self, peer: PeerId) -> None:
+        self.links.append(peer)
+
+    def on_not_admitted(self, peer: PeerId, address: Address) -> None:
+        self.refused_by.append(peer)
 
 
 class Net:
@@ -90,8 +118,8 @@ class Net:
         self.made: list[Place] = []
         self.wires: deque[tuple[Address, Address, bytes]] = deque()
 
-    def start(self, peer: PeerId, number: int, *join: Address, incarnation: int = 1) -> Place:
-        place = self.places[at(number)] = Place(self, peer, at(number), incarnation)
+    def start(self, peer: PeerId, number: int, *join: Address, incarnation: int = 1, asks_links: bool = False) -> Place:
+        place = self.places[at(number)] = Place(self, peer, at(number), incarnation, asks_links)
         self.made.append(place)
         place.locator.begin(self.now, join)
         return place
@@ -229,8 +257,10 @@ def test_a_message_waits_until_the_address_of_its_peer_is_found() -> None:
     here.locator.find(net.now, message(other, "again"), mentioned_by=knowing)
     here.locator.find(net.now, message(other), mentioned_by=knowing)
     assert here.sent == []
+    net.now += 30 * MS
     net.run()
     assert here.sent == [message(other), message(other, "again")]
+    assert here.waited_ns[-2:] == [30 * MS, 30 * MS]
     assert here.book.reachable[other] == at(other)
 
 
@@ -284,6 +314,43 @@ def test_a_peer_that_only_is_slow_stays_where_it_is() -> None:
     assert here.book.reachable[3] == at(3)
 
 
+# ---------------------------------------------------------------- links
+
+
+def test_a_contact_is_asked_for_a_link_and_makes_it_once_the_address_has_answered() -> None:
+    net = Net()
+    there, here = net.start(1, 1, asks_links=True), net.start(2, 2, at(1), asks_links=True)
+    net.run(0.5)
+    assert set(there.links) == {2} and set(here.contacts) == {1}
+    assert there.book.reachable == {2: at(2)} and here.book.reachable == {1: at(1)}
+    # the contact has restarted and knows nobody: it is asked again at once
+    net.end(there)
+    again = net.start(1, 1, asks_links=True)
+    here.silent.add(1)
+    here.locator.hurry(net.now, 1)
+    net.run(0.3)
+    assert set(again.links) == {2}
+
+
+def test_a_link_that_somebody_else_asks_for_is_not_made() -> None:
+    net = Net()
+    here = net.start(1, 1, asks_links=True)
+    net.start(2, 2)
+    for claimed, source in ((5, at(9)), (5, at(2)), (1, at(2))):  # nobody is there; peer 2 is; the peer itself
+        question = address_messages.query(7, None, link=True)
+        net.hear(here, source, address_messages.encode(claimed, 1, 1, question))
+    net.run(3)
+    assert here.links == [] and here.book.reachable == {}
+
+
+def test_a_contact_that_admits_nobody_says_so() -> None:
+    net = Net()
+    there, here = net.start(1, 1), net.start(2, 2, at(1), asks_links=True)
+    there.closed = True
+    net.run(0.5)
+    assert set(here.refused_by) == {1} and here.contacts == [] and there.links == []
+
+
 # ---------------------------------------------------------------- claims
 
 
@@ -293,7 +360,9 @@ def test_a_stranger_is_admitted_once_its_address_has_answered() -> None:
     net.start(2, 2)
     assert net.speak(here, 2, at(2), text=b"one") and net.speak(here, 2, at(2), text=b"two")
     assert here.admitted == [] and 2 not in here.book.reachable
+    net.now += 70 * MS
     net.run()
+    assert here.waited_ns == [70 * MS, 70 * MS]
     assert [datagram[-3:] for datagram in here.admitted] == [b"one", b"two"]
     assert here.book.reachable == {2: at(2)}
 

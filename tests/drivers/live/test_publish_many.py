@@ -65,10 +65,10 @@ def test_a_refusal_of_one_event_loses_no_receipt_of_the_others(monkeypatch: pyte
         async with overlay([]) as (a,), wend.connect(a.url) as client:
             publish = a.peer.publish
 
-            def picky(attributes: wend.Attributes, payload: bytes, headers: wend.Headers, **more: Any) -> Any:
+            def picky(attributes: wend.Attributes, payload: bytes, headers: wend.Headers, *more: Any) -> Any:
                 if payload == b"1":
                     raise wend.Refused("not this one")
-                return publish(attributes, payload, headers, **more)
+                return publish(attributes, payload, headers, *more)
 
             monkeypatch.setattr(a.peer, "publish", picky)
             with pytest.raises(wend.PartlyPublished, match=r"1 of 3 events .*: not this one") as caught:
@@ -87,11 +87,11 @@ def test_a_broken_connection_ends_it_and_says_what_was_accepted(monkeypatch: pyt
         async with overlay([]) as (a,), wend.connect(a.url) as client:
             publish = a.peer.publish
 
-            def dying(attributes: wend.Attributes, payload: bytes, headers: wend.Headers, **more: Any) -> Any:
+            def dying(attributes: wend.Attributes, payload: bytes, headers: wend.Headers, *more: Any) -> Any:
                 if payload == b"3":
                     for session in list(a.listener.sessions):
                         session.end()
-                return publish(attributes, payload, headers, **more)
+                return publish(attributes, payload, headers, *more)
 
             monkeypatch.setattr(a.peer, "publish", dying)
             with pytest.raises(wend.PartlyPublished) as caught:

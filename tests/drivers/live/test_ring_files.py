@@ -37,9 +37,10 @@ def test_join_says_where_to_look_and_the_flag_adds_to_it(tmp_path: Path) -> None
     assert PeerFile(id=1, strategy="rendezvous").join_addresses == ()
 
 
-def test_given_neighbours_let_nobody_else_in() -> None:
+def test_given_neighbours_let_nobody_else_in_where_the_file_says_so() -> None:
     near = [{"id": 2, "address": "127.0.0.1:7802"}]
-    assert PeerFile(id=1, neighbours=near).join_addresses is None
+    assert PeerFile(id=1, neighbours=near, admit=False).join_addresses is None
+    assert PeerFile(id=1, neighbours=near).join_addresses == ()
     assert PeerFile(id=1, membership="pastry", neighbours=near).join_addresses is None
     assert PeerFile(id=1, membership="pastry", neighbours=near, join=["127.0.0.1:7803"]).join_addresses is not None
 
@@ -47,7 +48,7 @@ def test_given_neighbours_let_nobody_else_in() -> None:
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"join": ["127.0.0.1:7801"]}, 'join is for membership = "pastry"'),
+        ({"join": ["nowhere"]}, "cannot read 'nowhere' as an address"),
         ({"membership": "pastry", "join": ["nowhere"]}, "cannot read 'nowhere' as an address"),
         ({"membership": "pastry", "join": ["127.0.0.1:99999"]}, "as an address"),
         ({"membership": "pastry", "join": "127.0.0.1:7801"}, "join"),

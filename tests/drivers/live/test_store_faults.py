@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -25,9 +26,17 @@ from wend.drivers.live.store_format import (
     encode_record,
 )
 from wend.model.errors import ConfigError
-from wend.model.events import Event, EventId
+from wend.model.events import DurableOptions, Event, EventId, Qos
 from wend.model.units import SECOND, Nanos
-from wend.protocol.records import DeliveredRecord, PendingRecord, ReleasedRecord, StateRecord
+from wend.protocol.records import (
+    DeliveredRecord,
+    DurableRecord,
+    PendingRecord,
+    QueuedRecord,
+    Record,
+    ReleasedRecord,
+    StateRecord,
+)
 
 HOUR = 3600 * SECOND
 MARKER = b"\x9e\x01\xfe\x77"
@@ -299,6 +308,52 @@ def test_a_disk_that_is_full_at_the_start_changes_nothing(tmp_path: Path, monkey
     again = Store(path)
     assert pending_of(again) == [1, 2]
     again.close()
+
+
+# ---------------------------------------------------------------- durable subscriptions
+
+FILTER = b"topic = 'a'"
+
+
+def with_backlog(path: Path) -> list[Record]:
+    records: list[Record] = [DurableRecord(1, FILTER.decode(), Qos(), DurableOptions("n", 10, 1000, HOUR))]
+    records += [QueuedRecord(pending(n).event, 5, ((1, n),)) for n in (1, 2)]
+    store = Store(path)
+    for record in records:
+        store.append(record)
+    store.close()
+    return records
+
+
+@pytest.mark.parametrize("copies", [[0], [1], [0, 1]])
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_a_backlog_outlives_damage_to_the_record_of_its_subscription(
+    tmp_path: Path, copies: list[int], restarts: int
+) -> None:
+    path = tmp_path / "s"
+    records = with_backlog(path)
+    for _ in range(restarts):
+        Store(path).close()
+    places = [found.start() for found in re.finditer(FILTER, path.read_bytes())]
+    assert len(places) == 2
+
+    def flip(content: bytearray) -> None:
+        for copy in copies:
+            content[places[copy]] ^= 1
+
+    damage(path, flip)
+    store = Store(path)
+    assert store.records == (tuple(records) if len(copies) == 1 else ()), "without the subscription nobody wants them"
+    store.close()
+
+
+def test_events_are_in_memory_once(tmp_path: Path) -> None:
+    with_backlog(tmp_path / "s")
+    store = Store(tmp_path / "s")
+    handed, again = ([one.event for one in store.records if isinstance(one, QueuedRecord)] for _ in range(2))
+    assert len(handed) == 2
+    assert all(a is b for a, b in zip(handed, again, strict=True)), "the peer has the same objects as the store"
+    store.close()
 
 
 # ---------------------------------------------------------------- clocks

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from wend.model.events import DurableOptions, Event, EventId, PeerId, Qos
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
@@ -53,7 +55,7 @@ class Subscriber:
         self._neighbours = tuple(Neighbour(peer, 10 * MS) for peer in neighbours)
         self.now: Nanos = 0
         self.store: list[Record] = []
-        self.incarnation = 0
+        self.incarnation = 6_000_000_000  # as live peers count them
         self._tx = 0
         self.effects: list[Effect] = []
         self.start()
@@ -69,7 +71,8 @@ class Subscriber:
     def __call__(self, told: Input) -> list[Effect]:
         found = self.peer.handle(self.now, told)
         self.effects += found
-        self.store += [effect.record for effect in found if isinstance(effect, Persist)]
+        stored = [effect.record for effect in found if isinstance(effect, Persist)]
+        self.store += [msgspec.msgpack.decode(msgspec.msgpack.encode(record), type=Record) for record in stored]
         return found
 
     def run(self, time: Nanos) -> list[Effect]:

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from tests.protocol.delivery.subscriber import (
     ME,
-    PUBLISHER,
     Subscriber,
     delivered,
     dropped,
@@ -110,4 +109,3 @@ def test_publishers_are_ordered_each_for_itself() -> None:
     peer(Subscribed(ORDERED))
     peer.hear(made(2, previous=1, incarnation=1))
     assert delivered(peer.hear(made(1, previous=0, incarnation=2))) == [1]
-    assert PUBLISHER == 2

@@ -24,7 +24,7 @@ from wend.protocol.membership.paths import UNKNOWN, back, leads_through, rest, s
 from wend.protocol.membership.sampling import TOO_OLD, VIEW, Sampling
 from wend.protocol.membership.tdo_random import TdoRandom
 from wend.protocol.plugins import Begun, Due, EndLink, Heard, MakeLink, SendTo
-from wend.protocol.ports import FindPath, PathFound, Refuse
+from wend.protocol.ports import ContactFound, FindPath, PathFound, Refuse
 
 # ---------------------------------------------------------------- paths
 
@@ -45,6 +45,17 @@ def test_routers_without_a_name_are_unlike_all_others() -> None:
 
 
 # ---------------------------------------------------------------- sampling
+
+
+def test_a_contact_that_is_found_later_is_joined_by() -> None:
+    peer = TdoRandom(PeerConfig(peer=1))
+    peer.handle(0, Begun(()))
+    assert peer.informants() == ()
+    peer.handle(0, ContactFound(1))
+    peer.handle(0, ContactFound(4))
+    assert peer.informants() == (4,)
+    effects = peer.handle(PERIOD, Due())
+    assert [effect.peer for effect in effects if isinstance(effect, SendTo)] == [4]
 
 
 class Crowd:

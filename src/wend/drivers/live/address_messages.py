@@ -35,6 +35,8 @@ class AddressQuery(msgspec.Struct, frozen=True, gc=False, tag="aq"):
     """None: the question is only who the receiver is."""
     room: bytes = b""
     """As long as the answer may be."""
+    link: bool = False
+    """Whether the sender wants a link with the receiver."""
 
 
 class AddressReply(msgspec.Struct, frozen=True, gc=False, tag="ar"):
@@ -45,6 +47,8 @@ class AddressReply(msgspec.Struct, frozen=True, gc=False, tag="ar"):
     """Random, and the same as long as the process runs: it tells two peers of one id apart."""
     nearest: tuple[KnownAddress, ...] = ()
     """Peers whose places on the ring are closest to the one that was asked for, with that one first."""
+    admits: bool = True
+    """Whether the sender makes the link that the question asks for."""
 
 
 AddressMessage = AddressQuery | AddressReply
@@ -53,8 +57,8 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[AddressMessage] = msgspec.msgpack.Decoder(AddressMessage)
 
 
-def query(number: int, near: PeerId | None = None) -> AddressQuery:
-    return AddressQuery(number, near, _LITTLE_ROOM if near is None else _ROOM)
+def query(number: int, near: PeerId | None = None, link: bool = False) -> AddressQuery:
+    return AddressQuery(number, near, _LITTLE_ROOM if near is None else _ROOM, link)
 
 
 def encode(sender: PeerId, receiver: PeerId, incarnation: int, message: AddressMessage) -> bytes:

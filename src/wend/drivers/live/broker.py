@@ -2,7 +2,8 @@
 
 It knows nothing of connections. A listener (`listener.py` for `wend://`) translates between its clients and the
 broker; several listeners can share one broker. Clients that want the same filter with the same quality of service share
-one subscription of the peer, so the interest that the overlay learns does not grow with their number.
+one subscription of the peer, so the interest that the overlay learns does not grow with their number. A durable
+subscription belongs to no client: a client attaches to it by its name, and takes it over from one that was attached.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from typing import Protocol
 
 import msgspec
 
+from wend.drivers.live import frames
 from wend.drivers.live.config import NeighbourEntry
 from wend.drivers.live.given_links import GivenLinks
 from wend.drivers.live.observer import Observer
@@ -21,13 +23,28 @@ from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.status import StatusSnapshot
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError, Refused, WendError
-from wend.model.events import MAX_DEADLINE_NS, Attributes, Headers, PeerId, Qos
-from wend.model.units import SECOND
-from wend.protocol.ports import Deliver, LocalSubscription, Receipt, Subscribed, Unsubscribed
+from wend.model.events import MAX_DEADLINE_NS, MAX_GROUP_CHARS, Attributes, DurableOptions, Headers, PeerId, Qos
+from wend.model.units import SECOND, Nanos
+from wend.protocol.delivery.durable import Backlog
+from wend.protocol.notices import MissedReason
+from wend.protocol.ports import (
+    Attached,
+    Confirmed,
+    Deliver,
+    Detached,
+    LocalSubscription,
+    Missed,
+    Receipt,
+    Subscribed,
+    Unsubscribed,
+)
 
 log = logging.getLogger("wend.clients")
 
 MAX_HANDLES = 100_000
+MAX_DURABLE = 10_000
+MAX_WINDOW = 10_000
+_UNNAMED = "this peer's strategy does not name the destinations of events, so {}"
 TURN_S = 0.003
 """How long clients are served before the loop sees to sockets and timers again."""
 
@@ -37,8 +54,19 @@ Wanted = tuple[str, Qos]
 class BrokerClient(Protocol):
     """A client of the broker: a connection of a listener."""
 
+    stalled: bool
+    """Whether it takes deliveries more slowly than they come."""
+
     def deliver(self, handle: int, effect: Deliver) -> None:
         """Take an event for the subscription that this client made as `handle`. It must not block or raise."""
+        ...
+
+    def missed(self, handle: int, counts: dict[MissedReason, int]) -> None:
+        """The subscription will not get some events."""
+        ...
+
+    def replaced(self, handle: int) -> None:
+        """Another client attached to the durable subscription."""
         ...
 
 
@@ -60,11 +88,24 @@ class Broker(Observer):
         self._experiments = experiments
         self._load_plan = load_plan
         self._links = links
-        self._handles: dict[BrokerClient, dict[int, Wanted]] = {}
+        self._handles: dict[BrokerClient, dict[int, Wanted | int]] = {}
+        """By client and handle: what it wants, or the number of a durable subscription."""
         self._numbers: dict[Wanted, int] = {}
         self._subscribers: dict[int, dict[tuple[BrokerClient, int], None]] = {}
+        self._shared: set[int] = set()
+        """The numbers of subscriptions of queue groups."""
         self._next_number = 1
+        self._durable: dict[str, int] = {}
+        """By name: the number of the durable subscription."""
+        self._attached: dict[int, tuple[BrokerClient, int]] = {}
+        """By number of a durable subscription: its client."""
         peer.observe(self)
+
+    def begin(self) -> None:
+        """Take over the durable subscriptions that the peer found in its store; to be called once it runs."""
+        for number, backlog in self.peer.peer.durable.items():
+            self._durable[backlog.options.name] = number
+            self._next_number = max(self._next_number, number + 1)
 
     @property
     def subscriptions(self) -> tuple[str, ...]:
@@ -73,7 +114,16 @@ class Broker(Observer):
 
     # ---------------------------------------------------------------- subscriptions
 
-    def subscribe(self, client: BrokerClient, handle: int, filter: str, qos: Qos) -> None:
+    def subscribe(
+        self,
+        client: BrokerClient,
+        handle: int,
+        filter: str,
+        qos: Qos,
+        durable: DurableOptions | None = None,
+        window: int = 1,
+        announced: bool = True,
+    ) -> None:
         """Subscribe a client, which numbers its subscriptions by handles. Raises `FilterError` or `Refused`."""
         handles = self._handles.get(client, {})
         if handle in handles:
@@ -84,23 +134,45 @@ class Broker(Observer):
             raise Refused(f"a deadline must be above 0 and up to {MAX_DEADLINE_NS // SECOND} s")
         if qos.reliability is not None and not 0.0 < qos.reliability <= 1.0:
             raise Refused("a reliability must lie above 0 and up to 1")
+        if qos.order and not self.peer.peer.names_everyone:
+            raise Refused(_UNNAMED.format("it cannot keep their order"))
+        if qos.group:
+            self._check_group(qos, durable)
+        if not announced and not self.peer.peer.names_everyone:
+            raise Refused(_UNNAMED.format("nobody can reply to a client"))
+        if durable is not None:
+            self._attach(client, handle, LocalSubscription(0, filter, qos, durable), window)
+            return
         wanted = (filter, qos)
         number = self._numbers.get(wanted)
         if number is None:
-            number = self._subscribe_peer(wanted)
+            number = self._subscribe_peer(wanted, announced)
         self._subscribers[number][client, handle] = None
         self._handles.setdefault(client, {})[handle] = wanted
+
+    def _check_group(self, qos: Qos, durable: DurableOptions | None) -> None:
+        if not self.peer.peer.names_everyone:
+            raise Refused(_UNNAMED.format("queue groups cannot share them"))
+        if len(qos.group) > MAX_GROUP_CHARS:
+            raise Refused(f"the name of a queue group may have {MAX_GROUP_CHARS} characters")
+        if durable is not None or qos.order:
+            what = "ordered" if durable is None else "durable"
+            raise Refused(f"a member of a queue group gets some of the events, so it cannot be {what}")
 
     def unsubscribe(self, client: BrokerClient, handle: int) -> None:
         """End a subscription of a client; one that it does not have is no mistake."""
         wanted = self._handles.get(client, {}).pop(handle, None)
         if wanted is None:
             return
+        if isinstance(wanted, int):
+            self._detach(client, wanted)
+            return
         number = self._numbers[wanted]
         subscribers = self._subscribers[number]
         del subscribers[client, handle]
         if not subscribers:
             del self._numbers[wanted], self._subscribers[number]
+            self._shared.discard(number)
             try:
                 self.peer.ask(Unsubscribed(number))
             except WendError as error:
@@ -112,24 +184,124 @@ class Broker(Observer):
             self.unsubscribe(client, handle)
         self._handles.pop(client, None)
 
-    def _subscribe_peer(self, wanted: Wanted) -> int:
+    # ---------------------------------------------------------------- durable subscriptions
+
+    def _attach(self, client: BrokerClient, handle: int, wanted: LocalSubscription, window: int) -> None:
+        """Attach a client to the durable subscription of that name, which is made or changed if need be."""
+        assert wanted.durable is not None
+        parse(wanted.filter)
+        name = wanted.durable.name
+        number = self._durable.get(name)
+        if number is None:
+            if len(self._durable) >= MAX_DURABLE:
+                raise Refused(f"this peer has {MAX_DURABLE} durable subscriptions and takes no more")
+            number, self._next_number = self._next_number, self._next_number + 1
+        self.peer.ask(Subscribed(LocalSubscription(number, wanted.filter, wanted.qos, wanted.durable)))
+        self._durable[name] = number
+        if number in self._attached:
+            other, its_handle = self._attached[number]
+            self.unsubscribe(other, its_handle)
+            other.replaced(its_handle)
+        self._attached[number] = (client, handle)
+        self._handles.setdefault(client, {})[handle] = number
+        self.peer.ask(Attached(number, min(window, MAX_WINDOW)))
+
+    def _detach(self, client: BrokerClient, number: int) -> None:
+        attached = self._attached.get(number)
+        if attached is not None and attached[0] is client:
+            del self._attached[number]
+            self.peer.tell(Detached(number))
+
+    def confirm(self, client: BrokerClient, handle: int, positions: tuple[int, ...]) -> None:
+        """A client has processed deliveries. One that is not attached any more confirms nothing."""
+        number = self._handles.get(client, {}).get(handle)
+        if isinstance(number, int):
+            self.peer.tell(Confirmed(number, positions))
+
+    def durable(self) -> tuple[frames.DurableStatus, ...]:
+        """The durable subscriptions, by name."""
+        known = self.peer.peer.durable
+        return tuple(self._status(known[number]) for _, number in sorted(self._durable.items()) if number in known)
+
+    def _status(self, backlog: Backlog) -> frames.DurableStatus:
+        missed = {str(reason): count for reason, count in backlog.missed.items()}
+        return frames.DurableStatus(
+            backlog.options.name,
+            backlog.subscription.filter,
+            backlog.id.number in self._attached,
+            len(backlog.entries),
+            backlog.size,
+            missed,
+        )
+
+    def remove(self, name: str) -> None:
+        """Remove a durable subscription, with the events that wait for it."""
+        number = self._durable.get(name)
+        if number is None:
+            raise Refused(f"this peer has no durable subscription {name!r}")
+        if number in self._attached:
+            client, handle = self._attached[number]
+            self.unsubscribe(client, handle)
+            client.replaced(handle)
+        del self._durable[name]
+        self.peer.ask(Unsubscribed(number))
+
+    # ---------------------------------------------------------------- subscriptions of the peer, and deliveries
+
+    def _subscribe_peer(self, wanted: Wanted, announced: bool) -> int:
         text, qos = wanted
         parse(text)
         number = self._next_number
-        self.peer.ask(Subscribed(LocalSubscription(number, text, qos)))
+        self.peer.ask(Subscribed(LocalSubscription(number, text, qos, announced=announced)))
         self._next_number += 1
         self._numbers[wanted], self._subscribers[number] = number, {}
+        if qos.group:
+            self._shared.add(number)
         return number
 
     def delivered(self, effect: Deliver) -> None:
         """Hand an event to every client whose subscription it reached."""
-        for client, handle in tuple(self._subscribers.get(effect.subscription.number, ())):
+        if effect.position:
+            attached = self._attached.get(effect.subscription.number)
+            if attached is not None:
+                attached[0].deliver(attached[1], effect)
+            return
+        number = effect.subscription.number
+        if number in self._shared:
+            client, handle = self._next_member(self._subscribers[number])
             client.deliver(handle, effect)
+            return
+        for client, handle in tuple(self._subscribers.get(number, ())):
+            client.deliver(handle, effect)
+
+    def _next_member(self, members: dict[tuple[BrokerClient, int], None]) -> tuple[BrokerClient, int]:
+        """The client of a queue group whose turn it is. Those that read too slowly are passed over, if not all do."""
+        waiting = list(members)
+        chosen = next((member for member in waiting if not member[0].stalled), waiting[0])
+        del members[chosen]
+        members[chosen] = None
+        return chosen
+
+    def missed(self, effect: Missed) -> None:
+        """Tell the clients of a subscription what it misses."""
+        number = effect.subscription.number
+        if number in self._attached:
+            client, handle = self._attached[number]
+            client.missed(handle, effect.counts)
+        for client, handle in tuple(self._subscribers.get(number, ())):
+            client.missed(handle, effect.counts)
 
     # ---------------------------------------------------------------- requests to the peer
 
-    def publish(self, attributes: Attributes, payload: bytes, headers: Headers) -> Receipt:
-        return self.peer.publish(attributes, payload, headers)
+    def publish(
+        self,
+        attributes: Attributes,
+        payload: bytes,
+        headers: Headers,
+        ttl_ns: Nanos | None = None,
+        to: PeerId | None = None,
+    ) -> Receipt:
+        return self.peer.publish(attributes, payload, headers, ttl_ns, to)
 
     def status(self) -> StatusSnapshot:
         return msgspec.structs.replace(self.peer.status(), clients=dict(self.counts), subscriptions=len(self._numbers))

@@ -14,10 +14,10 @@ reach the peer meanwhile (but see `protocol/delivery/pending.py`). A request tha
 
 import asyncio
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Iterable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -25,16 +25,20 @@ from wend.drivers.live import frames, wire
 from wend.drivers.live.batches import BATCH_BYTES, Calls, PublishBatch, send_batches
 from wend.drivers.live.connection import PeerConnection
 from wend.drivers.live.status import StatusSnapshot
+from wend.drivers.live.subscribe_options import check_name, subscribe_frame
 from wend.model.errors import ClientError, ConnectionLost, FilterError, PartlyPublished, Refused, WendError, WireError
 from wend.model.events import Attributes, EventId, Headers, PeerId, as_scalar, event_bytes
-from wend.model.units import SECOND, Nanos, seconds
+from wend.model.units import SECOND
+
+if TYPE_CHECKING:
+    from wend.drivers.live.requests import Inbox
 
 BUFFER_MSGS = 10_000
 BUFFER_BYTES = 16 * 1024 * 1024
 WINDOW_MSGS = 1024
 """`try_publish` sends nothing while so many requests of the client are unanswered."""
 
-A = TypeVar("A", frames.Accepted, frames.Completed, frames.StatusFrame, frames.Following)
+A = TypeVar("A", frames.Accepted, frames.Completed, frames.StatusFrame, frames.Following, frames.Subscriptions)
 
 
 Publication = tuple[Attributes, bytes] | tuple[Attributes, bytes, Headers]
@@ -62,6 +66,15 @@ class Arrival(msgspec.Struct, frozen=True):
     late: bool
     """Whether that is more than the subscription's deadline."""
     headers: Headers = {}
+    stream: Any = None
+    """The subscription that it came by."""
+
+    async def reply(
+        self, payload: bytes = b"", attributes: Attributes | None = None, headers: Headers | None = None
+    ) -> PublishReceipt:
+        """Answer a request (`Client.request`). Raises `ClientError` if the event is none."""
+        receipt: PublishReceipt = await self.stream.reply(self, payload, attributes, headers)
+        return receipt
 
 
 class EventStream:
@@ -71,21 +84,15 @@ class EventStream:
     the oldest event; `dropped` counts the events that were dropped here and at the peer.
     """
 
-    def __init__(
-        self,
-        client: "Client",
-        handle: int,
-        filter: str,
-        deadline_ns: Nanos | None,
-        reliability: float | None,
-        buffer_msgs: int,
-        buffer_bytes: int,
-    ) -> None:
+    def __init__(self, client: "Client", request: frames.Subscribe, buffer_msgs: int, buffer_bytes: int) -> None:
         self._client = client
-        self._handle = handle
-        self.filter = filter
-        self.deadline_ns = deadline_ns
-        self.reliability = reliability
+        self._request = request
+        self._handle = request.handle
+        self.filter = request.filter
+        self.deadline_ns = request.deadline_ns
+        self.reliability = request.reliability
+        self.missed: Counter[str] = Counter()
+        """Events that expired, and gaps that an ordered subscription skipped, by reason."""
         self.dropped = 0
         self.peer: PeerId = -1
         """The peer that it is subscribed at, or was last."""
@@ -134,8 +141,20 @@ class EventStream:
         delivery, size = self._buffer.popleft()
         self._bytes -= size
         self._changed.set()
-        event, age = delivery.event, delivery.age_ns / SECOND
-        return Arrival(event.id, event.attributes, event.payload, age, delivery.late, event.headers)
+        return self._arrival(delivery, delivery.age_ns / SECOND)
+
+    def _arrival(self, delivery: frames.Delivery, age: float) -> Arrival:
+        event = delivery.event
+        id_ = event.origin or event.id
+        return Arrival(id_, event.attributes, event.payload, age, delivery.late, event.headers, self)
+
+    async def reply(
+        self, request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None
+    ) -> PublishReceipt:
+        """Answer a request that came by this subscription; `Arrival.reply` calls it."""
+        from wend.drivers.live.requests import reply_to
+
+        return await self._client._publish(reply_to(request, payload, attributes, headers))
 
     async def consumed(self) -> None:
         """Wait until the buffer is empty."""
@@ -148,15 +167,21 @@ class EventStream:
 
     # ---------------------------------------------------------------- called by the client alone
 
+    def _numbered(self, ref: int) -> frames.Subscribe:
+        return msgspec.structs.replace(self._request, ref=ref)
+
     def _deliver(self, delivery: frames.Delivery) -> None:
         if self._ended:
             return
-        size = event_bytes(delivery.event)
-        self._buffer.append((delivery, size))
-        self._bytes += size
+        self._append(delivery)
         while len(self._buffer) > self._buffer_msgs or self._bytes > self._buffer_bytes:
             self._bytes -= self._buffer.popleft()[1]
             self.dropped += 1
+
+    def _append(self, delivery: frames.Delivery) -> None:
+        size = event_bytes(delivery.event)
+        self._buffer.append((delivery, size))
+        self._bytes += size
         self._changed.set()
 
     def _subscribed(self, peer: PeerId) -> None:
@@ -179,6 +204,7 @@ class Client:
         self._refs = itertools.count(1)
         self._calls: Calls = {}
         self._streams: dict[int, EventStream] = {}
+        self._inbox: Inbox | None = None
         self._restoring: dict[int, EventStream] = {}
         self._connection = PeerConnection(
             url,
@@ -221,17 +247,43 @@ class Client:
     # ---------------------------------------------------------------- called by the application
 
     async def publish(
-        self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None
+        self,
+        attributes: Attributes,
+        payload: bytes = b"",
+        headers: Headers | None = None,
+        *,
+        ttl: float | None = None,
     ) -> PublishReceipt:
-        """Hand an event to the peer, and wait until it has accepted it. An invalid event is not sent."""
-        return _receipt(await self._call(self._publication(attributes, payload, headers), frames.Accepted))
+        """Hand an event to the peer, and wait until it has accepted it. An invalid event is not sent.
+
+        Peers drop the event when it is older than `ttl` seconds.
+        """
+        return _receipt(await self._call(self._publication(attributes, payload, headers, ttl), frames.Accepted))
+
+    async def request(
+        self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None, *, timeout: float = 10.0
+    ) -> Arrival:
+        """Publish a request, and wait for the first reply to it. Subscribers answer with `event.reply(...)`.
+
+        Raises `NoReply` at once if nobody is subscribed, or after `timeout` seconds without a reply.
+        """
+        if self._inbox is None or self._inbox.ended:
+            from wend.drivers.live.requests import Inbox
+
+            self._inbox = Inbox(self, next(self._refs))
+        return await self._inbox.request(attributes, payload, headers or {}, timeout)
 
     async def try_publish(
-        self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None
+        self,
+        attributes: Attributes,
+        payload: bytes = b"",
+        headers: Headers | None = None,
+        *,
+        ttl: float | None = None,
     ) -> PublishReceipt | None:
         """Publish as `publish` does, but only if the event can be sent at once. None: it was not sent, because there
         is no connection, or the peer is behind with this client's requests."""
-        request = self._publication(attributes, payload, headers)
+        request = self._publication(attributes, payload, headers, ttl)
         writer = self._connection.writer
         if writer is None or len(self._calls) >= WINDOW_MSGS or writer.transport.get_write_buffer_size() > BATCH_BYTES:
             return None
@@ -263,29 +315,60 @@ class Client:
         *,
         deadline: float | None = None,
         reliability: float | None = None,
+        order: str | None = None,
+        expire: bool = False,
+        group: str | None = None,
+        name: str | None = None,
+        ack: str = "auto",
+        max_events: int | None = None,
+        max_bytes: int | None = None,
+        max_age: float | None = None,
+        window: int = 256,
         buffer_msgs: int = BUFFER_MSGS,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> EventStream:
         """A subscription: enter it with `async with`, or await it; then iterate.
 
         `deadline` is in seconds; `reliability` is the share of events that is enough at the first attempt, for peers
-        that send on several trees.
+        that send on several trees. `order="publisher"`: events of one publisher come in the order of publication.
+        `expire=True`: the peer drops events that are past the deadline. `group="workers"`: of all subscriptions with
+        this group, at any peers, one gets each event.
+
+        With a `name` the subscription is durable: it stays at the peer when the client is gone, its events wait for the
+        next client that gives the name, and the peer repeats each until the client has confirmed it: by `ack="auto"`
+        when the application asks for the next one, by `ack="explicit"` when it calls `event.ack()`. At most `window`
+        events are on the way unconfirmed. What waits is bounded by `max_events`, `max_bytes` and `max_age` (seconds).
         """
-        deadline, reliability = as_scalar(deadline), as_scalar(reliability)
-        if not isinstance(filter, str):
-            raise ClientError(f"a filter is a text, got {filter!r}")
-        for name, value in (("deadline", deadline), ("reliability", reliability)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-                unit = ", in seconds" if name == "deadline" else ""
-                raise ClientError(f"a {name} is a number{unit}, got {value!r}")
-        if deadline is not None and not 0 < deadline < float("inf"):
-            raise ClientError(f"a deadline must be above 0 seconds, got {deadline}")
-        if reliability is not None and not 0 < reliability <= 1:
-            raise ClientError(f"a reliability must lie above 0 and up to 1, got {reliability}")
         if buffer_msgs < 1 or buffer_bytes < 1:
             raise ClientError(f"a buffer of {buffer_msgs} messages and {buffer_bytes} bytes holds nothing")
-        deadline_ns = None if deadline is None else max(1, seconds(deadline))
-        return EventStream(self, next(self._refs), filter, deadline_ns, reliability, buffer_msgs, buffer_bytes)
+        request = subscribe_frame(
+            next(self._refs),
+            filter,
+            deadline=deadline,
+            reliability=reliability,
+            order=order,
+            expire=expire,
+            group=group,
+            name=name,
+            max_events=max_events,
+            max_bytes=max_bytes,
+            max_age=max_age,
+            window=window,
+        )
+        if name is None:
+            return EventStream(self, request, buffer_msgs, buffer_bytes)
+        from wend.drivers.live.durable_stream import DurableStream
+
+        return DurableStream(self, request, buffer_msgs, buffer_bytes, ack, self._confirm)
+
+    async def subscriptions(self) -> tuple[frames.DurableStatus, ...]:
+        """The durable subscriptions at the peer, by name."""
+        return (await self._call(frames.ListSubscriptions(next(self._refs)), frames.Subscriptions)).durable
+
+    async def remove_subscription(self, name: str) -> None:
+        """Remove a durable subscription from the peer, with the events that wait for it."""
+        check_name(name)
+        await self._call(frames.RemoveSubscription(next(self._refs), name), frames.Completed)
 
     async def drain(self, timeout: float | None = None) -> None:
         """Wait until everything published is acknowledged and everything received is consumed."""
@@ -313,7 +396,8 @@ class Client:
         await self._call(frames.SetLink(next(self._refs), neighbour, True), frames.Completed)
 
     async def add_link(self, neighbour: PeerId, address: str, *, delay: str = "20ms", reliability: float = 1.0) -> None:
-        """Have the peer make a link with one more neighbour, until it restarts. The other end needs one, too."""
+        """Have the peer make a link with one more neighbour, until it restarts. The neighbour makes it, too, unless its
+        file says `admit = false`."""
         request = frames.AddLink(next(self._refs), neighbour, address, delay, reliability)
         await self._call(request, frames.Completed)
 
@@ -335,7 +419,7 @@ class Client:
         await self._connection.opened()
         self._streams[stream._handle] = stream
         try:
-            await self._call(self._request(stream), frames.Completed)
+            await self._call(stream._numbered(next(self._refs)), frames.Completed)
             stream._subscribed(self.peer)
         except BaseException as error:
             self._streams.pop(stream._handle, None)
@@ -351,21 +435,35 @@ class Client:
         with suppress(ClientError):
             await self._call(frames.Unsubscribe(next(self._refs), stream._handle), frames.Completed)
 
-    def _request(self, stream: EventStream) -> frames.Subscribe:
-        ref = next(self._refs)
-        return frames.Subscribe(ref, stream._handle, stream.filter, stream.deadline_ns, stream.reliability)
+    def _confirm(self, handle: int, positions: tuple[int, ...]) -> bool:
+        """Confirm deliveries of a durable subscription. False if there is no connection."""
+        writer = self._connection.writer
+        if writer is None:
+            return False
+        writer.write(frames.encode(frames.Confirm(handle, positions)))
+        return True
 
     # ---------------------------------------------------------------- requests and answers
 
     def _publication(
-        self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None
+        self,
+        attributes: Attributes,
+        payload: bytes = b"",
+        headers: Headers | None = None,
+        ttl: float | None = None,
     ) -> frames.Publish:
         """The request for an event. Raises `ClientError` or `Refused` if the event is invalid."""
         if isinstance(attributes, dict):
             attributes = {name: as_scalar(value) for name, value in attributes.items()}
         wire.check_kinds(attributes, payload, headers)
         wire.check_event(attributes, payload, headers)
-        return frames.Publish(next(self._refs), attributes, payload, headers or {})
+        return frames.Publish(next(self._refs), attributes, payload, headers or {}, wire.ttl_ns(ttl))
+
+    async def _publish(self, request: frames.Publish) -> PublishReceipt:
+        """Send a publication that has no number yet. Raises if it is invalid."""
+        wire.check_kinds(request.attributes, request.payload, request.headers)
+        wire.check_event(request.attributes, request.payload, request.headers)
+        return _receipt(await self._call(msgspec.structs.replace(request, ref=next(self._refs)), frames.Accepted))
 
     async def _call(self, frame: frames.Request, expected: type[A]) -> A:
         try:
@@ -399,6 +497,12 @@ class Client:
             case frames.Dropped(handle, count):
                 if handle in self._streams:
                     self._streams[handle].dropped += count
+            case frames.MissedFrame(handle, counts):
+                if handle in self._streams:
+                    self._streams[handle].missed.update(counts)
+            case frames.Replaced(handle):
+                if (replaced := self._streams.pop(handle, None)) is not None:
+                    replaced._end(ClientError("another client took over this durable subscription"))
             case frames.Welcome():
                 pass
             case _:
@@ -421,7 +525,7 @@ class Client:
         writer = self._connection.writer
         assert writer is not None
         for stream in self._streams.values():
-            request = self._request(stream)
+            request = stream._numbered(next(self._refs))
             self._restoring[request.ref] = stream
             writer.write(frames.encode(request))
 

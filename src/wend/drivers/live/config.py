@@ -17,12 +17,11 @@ from wend.drivers.live.paths.source import NONE, SOURCES
 from wend.drivers.settings import ByName, Configuration
 from wend.matching.filters import parse
 from wend.model.choices import PluginChoices
-from wend.model.error_text import either
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
 from wend.model.scenario import read_toml
 from wend.model.settings import SettingValue, setting
-from wend.model.units import MINUTE, MS, Nanos, parse_duration, parse_short
+from wend.model.units import HOUR, MINUTE, MS, Nanos, parse_duration, parse_short
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.membership.cluster_domains import domain_of_address
 from wend.protocol.membership.cluster_settings import ClusterSettings
@@ -98,9 +97,17 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     join: Annotated[
         tuple[str, ...],
         setting(
-            "Addresses of some peers of the ring that this one joins, such as 127.0.0.1:7701; none: it begins one."
+            "Addresses of some peers of the overlay that this one joins, such as 127.0.0.1:7701. Where links are "
+            "given, it is linked with these peers; else the membership decides. On a ring, none: this peer begins one."
         ),
     ] = ()
+    admit: Annotated[
+        bool,
+        setting(
+            "Whether this peer makes links with peers that join by it, where links are given. Memberships admit all "
+            "peers that find them."
+        ),
+    ] = True
     cluster_prefix: Annotated[
         int | None,
         setting(
@@ -128,6 +135,14 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         str | None, setting("The file in which a peer with persistency stores events, relative to the peer's file.")
     ] = None
     sync: Annotated[bool, setting("Whether what is stored also survives a loss of power; it is slower.")] = False
+    away_ns: Annotated[
+        Nanos,
+        setting(
+            "After an orderly stop: how long other peers keep events for the durable subscriptions of this one; 0: it "
+            "leaves for good.",
+            unit="min",
+        ),
+    ] = 24 * HOUR
     paths: Annotated[
         str | None,
         setting("How the peer finds underlay paths: trace (it measures), traceroute (the program), a file, or none."),
@@ -148,10 +163,13 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     @property
     def opens(self) -> bool:
         """Whether peers may come that the file does not name."""
-        return self._joins and (bool(self.join) or not self.neighbours)
+        if self._needs_contacts:
+            return bool(self.join) or not self.neighbours
+        return bool(self.join) or self.admit
 
     @property
-    def _joins(self) -> bool:
+    def _needs_contacts(self) -> bool:
+        """Whether the membership needs no neighbours, but contacts."""
         decides = membership_of(self.strategy, self.membership)
         return decides is not None and joins_by_contacts(decides)
 
@@ -178,9 +196,6 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         parse_multicast(self.multicast_address)
         if self.multicast_interface is not None:
             check_interface(self.multicast_interface, self.insecure)
-        if self.join and not self._joins:
-            able = either([f'"{name}"' for name in MEMBERSHIP if joins_by_contacts(name)])
-            raise ConfigError(f"join is for membership = {able}; with this one, name peers as [[neighbours]]")
         for text in self.advertise:
             try:
                 parse(text)

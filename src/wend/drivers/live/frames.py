@@ -14,7 +14,7 @@ import msgspec
 
 from wend.drivers.live.status import StatusSnapshot
 from wend.model.errors import WireError
-from wend.model.events import Attributes, Event, EventId, Headers, PeerId
+from wend.model.events import Attributes, DurableOptions, Event, EventId, Headers, PeerId
 from wend.model.units import Nanos
 
 VERSION = 2
@@ -37,6 +37,10 @@ class Publish(msgspec.Struct, frozen=True, gc=False, tag="publish"):
     attributes: Attributes
     payload: bytes = b""
     headers: Headers = {}
+    ttl_ns: Nanos | None = None
+    """The age at which nobody needs the event any more."""
+    to: PeerId | None = None
+    """Set: the event is for subscribers at this peer alone, as a reply is for the requester's inbox."""
 
 
 class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):
@@ -48,10 +52,29 @@ class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):
     filter: str
     deadline_ns: Nanos | None = None
     reliability: float | None = None
+    order: bool = False
+    """Whether events of one publisher come in the order of their publication."""
+    expire: bool = False
+    """Whether the peer drops events that are past the deadline."""
+    durable: DurableOptions | None = None
+    """Set: the subscription has a name and waits for its client. It is made, or changed, or found again by its name."""
+    window: int = 256
+    """Of a durable subscription: how many deliveries the client gets that it has not confirmed."""
+    group: str = ""
+    """The queue group: of all subscriptions with this group, at any peers, one gets each event; empty: none."""
+    announced: bool = True
+    """Whether other peers are told of it. If not, it gets events that were published here, or for this peer alone."""
+
+
+class Confirm(msgspec.Struct, frozen=True, gc=False, tag="confirm"):
+    """The client has processed these deliveries of a durable subscription. There is no answer."""
+
+    handle: int
+    positions: tuple[int, ...]
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, gc=False, tag="unsubscribe"):
-    """End a subscription; the answer is `Completed`."""
+    """End a subscription; the answer is `Completed`. A durable one stays at the peer and waits for its client."""
 
     ref: int
     handle: int
@@ -67,6 +90,19 @@ class AskStatus(msgspec.Struct, frozen=True, gc=False, tag="status?"):
     """Ask for the status snapshot; the answer is `StatusFrame`."""
 
     ref: int
+
+
+class ListSubscriptions(msgspec.Struct, frozen=True, gc=False, tag="subscriptions?"):
+    """Ask for the durable subscriptions of the peer; the answer is `Subscriptions`."""
+
+    ref: int
+
+
+class RemoveSubscription(msgspec.Struct, frozen=True, gc=False, tag="remove"):
+    """Remove a durable subscription and its backlog; the answer is `Completed`."""
+
+    ref: int
+    name: str
 
 
 class SetLink(msgspec.Struct, frozen=True, gc=False, tag="link"):
@@ -101,8 +137,20 @@ class LoadPlan(msgspec.Struct, frozen=True, gc=False, tag="plan?"):
     ref: int
 
 
-Request = Publish | Subscribe | Unsubscribe | PingFrame | AskStatus | SetLink | AddLink | RemoveLink | LoadPlan
-ToPeer = Greet | Request
+Request = (
+    Publish
+    | Subscribe
+    | Unsubscribe
+    | PingFrame
+    | AskStatus
+    | SetLink
+    | AddLink
+    | RemoveLink
+    | LoadPlan
+    | ListSubscriptions
+    | RemoveSubscription
+)
+ToPeer = Greet | Confirm | Request
 
 # ---------------------------------------------------------------- from the peer
 
@@ -155,7 +203,7 @@ class No(msgspec.Struct, frozen=True, gc=False, tag="no"):
     """Whether the filter is to blame."""
 
 
-class Delivery(msgspec.Struct, frozen=True, gc=False, tag="event"):
+class Delivery(msgspec.Struct, frozen=True, gc=False, tag="event", omit_defaults=True):
     """An event for a subscription of the client."""
 
     handle: int
@@ -164,6 +212,44 @@ class Delivery(msgspec.Struct, frozen=True, gc=False, tag="event"):
     """The time since its publication, as peers added it up."""
     late: bool
     """Whether the age is above the deadline of the subscription."""
+    position: int = 0
+    """Of a durable subscription: what the client confirms; 0 for other subscriptions."""
+    again: bool = False
+    """Whether a client of this durable subscription got it before and did not confirm it."""
+
+
+class MissedFrame(msgspec.Struct, frozen=True, gc=False, tag="missed"):
+    """Events that this subscription will not get, by reason."""
+
+    handle: int
+    counts: dict[str, int]
+
+
+class Replaced(msgspec.Struct, frozen=True, gc=False, tag="replaced"):
+    """Another client attached to the durable subscription: this one gets no more deliveries."""
+
+    handle: int
+
+
+class DurableStatus(msgspec.Struct, frozen=True):
+    """A durable subscription of a peer."""
+
+    name: str
+    filter: str
+    attached: bool
+    """Whether a client is attached to it."""
+    events: int
+    """How many events wait, or are not confirmed yet."""
+    bytes: int
+    missed: dict[str, int] = {}
+    """What its client was not told of yet, by reason."""
+
+
+class Subscriptions(msgspec.Struct, frozen=True, gc=False, tag="subscriptions"):
+    """The durable subscriptions of a peer, by name."""
+
+    ref: int
+    durable: tuple[DurableStatus, ...]
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False, tag="dropped"):
@@ -173,8 +259,8 @@ class Dropped(msgspec.Struct, frozen=True, gc=False, tag="dropped"):
     count: int
 
 
-Answer = Accepted | Completed | StatusFrame | Following | No
-ToClient = Welcome | Answer | Delivery | Dropped
+Answer = Accepted | Completed | StatusFrame | Following | No | Subscriptions
+ToClient = Welcome | Answer | Delivery | Dropped | MissedFrame | Replaced
 
 _encoder = msgspec.msgpack.Encoder()
 _to_peer: msgspec.msgpack.Decoder[ToPeer] = msgspec.msgpack.Decoder(ToPeer)

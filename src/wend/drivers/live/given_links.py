@@ -28,6 +28,8 @@ class GivenLinks:
         self._peer = peer
         self._names = names
         self._entries: dict[PeerId, NeighbourEntry] = {}
+        self._asked_at: dict[PeerId, Address | None] = {}
+        """Neighbours that are asked to make the link, too, and where."""
 
     def begin(self, entries: Sequence[NeighbourEntry]) -> None:
         """Reach the neighbours of the peer's file, before the peer starts."""
@@ -35,9 +37,11 @@ class GivenLinks:
             self._reach(entry)
 
     def add(self, entry: NeighbourEntry) -> None:
-        """Make a link while the peer runs. Raises `ConfigError` where there is one, or a membership makes the links."""
+        """Make a link while the peer runs, and ask the neighbour for it. Raises `ConfigError` where there is one, or a
+        membership makes the links."""
         entry.check()
         self._peer.peer.check_new_link(entry.id)
+        self._asked_at[entry.id] = None
         self._reach(entry)
         self._peer.link(entry.link())
 
@@ -46,6 +50,7 @@ class GivenLinks:
         self._peer.unlink(neighbour)
         self._names.forget(neighbour)
         self._entries.pop(neighbour, None)
+        self._asked_at.pop(neighbour, None)
 
     def update(self, former: Sequence[NeighbourEntry], entries: Sequence[NeighbourEntry]) -> None:
         """Make the links those of a file that has been read again. Links that the former file did not have stay."""
@@ -95,6 +100,9 @@ class GivenLinks:
     def _locate(self, entry: NeighbourEntry, address: Address) -> None:
         peer, shape = self._peer, entry.shape
         peer.addresses.move(entry.id, address)
+        if peer.joining is not None and entry.id in self._asked_at:
+            peer.joining.ask_link(self._asked_at[entry.id], address)
+            self._asked_at[entry.id] = address
         if shape is None:
             peer.route_to(entry.id, address)
         else:

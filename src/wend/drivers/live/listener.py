@@ -23,6 +23,7 @@ from wend.drivers.live.config import NeighbourEntry
 from wend.model.errors import FilterError, Refused, WendError, WireError
 from wend.model.events import Qos, event_bytes
 from wend.model.units import Nanos
+from wend.protocol.notices import MissedReason
 from wend.protocol.ports import Deliver
 
 log = logging.getLogger("wend.clients")
@@ -218,6 +219,8 @@ class ClientSession(asyncio.Protocol):
             self._greet(frame)
         elif not self.greeted:
             raise WireError("a client has to greet first")
+        elif isinstance(frame, frames.Confirm):
+            self._broker.confirm(self, frame.handle, frame.positions)
         else:
             try:
                 self._serve(frame)
@@ -235,14 +238,22 @@ class ClientSession(asyncio.Protocol):
 
     def _serve(self, frame: frames.Request) -> None:
         match frame:
-            case frames.Publish(ref, attributes, payload, headers):
-                receipt = self._broker.publish(attributes, payload, headers)
+            case frames.Publish(ref, attributes, payload, headers, ttl_ns, to):
+                if ttl_ns is not None and ttl_ns <= 0:
+                    raise Refused(f"a ttl must be above 0, got {ttl_ns} ns")
+                receipt = self._broker.publish(attributes, payload, headers, ttl_ns, to)
                 self._answer(frames.Accepted(ref, receipt.id, len(receipt.targets), receipt.kept))
-            case frames.Subscribe(ref, handle, text, deadline, reliability):
+            case frames.Subscribe(ref, handle, text):
                 if handle < 1:
                     raise Refused(f"a subscription's number starts at 1, got {handle}")
-                qos = Qos(deadline_ns=deadline, reliability=reliability)
-                self._broker.subscribe(self, handle, text, qos)
+                qos = Qos(
+                    deadline_ns=frame.deadline_ns,
+                    reliability=frame.reliability,
+                    order=frame.order,
+                    expire=frame.expire,
+                    group=frame.group,
+                )
+                self._broker.subscribe(self, handle, text, qos, frame.durable, frame.window, frame.announced)
                 self._answer(frames.Completed(ref))
             case frames.Unsubscribe(ref, handle):
                 self._dropped.pop(handle, None)
@@ -252,6 +263,11 @@ class ClientSession(asyncio.Protocol):
                 self._answer(frames.Completed(ref))
             case frames.AskStatus(ref):
                 self._answer(frames.StatusFrame(ref, self._broker.status()))
+            case frames.ListSubscriptions(ref):
+                self._answer(frames.Subscriptions(ref, self._broker.durable()))
+            case frames.RemoveSubscription(ref, name):
+                self._broker.remove(name)
+                self._answer(frames.Completed(ref))
             case frames.SetLink(ref, peer, up):
                 self._broker.set_link(peer, up)
                 self._answer(frames.Completed(ref))
@@ -287,6 +303,12 @@ class ClientSession(asyncio.Protocol):
 
     # ---------------------------------------------------------------- deliveries
 
+    def missed(self, handle: int, counts: dict[MissedReason, int]) -> None:
+        self._answer(frames.MissedFrame(handle, {str(reason): count for reason, count in counts.items()}))
+
+    def replaced(self, handle: int) -> None:
+        self._answer(frames.Replaced(handle))
+
     def deliver(self, handle: int, effect: Deliver) -> None:
         if self._transport is None:
             return
@@ -303,9 +325,10 @@ class ClientSession(asyncio.Protocol):
         self.queued_bytes += size
 
     def _drop_oldest(self) -> bool:
-        """Drop the oldest delivery. Answers stay; they are few, since no requests are read now."""
-        for place, (handle, size, _) in enumerate(self._queue):
-            if handle:
+        """Drop the oldest delivery. Answers stay; they are few, since no requests are read now. So do deliveries of
+        durable subscriptions: their windows bound them, and nobody would send them again to a client that stays."""
+        for place, (handle, size, what) in enumerate(self._queue):
+            if isinstance(what, tuple) and not what[0].position:
                 del self._queue[place]
                 self.queued_bytes -= size
                 self._dropped[handle] += 1
@@ -331,14 +354,25 @@ class ClientSession(asyncio.Protocol):
             handle, size, what = self._queue.popleft()
             self.queued_bytes -= size
             if isinstance(what, tuple):
-                effect, since = what
-                what = _delivery(handle, effect, monotonic() - since)
+                effect, waited_ns = what[0], monotonic() - what[1]
+                if effect.event.is_expired(effect.age_ns + waited_ns):
+                    self._expired(handle, effect)
+                    continue
+                what = _delivery(handle, effect, waited_ns)
             self._transport.write(what)
         if not self.stalled:
             self._schedule()
+
+    def _expired(self, handle: int, effect: Deliver) -> None:
+        """A delivery waited here for longer than its event lives."""
+        self._broker.counts["expired"] += 1
+        if effect.position:
+            self._broker.confirm(self, handle, (effect.position,))
+        if self._transport is not None:
+            self._transport.write(frames.encode(frames.MissedFrame(handle, {"expired": 1})))
 
 
 def _delivery(handle: int, effect: Deliver, waited_ns: Nanos) -> bytes:
     age = effect.age_ns + waited_ns
     late = effect.deadline_ns is not None and age > effect.deadline_ns
-    return frames.encode(frames.Delivery(handle, effect.event, age, late))
+    return frames.encode(frames.Delivery(handle, effect.event, age, late, effect.position, effect.again))

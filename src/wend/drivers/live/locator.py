@@ -11,6 +11,9 @@ It is a state machine without a socket or a clock, as the peer is. It does three
   a datagram with a forged source changes nothing, nor does what others say. If the id is known at another address,
   that one is asked, too. If it still answers, it keeps the id: neither a late datagram nor a second peer moves it.
 
+Where links are given, a peer that joins asks its contacts for a link, and asks again while the link does not work. The
+other end makes the link once the asker's address has answered. So only the peer that joins needs to remember it.
+
 All tables are bounded. What exceeds them, and what is not found in time, is dropped and counted.
 """
 
@@ -34,6 +37,7 @@ from wend.drivers.live.address_messages import (
 from wend.drivers.live.addresses import Address
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.locator_state import (
+    FIRST_RETRY,
     AddressClaim,
     AddressLookup,
     AddressQuestion,
@@ -79,6 +83,8 @@ class Locator:
         book: AddressBook,
         counters: Counters,
         user: LocatorUser,
+        *,
+        asks_links: bool = False,
         number: Callable[[], int] = lambda: secrets.randbits(63),
     ) -> None:
         self._me = me
@@ -87,6 +93,8 @@ class Locator:
         self._book = book
         self._counters = counters
         self._user = user
+        self._asks_links = asks_links
+        """Whether it asks contacts for links."""
         self._number = number
         self.instance = number()
         self._contacts: list[ContactAddress] = []
@@ -110,25 +118,38 @@ class Locator:
     def begin(self, now: Nanos, contacts: tuple[Address, ...]) -> None:
         """Start to look for somebody at each of these addresses."""
         self._contacts = [ContactAddress(address) for address in contacts]
+        self._looked_up = self._asks_links and not contacts  # a peer that others know already keeps its id
         self.tick(now)
 
     def move_contact(self, now: Nanos, former: Address | None, address: Address) -> None:
         """Look for somebody at this address, and no longer at the former one."""
-        self._contacts = [contact for contact in self._contacts if contact.address != former]
+        self._contacts = [contact for contact in self._contacts if contact.address not in (former, address)]
         self._contacts.append(ContactAddress(address))
         self.tick(now)
+
+    def hurry(self, now: Nanos, peer: PeerId) -> None:
+        """The link with a peer has failed: if it is a contact, ask it soon."""
+        for contact in self._contacts:
+            if contact.peer == peer:
+                contact.due_ns, contact.wait_ns = now, FIRST_RETRY
+
+    def forget(self, peer: PeerId) -> None:
+        """Forget a contact, or a peer whose address was learned by a claim."""
+        self._contacts = [contact for contact in self._contacts if contact.peer != peer]
+        if peer in self._learned:
+            self._forget(peer)
 
     def find(self, now: Nanos, waiting: Send, mentioned_by: PeerId | None) -> None:
         """Send this message once the address of its peer is known."""
         lookup = self._lookup(now, waiting.peer, mentioned_by)
-        if lookup is None or waiting in lookup.waiting:
+        if lookup is None or any(waiting == other for other, _ in lookup.waiting):
             if lookup is None:
                 self._counters.refused["no address"] += 1
             return
         if self._waiting >= MOST_WAITING or len(lookup.waiting) >= WAITING_PER_PEER:
             self._counters.refused["no address"] += 1
             return
-        lookup.waiting.append(waiting)
+        lookup.waiting.append((waiting, now))
         self._waiting += 1
 
     def doubt(self, now: Nanos, peer: PeerId) -> None:
@@ -151,7 +172,7 @@ class Locator:
         claim = self._claim(now, peer, address)
         if claim is None or self._held_bytes + len(datagram) > MOST_HELD_BYTES:
             return False
-        claim.held.append(bytes(datagram))
+        claim.held.append((bytes(datagram), now))
         self._held_bytes += len(datagram)
         return True
 
@@ -165,7 +186,7 @@ class Locator:
         if header.receiver not in (self._me, ANYONE):
             self._counters.refused["misdirected"] += 1
         elif isinstance(message, AddressQuery):
-            self._answer(header, message, len(datagram), address)
+            self._answer(now, header, message, len(datagram), address)
         else:
             question = self._questions.get(message.number)
             if question is None or question.address != address:
@@ -196,6 +217,17 @@ class Locator:
         if self._own is not None and now >= self._own.due_ns:
             self._advance(now, self._own)
 
+    def is_lost(self, address: Address) -> bool:
+        """Whether nobody is heard at an address to join by."""
+        return not any(
+            contact.address == address and contact.instance is not None and not self._is_silent(contact)
+            for contact in self._contacts
+        )
+
+    def _is_silent(self, contact: ContactAddress) -> bool:
+        """Whether the link with a contact does not work, where links are asked for."""
+        return self._asks_links and contact.peer is not None and self._user.is_silent(contact.peer)
+
     @property
     def silent(self) -> tuple[Address, ...]:
         """The addresses to join by at which nobody has answered yet."""
@@ -203,18 +235,27 @@ class Locator:
 
     # ---------------------------------------------------------------- questions and answers
 
-    def _ask(self, now: Nanos, address: Address, receiver: PeerId, about: Any, near: PeerId | None = None) -> None:
+    def _ask(
+        self,
+        now: Nanos,
+        address: Address,
+        receiver: PeerId,
+        about: Any,
+        near: PeerId | None = None,
+        link: bool = False,
+    ) -> None:
         number = self._number()
         self._questions[number] = AddressQuestion(address, now + LOOKUP_NS, about)
-        self._say(address, receiver, address_messages.query(number, near))
+        self._say(address, receiver, address_messages.query(number, near, link))
 
     def _say(self, address: Address, receiver: PeerId, message: AddressMessage) -> None:
         self._user.transmit(address, address_messages.encode(self._me, receiver, self._incarnation, message))
 
-    def _answer(self, header: Header, message: AddressQuery, size: int, address: Address) -> None:
+    def _answer(self, now: Nanos, header: Header, message: AddressQuery, size: int, address: Address) -> None:
+        admits = not message.link or self._user.admits(header.sender)
         nearest = () if message.near is None else self._nearest(message.near, address)
         while True:
-            reply = AddressReply(message.number, self.instance, nearest)
+            reply = AddressReply(message.number, self.instance, nearest, admits)
             datagram = address_messages.encode(self._me, header.sender, self._incarnation, reply)
             if len(datagram) <= size or not nearest:
                 break
@@ -223,6 +264,15 @@ class Locator:
             self._user.transmit(address, datagram)
         else:
             self._counters.refused["a question about addresses that is shorter than its answer"] += 1
+        if message.link and admits:
+            self._link_asked(now, header.sender, address)
+
+    def _link_asked(self, now: Nanos, peer: PeerId, address: Address) -> None:
+        """Make the link that a peer wants, once its address has answered."""
+        if self._book.reachable.get(peer) == address:
+            self._user.on_link_asked(peer)
+        elif peer != self._me and (claim := self._claim(now, peer, address)) is not None:
+            claim.link = True
 
     def _nearest(self, peer: PeerId, asker: Address) -> tuple[KnownAddress, ...]:
         """The peers that the book has and that are closest to this id, without the asker."""
@@ -254,9 +304,13 @@ class Locator:
     # ---------------------------------------------------------------- contacts
 
     def _ask_contact(self, now: Nanos, contact: ContactAddress) -> None:
-        contact.due_ns = now + (contact.wait_ns if contact.instance is None else RECHECK_NS)
-        contact.wait_ns = min(contact.wait_ns * 3 // 2, LAST_RETRY)
-        self._ask(now, contact.address, ANYONE, contact, self._me)
+        link = self._asks_links and (contact.peer is None or self._user.wants(contact.peer))
+        if contact.instance is not None and not (link and self._is_silent(contact)):
+            contact.wait_ns, wait_ns = FIRST_RETRY, RECHECK_NS
+        else:
+            wait_ns, contact.wait_ns = contact.wait_ns, min(contact.wait_ns * 3 // 2, LAST_RETRY)
+        contact.due_ns = now + wait_ns
+        self._ask(now, contact.address, ANYONE, contact, self._me, link and self._looked_up)
 
     def _contact_answered(self, now: Nanos, contact: ContactAddress, sender: PeerId, reply: AddressReply) -> None:
         if contact not in self._contacts:
@@ -269,7 +323,14 @@ class Locator:
             else:
                 self._same_id(contact.address)
             return
+        contact.peer = sender
+        if self._asks_links and not reply.admits:
+            contact.instance = reply.instance
+            self._user.on_not_admitted(sender, contact.address)
+            return
         if reply.instance == contact.instance:
+            if self._asks_links and self._looked_up:
+                self._user.on_contact(sender)
             return
         contact.instance = reply.instance
         known = self._book.reachable.get(sender)
@@ -380,9 +441,11 @@ class Locator:
     def _end(self, lookup: AddressLookup) -> None:
         if lookup is self._own:
             self._own, self._looked_up = None, True
-            for peer in self._joining:
+            for peer in () if self._asks_links else self._joining:
                 self._user.on_contact(peer)
             self._joining.clear()
+            for contact in self._contacts if self._asks_links else ():
+                contact.due_ns = 0  # ask for links, now that no other peer is known to have this id
             return
         del self._lookups[lookup.peer]
         self._waiting -= len(lookup.waiting)
@@ -431,7 +494,7 @@ class Locator:
 
     def _decide(self, now: Nanos, claim: AddressClaim) -> None:
         del self._claims[claim.peer, claim.address]
-        self._held_bytes -= sum(map(len, claim.held))
+        self._held_bytes -= sum(len(datagram) for datagram, _ in claim.held)
         if claim.instance is None:
             self._counters.refused["stranger"] += len(claim.held)
         elif claim.peer == self._me:
@@ -442,8 +505,10 @@ class Locator:
             self._confirmed_ns[claim.peer] = now
         else:
             self._adopt(now, claim.peer, claim.address, moved=claim.rival_instance is None)
-            for datagram in claim.held:
-                self._user.on_admitted(datagram, claim.address)
+            if claim.link:
+                self._user.on_link_asked(claim.peer)
+            for datagram, since in claim.held:
+                self._user.on_admitted(datagram, claim.address, now - since)
 
     def _adopt(self, now: Nanos, peer: PeerId, address: Address, *, moved: bool) -> None:
         (self._book.move if moved else self._book.add)(peer, address)
@@ -460,8 +525,8 @@ class Locator:
         lookup = self._lookups.pop(peer, None)
         if lookup is not None:
             self._waiting -= len(lookup.waiting)
-            for waiting in lookup.waiting:
-                self._user.on_found(waiting)
+            for waiting, since in lookup.waiting:
+                self._user.on_found(waiting, now - since)
 
     def _forget(self, peer: PeerId) -> None:
         del self._learned[peer]

@@ -31,14 +31,32 @@ class LocatorUser(Protocol):
     def on_forgotten(self, peer: PeerId) -> None:
         """The book has no address for the peer any more."""
 
-    def on_found(self, waiting: Send) -> None:
-        """This message can be sent now."""
+    def on_found(self, waiting: Send, waited_ns: Nanos) -> None:
+        """This message, which has waited, can be sent now."""
 
-    def on_admitted(self, datagram: bytes, address: Address) -> None:
-        """The sender of this datagram is known now."""
+    def on_admitted(self, datagram: bytes, address: Address, waited_ns: Nanos) -> None:
+        """The sender of this datagram, which has waited, is known now."""
 
     def on_contact(self, peer: PeerId) -> None:
         """A peer to join by answers. This peer itself, if all addresses to join by are its own."""
+
+    def admits(self, peer: PeerId) -> bool:
+        """Whether a peer that asks for a link may have it."""
+        ...
+
+    def wants(self, peer: PeerId) -> bool:
+        """Whether this peer wants a link with a contact."""
+        ...
+
+    def is_silent(self, peer: PeerId) -> bool:
+        """Whether the link with a peer does not work."""
+        ...
+
+    def on_link_asked(self, peer: PeerId) -> None:
+        """A peer whose address is confirmed wants a link."""
+
+    def on_not_admitted(self, peer: PeerId, address: Address) -> None:
+        """A peer to join by refuses a link."""
 
     def on_same_id(self, address: Address) -> None:
         """Another process with this peer's id answers at this address."""
@@ -50,6 +68,8 @@ class ContactAddress:
         self.due_ns: Nanos = 0
         self.wait_ns = FIRST_RETRY
         self.instance: int | None = None
+        self.peer: PeerId | None = None
+        """Who has answered there."""
 
 
 class AddressClaim:
@@ -60,9 +80,12 @@ class AddressClaim:
         self.address = address
         self.rival = rival
         """Where the book has the id, if elsewhere."""
-        self.held: list[bytes] = []
+        self.held: list[tuple[bytes, Nanos]] = []
+        """Datagrams that came from there, with their times of arrival."""
         self.instance: int | None = None
         self.rival_instance: int | None = None
+        self.link = False
+        """Whether the peer wants a link."""
         self.left = CLAIM_TRIES
         self.due_ns: Nanos = 0
 
@@ -73,7 +96,8 @@ class AddressLookup:
         self.place = node_id(peer)
         self.ends_ns = ends_ns
         self.due_ns: Nanos = 0
-        self.waiting: list[Send] = []
+        self.waiting: list[tuple[Send, Nanos]] = []
+        """Messages, with the time since which each waits."""
         self.candidates: dict[Address, PeerId] = {}
         """Whom it has not asked yet."""
         self.asked: set[Address] = set()

@@ -52,10 +52,11 @@ class NeededRecords:
         """All of them in the order in which they are written, some encoded."""
         return [*self._states.values(), *self._delivered, *self._backlogs.records(), *self._pending.values()]
 
-    def shift(self, by_ns: Nanos, now: Nanos) -> None:
-        """Move the times of all records. An event of the future, which a wrong clock made, was born now."""
+    def replayed(self, by_ns: Nanos, now: Nanos) -> None:
+        """Note that all records of earlier incarnations were added, and move their times. An event of the future, which
+        a wrong clock made, was born now."""
         _shift(self._pending, by_ns, now)
-        self._backlogs.shift(by_ns, now)
+        self._backlogs.replayed(by_ns, now)
 
 
 class NeededBacklogs:
@@ -98,7 +99,9 @@ class NeededBacklogs:
         missed = [MissedRecord(number, dict(counts)) for number, counts in self._missed.items() if counts]
         return [*self._subscriptions.values(), *missed, *(self._owing(one) for one in self._queued.values())]
 
-    def shift(self, by_ns: Nanos, now: Nanos) -> None:
+    def replayed(self, by_ns: Nanos, now: Nanos) -> None:
+        for entry in [entry for entry in self._owed if entry[0] not in self._subscriptions]:
+            self._forget(entry)  # the record of the subscription was damaged
         _shift(self._queued, by_ns, now)
 
     def _owing(self, record: QueuedRecord) -> QueuedRecord:

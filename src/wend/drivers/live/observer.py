@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from wend.model.events import PeerId
-from wend.protocol.ports import Deliver, Notice, Receipt
+from wend.protocol.ports import Deliver, Missed, Notice, Receipt
 
 
 class Observer:
@@ -15,6 +15,9 @@ class Observer:
 
     def delivered(self, effect: Deliver) -> None:
         """An event reached a local subscription."""
+
+    def missed(self, effect: Missed) -> None:
+        """A local subscription will not get some events."""
 
     def published(self, receipt: Receipt) -> None:
         """An event was published here; called before its first packet leaves."""
@@ -32,6 +35,7 @@ class Observers:
     def __init__(self) -> None:
         self._all: list[Observer] = []
         self.delivered: tuple[Callable[[Deliver], None], ...] = ()
+        self.missed: tuple[Callable[[Missed], None], ...] = ()
         self.published: tuple[Callable[[Receipt], None], ...] = ()
         self.noticed: tuple[Callable[[Notice], None], ...] = ()
         self.link_changed: tuple[Callable[[PeerId, bool], None], ...] = ()
@@ -46,6 +50,7 @@ class Observers:
 
     def _sort(self) -> None:
         self.delivered = tuple(one.delivered for one in self._all if type(one).delivered is not Observer.delivered)
+        self.missed = tuple(one.missed for one in self._all if type(one).missed is not Observer.missed)
         self.published = tuple(one.published for one in self._all if type(one).published is not Observer.published)
         self.noticed = tuple(one.noticed for one in self._all if type(one).noticed is not Observer.noticed)
         self.link_changed = tuple(

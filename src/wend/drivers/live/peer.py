@@ -64,6 +64,7 @@ from wend.protocol.ports import (
     LeaveMulticast,
     LinkAdded,
     LinkRemoved,
+    Missed,
     Multicast,
     Neighbour,
     Notice,
@@ -91,6 +92,8 @@ log = logging.getLogger("wend.peer")
 LINGER_S = 0.5
 SILENT_NS = 30 * SECOND
 """After so long without a packet the address of a neighbour may have changed, also where nobody sends hellos."""
+JOIN_NS = 2 * SECOND
+"""A peer that joins may take so long until it is known."""
 _LOGGED_FAILURES = 20
 _WOKEN = Woken()
 _DOUBTS: tuple[NoticeName, ...] = ("retransmit", "undelivered")
@@ -113,10 +116,12 @@ class LivePeer:
         clock: Clock = monotonic,
         paths: PathSource | None = None,
         join: tuple[Address, ...] | None = None,
+        admit: bool = True,
         multicast: MulticastOptions = MulticastOptions(),  # noqa: B008
     ) -> None:
         """`join`: the addresses by which it joins an open overlay, where peers come that no file names; none for the
-        first peer of it. None: it speaks only with the peers that were added."""
+        first peer of it. None: it speaks only with the peers that were added. `admit`: where links are given, whether
+        it makes links with peers that join by it."""
         self.id = config.peer
         self.incarnation = config.incarnation
         self.counters = counters or Counters()
@@ -137,8 +142,9 @@ class LivePeer:
         self.joining: Joining | None = None
         if join is not None:
             contacts = tuple(resolve(address, self._socket.family) for address in join)
-            self.joining = Joining(self, contacts, self._socket.transmit, clock)
-        self._strangers = StrangerLog(self.id, self.addresses, self._peer.links, clock)
+            self.joining = Joining(self, contacts, self._socket.transmit, clock, admit)
+        patience_ns = 0 if self.joining is None else JOIN_NS
+        self._strangers = StrangerLog(self.id, self.addresses, self._peer.links, clock, patience_ns)
         self._link_log = LinkLog(self.id, self._peer.links, self._reachable, clock)
         self._started_ns: Nanos | None = None
         self._last_sender: PeerId | None = None
@@ -148,6 +154,7 @@ class LivePeer:
             Send: self._send,
             SendEach: self._send_each,
             Deliver: self._deliver,
+            Missed: self._missed,
             Receipt: self._note_receipt,
             WakeAt: self.timer.wake_at,
             Persist: self._store_writer.write,
@@ -214,10 +221,14 @@ class LivePeer:
     def link(self, neighbour: Neighbour) -> None:
         """Make a link while the peer runs. Raises `ConfigError` where there is one, or a membership makes the links."""
         self.ask(LinkAdded(neighbour))
+        if self.joining is not None:
+            self.joining.removed.discard(neighbour.peer)
 
     def unlink(self, peer: PeerId) -> None:
         """End a link, and forget where the neighbour is. What is in flight over the link takes other routes."""
         self.ask(LinkRemoved(peer))
+        if self.joining is not None:
+            self.joining.forget(peer)
         if peer in self._reachable:
             self.addresses.remove(peer)
             self.forget_route(peer)
@@ -250,11 +261,14 @@ class LivePeer:
             self.joining.start(self._loop)
         self.ask(started)
 
-    async def stop(self) -> None:
-        """Leave in order: tell the neighbours, and wait half a second at most for outstanding ACKs."""
+    async def stop(self, away_ns: Nanos = 0) -> None:
+        """Leave in order: tell the neighbours, and wait half a second at most for outstanding ACKs.
+
+        `away_ns`: for how long others keep events for the durable subscriptions; 0: the peer will not be back.
+        """
         if self._loop is None:
             return
-        self._handle(Stopping())
+        self._handle(Stopping(away_ns))
         until = self._loop.time() + LINGER_S
         while (self.shaper.in_flight() or self._peer.status().in_flight) and self._loop.time() < until:
             await asyncio.sleep(0.005)
@@ -288,15 +302,24 @@ class LivePeer:
 
     # ---------------------------------------------------------------- requests of the application
 
-    def publish(self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None) -> Receipt:
-        """Publish an event. Raises `Refused` where it cannot be sent."""
+    def publish(
+        self,
+        attributes: Attributes,
+        payload: bytes = b"",
+        headers: Headers | None = None,
+        ttl_ns: Nanos | None = None,
+        to: PeerId | None = None,
+    ) -> Receipt:
+        """Publish an event, or one for subscribers at one peer alone. Raises `Refused` where it cannot be sent."""
         wire.check_event(attributes, payload, headers)
         if self._held and self._store_writer.full:
             raise Refused("the peer's store cannot be written, and no more events can wait for it")
-        self.ask(Published(attributes, payload, headers or {}))
+        self.ask(Published(attributes, payload, headers or {}, ttl_ns, to))
         receipt, self._receipt = self._receipt, None
         if receipt is None:
             raise Refused("the peer could not take the event; its log says why")
+        if not receipt.kept and self._store_writer.queued == receipt.id and self._store_writer.safe:
+            receipt = Receipt(receipt.id, receipt.targets, receipt.targets == (self.id,))
         return receipt
 
     def follow(self, plan: "Forwarding") -> None:
@@ -397,7 +420,8 @@ class LivePeer:
             and self.joining.hold(header, datagram, address)
         ):
             return None
-        if wrong is not None and wrong != "garbage" and (sender != "stranger" or self.joining is not None):
+        is_open = self.joining is not None and not self.joining.makes_links
+        if wrong is not None and wrong != "garbage" and (sender != "stranger" or is_open):
             self.refuse_unreadable(wrong, datagram, address)
         elif sender != "stranger" or not self._answer_probe(datagram, address):
             self.counters.refused[sender] += 1
@@ -467,7 +491,7 @@ class LivePeer:
 
     def _find(self, effect: Send) -> None:
         """In an open overlay, look for the address."""
-        if self.joining is None:
+        if self.joining is None or self.joining.makes_links:
             self.counters.refused["no address"] += 1
         else:
             self.joining.find(effect, self._last_sender)
@@ -479,6 +503,13 @@ class LivePeer:
         for delivered in self._observers.delivered:
             try:
                 delivered(effect)
+            except Exception:
+                self.failed("observe", effect)
+
+    def _missed(self, effect: Missed) -> None:
+        for missed in self._observers.missed:
+            try:
+                missed(effect)
             except Exception:
                 self.failed("observe", effect)
 
@@ -514,6 +545,8 @@ class LivePeer:
 
     def _link_changed(self, notice: Notice, up: bool) -> None:
         self._link_log.changed(notice)
+        if self.joining is not None and not up:
+            self.joining.link_down(notice.peer)
         for link_changed in self._observers.link_changed:
             try:
                 link_changed(notice.peer, up)

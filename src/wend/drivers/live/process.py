@@ -48,6 +48,7 @@ class PeerService:
                 counters=counters,
                 paths=paths,
                 join=None if join is None else tuple(address for address in join if is_numeric(address)),
+                admit=file.admit,
                 multicast=file.multicast_options,
             )
         except BaseException:
@@ -72,6 +73,7 @@ class PeerService:
             await self._names.first_answers()
             follow = self.peer.joining is not None and self.peer.joining.has_contacts
             self.peer.start(msgspec.structs.replace(self._file.started(), stored=self._stored, contacts_follow=follow))
+            self.broker.begin()
             self._stored = ()
             if plan is not None:
                 self.peer.follow(plan)
@@ -88,7 +90,7 @@ class PeerService:
     async def stop(self) -> None:
         self._names.close()
         await self.listener.stop()
-        await self.peer.stop()
+        await self.peer.stop(self._file.away_ns)
 
     async def load_plan(self) -> int:
         """Follow the plan in the plan's directory; its id. A plan that cannot be read changes nothing."""
@@ -138,9 +140,7 @@ class PeerService:
         joining = self.peer.joining
         if joining is not None and not is_numeric(address):
             joining.unresolved.add(address)
-            self._names.follow(
-                address, address, partial(joining.resolved, address), partial(joining.is_silent, address)
-            )
+            self._names.follow(address, address, partial(joining.resolved, address), partial(joining.is_lost, address))
 
 
 async def serve(

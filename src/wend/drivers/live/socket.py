@@ -47,7 +47,7 @@ class SendQueue:
         self._routes[peer] = (header, crc32(header), transmit)
 
     def remove(self, peer: PeerId) -> None:
-        del self._routes[peer]
+        self._routes.pop(peer, None)
         self._waiting.pop(peer, None)
 
     def send(self, peer: PeerId, body: bytes) -> None:

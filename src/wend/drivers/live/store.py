@@ -37,7 +37,7 @@ from wend.drivers.live.store_format import (
 )
 from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.records import PendingRecord, QueuedRecord, Record
+from wend.protocol.records import DurableRecord, PendingRecord, QueuedRecord, Record
 
 log = logging.getLogger("wend.store")
 
@@ -93,13 +93,12 @@ class Store:
         """Store a record. Raises `OSError` if that fails; the file is then as it was before."""
         if self._torn_tail:
             self._truncate()
-        clock, ahead = self._clock, _wall_ahead_ns()
-        body = encode_record(_timed(record, clock.ahead_ns))
-        frame = self._framing.frame(body)
+        clock, frame, ahead = self._clock, b"", _wall_ahead_ns()
         if abs(ahead - clock.ahead_ns) > CLOCK_JUMP_NS:
             clock = ClockRecord(ahead, clock.boot)
-            body = encode_record(_timed(record, ahead))
-            frame = self._framing.frame(encode_record(clock)) + self._framing.frame(body)
+            frame = self._framing.frame(encode_record(clock))
+        body = encode_record(_timed(record, clock.ahead_ns))
+        frame += self._frame(record, body)
         try:
             write_whole(self._file, frame)
             if self._sync:
@@ -167,7 +166,7 @@ class Store:
             log.error("%s: nothing of it can be read, and the peer starts without it", self.path)
         # The records now have the monotonic time of the boot in which they were written, or wall-clock time.
         same_boot = bool(clock.boot) and clock.boot == self._clock.boot
-        self._needed.shift(0 if same_boot else clock.ahead_ns - self._clock.ahead_ns, time.monotonic_ns())
+        self._needed.replayed(0 if same_boot else clock.ahead_ns - self._clock.ahead_ns, time.monotonic_ns())
         return highest
 
     def _rewrite(self) -> BinaryIO:
@@ -183,13 +182,19 @@ class Store:
         return self._framed(self._clock, self._needed.records())
 
     def _framed(self, clock: ClockRecord, records: list[Record | bytes]) -> Iterator[bytes]:
-        # The first two stand there twice: no other record says what they say.
         first = self._framing.frame(encode_record(IncarnationRecord(self.incarnation)))
         first += self._framing.frame(encode_record(clock))
         yield self._framing.header + first + first
         for one in records:
-            body = one if isinstance(one, bytes) else encode_record(_timed(one, clock.ahead_ns))
-            yield self._framing.frame(body)
+            if isinstance(one, bytes):
+                yield self._framing.frame(one)
+            else:
+                yield self._frame(one, encode_record(_timed(one, clock.ahead_ns)))
+
+    def _frame(self, record: Record, body: bytes) -> bytes:
+        """A record as bytes; twice if damage to it would lose others: the backlog of a subscription."""
+        frame = self._framing.frame(body)
+        return frame + frame if type(record) is DurableRecord else frame
 
 
 def _set_aside(path: Path, damaged: tuple[DamagedBytes, ...]) -> None:

@@ -4,10 +4,11 @@
     frame  = marker 4 | length 4 | crc32 4 | msgpack
 
 The marker is drawn when a file is made, so that nothing in an event can be mistaken for a frame. The first checksum is
-of the bytes before it, that of a frame of its marker, length and body. A reader that finds bytes which are no frame
-goes on at the next marker behind which there is one. So damage costs the records that it hit and no others. If the
-first line or the marker itself is damaged, the frames show what they were. Every later version begins with a line, a
-marker and their checksum as well: so a reader knows a newer store from a damaged one.
+of the bytes before it. That of a frame is of its body, and begins with the CRC32 of the marker, xor the length. A
+reader that finds bytes which are no frame goes on at the next marker behind which there is one. So damage costs the
+records that it hit and no others. If the first line or the marker itself is damaged, the frames show what they were.
+Every later version begins with a line, a marker and their checksum as well: so a reader knows a newer store from a
+damaged one.
 
 Version 2 had neither a first checksum nor markers. It is read, and rewritten as version 3.
 """
@@ -33,6 +34,7 @@ MARKER_BYTES = 4
 _LINE = b"wend-store %d\n" % VERSION
 _LINE_2 = b"wend-store 2\n"
 _CHECK = struct.Struct("!I")
+_FRAME = struct.Struct(f"!{MARKER_BYTES}sII")
 _FRAME_2 = struct.Struct("!II")
 _ANY_LINE = re.compile(rb"wend-store (\d{1,9})\n")
 _TAG = b"\xa4type"
@@ -91,25 +93,22 @@ class Framing:
         return _LINE + self.marker + _CHECK.pack(crc32(_LINE + self.marker))
 
     def frame(self, body: bytes) -> bytes:
-        length = _CHECK.pack(len(body))
-        return b"".join((self.marker, length, _CHECK.pack(crc32(body, crc32(length, self._seed))), body))
+        length = len(body)
+        return _FRAME.pack(self.marker, length, crc32(body, self._seed ^ length)) + body
 
     def body_at(self, content: FileBytes, at: int) -> bytes | None:
         """The body of the frame at a position; None where there is no complete frame."""
-        head = content[at : at + MARKER_BYTES + 8]
-        if len(head) < MARKER_BYTES + 8 or head[:MARKER_BYTES] != self.marker:
+        head = content[at : at + _FRAME.size]
+        if len(head) < _FRAME.size or not head.startswith(self.marker):
             return None
-        length, check = _FRAME_2.unpack_from(head, MARKER_BYTES)
+        _, length, check = _FRAME.unpack(head)
         if not 0 < length <= MAX_RECORD_BYTES:
             return None
-        begin = at + len(head)
-        body = content[begin : begin + length]
-        if len(body) < length or crc32(body, crc32(head[MARKER_BYTES : MARKER_BYTES + 4], self._seed)) != check:
-            return None
-        return body
+        body = content[at + _FRAME.size : at + _FRAME.size + length]
+        return None if len(body) < length or crc32(body, self._seed ^ length) != check else body
 
     def size(self, body: bytes) -> int:
-        return MARKER_BYTES + 8 + len(body)
+        return _FRAME.size + len(body)
 
     def next_at(self, content: FileBytes, at: int) -> int:
         """Where the next frame may begin; below 0: nowhere."""

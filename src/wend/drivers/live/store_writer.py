@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.store import Store
-from wend.model.events import PeerId
+from wend.model.events import EventId, PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.messages import Ack, Data, Fragment
 from wend.protocol.ports import Deliver, Effect, Input, Persist, Received, Send, SendEach
-from wend.protocol.records import StateRecord
+from wend.protocol.records import QueuedRecord, StateRecord
 
 log = logging.getLogger("wend.peer")
 
@@ -48,6 +48,8 @@ class StoreWriter:
         self.held: deque[tuple[Persist | Deliver, Nanos]] = deque()
         """Effects that wait for the disk, in their order, each with the time since which it waits. While there are
         some, ask `must_wait` for each new one."""
+        self.queued: EventId | None = None
+        """The event that was last stored for durable subscriptions here."""
         self._retry: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -73,6 +75,8 @@ class StoreWriter:
             return
         try:
             self._store.append(effect.record)
+            if type(effect.record) is QueuedRecord:
+                self.queued = effect.record.event.id
         except OSError as error:
             self._counters.failed["carry out Persist"] += 1
             log.warning(

@@ -14,7 +14,7 @@ from wend.drivers.live.clock import Clock
 from wend.drivers.live.log_limit import LogLimit
 from wend.drivers.live.wire import Header
 from wend.model.events import PeerId
-from wend.model.units import MINUTE
+from wend.model.units import MINUTE, Nanos
 
 log = logging.getLogger("wend.peer")
 
@@ -25,22 +25,31 @@ LINES_PER_MINUTE = 10
 class StrangerLog:
     """Logs the first datagram of each unknown sender."""
 
-    def __init__(self, me: PeerId, book: AddressBook, links: Container[PeerId], clock: Clock) -> None:
+    def __init__(
+        self, me: PeerId, book: AddressBook, links: Container[PeerId], clock: Clock, patience_ns: Nanos = 0
+    ) -> None:
+        """`patience_ns`: for how long a sender is given time to join before it is logged."""
         self._me = me
         self._book = book
         self._links = links
         self._clock = clock
         self._limit = LogLimit(LINES_PER_MINUTE, MINUTE)
-        self._seen: dict[tuple[Address, PeerId | None], None] = {}
-        """Addresses that were logged, with the id that the sender claimed; the oldest first."""
+        self._patience_ns = patience_ns
+        self._seen: dict[tuple[Address, PeerId | None], Nanos | None] = {}
+        """Addresses with the id that the sender claimed, the oldest first: when its first datagram came, or None once
+        it was logged."""
 
     def refused(self, header: Header | None, datagram: bytes | memoryview, address: Address) -> None:
         """A datagram was refused, because its sender is unknown or it is for another peer."""
         key = (address, None if header is None else header.sender)
-        if key in self._seen or not self._limit.allows(self._clock()):
+        now = self._clock()
+        if key not in self._seen:
+            if len(self._seen) >= MOST_REMEMBERED:
+                del self._seen[next(iter(self._seen))]
+            self._seen[key] = now
+        first_ns = self._seen[key]
+        if first_ns is None or now - first_ns < self._patience_ns or not self._limit.allows(now):
             return
-        if len(self._seen) >= MOST_REMEMBERED:
-            del self._seen[next(iter(self._seen))]
         self._seen[key] = None
         log.warning(
             "peer %d refuses datagrams from %s: %s", self._me, show(address), self._why(header, datagram, address)

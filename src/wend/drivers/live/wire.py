@@ -27,6 +27,7 @@ import msgspec
 
 from wend.model.errors import ClientError, Refused, WireError
 from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Attributes, Headers, PeerId, Range
+from wend.model.units import FOREVER, SECOND, Nanos, seconds
 from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
 from wend.protocol.messages import Ack, Control, Data, DirectMessage, Fragment, Message, PlainMessage
 
@@ -120,6 +121,15 @@ def check_event(attributes: Attributes, payload: bytes, headers: Headers | None 
         raise Refused(f"the {what} of an event may have {MAX_ATTRIBUTES_BYTES} bytes, these have {size}")
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise Refused(f"a payload may have {MAX_PAYLOAD_BYTES} bytes, this one has {len(payload)}")
+
+
+def ttl_ns(ttl: float | None) -> Nanos | None:
+    """A time to live in nanoseconds. Raises `ClientError` for one that cannot be."""
+    if ttl is None:
+        return None
+    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= FOREVER / SECOND:
+        raise ClientError(f"a ttl is a number of seconds above 0, got {_shown(ttl)}")
+    return max(1, seconds(ttl))
 
 
 def check_kinds(attributes: object, payload: object, headers: object) -> None:

@@ -16,7 +16,7 @@ from wend.model.events import Event, PeerId, SubscriptionId, event_bytes
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.notices import BacklogReason, MissedReason
-from wend.protocol.ports import Deliver, Drop, LocalSubscription, Missed, Notice, Persist
+from wend.protocol.ports import Attached, Deliver, Drop, LocalSubscription, Missed, Notice, Persist
 from wend.protocol.records import (
     ConfirmedRecord,
     DurableRecord,
@@ -27,8 +27,8 @@ from wend.protocol.records import (
 )
 from wend.protocol.timers import Effects, Timers
 
-POSITION_SHIFT: Final = 32
-"""A position is (incarnation << 32) + counter, so no incarnation uses one again."""
+POSITION_SHIFT: Final = 28
+"""A position is (incarnation << 28) + counter, so no incarnation uses one again, and it fits 64 bits."""
 
 
 class BacklogEntry:
@@ -63,6 +63,8 @@ class Backlog:
         """By position: sent to the attached client, in the order of sending."""
         self.window = 0
         """How many may be in flight; 0 while no client is attached."""
+        self.window_bytes = 0
+        self.in_flight_bytes = 0
         self.missed: Counter[MissedReason] = Counter()
         """What the client was not told of yet."""
         self.prunes = False
@@ -75,9 +77,15 @@ class Backlog:
     def remove(self, position: int) -> BacklogEntry | None:
         entry = self.entries.pop(position, None)
         if entry is not None:
-            self.in_flight.pop(position, None)
             self.size -= entry.size
+            if self.in_flight.pop(position, None) is not None:
+                self.in_flight_bytes -= entry.size
         return entry
+
+    @property
+    def has_window(self) -> bool:
+        """Whether the client may get one more."""
+        return len(self.in_flight) < self.window and self.in_flight_bytes < self.window_bytes
 
     @property
     def is_too_large(self) -> bool:
@@ -153,13 +161,13 @@ class DurableSubscriptions:
 
     # ---------------------------------------------------------------- clients
 
-    def attach(self, now: Nanos, number: int, window: int, effects: Effects) -> bool:
+    def attach(self, now: Nanos, client: Attached, effects: Effects) -> bool:
         """Send the backlog to a client. False if there is no such subscription."""
-        backlog = self.backlogs.get(number)
+        backlog = self.backlogs.get(client.number)
         if backlog is None:
             return False
-        self.detach(number)
-        backlog.window = max(1, window)
+        self.detach(client.number)
+        backlog.window, backlog.window_bytes = max(1, client.window), client.window_bytes
         self._prune(now, backlog, effects)
         self._report(backlog, effects)
         self._fill(now, backlog, effects)
@@ -175,6 +183,7 @@ class DurableSubscriptions:
             entry.again = True
         backlog.waiting.extendleft(reversed(backlog.in_flight.values()))
         backlog.in_flight.clear()
+        backlog.in_flight_bytes = 0
 
     def confirm(self, now: Nanos, number: int, positions: tuple[int, ...], effects: Effects) -> None:
         """Forget events that the client has processed. Those that it confirmed before, or misses, change nothing."""
@@ -190,7 +199,7 @@ class DurableSubscriptions:
         """Send what waits, as far as the window allows."""
         expires = backlog.subscription.qos.expire
         expired: list[BacklogEntry] = []
-        while backlog.waiting and len(backlog.in_flight) < backlog.window:
+        while backlog.waiting and backlog.has_window:
             entry = backlog.waiting.popleft()
             if entry.position not in backlog.entries:
                 continue
@@ -199,12 +208,13 @@ class DurableSubscriptions:
                 expired.append(entry)
                 continue
             backlog.in_flight[entry.position] = entry
+            backlog.in_flight_bytes += entry.size
             if entry.again:
                 effects.append(Notice("redelivered", self._me))
             effects.append(Deliver(backlog.id, entry.event, age_ns, deadline_ns, entry.position, entry.again))
         if expired:
             self._miss(backlog, expired, "expired", effects)
-        if backlog.missed and len(backlog.in_flight) < backlog.window:
+        if backlog.missed and backlog.has_window:
             self._report(backlog, effects)
 
     # ---------------------------------------------------------------- bounds

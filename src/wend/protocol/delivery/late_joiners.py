@@ -7,7 +7,7 @@ only events not older than `HOLD_NS`. Once no named peer is missing and no new o
 publisher stores nothing: a subscription then covers only later events.
 """
 
-from wend.model.events import Event, EventId, PeerId
+from wend.model.events import Event, EventId, PeerId, event_bytes
 from wend.model.units import SECOND, Nanos
 
 HOLD_NS: Nanos = 30 * SECOND
@@ -19,12 +19,14 @@ SETTLE_NS: Nanos = 10 * SECOND
 class LateJoiners:
     """The recent events of this peer, and the peers that may still need them."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, limit_bytes: int) -> None:
         self._limit = limit
+        self._limit_bytes = limit_bytes
         self._known: set[PeerId] = set()
         self._awaited: set[PeerId] = set()
         self._since: Nanos = 0
         self._recent: dict[EventId, tuple[Event, Nanos]] = {}
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._recent)
@@ -37,26 +39,32 @@ class LateJoiners:
 
     def recall(self, event: Event, born: Nanos) -> None:
         """Restore an event that an earlier incarnation stored for late joiners."""
-        self._recent[event.id] = (event, born)
+        self._store(event, born)
 
     def published(self, now: Nanos, event: Event) -> bool:
         """Store a published event unless the overlay has formed. Return whether it is stored."""
         if self._settled(now):
             return False
-        self._recent[event.id] = (event, now)
+        self._store(event, now)
         return True
 
+    def _store(self, event: Event, born: Nanos) -> None:
+        if event.id not in self._recent:
+            self._bytes += event_bytes(event)
+        self._recent[event.id] = (event, born)
+
     def forgotten(self, now: Nanos) -> list[tuple[EventId, tuple[PeerId, ...]]]:
-        """Remove and return the events that no peer needs or that exceed the limit, with the peers still missing."""
+        """Remove and return the events that no peer needs or that exceed a limit, with the peers still missing."""
         spare, waited_for = len(self._recent) - self._limit, tuple(sorted(self._awaited))
-        if spare <= 0 and waited_for:
+        if spare <= 0 and self._bytes <= self._limit_bytes and waited_for:
             return []
         settled = self._settled(now)
-        gone = [
-            id_
-            for number, (id_, (_, born)) in enumerate(self._recent.items())
-            if number < spare or settled or (not waited_for and now - born > HOLD_NS)
-        ]
+        gone: list[EventId] = []
+        for number, (id_, (event, born)) in enumerate(self._recent.items()):
+            over = number < spare or self._bytes > self._limit_bytes
+            if over or settled or (not waited_for and now - born > HOLD_NS):
+                self._bytes -= event_bytes(event)
+                gone.append(id_)
         for id_ in gone:
             del self._recent[id_]
         return [(id_, waited_for) for id_ in gone]

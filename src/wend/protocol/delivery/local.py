@@ -16,6 +16,7 @@ from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.durable import DurableSubscriptions
 from wend.protocol.delivery.order import HeldDelivery, PublisherOrder
 from wend.protocol.delivery.pending import PendingDeliveries
+from wend.protocol.delivery.queue_groups import QueueGroups, SendAlone
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.link.window import DuplicateFilter
 from wend.protocol.notices import ComposedReason, MissedReason
@@ -42,7 +43,9 @@ class LocalDelivery:
         view: View,
         timers: Timers,
         queue: RetryQueue | None,
+        send_alone: SendAlone,
     ) -> None:
+        """`send_alone` sends an event, with its time of publication, to a peer that it is for alone."""
         self._me = config.peer
         self._config = config
         self._reliability = config.of(DeliverySettings).reliability
@@ -52,13 +55,15 @@ class LocalDelivery:
         self._sequence = 0
         self._began: Nanos = 0
         self._seen = DuplicateFilter(4 * config.of(DeliverySettings).retry_limit if queue is not None else 0)
+        self.groups = QueueGroups(self._me, interest, self.number, send_alone)
         self.pending: PendingDeliveries | None = None
         """Set where persistency is on."""
         if queue is not None:
-            self.pending = PendingDeliveries(config, timers, queue, self._seen, interest, view, self._hand)
+            self.pending = PendingDeliveries(config, timers, queue, self._seen, interest, view, self._hand, self.groups)
         self.durable = DurableSubscriptions(config, timers)
         self._special: dict[int, LocalSubscription] = {}
         """By number: subscriptions that are durable, ordered, or let events expire."""
+        self._unannounced: set[int] = set()
         wait_ns = config.of(DeliverySettings).order_wait_ns
         self._order = PublisherOrder(self._me, wait_ns, timers, self._seen, self._release, self._skipped)
         self._last: dict[PeerId, int] = {}
@@ -88,7 +93,12 @@ class LocalDelivery:
         previous = tuple([(peer, self._last.get(peer, 0)) for peer in ordered])
         for peer in ordered:
             self._last[peer] = event.id.sequence
-        return Event(event.id, event.attributes, event.payload, event.headers, event.ttl_ns, previous)
+        return msgspec.structs.replace(event, previous=previous)
+
+    def shared(self, event: Event) -> Event:
+        """The event with a peer for each queue group that wants it."""
+        members = self._interest.members(event)
+        return self.groups.chosen(event, members) if members else event
 
     def announce(self, event: Event, effects: Effects) -> bool:
         """Advertise the topic of an event that no advertisement covers, up to the limits."""
@@ -113,7 +123,7 @@ class LocalDelivery:
     def subscribe(self, wanted: LocalSubscription, effects: Effects) -> bool:
         if wanted.qos.reliability is None and self._reliability is not None:
             qos = msgspec.structs.replace(wanted.qos, reliability=self._reliability)
-            wanted = LocalSubscription(wanted.number, wanted.filter, qos, wanted.durable)
+            wanted = msgspec.structs.replace(wanted, qos=qos)
         try:
             self._interest.subscribe(wanted, self._me)
         except FilterError as error:
@@ -123,12 +133,20 @@ class LocalDelivery:
             self.durable.subscribe(wanted, effects)
         if wanted.durable is not None or wanted.qos.order or wanted.qos.expire:
             self._special[wanted.number] = wanted
-        return True
+        self.groups.subscribe(wanted.number, wanted.qos.group)
+        if not wanted.announced:
+            self._unannounced.add(wanted.number)
+        return wanted.announced
 
-    def unsubscribe(self, number: int, effects: Effects) -> None:
+    def unsubscribe(self, number: int, effects: Effects) -> bool:
         self._interest.unsubscribe(number)
+        self.groups.unsubscribe(number)
         if self._special.pop(number, None) is not None:
             self.durable.unsubscribe(number, effects)
+        if number in self._unannounced:
+            self._unannounced.discard(number)
+            return False
+        return True
 
     def withdraw(self, *, but_durable: bool) -> None:
         """End all subscriptions; or all that do not outlive their client."""
@@ -157,6 +175,10 @@ class LocalDelivery:
             effects.append(Drop(id_, (self._me,), "expired"))
             return
         wanted = self._interest.local(event, self._view)
+        if event.groups and self.groups.pass_on(now, event, born, wanted, effects) and not wanted:
+            if pending is not None:
+                effects.append(Persist(DeliveredRecord(id_)))
+            return
         if pending is not None and pending.waits(now, event, born, bool(wanted), effects):
             return
         self._hand(now, event, born, wanted, effects)

@@ -12,16 +12,17 @@ once, to all clients that are connected.
 
 from collections.abc import Callable
 
-from wend.model.events import Event, EventId
+from wend.model.events import Event, EventId, event_bytes
 from wend.model.units import FOREVER, SECOND, Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.copy_ranks import subset
+from wend.protocol.delivery.queue_groups import QueueGroups
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.link.window import DuplicateFilter
 from wend.protocol.notices import NO_ROOM, DropReason
 from wend.protocol.plugins import Interest, Notify, View
-from wend.protocol.ports import Drop, Notice, Persist
-from wend.protocol.records import PendingRecord
+from wend.protocol.ports import Drop, Effect, Notice, Persist
+from wend.protocol.records import DeliveredRecord, PendingRecord
 from wend.protocol.timers import Effects, Timers
 
 Hand = Callable[[Nanos, Event, Nanos, Notify, Effects], None]
@@ -42,17 +43,20 @@ class PendingDeliveries:
         interest: Interest,
         view: View,
         hand: Hand,
+        groups: QueueGroups,
     ) -> None:
         """`hand` hands an event to local subscriptions."""
         self._me = config.peer
         self._grace_ns = config.of(DeliverySettings).grace_ns
         self._limit = config.of(DeliverySettings).retry_limit
+        self._limit_bytes = config.of(DeliverySettings).store_limit
         self._timers = timers
         self._queue = queue
         self._seen = seen
         self._interest = interest
         self._view = view
         self._hand = hand
+        self._groups = groups
         self._began: Nanos = 0
         self._until: Nanos = 0
         self._gathers = False
@@ -60,6 +64,7 @@ class PendingDeliveries:
         """Whether a timer is set for the end of the grace time."""
         self._pending: dict[EventId, tuple[Event, Nanos]] = {}
         """Pending events in the order of arrival, each with its time of publication."""
+        self._bytes = 0
 
     def begin(self, now: Nanos) -> None:
         self._began = now
@@ -111,8 +116,10 @@ class PendingDeliveries:
 
     def _hold(self, event: Event, born: Nanos, effects: Effects) -> None:
         effects.append(Notice("queued", self._me))
+        if event.id not in self._pending:
+            self._bytes += event_bytes(event)
         self._pending[event.id] = (event, born)
-        if len(self._pending) > self._limit:
+        while len(self._pending) > self._limit or (self._bytes > self._limit_bytes and self._pending):
             self._drop(next(iter(self._pending)), NO_ROOM, effects)
         if not self._ends:
             self._ends = True
@@ -122,20 +129,29 @@ class PendingDeliveries:
         for event, born in list(self._pending.values()):
             wanted = self._interest.local(event, self._view)
             if wanted:
+                begin, ended = len(effects), list[Effect]()
                 self._hand(now, event, born, wanted, effects)
-                self._end(event.id, effects)
+                self._end(event.id, ended)
+                behind = effects.index(Persist(DeliveredRecord(event.id)), begin) + 1  # and before the deliveries
+                effects[behind:behind] = ended
 
     def _over(self, now: Nanos, _: None, effects: Effects) -> None:
         self._hand_over(now, effects)
-        for id_ in list(self._pending):
-            self._drop(id_, "no subscriber reconnected", effects)
+        for id_, (event, born) in list(self._pending.items()):
+            if event.groups and self._groups.pass_on(now, event, born, (), effects):
+                effects.append(Persist(DeliveredRecord(id_)))
+                self._end(id_, effects)
+            else:
+                self._drop(id_, "no subscriber reconnected", effects)
 
     def _drop(self, id_: EventId, why: DropReason, effects: Effects) -> None:
         effects.append(Drop(id_, (self._me,), why))
         self._end(id_, effects)
 
     def _end(self, id_: EventId, effects: Effects) -> None:
-        self._pending.pop(id_, None)
+        pending = self._pending.pop(id_, None)
+        if pending is not None:
+            self._bytes -= event_bytes(pending[0])
         done = self._queue.abandon(id_, (self._me,))
         if done is not None:
             effects.append(Persist(done))

@@ -2,14 +2,15 @@
 
 A peer is responsible for an event from its ACK until neighbours have acknowledged all its destinations. With
 persistency the peer stores a pending record before the ACK, so the responsibility outlives a crash. A packet
-without a route waits here. The queue is bounded: if it is full, the peer drops the packet with the earliest
-deadline and counts the drop.
+without a route waits here. The queue is bounded by number and by bytes: if it is full, the peer drops the packets with
+the earliest deadline and counts the drops.
 """
 
 from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
 from itertools import islice
 
-from wend.model.events import EventId, PeerId
+from wend.model.events import EventId, PeerId, event_bytes
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.copy_ranks import Ranks, ranks_below
 from wend.protocol.plugins import GiveUp
@@ -19,10 +20,15 @@ from wend.protocol.records import PendingRecord, Record, ReleasedRecord
 class RetryQueue:
     """The events that this peer is responsible for, and those of them that wait for a retry."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, limit_bytes: int) -> None:
         self._limit = limit
+        self._limit_bytes = limit_bytes
         self._duties: dict[EventId, PendingRecord] = {}
         self._waiting: dict[EventId, tuple[Nanos, GiveUp]] = {}
+        """With the deadline of each."""
+        self._waiting_bytes = 0
+        self._by_deadline: list[tuple[Nanos, EventId]] | None = None
+        """A heap of those that wait, and of some that waited; made when the queue is full for the first time."""
         self._pauses: dict[EventId, tuple[Nanos, Nanos]] = {}
         """By event that failed: its pause, and the time at which the pause ends."""
 
@@ -76,7 +82,7 @@ class RetryQueue:
 
     def _end(self, id_: EventId) -> Record:
         del self._duties[id_]
-        self._waiting.pop(id_, None)
+        self._remove(id_)
         self._pauses.pop(id_, None)
         return ReleasedRecord(id_)
 
@@ -89,18 +95,42 @@ class RetryQueue:
         return GiveUp(stuck.event, stuck.born_ns, tuple(d for d, _ in left), stuck.reason, tuple(m for _, m in left))
 
     def wait(self, stuck: GiveUp, deadline_ns: Nanos | None) -> list[GiveUp]:
-        """Queue a packet for a retry. Return the packet that had to make room, if any."""
+        """Queue a packet for a retry. Return the packets that had to make room."""
         id_ = stuck.event.id
         due = FOREVER if deadline_ns is None else stuck.born_ns + deadline_ns
         if id_ in self._waiting:
             due = min(due, self._waiting[id_][0])
             dests, ranks = _highest(self._waiting[id_][1], stuck)
             stuck = GiveUp(stuck.event, stuck.born_ns, dests, stuck.reason, ranks)
+        else:
+            self._waiting_bytes += event_bytes(stuck.event)
         self._waiting[id_] = (due, stuck)
-        if len(self._waiting) <= self._limit:
-            return []
-        oldest = min(self._waiting, key=lambda i: (self._waiting[i][0], i))
-        return [self._waiting.pop(oldest)[1]]
+        if self._by_deadline is not None:
+            heappush(self._by_deadline, (due, id_))
+        lost: list[GiveUp] = []
+        while len(self._waiting) > self._limit or (self._waiting_bytes > self._limit_bytes and self._waiting):
+            lost.append(self._remove_earliest())
+        return lost
+
+    def _remove_earliest(self) -> GiveUp:
+        """Remove and return the packet with the earliest deadline."""
+        heap = self._by_deadline
+        if heap is None or len(heap) > 2 * len(self._waiting) + 64:
+            heap = self._by_deadline = [(due, id_) for id_, (due, _) in self._waiting.items()]
+            heapify(heap)
+        while True:
+            due, id_ = heappop(heap)
+            waiting = self._waiting.get(id_)
+            if waiting is not None and waiting[0] == due:
+                self._remove(id_)
+                return waiting[1]
+
+    def _remove(self, id_: EventId) -> GiveUp | None:
+        waiting = self._waiting.pop(id_, None)
+        if waiting is None:
+            return None
+        self._waiting_bytes -= event_bytes(waiting[1].event)
+        return waiting[1]
 
     def rest(self, now: Nanos, id_: EventId, first_ns: Nanos, most_ns: Nanos) -> None:
         """Set the pause before the next retry: it doubles with every failure."""
@@ -119,7 +149,7 @@ class RetryQueue:
         """Remove and return the packets that wait longest. The order is round robin, so that no dead end starves the
         rest."""
         chosen = list(islice((id_ for id_ in self._waiting if self._until(id_) <= now), count))
-        return [self._waiting.pop(id_)[1] for id_ in chosen]
+        return [taken for id_ in chosen if (taken := self._remove(id_)) is not None]
 
     def _until(self, id_: EventId) -> Nanos:
         return self._pauses[id_][1] if id_ in self._pauses else 0

@@ -40,7 +40,8 @@ class StoreAndForward:
         route: Callable[[Nanos, Arrived, Effects], None],
     ) -> None:
         self._me = config.peer
-        self.queue = RetryQueue(config.of(DeliverySettings).retry_limit)
+        settings = config.of(DeliverySettings)
+        self.queue = RetryQueue(settings.retry_limit, settings.store_limit)
         self._timers = timers
         self._interest = interest
         self._view = view
@@ -65,6 +66,10 @@ class StoreAndForward:
             self._forget(now, None, effects)
         if dests:
             self._store(event, now, dests, effects)
+
+    def publish_to(self, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None:
+        """Store an event of this peer that is for another one alone."""
+        self._store(event, born, (peer,), effects)
 
     def _store(self, event: Event, born: Nanos, dests: tuple[PeerId, ...], effects: Effects) -> None:
         effects.append(Persist(self.queue.accept(PendingRecord(event, born, dests))))
@@ -137,7 +142,7 @@ class StoreAndForward:
             effects.append(Persist(record))
 
     def give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
-        """Queue an event that found no route. If the queue is full, drop the event with the earliest deadline."""
+        """Queue an event that found no route. If the queue is full, drop those with the earliest deadline."""
         owed = self.queue.owed(stuck)
         if owed is None:
             effects.append(Notice("copy-superseded", self._me))

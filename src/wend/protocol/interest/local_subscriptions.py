@@ -22,6 +22,8 @@ class LocalSubscriptions:
         self._texts: dict[int, str] = {}
         self._qos: dict[int, Qos] = {}
         """Of those that state some."""
+        self._grouped = 0
+        self._unannounced: set[int] = set()
         self._index: Index[int] = Index()
         self.summary = FilterSummary(self._members)
 
@@ -40,19 +42,28 @@ class LocalSubscriptions:
         return self._qos.get(number, USUAL)
 
     @property
+    def grouped(self) -> bool:
+        """Whether some are of queue groups."""
+        return self._grouped > 0
+
+    @property
     def by_topic(self) -> bool:
         """Whether all filters have the form `topic = '…'`."""
         return self._index.by_topic
 
-    def add(self, number: int, text: str, qos: Qos) -> None:
+    def add(self, number: int, text: str, qos: Qos, announced: bool = True) -> None:
         """Add a subscription, or replace the one with this number. Raises FilterError."""
         wanted = parse(text)
         self.discard(number)
         self._texts[number] = text
         if qos != USUAL:
             self._qos[number] = qos
+            self._grouped += bool(qos.group)
         self._index.add(number, wanted)
-        self.summary.add(number, text, wanted, qos)
+        if announced:
+            self.summary.add(number, text, wanted, qos)
+        else:
+            self._unannounced.add(number)
 
     def discard(self, number: int) -> None:
         text = self._texts.pop(number, None)
@@ -60,11 +71,18 @@ class LocalSubscriptions:
             return
         wanted = self._index.filter(number)
         self._index.discard(number)
-        self.summary.discard(number, wanted, self._qos.pop(number, USUAL))
+        qos = self._qos.pop(number, USUAL)
+        self._grouped -= bool(qos.group)
+        if number in self._unannounced:
+            self._unannounced.discard(number)
+        else:
+            self.summary.discard(number, wanted, qos)
 
     def clear(self) -> None:
         self._texts.clear()
         self._qos.clear()
+        self._grouped = 0
+        self._unannounced.clear()
         self._index = Index()
         self.summary.clear()
 
@@ -77,4 +95,5 @@ class LocalSubscriptions:
 
     def _members(self) -> Iterator[Member]:
         for number, text in self._texts.items():
-            yield number, text, self._index.filter(number), self.qos(number)
+            if number not in self._unannounced:
+                yield number, text, self._index.filter(number), self.qos(number)

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from wend.matching.covering import CoveringIndex
 from wend.matching.filters import Filter, parse
 from wend.matching.index import Index
+from wend.matching.sides import fits
 from wend.model.events import Attributes, PeerId
 from wend.model.units import Nanos
 from wend.protocol.interest.key_based import Entry, EntryId
@@ -27,13 +28,12 @@ FEW = 16
 
 
 class _Told:
-    __slots__ = ("coverer", "entry", "expires", "matches", "wanted")
+    __slots__ = ("coverer", "entry", "expires", "sides", "wanted")
 
     def __init__(self, entry: Entry, wanted: Filter, expires: Nanos) -> None:
         self.entry = entry
         self.wanted = wanted
-        one, *others = wanted.conjunctions or (wanted,)
-        self.matches = wanted.matches if others else one.matches
+        self.sides = wanted.sides
         self.expires = expires
         self.coverer: Branch | None = None
         """A branch that covers this one, while the table is small."""
@@ -219,7 +219,11 @@ class ReversePaths:
         """The branches that match an event."""
         if self._index is not None:
             return self._index.match(attributes)
-        return [branch for branch, told in self._branches.items() if told.matches(attributes)]
+        return [
+            branch
+            for branch, told in self._branches.items()
+            if (told.wanted.matches(attributes) if told.sides is None else fits(told.sides, attributes))
+        ]
 
     def towards(self, attributes: Attributes) -> list[PeerId]:
         """The peers that entries that match the event came from, each once."""

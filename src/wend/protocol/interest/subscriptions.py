@@ -15,6 +15,7 @@ from wend.model.errors import FilterError
 from wend.model.events import Event, PeerId, Qos, Subscription, SubscriptionId
 from wend.model.units import MS, Nanos
 from wend.protocol.config import PeerConfig
+from wend.protocol.group_choice import one_of_each
 from wend.protocol.interest.local_subscriptions import LocalSubscriptions
 from wend.protocol.plugins import GraphView, Interest, Notify, PluginEffect, Timer, View
 from wend.protocol.ports import LocalSubscription
@@ -56,6 +57,7 @@ class SubscriptionTable(Interest):
         self._graph_version = -1
         self._topics_only = True
         self._any_ordered = False
+        self._any_grouped = False
         self._local = LocalSubscriptions(config.peer)
         self._offers: tuple[str, ...] = ()
         self._offers_chars = 0
@@ -68,17 +70,38 @@ class SubscriptionTable(Interest):
     # ---- lookups of the peer
 
     def targets(self, event: Event) -> tuple[PeerId, ...]:
-        """The peers with a subscription that matches the event, sorted. Those of others as they announced them."""
+        """The peers with a subscription that matches the event, sorted. Those of others as they announced them. Of
+        peers with members of queue groups alone, those that the event names."""
         key = self._key(event)
         found = self._targets.get(key)
         if found is None:
-            me = self._me
-            peers = {key.peer for key in self._index.match(event.attributes) if key.peer != me}
-            if self._local.match(event.attributes):
+            me, local, subscriptions = self._me, self._local, self._subscriptions
+            keys = self._index.match(event.attributes)
+            if self._any_grouped:
+                keys = tuple([key for key in keys if not subscriptions[key].qos.group])
+            peers = {key.peer for key in keys if key.peer != me}
+            numbers = local.match(event.attributes)
+            if numbers and (not local.grouped or any(not local.qos(n).group for n in numbers)):
                 peers.add(me)
             found = tuple(sorted(peers))
             _remember(self._targets, key, found)
+        if event.groups:
+            return tuple(sorted({*found, *[peers[0] for _, peers in event.groups if peers]}))
         return found
+
+    def members(self, event: Event) -> dict[str, tuple[PeerId, ...]]:
+        if not self._any_grouped and not self._local.grouped:
+            return {}
+        found: dict[str, set[PeerId]] = {}
+        for key in self._index.match(event.attributes):
+            group = self._subscriptions[key].qos.group
+            if group and key.peer != self._me:
+                found.setdefault(group, set()).add(key.peer)
+        for number in self._local.match(event.attributes):
+            group = self._local.qos(number).group
+            if group:
+                found.setdefault(group, set()).add(self._me)
+        return {group: tuple(sorted(peers)) for group, peers in found.items()}
 
     def local(self, event: Event, view: View) -> Notify:
         """The local subscriptions that match the event, each with its deadline."""
@@ -92,6 +115,8 @@ class SubscriptionTable(Interest):
             wanted = local.match(event.attributes)
             found = tuple([(SubscriptionId(me, n), deadline_of(local.qos(n), publisher, me, graph)) for n in wanted])
             _remember(self._notify, key, found)
+        if local.grouped:
+            return one_of_each(event, me, found, lambda number: local.qos(number).group)
         return found
 
     def widened(self, event: Event) -> bool:
@@ -140,7 +165,7 @@ class SubscriptionTable(Interest):
 
     def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
         """Add a local subscription. It floods with the next `Changed`. Raises FilterError."""
-        self._local.add(wanted.number, wanted.filter, wanted.qos)
+        self._local.add(wanted.number, wanted.filter, wanted.qos, wanted.announced)
         self._forget_local()
 
     def unsubscribe(self, number: int) -> None:
@@ -280,6 +305,7 @@ class SubscriptionTable(Interest):
             self._subscriptions[key] = subscription
         self._topics_only = self._index.by_topic
         self._any_ordered = any(s.qos.order for s in self._subscriptions.values())
+        self._any_grouped = any(s.qos.group for s in self._subscriptions.values())
         self._targets.clear()
         self._notify.clear()
         self._deadlines.clear()

@@ -255,8 +255,8 @@ def entry_bytes(text: str) -> int:
 
 
 def strictest_of(a: Qos, b: Qos) -> Qos:
-    """The quality of service that serves both, which state the same of deadline and factor. Events expire only where
-    both say so, and at the same age."""
+    """The quality of service that serves both, which state the same of deadline, factor and group. Events expire only
+    where both say so, and at the same age."""
     if a is b or a == b:
         return a
     return Qos(
@@ -265,6 +265,7 @@ def strictest_of(a: Qos, b: Qos) -> Qos:
         None if a.reliability is None or b.reliability is None else max(a.reliability, b.reliability),
         a.order or b.order,
         a.expire and b.expire and a.deadline_ns == b.deadline_ns and a.factor == b.factor,
+        a.group,
     )
 
 
@@ -313,7 +314,7 @@ def _plain(values: Values) -> Values:
 
 def _key(level: int, sides: Sides, qos: Qos) -> Key:
     """The key of the group that such a conjunction belongs to."""
-    kind = (qos.deadline_ns is None, qos.factor is None)
+    kind = (qos.deadline_ns is None, qos.factor is None, qos.group)
     if level == TRUE:
         return (kind,)
     return (kind, *[_part(level, name, values) for name, values in sides])

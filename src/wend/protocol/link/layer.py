@@ -59,7 +59,7 @@ class LinkUser(Protocol):
         """There are other links than before, or their estimates or paths are others."""
 
     def on_link_returned(self, now: Nanos) -> None:
-        """A neighbour was heard after silence or unanswered packets."""
+        """A neighbour was heard after silence or unanswered packets, or there is one more."""
 
     def message_type(self, plugin: str) -> Any:
         """The type of a plug-in's messages; None where the peer does not host it."""
@@ -78,6 +78,7 @@ class LinkLayer:
         uses_paths: bool,
     ) -> None:
         """`header`: the type of the header that the routing declares for packets."""
+        self._incarnation = config.incarnation
         self._links = links
         self._user = user
         self.retransmission = Retransmission(config, links, timers, self._failed)
@@ -208,12 +209,19 @@ class LinkLayer:
         """A neighbour may know nothing: plug-ins tell it everything."""
         self._user.on_link_changed(now, LinkChanged(peer, True, fresh=True, restarted=restarted), effects)
 
+    def leave(self, now: Nanos, effects: Effects) -> None:
+        """Ask all neighbours to send over other links from now on."""
+        for link in self._links.values():
+            if link.incarnation > 0:  # it was heard
+                effects.append(Send(link.peer, Hello(self._incarnation, hearing=False)))
+
     # ---------------------------------------------------------------- links that come, go and fail
 
     def add(self, now: Nanos, neighbour: Neighbour, effects: Effects) -> None:
         """Make a link that the driver gives."""
         self.manager.describe(neighbour)
         self.make(now, neighbour.peer, (), effects)
+        self._user.on_link_returned(now)
 
     def make(self, now: Nanos, peer: PeerId, path: Path, effects: Effects) -> None:
         self.manager.make(now, peer, path)

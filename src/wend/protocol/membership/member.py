@@ -30,7 +30,7 @@ from wend.protocol.plugins import (
     Timer,
     View,
 )
-from wend.protocol.ports import FindPath, PathFound, Refuse, Stopping
+from wend.protocol.ports import ContactFound, FindPath, PathFound, Refuse, Stopping
 
 WARM = 3
 """The number of periods after which a peer knows enough others to choose among them."""
@@ -67,6 +67,8 @@ class Member(Membership):
                 self._out.append(Timer(self._next))
             case Heard(sender, message):
                 self._told(now, sender, message)
+            case ContactFound(peer):
+                self._sampling.add_contact(peer)
             case PathFound(peer, path):
                 self._found(peer, path)
             case Due():
@@ -75,6 +77,10 @@ class Member(Membership):
             case Stopping():
                 self._leave()
                 self._gone = True
+
+    def informants(self) -> tuple[PeerId, ...]:
+        """Contacts, and other peers that it met."""
+        return self._sampling.acquaintances
 
     def _rounds(self, now: Nanos) -> None:
         self.round += 1

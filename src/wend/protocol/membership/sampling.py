@@ -38,6 +38,17 @@ class Sampling:
         self._contacts = tuple(sorted(set(contacts) - {self._me}))
         self._ages = dict.fromkeys(self._contacts[: self._size], 0)
 
+    def add_contact(self, peer: PeerId) -> None:
+        """A peer to join by was found while this one runs."""
+        if peer != self._me and peer not in self._contacts:
+            self._contacts = tuple(sorted((*self._contacts, peer)))
+            self.met(peer)
+
+    @property
+    def acquaintances(self) -> tuple[PeerId, ...]:
+        """Contacts first, then the view."""
+        return tuple(dict.fromkeys((*self._contacts, *self.view)))
+
     def sample(self, count: int, without: frozenset[PeerId] = frozenset()) -> list[PeerId]:
         """Return up to `count` different peers, at random."""
         others = [peer for peer in self.view if peer not in without]

@@ -1,0 +1,101 @@
+"""The options of `client.subscribe`, checked before anything is sent."""
+
+from typing import Any
+
+from wend.drivers.live import frames
+from wend.model.errors import ClientError
+from wend.model.events import DurableOptions, as_scalar
+from wend.model.units import Nanos, seconds
+
+PUBLISHER = "publisher"
+MAX_NAME_CHARS = 200
+_DEFAULTS = DurableOptions("")
+
+
+def subscribe_frame(
+    handle: int,
+    filter: str,
+    *,
+    deadline: float | None,
+    reliability: float | None,
+    order: str | None,
+    expire: bool,
+    group: str | None,
+    name: str | None,
+    max_events: int | None,
+    max_bytes: int | None,
+    max_age: float | None,
+    window: int,
+) -> frames.Subscribe:
+    """The request that these options stand for. Raises `ClientError` with a sentence."""
+    if not isinstance(filter, str):
+        raise ClientError(f"a filter is a text, got {filter!r}")
+    soon = _number("deadline", deadline)
+    share = _number("reliability", reliability)
+    if soon is not None and not 0 < soon < float("inf"):
+        raise ClientError(f"a deadline must be above 0 seconds, got {soon}")
+    if share is not None and not 0 < share <= 1:
+        raise ClientError(f"a reliability must lie above 0 and up to 1, got {share}")
+    if order not in (None, PUBLISHER):
+        raise ClientError(f'order is "{PUBLISHER}" or None, got {order!r}')
+    if expire and soon is None:
+        raise ClientError("expire drops what is past the deadline: give a deadline, too")
+    deadline_ns = None if soon is None else max(1, seconds(soon))
+    durable = _durable(name, max_events, max_bytes, max_age)
+    if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+        raise ClientError(f"a window is a number of events, at least 1, got {window!r}")
+    ordered = order is not None
+    shared = _group(group, durable is not None, ordered)
+    return frames.Subscribe(0, handle, filter, deadline_ns, share, ordered, bool(expire), durable, window, shared)
+
+
+def _group(group: Any, durable: bool, ordered: bool) -> str:
+    if group is None:
+        return ""
+    _check_text("the name of a queue group", group)
+    if durable or ordered:
+        what = "durable" if durable else "ordered"
+        raise ClientError(f"a member of a queue group gets some of the events, so it cannot be {what}")
+    return str(group)
+
+
+def _durable(
+    name: str | None, max_events: int | None, max_bytes: int | None, max_age: float | None
+) -> DurableOptions | None:
+    bounds = {"max_events": max_events, "max_bytes": max_bytes, "max_age": max_age}
+    if name is None:
+        given = [bound for bound, value in bounds.items() if value is not None]
+        if given:
+            raise ClientError(f"{given[0]} is for durable subscriptions: give a name, too")
+        return None
+    check_name(name)
+    for bound in ("max_events", "max_bytes"):
+        value = bounds[bound]
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ClientError(f"{bound} is a whole number above 0, got {value!r}")
+    age = _number("max_age", max_age)
+    if age is not None and not 0 < age < float("inf"):
+        raise ClientError(f"max_age must be above 0 seconds, got {age}")
+    age_ns: Nanos = _DEFAULTS.max_age_ns if age is None else max(1, seconds(age))
+    return DurableOptions(name, max_events or _DEFAULTS.max_events, max_bytes or _DEFAULTS.max_bytes, age_ns)
+
+
+def check_name(name: Any) -> None:
+    """Raise `ClientError` for what cannot be the name of a durable subscription."""
+    _check_text("the name of a durable subscription", name)
+
+
+def _check_text(what: str, text: Any) -> None:
+    if not isinstance(text, str):
+        raise ClientError(f"{what} is a text, got {text!r}")
+    if not text or len(text) > MAX_NAME_CHARS or not text.isprintable():
+        raise ClientError(f"{what} has 1 to {MAX_NAME_CHARS} printable characters")
+
+
+def _number(name: str, value: Any) -> float | None:
+    value = as_scalar(value)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        unit = "" if name == "reliability" else ", in seconds"
+        raise ClientError(f"a {name} is a number{unit}, got {value!r}")
+    found: float | None = value
+    return found

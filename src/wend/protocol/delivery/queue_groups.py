@@ -1,0 +1,70 @@
+"""Queue groups: of the subscriptions with the same group, at any peers, one gets each event.
+
+The publisher's peer chooses a peer with members for each group that wants an event, and the event says which
+(`Event.groups`). So all receivers agree without talking to each other. The choice spreads the events of all publishers
+evenly over peers. If the last member at the chosen peer has just gone, that peer chooses another one and sends the
+event there, as an event of its own that names the first as its `origin`.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from wend.model.events import Event, GroupChoice, PeerId
+from wend.model.units import Nanos
+from wend.protocol.group_choice import choose
+from wend.protocol.plugins import Interest, Notify
+from wend.protocol.ports import Notice, Published
+from wend.protocol.timers import Effects
+
+SendAlone = Callable[[Nanos, Event, Nanos, PeerId, Effects], None]
+
+
+class QueueGroups:
+    """The groups of this peer's subscriptions, and the choices of peers for events."""
+
+    def __init__(
+        self, me: PeerId, interest: Interest, number: Callable[[Published], Event], send_alone: SendAlone
+    ) -> None:
+        self._me = me
+        self._interest = interest
+        self._number = number
+        self._send_alone = send_alone
+        self._groups: dict[int, str] = {}
+        """By number of a subscription: its group."""
+
+    def subscribe(self, number: int, group: str) -> None:
+        if group:
+            self._groups[number] = group
+        else:
+            self._groups.pop(number, None)
+
+    def unsubscribe(self, number: int) -> None:
+        self._groups.pop(number, None)
+
+    def chosen(self, event: Event, members: dict[str, tuple[PeerId, ...]]) -> Event:
+        """The event with a peer for each of these groups."""
+        groups = tuple([(group, (choose(event.id, group, peers),)) for group, peers in sorted(members.items())])
+        return msgspec.structs.replace(event, groups=groups)
+
+    def pass_on(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> bool:
+        """Send an event to other peers for groups whose members here have gone. Whether it went anywhere."""
+        here = {self._groups.get(subscription.number) for subscription, _ in wanted}
+        went = False
+        for group, tried in event.groups:
+            if tried[:1] != (self._me,) or group in here:
+                continue
+            members = self._interest.members(event).get(group, ())
+            others = tuple([peer for peer in members if peer not in tried and peer != self._me])
+            if not others:
+                effects.append(Notice("group-empty", self._me))
+                continue
+            effects.append(Notice("group-rerouted", self._me))
+            other = choose(event.id, group, others)
+            self._send_alone(now, self._copy(event, (group, (other, *tried))), born, other, effects)
+            went = True
+        return went
+
+    def _copy(self, event: Event, choice: GroupChoice) -> Event:
+        made = self._number(Published(event.attributes, event.payload, event.headers, event.ttl_ns))
+        return msgspec.structs.replace(made, groups=(choice,), origin=event.origin or event.id)
