@@ -22,6 +22,7 @@ from wend.matching.filters import parse
 from wend.model.events import Attributes, Event, EventId, Qos
 from wend.model.randomness import stream
 from wend.protocol.config import PeerConfig
+from wend.protocol.notices import MissedReason
 from wend.protocol.ports import Deliver, Started
 
 COUNT = 100_000
@@ -31,13 +32,18 @@ SEED = 7
 
 
 class Client:
-    """A client that only counts."""
+    """A client that gets nothing, because nobody publishes."""
 
-    def __init__(self) -> None:
-        self.got = 0
+    stalled = False
 
     def deliver(self, handle: int, effect: Deliver) -> None:
-        self.got += 1
+        raise NotImplementedError
+
+    def missed(self, handle: int, counts: dict[MissedReason, int]) -> None:
+        raise NotImplementedError
+
+    def replaced(self, handle: int) -> None:
+        raise NotImplementedError
 
 
 def texts(kind: str, count: int) -> list[str]:
@@ -91,6 +97,7 @@ async def measured(kind: str, count: int) -> Metrics:
     adds = count / (time.thread_time() - began)
     interest, view = broker.peer.peer.interest, broker.peer.peer.view
     drawn = [Event(EventId(1, 1, n), attributes) for n, attributes in enumerate(events(kind, count))]
+    interest.local(Event(EventId(1, 1, EVENTS), drawn[0].attributes), view)  # the index arranges what is new
     began = time.thread_time()
     found = [len(interest.local(event, view)) for event in drawn]
     matched = len(drawn) / (time.thread_time() - began)

@@ -49,7 +49,7 @@ def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(peer_bitmaps, "MAX_SIDES", 1)
     if request.param in ("small blocks", "few sides", "small blocks, many rows"):
         monkeypatch.setattr(peer_bitmaps, "SMALLEST", 1)
-        monkeypatch.setattr(peer_bitmaps, "GROWTH", 2)
+        monkeypatch.setattr(peer_bitmaps, "SIZES", 3)
     if request.param == "rare sides":
         monkeypatch.setattr(peer_bitmaps, "SMALLEST", 5)
         monkeypatch.setattr(peer_bitmaps, "RARE", 2)

@@ -6,7 +6,6 @@ end (inclusive) and high end (exclusive, None if there is none) of each side. It
 """
 
 from collections.abc import Iterator
-from sys import intern
 from typing import Any
 
 from wend.matching.buckets import constraints
@@ -16,6 +15,10 @@ from wend.model.events import Attributes
 
 Box = tuple[Any, ...]
 Compact = Box | Conjunction
+
+NAMES = 4096
+_names: dict[str, str] = {}
+"""Names of attributes, so that all boxes share them."""
 
 
 def compact(one: Conjunction) -> Compact:
@@ -27,9 +30,15 @@ def compact(one: Conjunction) -> Compact:
         ends = _interval(values)
         if ends is None:
             return one
-        sides.append(intern(name))
+        sides.append(_names.get(name) or _shared(name))
         sides.extend(ends)
     return tuple(sides)
+
+
+def _shared(name: str) -> str:
+    if len(_names) >= NAMES:
+        _names.clear()
+    return _names.setdefault(name, name)
 
 
 def _interval(values: Values) -> tuple[Any, Any] | None:

@@ -32,6 +32,8 @@ TOPIC = "topic"
 class Index(Generic[K]):
     """An exact, dynamic index of filters."""
 
+    __slots__ = ("_bitmaps", "_by_topic", "_narrower", "_others", "_topics")
+
     def __init__(self) -> None:
         self._topics: dict[K, str] = {}
         """By key: the topic, if the filter requires one."""
@@ -39,10 +41,8 @@ class Index(Generic[K]):
         """The keys of filters that require a topic and nothing else."""
         self._narrower: dict[str, FewFilters[K] | PeerBitmapIndex[K]] = {}
         """Filters that require a topic and more, without the topic."""
-        self._others: dict[K, Filter] = {}
-        """A few filters that do not require a topic."""
-        self._sides: dict[K, Sides | None] = {}
-        """Their sides."""
+        self._others: dict[K, tuple[Filter, Sides | None]] = {}
+        """A few filters that do not require a topic, with their sides."""
         self._bitmaps: PeerBitmapIndex[K] | None = None
         """Holds these filters instead while they are many."""
 
@@ -89,15 +89,14 @@ class Index(Generic[K]):
         if self._bitmaps is not None:
             self._bitmaps.add_conjunctions(key, conjunctions)
             return
-        self._others[key], self._sides[key] = wanted, wanted.sides
+        self._others[key] = (wanted, wanted.sides)
         if len(self._others) > MANY:
-            self._bitmaps = PeerBitmapIndex(self._others.items())
-            self._others, self._sides = {}, {}
+            self._bitmaps = PeerBitmapIndex([(each, one) for each, (one, _) in self._others.items()])
+            self._others = {}
 
     def _discard_other(self, key: K) -> None:
         if self._bitmaps is None:
-            if self._others.pop(key, None) is not None:
-                del self._sides[key]
+            self._others.pop(key, None)
         elif key in self._bitmaps:
             self._bitmaps.discard(key)
             if len(self._bitmaps) <= MANY // 2:
@@ -110,7 +109,7 @@ class Index(Generic[K]):
         topic = self._topics.get(key)
         if topic is None:
             if self._bitmaps is None:
-                return self._others[key]
+                return self._others[key][0]
             return Filter(tuple([conjunction_of(one) for one in self._bitmaps.conjunctions(key)]))
         sides: tuple[tuple[str, Values], ...] = ((TOPIC, _one_topic(topic)),)
         narrower = self._narrower.get(topic)
@@ -141,8 +140,8 @@ class Index(Generic[K]):
             return ()
         tried = [
             key
-            for key, sides in self._sides.items()
-            if (self._others[key].matches(attributes) if sides is None else fits(sides, attributes))
+            for key, (wanted, sides) in self._others.items()
+            if (wanted.matches(attributes) if sides is None else fits(sides, attributes))
         ]
         tried.sort()
         return tuple(tried)
@@ -164,7 +163,7 @@ class Index(Generic[K]):
         if self._bitmaps is not None:
             found = list(self._bitmaps.intersecting(offer))
         else:
-            found = [key for key, wanted in self._others.items() if wanted.intersects(offer)]
+            found = [key for key, (wanted, _) in self._others.items() if wanted.intersects(offer)]
         if topic is not None:
             found += self._by_topic.get(topic, ())
             if topic in self._narrower:

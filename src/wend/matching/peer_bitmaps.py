@@ -5,9 +5,9 @@ integer of Python, with a bit for every conjunction of the block that some value
 row per attribute, and one `and` per attribute leaves the conjunctions that may match. If a bound of a conjunction lies
 inside the row, the conjunction itself decides.
 
-A few new conjunctions are tried one by one. When they are many, they become a block; a few blocks of one size become
-one of the next size. A removed conjunction only loses its bit; a block that has lost most of them is made anew. So the
-cost of a change does not grow with the number of filters.
+A few new conjunctions are tried one by one. If they are many when an event comes, they become a block first, and two
+blocks of one size become one of the next size. A removed conjunction only loses its bit; a block that has lost most of
+them is made anew. So the cost of a change does not grow with the number of filters.
 """
 
 from bisect import bisect_left, bisect_right
@@ -23,11 +23,9 @@ from wend.model.events import Attributes, Range
 
 K = TypeVar("K")
 
-SMALLEST = 64
-"""The size of the first blocks. So many conjunctions are tried one by one at most."""
-GROWTH = 4
-"""So many blocks of one size become one of the next size."""
-SIZES = 4
+SMALLEST = 32
+"""The size of the smallest blocks, and how many conjunctions are tried one by one. The next size is twice as large."""
+SIZES = 8
 MAX_ROWS = 256
 """The most borders between numbers, or between texts, of one attribute."""
 MAX_SIDES = 64
@@ -125,7 +123,7 @@ class _Block:
 
     def __init__(self, size: int, owners: list[Any], members: list[Any]) -> None:
         self.size = size
-        """Blocks of this size become one of the next."""
+        """Two blocks of one size become one of the next."""
         self.owners = owners
         self.members = members
         self.dead = 0
@@ -257,7 +255,7 @@ class PeerBitmapIndex(Generic[K]):
         else:
             self._places[key] = tuple(places)
             self._several += 1
-        if len(self._new) > SMALLEST:
+        if len(self._new) >= SMALLEST << (SIZES - 1):
             self._make_block()
 
     def discard(self, key: K) -> None:
@@ -288,22 +286,22 @@ class PeerBitmapIndex(Generic[K]):
         self._insert(moved)
 
     def _insert(self, moved: list[Moved]) -> None:
-        """Make a block of these conjunctions. Where there are enough of its size, all of them become one block."""
+        """Make a block of these conjunctions. If there is another one of its size, both become one."""
         if len(moved) <= SMALLEST // 2:
             for place, key, one in moved:
                 self._new[self._next_new] = (key, one)
                 self._relocate(key, place, self._next_new)
                 self._next_new += 1
             return
-        size = 1
-        while size < SIZES and len(moved) > SMALLEST * GROWTH ** (size - 1) * 3 // 2:
+        size = 0
+        while size < SIZES - 1 and 2 * len(moved) > 3 * SMALLEST << size:
             size += 1
-        same = [number for number, block in self._blocks.items() if block.size == size]
-        while size < SIZES and len(same) >= GROWTH - 1:
-            for number in same:
-                moved += self._taken_apart(number)
-            size += 1
+        while size < SIZES - 1:
             same = [number for number, block in self._blocks.items() if block.size == size]
+            if not same:
+                break
+            moved += self._taken_apart(same[0])
+            size += 1
         number = self._next_block
         self._next_block += 1
         self._blocks[number] = _Block(size, [key for _, key, _ in moved], [one for _, _, one in moved])
@@ -343,6 +341,8 @@ class PeerBitmapIndex(Generic[K]):
     # ---------------------------------------------------------------- lookups
 
     def match(self, attributes: Attributes) -> tuple[K, ...]:
+        if len(self._new) > SMALLEST:
+            self._make_block()
         found: list[Any] = []
         for block in self._blocks.values():
             block.match(attributes, found)

@@ -17,13 +17,15 @@ USUAL = Qos()
 class LocalSubscriptions:
     """The subscriptions of one peer, by number."""
 
+    __slots__ = ("_grouped", "_index", "_me", "_qos", "_texts", "_unannounced", "summary")
+
     def __init__(self, me: PeerId) -> None:
         self._me = me
         self._texts: dict[int, str] = {}
         self._qos: dict[int, Qos] = {}
         """Of those that state some."""
         self._grouped = 0
-        self._unannounced: set[int] = set()
+        self._unannounced: dict[int, None] = {}
         self._index: Index[int] = Index()
         self.summary = FilterSummary(self._members)
 
@@ -63,7 +65,7 @@ class LocalSubscriptions:
         if announced:
             self.summary.add(number, text, wanted, qos)
         else:
-            self._unannounced.add(number)
+            self._unannounced[number] = None
 
     def discard(self, number: int) -> None:
         text = self._texts.pop(number, None)
@@ -74,7 +76,7 @@ class LocalSubscriptions:
         qos = self._qos.pop(number, USUAL)
         self._grouped -= bool(qos.group)
         if number in self._unannounced:
-            self._unannounced.discard(number)
+            del self._unannounced[number]
         else:
             self.summary.discard(number, wanted, qos)
 

@@ -78,6 +78,10 @@ class FilterGroup:
 class FilterSummary:
     """What a peer announces. `members` are all its subscriptions, at any time."""
 
+    __slots__ = (
+        "_count", "_ended", "_exact", "_groups", "_limit", "_members", "_next", "_touched", "level", "replaced", "size",
+    )  # fmt: skip
+
     def __init__(self, members: Callable[[], Iterable[Member]], limit: int = SUMMARY_BYTES) -> None:
         self.level = EXACT
         self.size = 0
