@@ -17,7 +17,7 @@ class PeerProcess:
 
     @classmethod
     async def start(cls, config: Path) -> "PeerProcess":
-        call = (sys.executable, "-m", "wend.console.start", "peer", "--config", str(config))
+        call = (sys.executable, "-m", "wend.console.start", "peer", "--quiet", "--config", str(config))
         process = await asyncio.create_subprocess_exec(*call, stdout=asyncio.subprocess.PIPE)
         assert process.stdout is not None
         printed = (await process.stdout.readline()).decode()

@@ -93,6 +93,7 @@ LIVE = {
     "clients.expired": "Events that outlived their ttl while a client did not read.",
     "notices.missed": "Events that a subscription did not get, as its client was told; in `wend sim`.",
     "clients.garbage": "Clients that sent bytes that cannot be read.",
+    "clients.retained-unsent": "Questions and answers about retained events that could not be sent.",
     "clients.silent": "Clients that did not greet in time.",
     "clients.stalled": "Clients that read nothing for too long.",
     "clients.failed": "Clients whose session failed inside the peer.",

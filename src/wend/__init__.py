@@ -15,7 +15,8 @@ TYPE_CHECKING = False
 """True for type checkers. The module `typing` would take most of the time that `import wend` takes."""
 
 if TYPE_CHECKING:
-    from wend.drivers.live.client import Arrival, Client, EventStream, PublishReceipt, connect
+    from wend.drivers.live.arrivals import Arrival, PublishReceipt
+    from wend.drivers.live.client import Client, EventStream, connect
     from wend.drivers.live.status import StatusSnapshot
     from wend.drivers.scenarios import Scenario, load_scenario
     from wend.drivers.sim import Outcome, simulate
@@ -63,7 +64,8 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a type checker that sees `__getattr__` accepts every name
     _HOMES = {
-        "wend.drivers.live.client": ("connect", "Client", "EventStream", "PublishReceipt", "Arrival"),
+        "wend.drivers.live.client": ("connect", "Client", "EventStream"),
+        "wend.drivers.live.arrivals": ("PublishReceipt", "Arrival"),
         "wend.drivers.live.status": ("StatusSnapshot",),
         "wend.protocol.status": ("LinkStatus",),
         "wend.drivers.sim": ("simulate", "Outcome"),

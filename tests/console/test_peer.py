@@ -120,6 +120,13 @@ def test_links_of_a_running_peer_are_changed_and_listed(said: Said, url: str) ->
     again = said("link", "add", "5", "127.0.0.1:7705", "--peer", url)
     assert again == (2, "", "wend: peer 1 is linked with peer 5 already\n")
     assert said("link", "remove", "5", "--peer", url) == (0, "peer 1 has no link with peer 5 any more\n", "")
+    for words, shown in (
+        (("add", "6", "[::1]:7"), None),
+        (("add", "6", "b:7"), {"address": "b:7"}),
+        (("remove", "6"), {}),
+    ):
+        code, out, _ = said("link", *words, "--json", "--peer", url)
+        assert code == 2 if shown is None else json.loads(out) == {"peer": 1, "neighbour": 6, **shown}
     assert said("link", "remove", "5", "--peer", url)[::2] == (2, "wend: peer 1 is not linked with peer 5\n")
 
 

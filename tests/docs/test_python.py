@@ -74,5 +74,5 @@ def test_the_page_names_all_that_is_public() -> None:
 def test_the_page_names_what_they_offer(kind: type) -> None:
     (row,) = [line for line in PAGE.splitlines() if line.startswith("|") and f"`wend.{kind.__name__}`" in line]
     fields = getattr(kind, "__struct_fields__", getattr(kind, "_fields", ()))
-    offered = {*fields} or {name for name in vars(kind) if not name.startswith("_")}
+    offered = {*fields} or {name for base in kind.__mro__[:-1] for name in vars(base) if not name.startswith("_")}
     assert offered <= set(re.findall(r"`(\w+)`", row))

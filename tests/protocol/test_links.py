@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.cores import pure_only
 from tests.holdings import held
 from tests.protocol.talk import QUIET, A, B, C, D, S, T, Talk, event, sent, tx, wanting
+from wend.model.errors import ConfigError
 from wend.model.events import PeerId, Subscription
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
@@ -16,7 +17,22 @@ from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.link.estimator import MAX_TIMEOUT_NS
 from wend.protocol.link.link import Link
 from wend.protocol.messages import Ack, Control, Data, Hello, Message
-from wend.protocol.ports import Advertised, Effect, LocalSubscription, Notice, Published, Received, Subscribed, Woken
+from wend.protocol.peer import Peer
+from wend.protocol.ports import (
+    Advertised,
+    Effect,
+    LinkAdded,
+    LinkRemoved,
+    LocalSubscription,
+    Neighbour,
+    Notice,
+    Published,
+    Received,
+    Refuse,
+    Started,
+    Subscribed,
+    Woken,
+)
 from wend.protocol.routing.expectations import Expectations
 
 
@@ -210,3 +226,51 @@ def test_a_link_with_traffic_needs_no_hellos() -> None:
         data = Data(tx(1000 + step), event(step, C), 0, (A,), (C,))
         talk.peer.handle(now, _received(C, data))  # the ACK speaks for the link
     assert hellos == 1  # the first one, before there was traffic
+
+
+# ---------------------------------------------------------------- links that are given and removed
+
+
+def test_an_added_neighbour_is_told_everything_and_used() -> None:
+    talk = Talk("dcrd")
+    effects = talk(0, LinkAdded(Neighbour(S, 5 * MS)))
+    assert Notice("linked", S) in effects
+    told = {message.plugin for peer, message in sent(effects) if peer == S and isinstance(message, Control)}
+    assert told == {"link-state", "flooded"}
+    assert talk.peer.view.neighbours == (B, C, D, S)
+    published = talk(MS, Published({"topic": "t"}))
+    assert S in {peer for peer, message in sent(published) if isinstance(message, Data)}
+
+
+def test_what_is_in_flight_over_a_removed_link_takes_another_route() -> None:
+    talk = Talk("dcrd")
+    talk.hear(0, C, Hello(1, True))
+    arrived = talk.hear(0, B, Data(tx(99), event(), 0, (S,), (B,)))
+    assert [peer for peer, message in sent(arrived) if isinstance(message, Data)] == [C]
+    effects = talk(MS, LinkRemoved(C))
+    assert Notice("unlinked", C) in effects
+    assert [peer for peer, message in sent(effects) if isinstance(message, Data)] == [D]
+    assert talk.peer.view.neighbours == (B, D)
+    assert talk.hear(2 * MS, C, Hello(1, True)) == [Refuse(C, "not a neighbour")]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (LinkAdded(Neighbour(A, MS)), "peer 0 cannot be linked with itself"),
+        (LinkAdded(Neighbour(B, MS)), "peer 0 is linked with peer 1 already"),
+        (LinkRemoved(S), "peer 0 is not linked with peer 4"),
+    ],
+)
+def test_a_link_that_cannot_be_changed_is_the_callers_mistake(change: LinkAdded | LinkRemoved, sentence: str) -> None:
+    talk = Talk("dcrd")
+    with pytest.raises(ConfigError, match=sentence):
+        talk(0, change)
+    assert talk.peer.view.neighbours == (B, C, D)
+
+
+def test_an_event_before_the_peer_has_joined_is_noticed() -> None:
+    for joins in (True, False):
+        peer = Peer(PeerConfig(peer=A))
+        peer.handle(0, Started((), contacts_follow=joins))
+        assert (Notice("published-early", A) in peer.handle(0, Published({"topic": "t"}))) == joins

@@ -1,4 +1,4 @@
-"""Events for the subscribers at one peer alone: the interest is not asked."""
+"""Events for one peer alone, and there for subscriptions that were not announced: the interest is not asked."""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.harness import SimHarness, published, subscribed
 from wend.model.errors import ConfigError
-from wend.protocol.ports import Published
+from wend.protocol.ports import LocalSubscription, Published, Subscribed
 
 RING = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]
 
@@ -16,6 +16,7 @@ async def begun(world: SimHarness) -> None:
     """Until all peers know of each other."""
     for peer in world.ids:
         world.tell(peer, subscribed(1, "a"))
+        world.tell(peer, Subscribed(LocalSubscription(2, "topic = 'a'", announced=False)))
     await world.until(lambda: len(world.tell(0, published("a")).targets) == len(world.ids))  # type: ignore[union-attr]
     await world.quiet()
     world.got.clear()
@@ -31,7 +32,11 @@ def test_only_the_named_peer_gets_it(tmp_path: Path, strategy: str, persistency:
                 receipt = world.tell(0, Published({"topic": "a"}, b"for one", to=peer))
                 assert receipt is not None and receipt.targets == (peer,)
                 await world.quiet()
-            assert [(got.peer, got.payload) for got in world.got] == [(2, b"for one"), (0, b"for one")]
+            found = [(got.peer, got.subscription, got.payload) for got in world.got]
+            assert found == [(2, 2, b"for one"), (0, 2, b"for one")]
+            world.tell(0, published("a", b"for all"))
+            await world.quiet()
+            assert {got.subscription for got in world.got[2:]} == {1} and len(world.got) == 2 + len(world.ids)
 
     asyncio.run(scene())
 

@@ -21,7 +21,8 @@ from wend.model.events import Attributes, Headers, Range, Value
 from wend.model.units import SECOND, parse_duration, parse_short
 
 if TYPE_CHECKING:
-    from wend.drivers.live.client import Arrival, EventStream, PublishReceipt
+    from wend.drivers.live.arrivals import Arrival, PublishReceipt
+    from wend.drivers.live.client import EventStream
 
 Published = tuple[Attributes, bytes]
 _RANGE = re.compile(r"([\[\]])\s*([^,]*?)\s*,\s*([^,]*?)\s*([\[\]])")
@@ -58,6 +59,9 @@ def pub(
         str | None, typer.Option(metavar="FILE", help="The event's payload: the bytes of a file, or - for stdin.")
     ] = None,
     header: Annotated[list[str] | None, typer.Option(metavar="NAME=TEXT", help="A header; can be repeated.")] = None,
+    retain: Annotated[
+        bool, typer.Option("--retain", help="The peer retains the event for subscribers that come later, by its topic.")
+    ] = False,
     lines: Annotated[bool, typer.Option("--lines", help="Publish every line of stdin as a payload.")] = False,
     peer: Peer = DEFAULT_PEER,
     as_json: Json = False,
@@ -88,7 +92,7 @@ def pub(
 
         async with wend.connect(peer) as client:
             async for event in _in_thread(events):
-                receipt = await client.publish(*event, headers, ttl=lives)
+                receipt = await client.publish(*event, headers, ttl=lives, retain=retain)
                 if not quiet:
                     print(_receipt(receipt, as_json), flush=True)
 

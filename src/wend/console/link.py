@@ -42,6 +42,7 @@ def add(
     address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where it listens for peers.")],
     delay: Annotated[str, typer.Option(help="The expected one-way delay; measurements correct it.")] = "20ms",
     peer: Peer = DEFAULT_PEER,
+    as_json: Json = False,
 ) -> None:
     """Link a peer with one more neighbour. The neighbour makes the link, too, unless its file says admit = false."""
 
@@ -49,17 +50,19 @@ def add(
         await client.add_link(neighbour, address, delay=delay)
 
     found = _ask(peer, change)
-    print(f"peer {found.peer} has a link with peer {neighbour} at {address}")
+    link = {"peer": found.peer, "neighbour": neighbour, "address": address}
+    print(json.dumps(link) if as_json else f"peer {found.peer} has a link with peer {neighbour} at {address}")
 
 
-def remove(neighbour: Neighbour, peer: Peer = DEFAULT_PEER) -> None:
+def remove(neighbour: Neighbour, peer: Peer = DEFAULT_PEER, as_json: Json = False) -> None:
     """End the link of a peer with a neighbour. Events in flight over it take other routes."""
 
     async def change(client: "Client") -> None:
         await client.remove_link(neighbour)
 
     found = _ask(peer, change)
-    print(f"peer {found.peer} has no link with peer {neighbour} any more")
+    link = {"peer": found.peer, "neighbour": neighbour}
+    print(json.dumps(link) if as_json else f"peer {found.peer} has no link with peer {neighbour} any more")
 
 
 async def _nothing(client: "Client") -> None:

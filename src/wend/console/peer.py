@@ -31,6 +31,7 @@ def peer(
         bool, typer.Option("--insecure", help="Listen on any address: you know who can reach it.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only warnings: no changes of links.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object when it listens, and one with its counts at the end.")
     ] = False,
@@ -44,9 +45,8 @@ def peer(
     from wend.drivers.live.config import PeerFile, load
     from wend.drivers.live.process import serve
 
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
 
     def read() -> PeerFile:
         file = load(config, insecure=insecure, join=join or ())

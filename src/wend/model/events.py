@@ -121,6 +121,8 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     left."""
     origin: EventId | None = None
     """Set by a peer that sent it on to another member of a queue group: the id that it was published under."""
+    direct: bool = False
+    """Whether it is for one peer alone, and there for subscriptions that were not announced, such as a reply."""
 
     def is_expired(self, age_ns: Nanos) -> bool:
         return self.ttl_ns is not None and age_ns > self.ttl_ns

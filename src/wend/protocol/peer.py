@@ -19,6 +19,7 @@ from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.delivery.durable import Backlog
 from wend.protocol.delivery.late_joiners import LateJoiners
 from wend.protocol.delivery.local import LocalDelivery
+from wend.protocol.delivery.retained import RetainedEvents
 from wend.protocol.delivery.store_and_forward import StoreAndForward
 from wend.protocol.host import Host, Hosted, blamed
 from wend.protocol.link.layer import LinkLayer
@@ -83,12 +84,13 @@ from wend.protocol.ports import (
     Started,
     Stopping,
     Subscribed,
+    Unretained,
     Unsent,
     Unsubscribed,
     WakeAt,
     Woken,
 )
-from wend.protocol.records import DeliveredRecord, PendingRecord, Record, ReleasedRecord, StateRecord
+from wend.protocol.records import DeliveredRecord, PendingRecord, Record, ReleasedRecord, RetainedRecord, StateRecord
 from wend.protocol.status import PeerStatus
 from wend.protocol.tables import membership_of
 from wend.protocol.timers import Effects, Timers
@@ -106,6 +108,8 @@ class Peer:
         self.config = config
         self.me = config.peer
         self.links: dict[PeerId, Link] = {}
+        self._forms = config.membership is not None
+        """Whether the first links are yet to be made while the peer runs."""
         self._timers = Timers()
         self._next_timers = self._timers.heap
         self._asked: Nanos = FOREVER
@@ -136,6 +140,8 @@ class Peer:
         queue = None if self._stored is None else self._stored.queue
         self._local = LocalDelivery(config, host.interest, self.view, self._timers, queue, self._send_alone)
         self._pending = self._local.pending
+        self.retained = RetainedEvents(self.me, stores=self._stored is not None)
+        """The newest events that publishers asked to retain, to look at."""
 
     # ---------------------------------------------------------------- what a driver may ask
 
@@ -252,6 +258,7 @@ class Peer:
     def _started(self, now: Nanos, event: Started, effects: Effects) -> None:
         self._local.begin(now)
         self._layer.begin(now, event.neighbours)
+        self._forms = self._forms or event.contacts_follow
         self.view.neighbours = tuple(self.links)
         stored = self._recall(now, event, effects)
         if self._stored is not None:
@@ -283,6 +290,8 @@ class Peer:
                     pending.pop(id_, None)
                 case DeliveredRecord(id_):
                     self._local.recall(id_)
+                case RetainedRecord():
+                    self.retained.recall(record)
                 case StateRecord():
                     self._host.recall(now, record, effects)
                 case _:
@@ -295,6 +304,8 @@ class Peer:
         if event.to is not None:
             self._publish_to(now, made, event.to, effects)
             return
+        if event.retain:
+            self.retained.retain(event.retain, made, now, effects)
         if self._local.announce(made, effects):
             self._subscriptions_changed(now, effects)
         interest = self.interest
@@ -306,7 +317,7 @@ class Peer:
             self._stored.publish(now, made, targets, effects)
         if interest.names_everyone:
             effects.append(Receipt(made.id, wanted, self._stored is not None))
-        alone = not self.links and self.config.membership is not None and interest.names_everyone
+        alone = not self.links and self._forms and interest.names_everyone
         if alone or not interest.knows(self.view.neighbours):
             effects.append(Notice("published-early", self.me))
         if len(targets) < len(wanted):
@@ -332,6 +343,9 @@ class Peer:
         if self._stored is not None:
             self._stored.publish_to(event, born, peer, effects)
         self._route(now, Arrived(self.me, event, born, (peer,)), effects)
+
+    def _unretained(self, now: Nanos, event: Unretained, effects: Effects) -> None:
+        self.retained.forget(event.attribute, event.value, effects)
 
     def _unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
         """The driver cannot send a message: no other link would carry it either."""
@@ -598,6 +612,7 @@ INPUTS: dict[type, Callable[[Peer, Nanos, Any, Effects], None]] = {
     Started: Peer._started,
     Subscribed: Peer._subscribed,
     Unsubscribed: Peer._unsubscribed,
+    Unretained: Peer._unretained,
     Attached: Peer._attached,
     Detached: Peer._detached,
     Confirmed: Peer._confirmed,

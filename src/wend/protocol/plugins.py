@@ -204,6 +204,7 @@ class Remember(msgspec.Struct, frozen=True, gc=False):
     key: int
     """What it is about, a peer's id for instance: the newest message with a key replaces the others."""
     message: Any
+    """If it has a time of the peer, the field's name is one of `records.TIME_FIELDS`."""
 
 
 # ---------------------------------------------------------------- effects of single kinds
@@ -516,12 +517,12 @@ class Membership(Plugin):
     kind: ClassVar[Kind] = "membership"
     hears_anyone: ClassVar[bool] = True
     joins: ClassVar[bool] = False
-    """Whether peers join by any peer that they know, and learn of others: a driver then finds their addresses."""
+    """Whether peers need no links and join by any peer that they know."""
     strategy: ClassVar[str | None] = None
     """The strategy of a peer whose configuration names this membership alone; None: the default."""
 
     def informants(self) -> tuple[PeerId, ...]:
-        """Where peers join: some that know many others. A driver asks them for addresses that it does not know."""
+        """Some peers that know many others. A driver asks them for addresses that it does not know."""
         return ()
 
 

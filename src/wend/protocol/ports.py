@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wend.model.events import Attributes, DurableOptions, Event, EventId, Headers, PeerId, Qos, SubscriptionId
+from wend.model.events import Attributes, DurableOptions, Event, EventId, Headers, PeerId, Qos, SubscriptionId, Value
 from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.messages import Message
@@ -43,7 +43,7 @@ class LocalSubscription(msgspec.Struct, frozen=True, gc=False):
     durable: DurableOptions | None = None
     """Set: it outlives the client's connection and, with a store, the peer's process."""
     announced: bool = True
-    """Whether other peers are told of it. If not, it gets events that are published here, or for this peer alone."""
+    """Whether other peers are told of it. If not, it gets only events that are published for this peer alone."""
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -85,7 +85,9 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     headers: Headers = {}
     ttl_ns: Nanos | None = None
     to: PeerId | None = None
-    """Set: it is for subscribers at this peer alone, and their interest need not be known here."""
+    """Set: it is for subscriptions at this peer alone that were not announced."""
+    retain: str = ""
+    """The name of an attribute: the peer retains the newest event for each of its values, for later subscriptions."""
 
 
 class Advertised(msgspec.Struct, frozen=True, gc=False):
@@ -104,6 +106,13 @@ class Unsubscribed(msgspec.Struct, frozen=True, gc=False):
     """The application ends a subscription; a durable one with its backlog."""
 
     number: int
+
+
+class Unretained(msgspec.Struct, frozen=True, gc=False):
+    """The application wants the peer to forget the event that it retains for this value of an attribute."""
+
+    attribute: str
+    value: Value
 
 
 class Attached(msgspec.Struct, frozen=True, gc=False):
@@ -178,6 +187,7 @@ Input = (
     | Advertised
     | Subscribed
     | Unsubscribed
+    | Unretained
     | Attached
     | Detached
     | Confirmed
@@ -218,6 +228,13 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     """In the backlog of a durable subscription, for `Confirmed`; 0 for other subscriptions."""
     again: bool = False
     """Whether a client got it before and did not confirm it."""
+    retained: bool = False
+    """Whether it was published before the subscription, and a peer retained it."""
+
+    def after(self, waited_ns: Nanos) -> "Deliver":
+        """The same, after it has waited."""
+        age = self.age_ns + waited_ns
+        return Deliver(self.subscription, self.event, age, self.deadline_ns, self.position, self.again, self.retained)
 
 
 class Missed(msgspec.Struct, frozen=True, gc=False):

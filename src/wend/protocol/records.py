@@ -1,12 +1,15 @@
 """Durable records: what a peer with persistency stores, and finds again after a restart."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from wend.model.events import DurableOptions, Event, EventId, PeerId, Qos
+from wend.model.events import DurableOptions, Event, EventId, PeerId, Qos, Value
 from wend.model.units import Nanos
 from wend.protocol.notices import MissedReason
+
+TIME_FIELDS: Final = ("born_ns", "since_ns")
+"""The names of fields with a time, in records and in the messages that plug-ins remember."""
 
 
 class PendingRecord(msgspec.Struct, frozen=True, gc=False, tag="pending"):
@@ -71,12 +74,22 @@ class MissedRecord(msgspec.Struct, frozen=True, gc=False, tag="missed"):
     counts: dict[MissedReason, int]
 
 
+class RetainedRecord(msgspec.Struct, frozen=True, gc=False, tag="retained"):
+    """The event that is retained for a value of an attribute; nil: none any more. The newest counts."""
+
+    attribute: str
+    value: Value
+    born_ns: Nanos = 0
+    event: Event | None = None
+
+
 class StateRecord(msgspec.Struct, frozen=True, gc=False, tag="state"):
     """A message that a plug-in asked to remember. The newest of a plug-in and key counts."""
 
     plugin: str
     key: int
     body: Any
+    """Its fields `TIME_FIELDS`, if it has them, are times of the peer: a driver translates them after a restart."""
 
 
 Record = (
@@ -88,5 +101,6 @@ Record = (
     | QueuedRecord
     | ConfirmedRecord
     | MissedRecord
+    | RetainedRecord
     | StateRecord
 )

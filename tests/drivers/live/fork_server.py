@@ -41,7 +41,7 @@ def _supervise(connection: socket.socket) -> None:
     peer = os.fork()
     if peer == 0:
         os.dup2(connection.fileno(), sys.stdout.fileno())
-        sys.argv = ["wend", "peer", "--config", config]
+        sys.argv = ["wend", "peer", "--quiet", "--config", config]
         try:
             app.main()
         except SystemExit as ended:

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 import wend
-from tests.drivers.live.net import PAIR, Site, overlay, run, until
+from tests.drivers.live.net import PAIR, RawClient, Site, overlay, run, until
 from tests.drivers.live.processes import Process, free_ports
+from wend.drivers.live import frames
 from wend.drivers.live.durable_stream import DurableArrival, DurableStream
 from wend.model.errors import ClientError, Refused
+from wend.model.events import DurableOptions
 
 SLOW_MACHINE_S = 60
 
@@ -236,5 +238,24 @@ def test_a_peer_that_ends_and_comes_back_loses_nothing_for_a_durable_subscriptio
         finally:
             for process in (here, there):
                 await process.kill()
+
+    run(scene())
+
+
+def test_a_peer_refuses_options_that_a_client_did_not_check() -> None:
+    async def scene() -> None:
+        async with overlay([]) as (site,):
+            client = await RawClient.connect(site.listener.address)
+            client.send(frames.Greet())
+            for options in (
+                DurableOptions("x" * 1000),
+                DurableOptions("a", max_events=0),
+                DurableOptions("a", max_bytes=-1),
+                DurableOptions("a", max_age_ns=2**63 - 1),
+            ):
+                client.send(frames.Subscribe(7, 1, "true", durable=options))
+            answers = await client.receive(5)
+            assert [type(answer) for answer in answers[1:]] == [frames.No] * 4
+            client.close()
 
     run(scene())

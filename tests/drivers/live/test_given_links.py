@@ -134,6 +134,24 @@ def test_a_file_that_is_read_again_changes_links_and_says_what_needs_a_restart(
         run(scene())
 
 
+def test_a_membership_learns_of_the_peers_in_a_file_that_is_read_again() -> None:
+    async def scene() -> None:
+        ports = free_ports(2)
+        at = [f"127.0.0.1:{port}" for port in ports]
+        fields = {"membership": "random", "membership_period": "20ms"}
+        async with AsyncExitStack() as stack:
+            first = await started(stack, file_of(0, listen=at[0], **fields))
+            other = await started(stack, file_of(1, listen=at[1], admit=False, **fields))
+            await first.reload(lambda: file_of(0, (1, at[1]), listen=at[0], **fields))
+            assert not working(first)
+            await other.reload(lambda: file_of(1, (0, at[0]), listen=at[1], admit=False, **fields))
+            await until(lambda: working(first) == {1} and working(other) == {0})
+            await first.reload(lambda: file_of(0, listen=at[0], **fields))  # what peers know of each other stays
+            assert set(first.peer.peer.links) == {1}
+
+    run(scene())
+
+
 def test_a_signal_has_the_file_read_again(tmp_path: Path) -> None:
     path = tmp_path / "peer.toml"
     plain = 'id = 1\nlisten = "127.0.0.1:0"\nclients = "127.0.0.1:0"\n'

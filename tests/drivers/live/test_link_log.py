@@ -11,7 +11,7 @@ from wend.drivers.live import link_log, strangers, wire
 from wend.drivers.live.address_book import AddressBook
 from wend.drivers.live.addresses import Address, show
 from wend.drivers.live.link_log import LinkLog
-from wend.drivers.live.peer import LivePeer
+from wend.drivers.live.peer import STALE_NS, LivePeer
 from wend.drivers.live.strangers import StrangerLog
 from wend.drivers.live.wire import Header
 from wend.model.units import MINUTE, MS, SECOND, Nanos
@@ -82,6 +82,32 @@ def test_a_stranger_is_named_with_the_neighbour_that_may_be_meant(
     assert lines == [f"peer 0 refuses datagrams from {show(address)}: {why}"]
 
 
+def test_a_peer_whose_clock_was_set_back_is_named_when_it_goes_on(lines: list[str]) -> None:
+    async def scene() -> None:
+        clock = StepClock()
+        peer = LivePeer(PeerConfig(peer=0, strategy="dcrd"), clock=clock)
+        peer.add_peer(1, HERE)
+        peer.start(Started((Neighbour(1, MS),)))
+
+        def hear(incarnation: int) -> None:
+            datagram = wire.encode(wire.header(1, 0, incarnation), Hello(incarnation, True))
+            peer.receive(memoryview(datagram), HERE)
+
+        hear(5)
+        hear(4)  # a copy that was delayed
+        clock.now += 60 * SECOND
+        hear(4)
+        assert [line for line in lines if "refuses" in line] == []
+        clock.now += STALE_NS
+        hear(4)
+        hear(4)
+        (line,) = [line for line in lines if "refuses" in line]
+        assert "they are of an earlier incarnation of peer 1; the clock of its host was set back" in line
+        peer.close()
+
+    run(scene())
+
+
 def test_the_lines_about_strangers_are_bounded(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strangers, "MOST_REMEMBERED", 5)
     clock = StepClock()
@@ -135,6 +161,9 @@ def test_the_log_of_links_says_how_long_and_is_bounded(lines: list[str]) -> None
     clock = StepClock()
     links = {5: Link(5, MS, 1.0, PeerConfig(peer=1))}
     log = LinkLog(1, links, {5: THERE}, clock)
+    links[5].declared_down()
+    log.heard(5, restarted=False)
+    assert not lines, "that the link is up is told next"
     clock.now = 160 * MS
     log.changed(Notice("link-down", 5))
     clock.now += 2100 * MS
@@ -156,3 +185,10 @@ def test_the_log_of_links_says_how_long_and_is_bounded(lines: list[str]) -> None
         f"peer 1: {103 - link_log.LINES} more link changes were not logged",
         "peer 1: unlinked 5 (192.0.2.2:7701)",
     ]
+
+
+def test_the_log_tells_a_neighbour_that_hears_nothing_from_one_that_is_silent(lines: list[str]) -> None:
+    link = Link(5, MS, 1.0, PeerConfig(peer=1))
+    link.hello(Hello(1, hearing=False))
+    LinkLog(1, {5: link}, {5: THERE}, StepClock()).changed(Notice("link-down", 5))
+    assert lines == ["peer 1: link-down 5 (192.0.2.2:7701), it does not hear this peer"]

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 import wend
-from tests.drivers.live.net import PAIR, Site, overlay, run, until
+from tests.drivers.live.net import PAIR, Site, overlay, run, take, until
 from wend.drivers.live.peer import LivePeer
 from wend.protocol.config import PeerConfig
 from wend.protocol.ports import Started
@@ -59,7 +59,11 @@ def test_a_request_at_the_same_peer_is_answered() -> None:
     async def scene() -> None:
         async with overlay([]) as (a,), replier(a.url), wend.connect(a.url) as client:
             assert (await client.request({"topic": "ask"}, b"here")).payload == b"re: here"
-            assert (await client.request({"topic": "ask"}, b"again", {"a": "b"})).payload == b"re: again"
+            async with client.subscribe("true") as everything:
+                assert (await client.request({"topic": "ask"}, b"again", {"a": "b"})).payload == b"re: again"
+                await client.publish({"topic": "x"}, b"last")
+                seen = [event.payload for event in await take(everything, 2)]
+                assert seen == [b"again", b"last"]  # not the reply
 
     run(scene())
 

@@ -10,6 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 from zlib import crc32
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,6 +29,8 @@ from wend.drivers.live.store_format import (
 from wend.model.errors import ConfigError
 from wend.model.events import DurableOptions, Event, EventId, Qos
 from wend.model.units import SECOND, Nanos
+from wend.protocol.graph.link_state import LinkState
+from wend.protocol.interest.cluster_messages import FollowedSince, PublishedEvent
 from wend.protocol.records import (
     DeliveredRecord,
     DurableRecord,
@@ -420,6 +423,26 @@ def test_a_clock_that_is_set_while_the_peer_runs_changes_no_age_after_a_restart_
     store = Store(tmp_path / "s")
     assert clocks.age(store) == HOUR
     store.close()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_times_in_the_state_of_plug_ins_are_translated_too(tmp_path: Path, clocks: Clocks, restarts: bool) -> None:
+    now = clocks.monotonic_ns
+    bodies = [PublishedEvent(1, (), pending(1).event, now - HOUR), FollowedSince("g", now), LinkState(1, (1, 2), ())]
+    store = Store(tmp_path / "s")
+    for key, body in enumerate(bodies):
+        store.append(StateRecord("plug-in", key, body))
+    assert [one.body for one in store.records if isinstance(one, StateRecord)] == bodies
+    store.close()
+    clocks.passes(SECOND)
+    if restarts:
+        clocks.restarts()
+    store = Store(tmp_path / "s")
+    published, followed, links = (one.body for one in store.records if isinstance(one, StateRecord))
+    store.close()
+    assert clocks.monotonic_ns - published["born_ns"] == HOUR + SECOND
+    assert clocks.monotonic_ns - followed["since_ns"] == SECOND
+    assert msgspec.convert(links, LinkState) == bodies[2]
 
 
 def test_an_event_of_the_future_is_not_young_for_ever(tmp_path: Path, clocks: Clocks) -> None:

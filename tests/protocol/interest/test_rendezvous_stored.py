@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.protocol.interest.rings import RingNet
-from wend.model.events import Event, EventId
+from wend.model.events import Event, EventId, event_bytes
 from wend.model.units import SECOND
 from wend.protocol.interest.regions import names_of
 from wend.protocol.interest.rendezvous_messages import MatchEvent, NotifyPeer, StoredEvent
@@ -121,18 +121,30 @@ def test_crashes_and_restarts_lose_nothing_that_was_kept(seed: int) -> None:
 
 
 def test_slots_are_used_again() -> None:
-    stored = StoredEvents(room=3)
+    stored = StoredEvents(room=3, room_bytes=10**9)
     events = [Event(EventId(1, 1, n), {}) for n in range(6)]
     slots = [stored.add(0, event, 0, names_of(event))[0] for event in events[:3]]
     assert slots == [0, 1, 2]
     slot, lost = stored.add(0, events[3], 0, names_of(events[3]))
-    assert (slot, lost) == (0, events[0].id)
+    assert (slot, lost) == (0, {events[0].id: 0})
     assert stored.settled(events[1].id, "anything", "") == 1
-    assert stored.add(0, events[4], 0, names_of(events[4])) == (1, None)
+    assert stored.add(0, events[4], 0, names_of(events[4])) == (1, {})
+
+
+def test_a_large_event_takes_the_place_of_several() -> None:
+    small = [Event(EventId(1, 1, n), {}) for n in range(3)]
+    large = Event(EventId(1, 1, 9), {}, bytes(event_bytes(small[0])))
+    stored = StoredEvents(room=9, room_bytes=3 * event_bytes(small[0]))
+    assert [stored.add(0, event, 0, names_of(event)) for event in small] == [(0, {}), (1, {}), (2, {})]
+    slot, lost = stored.add(0, large, 0, names_of(large))
+    assert lost == {small[0].id: 0, small[1].id: 1} and slot in lost.values()
+    assert small[2].id in stored and large.id in stored
+    assert stored.settled(large.id, "anything", "") == slot
+    assert stored.add(0, small[0], 0, names_of(small[0]))[1] == {}
 
 
 def test_records_of_a_former_incarnation() -> None:
-    stored = StoredEvents(room=9)
+    stored = StoredEvents(room=9, room_bytes=10**9)
     events = [Event(EventId(1, 1, n), {"a": n}) for n in range(4)]
     for record in (
         StoredEvent(0, events[0]),

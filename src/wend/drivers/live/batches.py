@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from wend.drivers.live import frames
+from wend.drivers.live.arrivals import PublishReceipt, receipt_of
 from wend.drivers.live.connection import PeerConnection
-from wend.model.errors import ClientError, ConnectionLost
+from wend.model.errors import ClientError, ConnectionLost, Refused
 
 BATCH_MSGS = 256
 BATCH_BYTES = 256 * 1024
@@ -48,9 +49,20 @@ class PublishBatch:
         if not self.complete.done():
             self.complete.set_result(None)
 
-    def results(self, unsent: ClientError) -> list[frames.Answer | ClientError]:
-        """The answers, in the order of the publications; where there is none, the reason."""
-        return [self._answers.get(ref, self.error or unsent) for ref in self.refs]
+    def results(self, unsent: ClientError) -> list[PublishReceipt | ClientError]:
+        """In the order of the publications: the receipt, or the reason why there is none."""
+        return [_result(self._answers.get(ref, self.error or unsent)) for ref in self.refs]
+
+
+def _result(answer: frames.Answer | ClientError) -> PublishReceipt | ClientError:
+    match answer:
+        case frames.Accepted():
+            return receipt_of(answer)
+        case frames.No(why=why):
+            return Refused(why)
+        case ClientError():
+            return answer
+    return ClientError("the peer gave an answer that does not fit the request")
 
 
 Calls = dict[int, "asyncio.Future[frames.Answer] | PublishBatch"]
@@ -59,7 +71,7 @@ Calls = dict[int, "asyncio.Future[frames.Answer] | PublishBatch"]
 
 async def send_batches(
     connection: PeerConnection, calls: Calls, requests: list[frames.Publish], timeout: float
-) -> list[frames.Answer | ClientError]:
+) -> list[PublishReceipt | ClientError]:
     """Send publications in batches, each batch while the one before it is answered. After an error the rest is not
     sent, so that no event overtakes one whose fate is unknown."""
     batches = list(_batched(requests))

@@ -20,9 +20,11 @@ from wend.drivers.live.config import NeighbourEntry
 from wend.drivers.live.given_links import GivenLinks
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
+from wend.drivers.live.retained import RetainedExchange
 from wend.drivers.live.status import StatusSnapshot
+from wend.drivers.live.subscribe_options import check_durable
 from wend.matching.filters import parse
-from wend.model.errors import ConfigError, Refused, WendError
+from wend.model.errors import ClientError, ConfigError, Refused, WendError
 from wend.model.events import MAX_DEADLINE_NS, MAX_GROUP_CHARS, Attributes, DurableOptions, Headers, PeerId, Qos
 from wend.model.units import SECOND, Nanos
 from wend.protocol.delivery.durable import Backlog
@@ -102,6 +104,7 @@ class Broker(Observer):
         """By name: the number of the durable subscription."""
         self._attached: dict[int, tuple[BrokerClient, int]] = {}
         """By number of a durable subscription: its client."""
+        self.retained = RetainedExchange(self)
         peer.observe(self)
 
     def begin(self) -> None:
@@ -109,6 +112,8 @@ class Broker(Observer):
         for number, backlog in self.peer.peer.durable.items():
             self._durable[backlog.options.name] = number
             self._next_number = max(self._next_number, number + 1)
+        if len(self.peer.peer.retained):
+            self.retained.offer()
 
     @property
     def subscriptions(self) -> tuple[str, ...]:
@@ -172,6 +177,7 @@ class Broker(Observer):
         wanted = self._handles.get(client, {}).pop(handle, None)
         if wanted is None:
             return
+        self.retained.ended(client, handle)
         if isinstance(wanted, int):
             self._detach(client, wanted)
             return
@@ -200,6 +206,10 @@ class Broker(Observer):
         assert wanted.durable is not None
         parse(wanted.filter)
         name = wanted.durable.name
+        try:
+            check_durable(wanted.durable)
+        except ClientError as error:
+            raise Refused(str(error)) from None
         number = self._durable.get(name)
         if number is None:
             if len(self._durable) >= MAX_DURABLE:
@@ -282,6 +292,7 @@ class Broker(Observer):
             return
         for client, handle in self._subscribers_of(number):
             client.deliver(handle, effect)
+            self.retained.delivered(client, handle, effect.event.id)
 
     def _subscribers_of(self, number: int) -> tuple[Subscriber, ...]:
         found = self._subscribers.get(number)
@@ -318,8 +329,15 @@ class Broker(Observer):
         headers: Headers,
         ttl_ns: Nanos | None = None,
         to: PeerId | None = None,
+        retain: str = "",
     ) -> Receipt:
-        return self.peer.publish(attributes, payload, headers, ttl_ns, to)
+        if retain:
+            if not self.peer.peer.names_everyone:
+                raise Refused(_UNNAMED.format("nobody could ask for events that it retains"))
+            if retain not in attributes:
+                raise Refused(f"the event is to be retained by its attribute {retain!r}, which it does not have")
+            self.retained.offer()
+        return self.peer.publish(attributes, payload, headers, ttl_ns, to, retain)
 
     def status(self) -> StatusSnapshot:
         return msgspec.structs.replace(self.peer.status(), clients=dict(self.counts), subscriptions=len(self._numbers))

@@ -17,17 +17,18 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Generator, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wend.drivers.live import frames, wire
+from wend.drivers.live.arrivals import Arrival, Publication, PublishReceipt, receipt_of
 from wend.drivers.live.batches import BATCH_BYTES, Calls, PublishBatch, send_batches
 from wend.drivers.live.connection import PeerConnection
-from wend.drivers.live.status import StatusSnapshot
-from wend.drivers.live.subscribe_options import check_name, subscribe_frame
+from wend.drivers.live.peer_requests import A, PeerRequests
+from wend.drivers.live.subscribe_options import retaining, subscribe_frame
 from wend.model.errors import ClientError, ConnectionLost, FilterError, PartlyPublished, Refused, WendError, WireError
-from wend.model.events import Attributes, EventId, Headers, PeerId, as_scalar, event_bytes
+from wend.model.events import Attributes, Headers, PeerId, as_scalar, event_bytes
 from wend.model.units import SECOND
 
 if TYPE_CHECKING:
@@ -37,44 +38,6 @@ BUFFER_MSGS = 10_000
 BUFFER_BYTES = 16 * 1024 * 1024
 WINDOW_MSGS = 1024
 """`try_publish` sends nothing while so many requests of the client are unanswered."""
-
-A = TypeVar("A", frames.Accepted, frames.Completed, frames.StatusFrame, frames.Following, frames.Subscriptions)
-
-
-Publication = tuple[Attributes, bytes] | tuple[Attributes, bytes, Headers]
-"""An event with its payload and perhaps headers, for `Client.publish_many`."""
-
-
-class PublishReceipt(msgspec.Struct, frozen=True):
-    """What a peer promises for a publication."""
-
-    id: EventId
-    targets: int
-    """How many peers are to get it, as far as the publishing peer knows."""
-    kept: bool
-    """Whether it survives a crash of the publishing peer."""
-
-
-class Arrival(msgspec.Struct, frozen=True):
-    """An event as a subscriber gets it."""
-
-    id: EventId
-    attributes: Attributes
-    payload: bytes
-    age: float
-    """Seconds from publication to delivery at the subscriber's peer."""
-    late: bool
-    """Whether that is more than the subscription's deadline."""
-    headers: Headers = {}
-    stream: Any = None
-    """The subscription that it came by."""
-
-    async def reply(
-        self, payload: bytes = b"", attributes: Attributes | None = None, headers: Headers | None = None
-    ) -> PublishReceipt:
-        """Answer a request (`Client.request`). Raises `ClientError` if the event is none."""
-        receipt: PublishReceipt = await self.stream.reply(self, payload, attributes, headers)
-        return receipt
 
 
 class EventStream:
@@ -146,7 +109,7 @@ class EventStream:
     def _arrival(self, delivery: frames.Delivery, age: float) -> Arrival:
         event = delivery.event
         id_ = event.origin or event.id
-        return Arrival(id_, event.attributes, event.payload, age, delivery.late, event.headers, self)
+        return Arrival(id_, event.attributes, event.payload, age, delivery.late, event.headers, self, delivery.retained)
 
     async def reply(
         self, request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None
@@ -168,7 +131,8 @@ class EventStream:
     # ---------------------------------------------------------------- called by the client alone
 
     def _numbered(self, ref: int) -> frames.Subscribe:
-        return msgspec.structs.replace(self._request, ref=ref)
+        new = self.peer == -1  # over a new connection it does not get retained events again
+        return msgspec.structs.replace(self._request, ref=ref, retained=self._request.retained and new)
 
     def _deliver(self, delivery: frames.Delivery) -> None:
         if self._ended:
@@ -195,7 +159,7 @@ class EventStream:
         self._changed.set()
 
 
-class Client:
+class Client(PeerRequests):
     """A connection to a peer; made by `connect`."""
 
     def __init__(self, url: str, *, timeout: float, patience: float) -> None:
@@ -253,12 +217,17 @@ class Client:
         headers: Headers | None = None,
         *,
         ttl: float | None = None,
+        retain: bool | str = False,
     ) -> PublishReceipt:
         """Hand an event to the peer, and wait until it has accepted it. An invalid event is not sent.
 
-        Peers drop the event when it is older than `ttl` seconds.
+        Peers drop the event when it is older than `ttl` seconds. `retain=True`: the peer retains it for subscriptions
+        that come later, until another one with its topic replaces it; `retain="sensor"`: with its sensor.
         """
-        return _receipt(await self._call(self._publication(attributes, payload, headers, ttl), frames.Accepted))
+        request = self._publication(attributes, payload, headers, ttl)
+        if retain:
+            request = retaining(request, retain)
+        return receipt_of(await self._call(request, frames.Accepted))
 
     async def request(
         self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None, *, timeout: float = 10.0
@@ -287,7 +256,7 @@ class Client:
         writer = self._connection.writer
         if writer is None or len(self._calls) >= WINDOW_MSGS or writer.transport.get_write_buffer_size() > BATCH_BYTES:
             return None
-        return _receipt(await self._call(request, frames.Accepted))
+        return receipt_of(await self._call(request, frames.Accepted))
 
     async def publish_many(self, events: Iterable[Attributes | Publication]) -> list[PublishReceipt]:
         """Hand many events to the peer, in this order, and wait for all receipts.
@@ -302,8 +271,7 @@ class Client:
                 requests.append(self._publication(*(event if isinstance(event, tuple) else (event,))))
             except ClientError as error:
                 raise type(error)(f"event {number} of many: {error}") from None
-        answers = await send_batches(self._connection, self._calls, requests, self.timeout)
-        results = [_result(answer) for answer in answers]
+        results = await send_batches(self._connection, self._calls, requests, self.timeout)
         receipts = [result for result in results if isinstance(result, PublishReceipt)]
         if len(receipts) < len(results):
             raise PartlyPublished(results)
@@ -318,6 +286,7 @@ class Client:
         order: str | None = None,
         expire: bool = False,
         group: str | None = None,
+        retained: bool = True,
         name: str | None = None,
         ack: str = "auto",
         max_events: int | None = None,
@@ -332,7 +301,7 @@ class Client:
         `deadline` is in seconds; `reliability` is the share of events that is enough at the first attempt, for peers
         that send on several trees. `order="publisher"`: events of one publisher come in the order of publication.
         `expire=True`: the peer drops events that are past the deadline. `group="workers"`: of all subscriptions with
-        this group, at any peers, one gets each event.
+        this group, at any peers, one gets each event. `retained=False`: no events that peers retain.
 
         With a `name` the subscription is durable: it stays at the peer when the client is gone, its events wait for the
         next client that gives the name, and the peer repeats each until the client has confirmed it: by `ack="auto"`
@@ -349,6 +318,7 @@ class Client:
             order=order,
             expire=expire,
             group=group,
+            retained=retained,
             name=name,
             max_events=max_events,
             max_bytes=max_bytes,
@@ -360,15 +330,6 @@ class Client:
         from wend.drivers.live.durable_stream import DurableStream
 
         return DurableStream(self, request, buffer_msgs, buffer_bytes, ack, self._confirm)
-
-    async def subscriptions(self) -> tuple[frames.DurableStatus, ...]:
-        """The durable subscriptions at the peer, by name."""
-        return (await self._call(frames.ListSubscriptions(next(self._refs)), frames.Subscriptions)).durable
-
-    async def remove_subscription(self, name: str) -> None:
-        """Remove a durable subscription from the peer, with the events that wait for it."""
-        check_name(name)
-        await self._call(frames.RemoveSubscription(next(self._refs), name), frames.Completed)
 
     async def drain(self, timeout: float | None = None) -> None:
         """Wait until everything published is acknowledged and everything received is consumed."""
@@ -382,32 +343,6 @@ class Client:
                     await stream.consumed()
         except TimeoutError:
             raise ClientError(f"not everything was consumed within {timeout} s") from None
-
-    async def status(self) -> StatusSnapshot:
-        """The peer's counters, and the state of its links."""
-        return (await self._call(frames.AskStatus(next(self._refs)), frames.StatusFrame)).status
-
-    async def cut(self, neighbour: PeerId) -> None:
-        """Have the peer lose everything that it sends to this neighbour; for experiments."""
-        await self._call(frames.SetLink(next(self._refs), neighbour, False), frames.Completed)
-
-    async def heal(self, neighbour: PeerId) -> None:
-        """Undo `cut`."""
-        await self._call(frames.SetLink(next(self._refs), neighbour, True), frames.Completed)
-
-    async def add_link(self, neighbour: PeerId, address: str, *, delay: str = "20ms", reliability: float = 1.0) -> None:
-        """Have the peer make a link with one more neighbour, until it restarts. The neighbour makes it, too, unless its
-        file says `admit = false`."""
-        request = frames.AddLink(next(self._refs), neighbour, address, delay, reliability)
-        await self._call(request, frames.Completed)
-
-    async def remove_link(self, neighbour: PeerId) -> None:
-        """Have the peer end the link with a neighbour. What is in flight over it takes other routes."""
-        await self._call(frames.RemoveLink(next(self._refs), neighbour), frames.Completed)
-
-    async def load_plan(self) -> int:
-        """Have the peer read its plan again and follow it, without losing or doubling an event; the plan's id."""
-        return (await self._call(frames.LoadPlan(next(self._refs)), frames.Following)).plan
 
     async def close(self) -> None:
         await self._connection.close()
@@ -463,7 +398,7 @@ class Client:
         """Send a publication that has no number yet. Raises if it is invalid."""
         wire.check_kinds(request.attributes, request.payload, request.headers)
         wire.check_event(request.attributes, request.payload, request.headers)
-        return _receipt(await self._call(msgspec.structs.replace(request, ref=next(self._refs)), frames.Accepted))
+        return receipt_of(await self._call(msgspec.structs.replace(request, ref=next(self._refs)), frames.Accepted))
 
     async def _call(self, frame: frames.Request, expected: type[A]) -> A:
         try:
@@ -543,21 +478,6 @@ class Client:
         for stream in list(self._streams.values()):
             stream._end(error)
         self._streams.clear()
-
-
-def _receipt(accepted: frames.Accepted) -> PublishReceipt:
-    return PublishReceipt(accepted.id, accepted.targets, accepted.kept)
-
-
-def _result(answer: frames.Answer | ClientError) -> PublishReceipt | ClientError:
-    match answer:
-        case frames.Accepted():
-            return _receipt(answer)
-        case frames.No(why=why):
-            return Refused(why)
-        case ClientError():
-            return answer
-    return ClientError("the peer gave an answer that does not fit the request")
 
 
 def _refusal(answer: frames.No) -> WendError:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wend.drivers.live import frames
-from wend.drivers.live.client import Arrival, EventStream
+from wend.drivers.live.arrivals import Arrival
+from wend.drivers.live.client import EventStream
 from wend.model.errors import ClientError
 from wend.model.events import PeerId
 

@@ -14,7 +14,7 @@ import msgspec
 
 from wend.drivers.live.status import StatusSnapshot
 from wend.model.errors import WireError
-from wend.model.events import Attributes, DurableOptions, Event, EventId, Headers, PeerId
+from wend.model.events import Attributes, DurableOptions, Event, EventId, Headers, PeerId, Value
 from wend.model.units import Nanos
 
 VERSION = 2
@@ -40,7 +40,9 @@ class Publish(msgspec.Struct, frozen=True, gc=False, tag="publish"):
     ttl_ns: Nanos | None = None
     """The age at which nobody needs the event any more."""
     to: PeerId | None = None
-    """Set: the event is for subscribers at this peer alone, as a reply is for the requester's inbox."""
+    """Set: the event is for subscriptions at this peer alone that were not announced, as a reply is for an inbox."""
+    retain: str = ""
+    """The name of an attribute: the peer retains the newest event for each of its values, for later subscriptions."""
 
 
 class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):
@@ -63,7 +65,9 @@ class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):
     group: str = ""
     """The queue group: of all subscriptions with this group, at any peers, one gets each event; empty: none."""
     announced: bool = True
-    """Whether other peers are told of it. If not, it gets events that were published here, or for this peer alone."""
+    """Whether other peers are told of it. If not, it gets only events that are published for this peer alone."""
+    retained: bool = True
+    """Whether it gets matching events that peers retain. Durable subscriptions and queue groups get none."""
 
 
 class Confirm(msgspec.Struct, frozen=True, gc=False, tag="confirm"):
@@ -84,6 +88,14 @@ class PingFrame(msgspec.Struct, frozen=True, gc=False, tag="ping"):
     """The answer is `Completed`, after everything that the peer wrote before."""
 
     ref: int
+
+
+class Unretain(msgspec.Struct, frozen=True, gc=False, tag="unretain"):
+    """Forget the event that the peer retains for this value of an attribute; the answer is `Completed`."""
+
+    ref: int
+    attribute: str
+    value: Value
 
 
 class AskStatus(msgspec.Struct, frozen=True, gc=False, tag="status?"):
@@ -149,6 +161,7 @@ Request = (
     | LoadPlan
     | ListSubscriptions
     | RemoveSubscription
+    | Unretain
 )
 ToPeer = Greet | Confirm | Request
 
@@ -216,6 +229,8 @@ class Delivery(msgspec.Struct, frozen=True, gc=False, tag="event", omit_defaults
     """Of a durable subscription: what the client confirms; 0 for other subscriptions."""
     again: bool = False
     """Whether a client of this durable subscription got it before and did not confirm it."""
+    retained: bool = False
+    """Whether it was published before the subscription, and a peer retained it."""
 
 
 class MissedFrame(msgspec.Struct, frozen=True, gc=False, tag="missed"):

@@ -41,13 +41,17 @@ class LinkLog:
 
     def heard(self, peer: PeerId, restarted: bool) -> None:
         """A packet came that names a new incarnation of the neighbour."""
-        self._log("restarted" if restarted else LINK_UP, peer, "" if restarted else "heard for the first time")
+        if restarted:
+            self._log("restarted", peer, "")
+        elif self._links[peer].up:  # else the peer will notice that the link is up
+            self._log(LINK_UP, peer, "heard for the first time")
 
     def changed(self, notice: Notice) -> None:
         """The peer noticed a change of a link."""
         peer, link, why = notice.peer, self._links.get(notice.peer), ""
         if notice.what == LINK_DOWN and link is not None:
-            why = f"silent for {duration_text(self._clock() - link.heard_ns)}"
+            silent = f"silent for {duration_text(self._clock() - link.heard_ns)}"
+            why = silent if link.heard_by_neighbour else "it does not hear this peer"
         elif notice.what == LINK_UP:
             why = f"after {duration_text(self.age_ns(peer))}"
         self._log(notice.what, peer, why)

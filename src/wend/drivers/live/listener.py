@@ -24,7 +24,7 @@ from wend.model.errors import FilterError, Refused, WendError, WireError
 from wend.model.events import Qos, event_bytes
 from wend.model.units import Nanos
 from wend.protocol.notices import MissedReason
-from wend.protocol.ports import Deliver
+from wend.protocol.ports import Deliver, Unretained
 
 log = logging.getLogger("wend.clients")
 
@@ -238,10 +238,10 @@ class ClientSession(asyncio.Protocol):
 
     def _serve(self, frame: frames.Request) -> None:
         match frame:
-            case frames.Publish(ref, attributes, payload, headers, ttl_ns, to):
+            case frames.Publish(ref, attributes, payload, headers, ttl_ns, to, retain):
                 if ttl_ns is not None and ttl_ns <= 0:
                     raise Refused(f"a ttl must be above 0, got {ttl_ns} ns")
-                receipt = self._broker.publish(attributes, payload, headers, ttl_ns, to)
+                receipt = self._broker.publish(attributes, payload, headers, ttl_ns, to, retain)
                 self._answer(frames.Accepted(ref, receipt.id, len(receipt.targets), receipt.kept))
             case frames.Subscribe(ref, handle, text):
                 if handle < 1:
@@ -255,6 +255,8 @@ class ClientSession(asyncio.Protocol):
                 )
                 self._broker.subscribe(self, handle, text, qos, frame.durable, frame.window, frame.announced)
                 self._answer(frames.Completed(ref))
+                if frame.retained and frame.announced and frame.durable is None and not frame.group:
+                    self._broker.retained.subscribed(self, handle, text)
             case frames.Unsubscribe(ref, handle):
                 self._dropped.pop(handle, None)
                 self._broker.unsubscribe(self, handle)
@@ -265,6 +267,9 @@ class ClientSession(asyncio.Protocol):
                 self._answer(frames.StatusFrame(ref, self._broker.status()))
             case frames.ListSubscriptions(ref):
                 self._answer(frames.Subscriptions(ref, self._broker.durable()))
+            case frames.Unretain(ref, attribute, value):
+                self._broker.peer.ask(Unretained(attribute, value))
+                self._answer(frames.Completed(ref))
             case frames.RemoveSubscription(ref, name):
                 self._broker.remove(name)
                 self._answer(frames.Completed(ref))
@@ -375,4 +380,5 @@ class ClientSession(asyncio.Protocol):
 def _delivery(handle: int, effect: Deliver, waited_ns: Nanos) -> bytes:
     age = effect.age_ns + waited_ns
     late = effect.deadline_ns is not None and age > effect.deadline_ns
-    return frames.encode(frames.Delivery(handle, effect.event, age, late, effect.position, effect.again))
+    frame = frames.Delivery(handle, effect.event, age, late, effect.position, effect.again, effect.retained)
+    return frames.encode(frame)

@@ -1,14 +1,15 @@
 """Which records of a store a restart still needs: none of an event that is finished, and only the newest of a state."""
 
 from collections import Counter, deque
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from wend.model.events import EventId
-from wend.model.units import Nanos
+from wend.model.events import EventId, Value
+from wend.model.units import FOREVER, Nanos
 from wend.protocol.notices import MissedReason
 from wend.protocol.records import (
+    TIME_FIELDS,
     ConfirmedRecord,
     DeliveredRecord,
     DurableRecord,
@@ -18,11 +19,13 @@ from wend.protocol.records import (
     Record,
     ReleasedRecord,
     RemovedRecord,
+    RetainedRecord,
     StateRecord,
 )
 
 MAX_DELIVERED = 200_000
-R = TypeVar("R", PendingRecord, QueuedRecord)
+K = TypeVar("K")
+R = TypeVar("R", bound=Record)
 
 
 class NeededRecords:
@@ -33,6 +36,7 @@ class NeededRecords:
         self._delivered: deque[bytes] = deque(maxlen=MAX_DELIVERED)
         """Encoded: so many objects would slow the garbage collector."""
         self._states: dict[tuple[str, int], StateRecord] = {}
+        self._retained: dict[tuple[str, Value], RetainedRecord] = {}
         self._backlogs = NeededBacklogs()
 
     def add(self, record: Record, body: bytes) -> None:
@@ -45,17 +49,24 @@ class NeededRecords:
             self._delivered.append(body)
         elif type(record) is StateRecord:
             self._states[record.plugin, record.key] = record
+        elif type(record) is RetainedRecord:
+            self._retained.pop((record.attribute, record.value), None)
+            if record.event is not None:
+                self._retained[record.attribute, record.value] = record
         else:
             self._backlogs.add(record)
 
     def records(self) -> list[Record | bytes]:
         """All of them in the order in which they are written, some encoded."""
-        return [*self._states.values(), *self._delivered, *self._backlogs.records(), *self._pending.values()]
+        states: list[Record | bytes] = [*self._states.values(), *self._retained.values()]
+        return [*states, *self._delivered, *self._backlogs.records(), *self._pending.values()]
 
     def replayed(self, by_ns: Nanos, now: Nanos) -> None:
         """Note that all records of earlier incarnations were added, and move their times. An event of the future, which
         a wrong clock made, was born now."""
         _shift(self._pending, by_ns, now)
+        _shift(self._retained, by_ns, now)
+        _shift(self._states, by_ns, now)
         self._backlogs.replayed(by_ns, now)
 
 
@@ -110,7 +121,26 @@ class NeededBacklogs:
         return record if len(left) == len(record.entries) else QueuedRecord(record.event, record.born_ns, left)
 
 
-def _shift(records: dict[EventId, R], by_ns: Nanos, now: Nanos) -> None:
-    for id_, record in records.items():
-        if (born_ns := min(record.born_ns + by_ns, now)) != record.born_ns:
-            records[id_] = replace(record, born_ns=born_ns)
+def _shift(records: dict[K, R], by_ns: Nanos, now: Nanos) -> None:
+    for key, record in records.items():
+        records[key] = with_times_moved(record, by_ns, now)
+
+
+def with_times_moved(record: R, by_ns: Nanos, latest: Nanos = FOREVER) -> R:
+    """The record with its times moved, to `latest` at most; the same record where it has none."""
+    if isinstance(record, PendingRecord | QueuedRecord | RetainedRecord):
+        born_ns = min(record.born_ns + by_ns, latest)
+        return record if born_ns == record.born_ns else replace(record, born_ns=born_ns)
+    if isinstance(record, StateRecord) and (moved := _moved_times(record.body, by_ns, latest)):
+        body = {**record.body, **moved} if isinstance(record.body, dict) else replace(record.body, **moved)
+        return replace(record, body=body)
+    return record
+
+
+def _moved_times(body: Any, by_ns: Nanos, latest: Nanos) -> dict[str, Nanos]:
+    """The times in the message of a plug-in, or in one that was not made a message yet."""
+    if isinstance(body, dict):
+        times = {name: body[name] for name in TIME_FIELDS if name in body}
+    else:
+        times = {name: getattr(body, name) for name in TIME_FIELDS if hasattr(body, name)}
+    return {name: min(time + by_ns, latest) for name, time in times.items() if isinstance(time, int)}

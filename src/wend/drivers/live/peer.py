@@ -37,7 +37,7 @@ from wend.drivers.live.store_writer import StoreWriter
 from wend.drivers.live.strangers import StrangerLog
 from wend.drivers.live.wake_timer import WakeTimer
 from wend.model.errors import Refused, WendError, WireError
-from wend.model.events import Attributes, Headers, PeerId
+from wend.model.events import Attributes, Event, EventId, Headers, PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.link import NeighbourState
@@ -90,6 +90,7 @@ if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
 log = logging.getLogger("wend.peer")
 
 LINGER_S = 0.5
+STALE_NS: Nanos = 5 * SECOND
 SILENT_NS = 30 * SECOND
 """After so long without a packet the address of a neighbour may have changed, also where nobody sends hellos."""
 JOIN_NS = 2 * SECOND
@@ -145,6 +146,8 @@ class LivePeer:
             self.joining = Joining(self, contacts, self._socket.transmit, clock, admit)
         patience_ns = 0 if self.joining is None else JOIN_NS
         self._strangers = StrangerLog(self.id, self.addresses, self._peer.links, clock, patience_ns)
+        # A copy that was delayed is stale for a moment only.
+        self._stale = StrangerLog(self.id, self.addresses, self._peer.links, clock, STALE_NS)
         self._link_log = LinkLog(self.id, self._peer.links, self._reachable, clock)
         self._started_ns: Nanos | None = None
         self._last_sender: PeerId | None = None
@@ -309,18 +312,27 @@ class LivePeer:
         headers: Headers | None = None,
         ttl_ns: Nanos | None = None,
         to: PeerId | None = None,
+        retain: str = "",
     ) -> Receipt:
         """Publish an event, or one for subscribers at one peer alone. Raises `Refused` where it cannot be sent."""
         wire.check_event(attributes, payload, headers)
         if self._held and self._store_writer.full:
             raise Refused("the peer's store cannot be written, and no more events can wait for it")
-        self.ask(Published(attributes, payload, headers or {}, ttl_ns, to))
+        self.ask(Published(attributes, payload, headers or {}, ttl_ns, to, retain))
         receipt, self._receipt = self._receipt, None
         if receipt is None:
             raise Refused("the peer could not take the event; its log says why")
         if not receipt.kept and self._store_writer.queued == receipt.id and self._store_writer.safe:
             receipt = Receipt(receipt.id, receipt.targets, receipt.targets == (self.id,))
         return receipt
+
+    def retained(self, filter: str) -> list[tuple[Event, Nanos]]:
+        """The events that the peer retains and a filter matches, with their ages. Raises `FilterError`."""
+        return self._peer.retained.matching(self._clock(), filter) if len(self._peer.retained) else []
+
+    def wanting(self, attributes: Attributes) -> tuple[PeerId, ...]:
+        """The peers that would get an event with these attributes."""
+        return self._peer.interest.targets(Event(EventId(self.id, self.incarnation, 0), attributes))
 
     def follow(self, plan: "Forwarding") -> None:
         """Publish by this plan from now on. Raises `Refused` where the strategy follows none."""
@@ -427,6 +439,8 @@ class LivePeer:
             self.counters.refused[sender] += 1
             if sender in _UNKNOWN_SENDER:
                 self._strangers.refused(header, datagram, address)
+            elif sender == "stale" and header is not None and self.is_silent(header.sender):
+                self._stale.refused(header, datagram, address)
         return None
 
     def refuse_unreadable(self, wrong: wire.Fault, datagram: bytes | memoryview, address: Address) -> None:

@@ -12,7 +12,8 @@ import secrets
 from typing import TYPE_CHECKING
 
 from wend.drivers.live import frames
-from wend.drivers.live.client import Arrival, EventStream
+from wend.drivers.live.arrivals import Arrival
+from wend.drivers.live.client import EventStream
 from wend.matching.filters import topic_filter
 from wend.model.errors import ClientError, ConnectionLost, NoReply, WendError
 from wend.model.events import Attributes, Headers, PeerId

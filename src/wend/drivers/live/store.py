@@ -22,10 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-import msgspec
-
 from wend.drivers.live.compaction import CompactedCopy, write_whole
-from wend.drivers.live.needed_records import NeededRecords
+from wend.drivers.live.needed_records import NeededRecords, with_times_moved
 from wend.drivers.live.store_format import (
     ClockRecord,
     DamagedBytes,
@@ -37,7 +35,7 @@ from wend.drivers.live.store_format import (
 )
 from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.records import DurableRecord, PendingRecord, QueuedRecord, Record
+from wend.protocol.records import DurableRecord, Record
 
 log = logging.getLogger("wend.store")
 
@@ -97,7 +95,7 @@ class Store:
         if abs(ahead - clock.ahead_ns) > CLOCK_JUMP_NS:
             clock = ClockRecord(ahead, clock.boot)
             frame = self._framing.frame(encode_record(clock))
-        body = encode_record(_timed(record, clock.ahead_ns))
+        body = encode_record(with_times_moved(record, clock.ahead_ns))
         frame += self._frame(record, body)
         try:
             write_whole(self._file, frame)
@@ -160,7 +158,7 @@ class Store:
             elif isinstance(record, ClockRecord):
                 clock = record
             else:
-                self._needed.add(_timed(record, -clock.ahead_ns), body)
+                self._needed.add(with_times_moved(record, -clock.ahead_ns), body)
         self.damaged = tuple(reader.damaged)
         if reader.damaged and not reader.found:
             log.error("%s: nothing of it can be read, and the peer starts without it", self.path)
@@ -189,7 +187,7 @@ class Store:
             if isinstance(one, bytes):
                 yield self._framing.frame(one)
             else:
-                yield self._frame(one, encode_record(_timed(one, clock.ahead_ns)))
+                yield self._frame(one, encode_record(with_times_moved(one, clock.ahead_ns)))
 
     def _frame(self, record: Record, body: bytes) -> bytes:
         """A record as bytes; twice if damage to it would lose others: the backlog of a subscription."""
@@ -256,10 +254,3 @@ def _boot() -> str:
         return f"{boot} {os.readlink('/proc/self/ns/time')}"
     except OSError:
         return ""
-
-
-def _timed(record: Record, ahead_ns: Nanos) -> Record:
-    """A record with its time moved."""
-    if isinstance(record, PendingRecord | QueuedRecord):
-        return msgspec.structs.replace(record, born_ns=record.born_ns + ahead_ns)
-    return record

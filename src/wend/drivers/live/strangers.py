@@ -40,7 +40,7 @@ class StrangerLog:
         it was logged."""
 
     def refused(self, header: Header | None, datagram: bytes | memoryview, address: Address) -> None:
-        """A datagram was refused, because its sender is unknown or it is for another peer."""
+        """A datagram was refused, because its sender is unknown, it is for another peer, or it is stale."""
         key = (address, None if header is None else header.sender)
         now = self._clock()
         if key not in self._seen:
@@ -67,6 +67,11 @@ class StrangerLog:
         if sender == self._me:
             return "they are from another peer that has this peer's id"
         owner = self._book.owner(address)
+        if owner == sender:
+            return (
+                f"they are of an earlier incarnation of peer {sender}; the clock of its host was set back and it has "
+                "no store, or an old process of it still runs"
+            )
         if owner is not None:
             return f"they are from peer {sender}, and this address is that of peer {owner}"
         if (known := self._book.reachable.get(sender)) is not None:

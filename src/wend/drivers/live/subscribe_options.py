@@ -1,14 +1,17 @@
-"""The options of `client.subscribe`, checked before anything is sent."""
+"""The options of `client.subscribe` and `client.publish`, checked before anything is sent."""
 
 from typing import Any
+
+import msgspec
 
 from wend.drivers.live import frames
 from wend.model.errors import ClientError
 from wend.model.events import DurableOptions, as_scalar
-from wend.model.units import Nanos, seconds
+from wend.model.units import FOREVER, SECOND, seconds
 
 PUBLISHER = "publisher"
 MAX_NAME_CHARS = 200
+MAX_BOUND = 2**40
 _DEFAULTS = DurableOptions("")
 
 
@@ -21,6 +24,7 @@ def subscribe_frame(
     order: str | None,
     expire: bool,
     group: str | None,
+    retained: bool,
     name: str | None,
     max_events: int | None,
     max_bytes: int | None,
@@ -46,7 +50,29 @@ def subscribe_frame(
         raise ClientError(f"a window is a number of events, at least 1, got {window!r}")
     ordered = order is not None
     shared = _group(group, durable is not None, ordered)
-    return frames.Subscribe(0, handle, filter, deadline_ns, share, ordered, bool(expire), durable, window, shared)
+    return frames.Subscribe(
+        0,
+        handle,
+        filter,
+        deadline_ns,
+        share,
+        ordered,
+        bool(expire),
+        durable,
+        window,
+        shared,
+        retained=bool(retained),
+    )
+
+
+def retaining(request: frames.Publish, retain: Any) -> frames.Publish:
+    """The publication of an event that the peer retains. Raises `ClientError` if it lacks the attribute."""
+    attribute = "topic" if retain is True else retain
+    if not isinstance(attribute, str):
+        raise ClientError(f"retain is True or the name of an attribute, got {retain!r}")
+    if attribute not in request.attributes:
+        raise ClientError(f"an event is retained by its attribute {attribute!r}, which this one does not have")
+    return msgspec.structs.replace(request, retain=attribute)
 
 
 def _group(group: Any, durable: bool, ordered: bool) -> str:
@@ -68,16 +94,30 @@ def _durable(
         if given:
             raise ClientError(f"{given[0]} is for durable subscriptions: give a name, too")
         return None
-    check_name(name)
     for bound in ("max_events", "max_bytes"):
-        value = bounds[bound]
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        if (value := bounds[bound]) is not None and (isinstance(value, bool) or not isinstance(value, int)):
             raise ClientError(f"{bound} is a whole number above 0, got {value!r}")
     age = _number("max_age", max_age)
-    if age is not None and not 0 < age < float("inf"):
+    if age is not None and not 0 < age <= FOREVER / SECOND:
         raise ClientError(f"max_age must be above 0 seconds, got {age}")
-    age_ns: Nanos = _DEFAULTS.max_age_ns if age is None else max(1, seconds(age))
-    return DurableOptions(name, max_events or _DEFAULTS.max_events, max_bytes or _DEFAULTS.max_bytes, age_ns)
+    found = DurableOptions(
+        name,
+        _DEFAULTS.max_events if max_events is None else max_events,
+        _DEFAULTS.max_bytes if max_bytes is None else max_bytes,
+        _DEFAULTS.max_age_ns if age is None else max(1, seconds(age)),
+    )
+    check_durable(found)
+    return found
+
+
+def check_durable(options: DurableOptions) -> None:
+    """Raise `ClientError` for options that a durable subscription cannot have."""
+    check_name(options.name)
+    for bound, value in (("max_events", options.max_events), ("max_bytes", options.max_bytes)):
+        if not 0 < value <= MAX_BOUND:
+            raise ClientError(f"{bound} is a whole number above 0 and up to {MAX_BOUND}, got {value}")
+    if not 0 < options.max_age_ns <= FOREVER:
+        raise ClientError(f"max_age must be above 0 seconds, got {options.max_age_ns / SECOND:g}")
 
 
 def check_name(name: Any) -> None:

@@ -89,7 +89,10 @@ class LocalDelivery:
     def number(self, published: Published) -> Event:
         self._sequence += 1
         number = EventId(self._me, self._config.incarnation, self._sequence)
-        return Event(number, published.attributes, published.payload, published.headers, published.ttl_ns)
+        direct = published.to is not None
+        return Event(
+            number, published.attributes, published.payload, published.headers, published.ttl_ns, direct=direct
+        )
 
     def chained(self, event: Event) -> Event:
         """The event with its predecessors, for peers whose subscribers want them in order."""

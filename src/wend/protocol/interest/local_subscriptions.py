@@ -67,6 +67,13 @@ class LocalSubscriptions:
         else:
             self._unannounced[number] = None
 
+    def is_announced(self, number: int) -> bool:
+        return number not in self._unannounced
+
+    @property
+    def all_announced(self) -> bool:
+        return not self._unannounced
+
     def discard(self, number: int) -> None:
         text = self._texts.pop(number, None)
         if text is None:

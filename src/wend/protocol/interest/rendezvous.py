@@ -65,7 +65,8 @@ class Rendezvous(RegionEntries):
         self._persistency = config.of(DeliverySettings).persistency
         self._matched = Seen()
         self._most_unsettled = config.of(DeliverySettings).retry_limit
-        self._stored = StoredEvents(config.of(DeliverySettings).retry_limit)
+        limits = config.of(DeliverySettings)
+        self._stored = StoredEvents(limits.retry_limit, limits.store_limit)
         """Events of this peer's publishers that are not settled."""
         self._unsettled: dict[tuple[Name, EventId], Unsettled] = {}
         """Events in regions of this peer that subscribers' peers have not all got."""
@@ -201,8 +202,10 @@ class Rendezvous(RegionEntries):
 
     def _store(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
         slot, lost = self._stored.add(now, event, born_ns, names_of(event))
-        if lost is not None:
-            self._out.append(Drop(lost, (self._me,), NO_ROOM))
+        for id_, freed in lost.items():
+            self._out.append(Drop(id_, (self._me,), NO_ROOM))
+            if freed != slot:
+                self._out.append(Remember(freed, StoredEvent(freed, None)))
         self._out.append(Remember(slot, StoredEvent(slot, event, born_ns)))
         self._retry_later(now)
 

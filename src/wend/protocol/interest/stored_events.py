@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from wend.matching.order_cells import Interval, covered
-from wend.model.events import Event, EventId, PeerId
+from wend.model.events import Event, EventId, PeerId, event_bytes
 from wend.model.units import SECOND, Nanos
 from wend.protocol.interest.rendezvous_messages import StoredEvent
 
@@ -30,8 +30,10 @@ class _Stored:
 class StoredEvents:
     """The events of a publisher's peer that some region has not settled. Each has a slot in the peer's memory."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, room_bytes: int) -> None:
         self._room = room
+        self._room_bytes = room_bytes
+        self._bytes = 0
         self._events: dict[EventId, _Stored] = {}
         self._free: list[int] = []
         self._slots = 0
@@ -44,12 +46,13 @@ class StoredEvents:
 
     def add(
         self, now: Nanos, event: Event, born_ns: Nanos, names: list[tuple[str, Interval]]
-    ) -> tuple[int, EventId | None]:
-        """Store an event. Returns its slot, and the oldest event if it had to make room."""
-        lost = None
-        if len(self._events) >= self._room:
-            lost = next(iter(self._events))
-            self._free.append(self._events.pop(lost).slot)
+    ) -> tuple[int, dict[EventId, int]]:
+        """Store an event. Returns its slot, and the oldest events with their slots if they had to make room."""
+        lost: dict[EventId, int] = {}
+        more = event_bytes(event)
+        while self._events and (len(self._events) >= self._room or self._bytes + more > self._room_bytes):
+            oldest = next(iter(self._events))
+            lost[oldest] = self._remove(oldest)
         if self._free:
             slot = self._free.pop()
         else:
@@ -61,12 +64,20 @@ class StoredEvents:
     def _put(self, now: Nanos, event: Event, born: Nanos, slot: int, names: list[tuple[str, Interval]]) -> _Stored:
         open_: dict[str, tuple[Interval, list[str]]] = {name: (cells, []) for name, cells in names}
         made = self._events[event.id] = _Stored(event, born, slot, open_)
+        self._bytes += event_bytes(event)
         return made
+
+    def _remove(self, id_: EventId) -> int:
+        """Forget an event; its slot, which is free now."""
+        stored = self._events.pop(id_)
+        self._bytes -= event_bytes(stored.event)
+        self._free.append(stored.slot)
+        return stored.slot
 
     def recall(self, now: Nanos, record: StoredEvent, names: list[tuple[str, Interval]] | None) -> None:
         """What a former incarnation stored. Records come in the order in which they were stored."""
         for id_ in [id_ for id_, stored in self._events.items() if stored.slot == record.slot]:
-            del self._events[id_]
+            self._remove(id_)
         while self._slots <= record.slot:
             self._free.append(self._slots)
             self._slots += 1
@@ -90,9 +101,7 @@ class StoredEvents:
         del stored.open[name]
         if stored.open:
             return None
-        del self._events[id_]
-        self._free.append(stored.slot)
-        return stored.slot
+        return self._remove(id_)
 
     def due(self, now: Nanos) -> Iterator[tuple[Event, Nanos, str, Interval]]:
         """What to send again: each event, with the names of regions that have not settled it."""

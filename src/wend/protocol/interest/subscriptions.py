@@ -84,7 +84,7 @@ class SubscriptionTable(Interest):
                 keys = tuple([key for key in keys if not subscriptions[key].qos.group])
             peers = {key.peer for key in keys if key.peer != me}
             numbers = local.match(event.attributes)
-            if numbers and (not local.grouped or any(not local.qos(n).group for n in numbers)):
+            if any(local.is_announced(n) and not local.qos(n).group for n in numbers):
                 peers.add(me)
             found = tuple(sorted(peers))
             _remember(self._targets, key, found)
@@ -118,6 +118,8 @@ class SubscriptionTable(Interest):
             wanted = local.match(event.attributes)
             found = tuple([(SubscriptionId(me, n), deadline_of(local.qos(n), publisher, me, graph)) for n in wanted])
             _remember(self._notify, key, found)
+        if event.direct or not local.all_announced:
+            found = tuple([one for one in found if local.is_announced(one[0].number) != event.direct])
         if local.grouped:
             return one_of_each(event, me, found, lambda number: local.qos(number).group)
         return found

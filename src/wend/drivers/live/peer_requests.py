@@ -1,0 +1,61 @@
+"""What a client can ask of its peer, besides publishing and subscribing."""
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from wend.drivers.live import frames, wire
+from wend.drivers.live.status import StatusSnapshot
+from wend.drivers.live.subscribe_options import check_name
+from wend.model.events import PeerId, Value
+
+A = TypeVar("A", frames.Accepted, frames.Completed, frames.StatusFrame, frames.Following, frames.Subscriptions)
+
+
+class PeerRequests:
+    """The requests of a client that are about the peer itself."""
+
+    _refs: Iterator[int]
+
+    async def _call(self, frame: frames.Request, expected: type[A]) -> A:
+        """Send a request, and wait for its answer."""
+        raise NotImplementedError
+
+    async def status(self) -> StatusSnapshot:
+        """The peer's counters, and the state of its links."""
+        return (await self._call(frames.AskStatus(next(self._refs)), frames.StatusFrame)).status
+
+    async def cut(self, neighbour: PeerId) -> None:
+        """Have the peer lose everything that it sends to this neighbour; for experiments."""
+        await self._call(frames.SetLink(next(self._refs), neighbour, False), frames.Completed)
+
+    async def heal(self, neighbour: PeerId) -> None:
+        """Undo `cut`."""
+        await self._call(frames.SetLink(next(self._refs), neighbour, True), frames.Completed)
+
+    async def add_link(self, neighbour: PeerId, address: str, *, delay: str = "20ms", reliability: float = 1.0) -> None:
+        """Have the peer make a link with one more neighbour, until it restarts. The neighbour makes it, too, unless its
+        file says `admit = false`."""
+        request = frames.AddLink(next(self._refs), neighbour, address, delay, reliability)
+        await self._call(request, frames.Completed)
+
+    async def remove_link(self, neighbour: PeerId) -> None:
+        """Have the peer end the link with a neighbour. What is in flight over it takes other routes."""
+        await self._call(frames.RemoveLink(next(self._refs), neighbour), frames.Completed)
+
+    async def load_plan(self) -> int:
+        """Have the peer read its plan again and follow it, without losing or doubling an event; the plan's id."""
+        return (await self._call(frames.LoadPlan(next(self._refs)), frames.Following)).plan
+
+    async def subscriptions(self) -> tuple[frames.DurableStatus, ...]:
+        """The durable subscriptions at the peer, by name."""
+        return (await self._call(frames.ListSubscriptions(next(self._refs)), frames.Subscriptions)).durable
+
+    async def remove_subscription(self, name: str) -> None:
+        """Remove a durable subscription from the peer, with the events that wait for it."""
+        check_name(name)
+        await self._call(frames.RemoveSubscription(next(self._refs), name), frames.Completed)
+
+    async def unretain(self, value: Value, attribute: str = "topic") -> None:
+        """Have the peer forget the event that it retains for this topic, or this value of another attribute."""
+        wire.check_kinds({attribute: value}, b"", None)
+        await self._call(frames.Unretain(next(self._refs), attribute, value), frames.Completed)

@@ -1,0 +1,77 @@
+"""Retained events: the newest event of each value of an attribute, for subscriptions that come later.
+
+A publisher asks its peer to retain an event, by the name of an attribute, such as the topic. The peer holds the newest
+one for each value of that attribute. The number and the bytes of all are bounded, and the oldest give way. With
+persistency they survive a restart. An event with a ttl is forgotten when it expires.
+"""
+
+from wend.matching.filters import parse
+from wend.model.events import Event, PeerId, Value, event_bytes
+from wend.model.units import Nanos
+from wend.protocol.ports import Notice, Persist
+from wend.protocol.records import RetainedRecord
+from wend.protocol.timers import Effects
+
+MAX_RETAINED = 10_000
+MAX_RETAINED_BYTES = 16 * 1024 * 1024
+
+Key = tuple[str, Value]
+
+
+class RetainedEvents:
+    """The events that a peer retains, the oldest first."""
+
+    def __init__(self, me: PeerId, stores: bool) -> None:
+        self._me = me
+        self._stores = stores
+        self._events: dict[Key, tuple[Event, Nanos]] = {}
+        """By attribute and value: the event, and its time of publication."""
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def retain(self, attribute: str, event: Event, born: Nanos, effects: Effects) -> None:
+        """Retain an event in the place of the one before, if it has the attribute."""
+        value = event.attributes.get(attribute)
+        if value is None:
+            return
+        self._put((attribute, value), event, born)
+        self._persist(RetainedRecord(attribute, value, born, event), effects)
+        while len(self._events) > MAX_RETAINED or self._bytes > MAX_RETAINED_BYTES:
+            effects.append(Notice("retained-dropped", self._me))
+            self.forget(*next(iter(self._events)), effects)
+
+    def forget(self, attribute: str, value: Value, effects: Effects) -> None:
+        if self._pop((attribute, value)):
+            self._persist(RetainedRecord(attribute, value), effects)
+
+    def recall(self, record: RetainedRecord) -> None:
+        """Restore what a former incarnation retained."""
+        key = (record.attribute, record.value)
+        if record.event is None:
+            self._pop(key)
+        else:
+            self._put(key, record.event, record.born_ns)
+
+    def matching(self, now: Nanos, text: str) -> list[tuple[Event, Nanos]]:
+        """The events that match a filter, with their ages, the oldest first. Raises FilterError."""
+        wanted = parse(text)
+        found = [(event, now - born) for event, born in self._events.values() if wanted.matches(event.attributes)]
+        return [(event, age) for event, age in found if not event.is_expired(age)]
+
+    def _put(self, key: Key, event: Event, born: Nanos) -> None:
+        self._pop(key)
+        self._events[key] = (event, born)
+        self._bytes += event_bytes(event)
+
+    def _pop(self, key: Key) -> bool:
+        before = self._events.pop(key, None)
+        if before is None:
+            return False
+        self._bytes -= event_bytes(before[0])
+        return True
+
+    def _persist(self, record: RetainedRecord, effects: Effects) -> None:
+        if self._stores:
+            effects.append(Persist(record))
