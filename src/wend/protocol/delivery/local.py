@@ -38,6 +38,11 @@ AUTO_OFFERS_CHARS = 64_000
 class LocalDelivery:
     """Delivers events to local subscriptions, and handles publications, advertisements and subscriptions."""
 
+    __slots__ = (
+        "_began", "_config", "_interest", "_last", "_me", "_order", "_reliability", "_remembers", "_seen", "_sequence",
+        "_special", "_timers", "_unannounced", "_view", "durable", "groups", "pending",
+    )  # fmt: skip
+
     def __init__(
         self,
         config: PeerConfig,
@@ -65,11 +70,10 @@ class LocalDelivery:
         self.durable = DurableSubscriptions(config, timers)
         self._special: dict[int, LocalSubscription] = {}
         """By number: subscriptions that are durable, ordered, or let events expire."""
-        self._unannounced: set[int] = set()
-        wait_ns = config.of(DeliverySettings).order_wait_ns
-        self._order = PublisherOrder(
-            self._me, wait_ns, timers, self._seen, self._release, self._skipped, self._overtaken
-        )
+        self._unannounced: dict[int, None] = {}
+        self._timers = timers
+        self._order: PublisherOrder | None = None
+        """Set once a subscription asks for it."""
         self._last: dict[PeerId, int] = {}
         """By peer with ordered subscribers: the sequence number of the last event for it."""
 
@@ -144,7 +148,7 @@ class LocalDelivery:
             self._special.pop(wanted.number, None)
         self.groups.subscribe(wanted.number, wanted.qos.group)
         if not wanted.announced:
-            self._unannounced.add(wanted.number)
+            self._unannounced[wanted.number] = None
         return wanted.announced
 
     def unsubscribe(self, number: int, effects: Effects) -> bool:
@@ -153,7 +157,7 @@ class LocalDelivery:
         if self._special.pop(number, None) is not None:
             self.durable.unsubscribe(number, effects)
         if number in self._unannounced:
-            self._unannounced.discard(number)
+            del self._unannounced[number]
             return False
         return True
 
@@ -210,7 +214,7 @@ class LocalDelivery:
             effects.append(Deliver(subscription, event, now - born, deadline))
         ordered = [held for held in later if self._special[held.subscription.number].qos.order]
         if ordered:
-            self._order.arrived(now, event, ordered, effects)
+            self._in_order().arrived(now, event, ordered, effects)
         for held in later:
             if not self._special[held.subscription.number].qos.order:
                 self._release(now, held, effects)
@@ -228,7 +232,7 @@ class LocalDelivery:
             elif is_late(special.qos, deadline, now - born):
                 effects.append(Drop(event.id, (self._me,), "expired"))
                 self._miss(subscription, "expired", effects)
-            elif special.qos.order and self._order.is_overtaken(event):
+            elif special.qos.order and self._in_order().is_overtaken(event):
                 effects.append(Drop(event.id, (self._me,), "overtaken"))
             elif special.durable is not None:
                 durable.append((subscription, deadline))
@@ -241,6 +245,14 @@ class LocalDelivery:
             for (subscription, deadline), entry in zip(durable, entries, strict=True):
                 later.append(HeldDelivery(event, born, subscription, deadline, entry))
         return tuple(at_once), later
+
+    def _in_order(self) -> PublisherOrder:
+        if self._order is None:
+            wait_ns = self._config.of(DeliverySettings).order_wait_ns
+            self._order = PublisherOrder(
+                self._me, wait_ns, self._timers, self._seen, self._release, self._skipped, self._overtaken
+            )
+        return self._order
 
     def _release(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
         subscription, event, age_ns = held.subscription, held.event, now - held.born_ns
@@ -280,7 +292,7 @@ class LocalDelivery:
             if type(record) is QueuedRecord:
                 self._seen.add(record.event.id)
             elif type(record) is SkippedRecord:
-                self._order.recall(record.id)
+                self._in_order().recall(record.id)
         for wanted in self.durable.subscriptions():
             self._interest.subscribe(wanted, self._me)
             self._special[wanted.number] = wanted
@@ -289,7 +301,7 @@ class LocalDelivery:
             held = HeldDelivery(entry.event, entry.born_ns, SubscriptionId(self._me, number), entry.deadline_ns, entry)
             waiting.setdefault(entry.event.id, []).append(held)
         for id_ in in_publishers_order(waiting):
-            self._order.arrived(now, waiting[id_][0].event, waiting[id_], effects)
+            self._in_order().arrived(now, waiting[id_][0].event, waiting[id_], effects)
 
 
 def is_late(qos: Qos, deadline_ns: Nanos | None, age_ns: Nanos) -> bool:

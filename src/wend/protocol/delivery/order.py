@@ -60,6 +60,8 @@ class _Stream:
 class PublisherOrder:
     """Holds events until their predecessors have come, or for `wait_ns`."""
 
+    __slots__ = ("_held", "_me", "_overtaken", "_release", "_seen", "_skipped", "_streams", "_timers", "_wait_ns")
+
     def __init__(
         self,
         me: PeerId,
