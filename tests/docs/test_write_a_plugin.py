@@ -42,6 +42,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     write_files(PAGE, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in PLUGIN_FILES:  # an example of the same name may have been loaded
+        monkeypatch.delitem(sys.modules, name.removesuffix(".py"), raising=False)
     known = {kind: set(table) for kind, table in PLUGINS.items()}
     yield tmp_path
     for name in PLUGIN_FILES:

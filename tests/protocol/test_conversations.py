@@ -352,3 +352,10 @@ def test_a_spurious_wake_up_is_harmless() -> None:
 def test_the_graph_is_as_drawn() -> None:
     assert Talk().peer.view.graph.distances(A) == {A: 0, B: 10 * MS, C: 10 * MS, D: 20 * MS, S: 20 * MS, T: 20 * MS}
     assert len(GRAPH) == 6
+
+
+def test_a_delivery_that_waited_is_older_and_otherwise_the_same() -> None:
+    fields = (SubscriptionId(A, 3), event(), 15 * MS, 50 * MS, 7, True, True)
+    later = Deliver(*fields).after(5 * MS)
+    shown = tuple(getattr(later, name) for name in Deliver.__match_args__)
+    assert shown == (*fields[:2], 20 * MS, *fields[3:])

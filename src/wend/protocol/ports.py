@@ -231,6 +231,11 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     retained: bool = False
     """Whether it was published before the subscription, and a peer retained it."""
 
+    def after(self, waited_ns: Nanos) -> "Deliver":
+        """The same, after it has waited."""
+        age = self.age_ns + waited_ns
+        return Deliver(self.subscription, self.event, age, self.deadline_ns, self.position, self.again, self.retained)
+
 
 class Missed(msgspec.Struct, frozen=True, gc=False):
     """Events that a subscription will not get, counted by reason."""

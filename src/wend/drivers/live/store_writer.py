@@ -11,8 +11,6 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from msgspec.structs import replace
-
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.store import Store
@@ -130,7 +128,7 @@ class StoreWriter:
             effect, since = self.held[0]
             try:
                 if isinstance(effect, Deliver):
-                    self._deliver(replace(effect, age_ns=effect.age_ns + self._clock() - since))
+                    self._deliver(effect.after(self._clock() - since))
                 elif self._store is not None:
                     self._store.append(effect.record)
             except Exception as error:

@@ -21,7 +21,7 @@ from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.link.window import DuplicateFilter
 from wend.protocol.notices import NO_ROOM, DropReason
 from wend.protocol.plugins import Interest, Notify, View
-from wend.protocol.ports import Drop, Effect, Notice, Persist
+from wend.protocol.ports import Drop, Notice, Persist
 from wend.protocol.records import DeliveredRecord, PendingRecord
 from wend.protocol.timers import Effects, Timers
 
@@ -129,7 +129,8 @@ class PendingDeliveries:
         for event, born in list(self._pending.values()):
             wanted = self._interest.local(event, self._view)
             if wanted:
-                begin, ended = len(effects), list[Effect]()
+                begin = len(effects)
+                ended: Effects = []
                 self._hand(now, event, born, wanted, effects)
                 self._end(event.id, ended)
                 behind = effects.index(Persist(DeliveredRecord(event.id)), begin) + 1  # and before the deliveries
