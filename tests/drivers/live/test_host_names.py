@@ -1,5 +1,6 @@
 """Neighbours that are given by host names: names that are not known yet, and sites that move."""
 
+import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator
@@ -15,7 +16,7 @@ from wend.drivers.live import host_names
 from wend.drivers.live.addresses import Address, show
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.process import PeerService
-from wend.model.errors import ConfigError
+from wend.model.errors import ConfigError, ConnectionLost
 
 
 class Resolver:
@@ -121,6 +122,32 @@ def test_a_resolver_that_does_not_answer_holds_nobody_up(resolver: Resolver, mon
         run(scene())
     finally:
         resolver.blocked.set()
+
+
+def test_no_client_connects_before_the_peer_runs(resolver: Resolver) -> None:
+    """One that came too early would be told that the peer is not running, and its subscriptions would end."""
+
+    async def scene() -> None:
+        resolver.blocked.clear()
+        service = PeerService(
+            PeerFile(
+                id=1,
+                listen="127.0.0.1:0",
+                clients=f"127.0.0.1:{free_ports(1)[0]}",
+                neighbours=[{"id": 2, "address": "site-b:7701"}],
+            )
+        )
+        starting = asyncio.create_task(service.start())
+        await until(lambda: resolver.asked == 1)
+        with pytest.raises(ConnectionLost):
+            await wend.connect(f"wend://{show(service.listener.address)}")
+        resolver.blocked.set()
+        await starting
+        async with wend.connect(f"wend://{show(service.listener.address)}") as client, client.subscribe("true"):
+            pass
+        await service.leave()
+
+    run(scene())
 
 
 def test_a_name_to_join_by_is_resolved_later(resolver: Resolver) -> None:

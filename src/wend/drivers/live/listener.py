@@ -56,16 +56,26 @@ class TcpListener:
         self.greet_s = greet_s
         self.address: Address = ("", 0)
         self.sessions: set[ClientSession] = set()
+        self._bound: socket.socket | None = None
         self._server: asyncio.Server | None = None
 
+    def bind(self, listen: Address, *, insecure: bool = False) -> None:
+        """Take the address, so that it is known whether it can be used. Nobody can connect before `start`."""
+        self._bound = bind(check_listen(listen, insecure), socket.SOCK_STREAM)
+        self.address = self._bound.getsockname()[:2]
+
     async def start(self, listen: Address = ("127.0.0.1", 0), *, insecure: bool = False) -> None:
-        bound = bind(check_listen(listen, insecure), socket.SOCK_STREAM)
-        self.address = bound.getsockname()[:2]
-        self._server = await asyncio.get_running_loop().create_server(lambda: ClientSession(self), sock=bound)
+        """Accept clients, at the address that was bound before, if one was."""
+        if self._bound is None:
+            self.bind(listen, insecure=insecure)
+        assert self._bound is not None
+        self._server = await asyncio.get_running_loop().create_server(lambda: ClientSession(self), sock=self._bound)
 
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
+        elif self._bound is not None:
+            self._bound.close()
         for session in list(self.sessions):
             session.end()
         await asyncio.sleep(0)

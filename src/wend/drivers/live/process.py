@@ -66,7 +66,7 @@ class PeerService:
     async def start(self) -> None:
         try:
             plan = None if self._file.plan is None else await self._read_plan(self._file.plan)
-            await self.listener.start(self._file.clients_address, insecure=self._file.insecure)
+            self.listener.bind(self._file.clients_address, insecure=self._file.insecure)
             self.links.begin(self._file.neighbours)
             for address in self._file.join_addresses or ():
                 self._add_contact(address)
@@ -77,6 +77,7 @@ class PeerService:
             self._stored = ()
             if plan is not None:
                 self.peer.follow(plan)
+            await self.listener.start()  # a client that comes back finds its durable subscriptions
         except BaseException:
             await self.leave()
             raise

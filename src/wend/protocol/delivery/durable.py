@@ -95,6 +95,8 @@ class Backlog:
 class DurableSubscriptions:
     """All durable subscriptions of this peer."""
 
+    __slots__ = ("_me", "_next_position", "_timers", "backlogs")
+
     def __init__(self, config: PeerConfig, timers: Timers) -> None:
         self._me = config.peer
         self._timers = timers

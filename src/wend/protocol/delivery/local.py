@@ -36,6 +36,11 @@ AUTO_OFFERS_CHARS = 64_000
 class LocalDelivery:
     """Delivers events to local subscriptions, and handles publications, advertisements and subscriptions."""
 
+    __slots__ = (
+        "_began", "_config", "_interest", "_last", "_me", "_order", "_reliability", "_remembers", "_seen", "_sequence",
+        "_special", "_timers", "_unannounced", "_view", "durable", "groups", "pending",
+    )  # fmt: skip
+
     def __init__(
         self,
         config: PeerConfig,
@@ -63,9 +68,10 @@ class LocalDelivery:
         self.durable = DurableSubscriptions(config, timers)
         self._special: dict[int, LocalSubscription] = {}
         """By number: subscriptions that are durable, ordered, or let events expire."""
-        self._unannounced: set[int] = set()
-        wait_ns = config.of(DeliverySettings).order_wait_ns
-        self._order = PublisherOrder(self._me, wait_ns, timers, self._seen, self._release, self._skipped)
+        self._unannounced: dict[int, None] = {}
+        self._timers = timers
+        self._order: PublisherOrder | None = None
+        """Set once a subscription asks for it."""
         self._last: dict[PeerId, int] = {}
         """By peer with ordered subscribers: the sequence number of the last event for it."""
 
@@ -138,7 +144,7 @@ class LocalDelivery:
             self._special[wanted.number] = wanted
         self.groups.subscribe(wanted.number, wanted.qos.group)
         if not wanted.announced:
-            self._unannounced.add(wanted.number)
+            self._unannounced[wanted.number] = None
         return wanted.announced
 
     def unsubscribe(self, number: int, effects: Effects) -> bool:
@@ -147,7 +153,7 @@ class LocalDelivery:
         if self._special.pop(number, None) is not None:
             self.durable.unsubscribe(number, effects)
         if number in self._unannounced:
-            self._unannounced.discard(number)
+            del self._unannounced[number]
             return False
         return True
 
@@ -200,7 +206,7 @@ class LocalDelivery:
             effects.append(Deliver(subscription, event, now - born, deadline))
         ordered = [held for held in later if self._special[held.subscription.number].qos.order]
         if ordered:
-            self._order.arrived(now, event, ordered, effects)
+            self._in_order().arrived(now, event, ordered, effects)
         for held in later:
             if not self._special[held.subscription.number].qos.order:
                 self._release(now, held, effects)
@@ -218,7 +224,7 @@ class LocalDelivery:
             elif special.qos.expire and deadline is not None and now - born > deadline:
                 effects.append(Drop(event.id, (self._me,), "expired"))
                 self._miss(subscription, "expired", effects)
-            elif special.qos.order and self._order.is_overtaken(event):
+            elif special.qos.order and self._in_order().is_overtaken(event):
                 effects.append(Drop(event.id, (self._me,), "overtaken"))
             elif special.durable is not None:
                 durable.append((subscription, deadline))
@@ -231,6 +237,12 @@ class LocalDelivery:
             for (subscription, deadline), entry in zip(durable, entries, strict=True):
                 later.append(HeldDelivery(event, born, subscription, deadline, entry))
         return tuple(at_once), later
+
+    def _in_order(self) -> PublisherOrder:
+        if self._order is None:
+            wait_ns = self._config.of(DeliverySettings).order_wait_ns
+            self._order = PublisherOrder(self._me, wait_ns, self._timers, self._seen, self._release, self._skipped)
+        return self._order
 
     def _release(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
         if held.entry is not None:

@@ -53,6 +53,8 @@ class _Stream:
 class PublisherOrder:
     """Holds events until their predecessors have come, or for `wait_ns`."""
 
+    __slots__ = ("_held", "_me", "_release", "_seen", "_skipped", "_streams", "_timers", "_wait_ns")
+
     def __init__(
         self, me: PeerId, wait_ns: Nanos, timers: Timers, seen: DuplicateFilter, release: Release, skipped: Release
     ) -> None:

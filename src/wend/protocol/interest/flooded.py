@@ -59,11 +59,10 @@ class FloodedInterest(SubscriptionTable):
 
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
-        self._held = HeldChanges()
-        self._asks: dict[PeerId, int] = {}
-        """By origin: how often this peer has asked for the whole. Set while a timer runs."""
-        self._stored: dict[PeerId, tuple[int, int]] = {}
-        """By origin: the number and the bytes of the changes remembered since the whole."""
+        self._held: HeldChanges | None = None
+        """Set once a change had to wait."""
+        self._stored: dict[PeerId, tuple[int, int]] | None = None
+        """By origin: the number and the bytes of the changes remembered since the whole. Set with persistency."""
 
     def knows(self, peers: tuple[PeerId, ...]) -> bool:
         return all(peer in self.known for peer in peers)
@@ -85,10 +84,10 @@ class FloodedInterest(SubscriptionTable):
                     self.learn(told)
                     self._recall_changes(told.origin)
             case Recalled(InterestChange() as told):
-                self._held.add(told.origin, told)
+                self._hold(told.origin, told)
                 self._recall_changes(told.origin)
             case Begun():
-                self._held.clear()
+                self._held = None
             case Due(name):
                 return self._ask(now, int(name.removeprefix(_ASK)))
         return []
@@ -118,7 +117,8 @@ class FloodedInterest(SubscriptionTable):
             return [Refuse(sender, "a deadline or reliability that cannot be")]
         if not self.learn(told):
             return [Refuse(sender, "a filter that cannot be read")]
-        self._stored[told.origin] = (0, 0)
+        if view.persistency:
+            self._remembered(told.origin, 0, 0)
         return [
             Remember(told.origin, told),
             CHANGED,
@@ -133,10 +133,10 @@ class FloodedInterest(SubscriptionTable):
         if origin == view.me or (known is not None and known.version >= told.version):
             return []
         if known is None or known.version != told.since:
-            self._held.add(sender, told)
-            if origin in self._asks:
+            held = self._hold(sender, told)
+            if origin in held.asks:
                 return []
-            self._asks[origin] = 0
+            held.asks[origin] = 0
             return [Timer(now + ASK_NS, f"{_ASK}{origin}")]
         if not all(subscription.qos.can_be() for subscription in told.added):
             return [Refuse(sender, "a deadline or reliability that cannot be")]
@@ -148,7 +148,7 @@ class FloodedInterest(SubscriptionTable):
         if not self.learn(new):
             return [Refuse(sender, "a filter that cannot be read")]
         return [
-            self._remember(told, new),
+            *(self._remember(told, new) if view.persistency else ()),
             CHANGED,
             *(Tell(n, slot_of(told), told) for n in view.neighbours if n != sender),
             InterestLearned(origin),
@@ -156,19 +156,28 @@ class FloodedInterest(SubscriptionTable):
         ]
 
     def _learn_held(self, now: Nanos, origin: PeerId, view: View) -> list[PluginEffect]:
-        held = self._held.take(self.known[origin])
+        held = None if self._held is None else self._held.take(self.known[origin])
         return [] if held is None else self._learn_change(now, *held, view)
+
+    def _hold(self, sender: PeerId, told: InterestChange) -> HeldChanges:
+        if self._held is None:
+            self._held = HeldChanges()
+        self._held.add(sender, told)
+        return self._held
 
     def _ask(self, now: Nanos, origin: PeerId) -> list[PluginEffect]:
         """The time to ask for the whole of a peer's interest, if changes still wait for others."""
-        asked = self._asks.pop(origin, 0)
-        if origin not in self._held:
+        held = self._held
+        if held is None:
             return []
-        sender = self._held.sender(origin)
+        asked = held.asks.pop(origin, 0)
+        if origin not in held:
+            return []
+        sender = held.sender(origin)
         if asked >= ASKED:
-            self._held.forget(origin)
+            held.forget(origin)
             return []
-        self._asks[origin] = asked + 1
+        held.asks[origin] = asked + 1
         return [
             Tell(sender, ("q", origin), InterestRequest(origin)),
             Timer(now + (ASK_NS << asked + 1), f"{_ASK}{origin}"),
@@ -176,20 +185,25 @@ class FloodedInterest(SubscriptionTable):
 
     # ---------------------------------------------------------------- what a restart needs
 
-    def _remember(self, change: InterestChange, whole: PeerInterest) -> Remember:
+    def _remember(self, change: InterestChange, whole: PeerInterest) -> list[Remember]:
         """Store the change, or the whole if the changes since the last one take as much room."""
         origin = change.origin
-        count, size = self._stored.get(origin, (0, MAX_CONTROL_BYTES))
+        count, size = (self._stored or {}).get(origin, (0, MAX_CONTROL_BYTES))
         size += encoded_bytes(change)
         if size >= encoded_bytes(whole):
-            self._stored[origin] = (0, 0)
-            return Remember(origin, whole)
-        self._stored[origin] = (count + 1, size)
-        return Remember(change_key(origin, count), change)
+            self._remembered(origin, 0, 0)
+            return [Remember(origin, whole)]
+        self._remembered(origin, count + 1, size)
+        return [Remember(change_key(origin, count), change)]
+
+    def _remembered(self, origin: PeerId, count: int, size: int) -> None:
+        if self._stored is None:
+            self._stored = {}
+        self._stored[origin] = (count, size)
 
     def _recall_changes(self, origin: PeerId) -> None:
         """Apply the changes that a former incarnation stored, as far as they fit. They come in any order."""
-        while origin in self.known:
+        while origin in self.known and self._held is not None:
             held = self._held.take(self.known[origin])
             new = None if held is None else changed_by(self.known[origin], held[1])
             if new is None or not self.learn(new):

@@ -29,6 +29,9 @@ SMALL_BYTES = 1_200
 PAUSE_NS = 50 * MS
 """The least time between two announcements of a larger one."""
 ANNOUNCE = "announce"
+NEVER_NS = -PAUSE_NS
+NO_SUBSCRIPTIONS = LocalSubscriptions(-1)
+"""Those of all peers that never had any, which are many in large simulations."""
 
 
 class PeerInterest(msgspec.Struct, frozen=True, gc=False, tag="i"):
@@ -58,12 +61,12 @@ class SubscriptionTable(Interest):
         self._topics_only = True
         self._any_ordered = False
         self._any_grouped = False
-        self._local = LocalSubscriptions(config.peer)
+        self._local = NO_SUBSCRIPTIONS
         self._offers: tuple[str, ...] = ()
         self._offers_chars = 0
         self._offered: dict[object, bool] = {}
         self._revision = 0
-        self._announced_ns: Nanos = -PAUSE_NS
+        self._announced_ns: Nanos = NEVER_NS
         self._timer_ns: Nanos = -1
         """When a timer is set to announce what changed."""
 
@@ -167,6 +170,8 @@ class SubscriptionTable(Interest):
 
     def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
         """Add a local subscription. It floods with the next `Changed`. Raises FilterError."""
+        if self._local is NO_SUBSCRIPTIONS:
+            self._local = LocalSubscriptions(me)
         self._local.add(wanted.number, wanted.filter, wanted.qos, wanted.announced)
         self._forget_local()
 
@@ -182,7 +187,8 @@ class SubscriptionTable(Interest):
             self._offered.clear()
 
     def withdraw(self) -> None:
-        self._local.clear()
+        if self._local is not NO_SUBSCRIPTIONS:
+            self._local.clear()
         self._forget_local()
         self._offers = ()
         self._offers_chars = 0
