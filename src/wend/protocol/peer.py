@@ -507,6 +507,9 @@ class Peer:
                     what = type(answer.header).__name__
                     declared = "none" if self._header is type(None) else self._header.__name__
                     raise blamed(one, None, f"answered a Forward whose header is a {what}, but it declares {declared}")
+                if answer.event.ttl_ns is not None and answer.event.is_expired(now - answer.born_ns):
+                    self._drop(now, one, Drop(answer.event.id, answer.dests, "expired"), effects)
+                    continue
                 self._retransmission.forward(now, answer, effects)
                 if self._detector is not None:
                     self._detector.expect(now, answer.peer)

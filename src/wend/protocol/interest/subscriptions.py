@@ -60,6 +60,7 @@ class SubscriptionTable(Interest):
         self._graph_version = -1
         self._topics_only = True
         self._any_ordered = False
+        self._any_expire = False
         self._any_grouped = False
         self._local = NO_SUBSCRIPTIONS
         self._offers: tuple[str, ...] = ()
@@ -138,6 +139,8 @@ class SubscriptionTable(Interest):
         return tuple([peer for peer in self.targets(event) if peer in peers])
 
     def expiry_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:
+        if not self._any_expire:
+            return None
         latest: Nanos | None = None
         for key in self._index.match(event.attributes):
             if key.peer == subscriber:
@@ -313,6 +316,7 @@ class SubscriptionTable(Interest):
             self._subscriptions[key] = subscription
         self._topics_only = self._index.by_topic
         self._any_ordered = any(s.qos.order for s in self._subscriptions.values())
+        self._any_expire = any(s.qos.expire for s in self._subscriptions.values())
         self._any_grouped = any(s.qos.group for s in self._subscriptions.values())
         self._targets.clear()
         self._notify.clear()
