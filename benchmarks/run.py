@@ -7,7 +7,19 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import carrying, live, matching, memory, planning, publishing, restarting, rings, simulation, underlay
+from benchmarks import (
+    carrying,
+    interest,
+    live,
+    matching,
+    memory,
+    planning,
+    publishing,
+    restarting,
+    rings,
+    simulation,
+    underlay,
+)
 from benchmarks.rows import Row
 
 BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
@@ -17,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "publishing": publishing.rows,
     "restarting": restarting.rows,
     "matching": matching.rows,
+    "interest": interest.rows,
     "memory": memory.rows,
     "rings": rings.rows,
     "underlay": underlay.rows,

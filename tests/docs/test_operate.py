@@ -15,14 +15,17 @@ import pytest
 
 from tests.docs.pages import ROOT, files_of, read, section, wend
 from wend.drivers.live.compaction import STEP_BYTES
-from wend.drivers.live.config import load
+from wend.drivers.live.config import PeerFile, load
+from wend.drivers.live.peer import LINGER_S
 from wend.drivers.live.store import GROWTH_BYTES, Store
 from wend.drivers.live.store_writer import RETRY_S
 from wend.model.events import Event, EventId
+from wend.model.units import SECOND
 from wend.protocol.config import DeliverySettings
 from wend.protocol.records import PendingRecord
 
 PAGE = "docs/how-to/operate.md"
+DAY = 24 * 3600 * SECOND
 UNIT = ROOT / "deploy" / "wend.service"
 CONTAINER = (ROOT / "deploy" / "Containerfile").read_text()
 
@@ -95,6 +98,8 @@ def test_the_numbers_are_those_of_the_code() -> None:
     page = read(PAGE)
     assert f"plus {GROWTH_BYTES >> 20} MiB" in page
     assert 1 / RETRY_S == 10 and "ten times a second" in page
+    assert PeerFile(id=1).away_ns == DAY and "for up to `away` (a day)" in page
+    assert LINGER_S == 0.5 and "within half a second" in page
 
 
 def test_a_store_may_be_copied_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

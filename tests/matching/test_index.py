@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.matching.strategies import filters, range_events
-from wend.matching import buckets, peer_bitmaps
 from wend.matching import index as module
+from wend.matching import peer_bitmaps
 from wend.matching.filters import Filter, parse
 from wend.matching.index import Index
 from wend.matching.sides import fits
@@ -35,17 +35,24 @@ named = st.one_of(st.just({}), topics.map(lambda topic: {"topic": topic}), st.ju
 asked = st.tuples(named, range_events).map(lambda parts: parts[0] | parts[1])
 
 
-@pytest.fixture(params=["a list", "a list or bitmaps", "bitmaps", "few rows", "few sides", "layouts all the time"])
+FORMS = ["a list", "a list or bitmaps", "bitmaps", "few rows", "few sides", "small blocks", "small blocks, many rows"]
+
+
+@pytest.fixture(params=[*FORMS, "rare sides"])
 def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The results are the same in all forms: with too few rows to be exact, with attributes without rows, and with
-    short-lived layouts."""
+    short-lived blocks."""
     monkeypatch.setattr(module, "MANY", {"a list": 1000, "a list or bitmaps": 3}.get(request.param, 0))
-    if request.param in ("few rows", "few sides", "layouts all the time"):
-        monkeypatch.setattr(buckets, "MAX_ROWS", 2)
+    if request.param in ("few rows", "few sides", "small blocks"):
+        monkeypatch.setattr(peer_bitmaps, "MAX_ROWS", 2)
     if request.param == "few sides":
-        monkeypatch.setattr(buckets, "MAX_SIDES", 2)
-    if request.param == "layouts all the time":
-        monkeypatch.setattr(peer_bitmaps, "FIRST_LAYOUT", 0)
+        monkeypatch.setattr(peer_bitmaps, "MAX_SIDES", 1)
+    if request.param in ("small blocks", "few sides", "small blocks, many rows"):
+        monkeypatch.setattr(peer_bitmaps, "SMALLEST", 1)
+        monkeypatch.setattr(peer_bitmaps, "SIZES", 3)
+    if request.param == "rare sides":
+        monkeypatch.setattr(peer_bitmaps, "SMALLEST", 5)
+        monkeypatch.setattr(peer_bitmaps, "RARE", 2)
 
 
 SIDES = (
@@ -113,6 +120,7 @@ def test_it_agrees_with_a_scan(changes: Any, found: list[Attributes], offers: li
             index.add(key, one)
             known[key] = one
     assert len(index) == len(known)
+    assert {key: index.filter(key) for key in known} == known
     for attributes in found:
         assert list(index.match(attributes)) == sorted(k for k, one in known.items() if one.matches(attributes))
     for offer in offers:

@@ -54,6 +54,14 @@ def receive(
     return [one.event for one in found if one is not None], effects
 
 
+def test_fragments_bring_all_that_an_event_says_of_itself() -> None:
+    made = msgspec.structs.replace(
+        large(), headers={"a": "b"}, ttl_ns=7 * MS, previous=((A, 3),), groups=(("workers", (A,)),)
+    )
+    (found,), _ = receive(EventReassembly(), link(), fragments_of(made))
+    assert found == made
+
+
 @settings(max_examples=50)
 @given(st.integers(FRAGMENT_BYTES + 1, 40 * FRAGMENT_BYTES), st.randoms(use_true_random=False))
 def test_fragments_in_any_order_make_the_event(size: int, order: random.Random) -> None:

@@ -11,6 +11,7 @@ merge          one filter in place of several
 reduction      the filters that no other filter covers, for very many
 index          the index of a peer: the filters that match an event
 peer_bitmaps   the same for many filters, in plain Python
+boxes          conjunctions in little memory, for indexes
 bitmaps        the compiled index, for very many filters and for batches of events
 batch          events as columns
 buckets        the values of one attribute, as a few rows of a bitmap table

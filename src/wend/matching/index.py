@@ -1,14 +1,19 @@
 """The filter index of a peer: the keys of the filters that match an event, sorted.
 
-Filters of the form `topic = '…'` are in a dictionary. A few other filters are tried one by one, which is faster than
-any index; many are in a bitmap index.
+Filters of the form `topic = '…'` are in a dictionary, and so are those with other predicates beside that one. Of these,
+and of filters without a topic, a few are tried one by one, which is faster than any index; many are in a bitmap index.
+It holds no filters, only what is needed to match: there may be very many.
 """
 
 from typing import Any, Generic, Protocol, TypeVar
 
+from wend.matching.boxes import Compact, compact, conjunction_of
+from wend.matching.boxes import fits as in_box
+from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter
 from wend.matching.peer_bitmaps import PeerBitmapIndex
 from wend.matching.sides import Sides, fits
+from wend.matching.values import Values
 from wend.model.events import Attributes, Range
 
 
@@ -21,86 +26,248 @@ K = TypeVar("K", bound=Ordered)
 
 MANY = 48
 """With more filters than this a bitmap index is faster than trying one after the other, as measured."""
+TOPIC = "topic"
 
 
 class Index(Generic[K]):
     """An exact, dynamic index of filters."""
 
+    __slots__ = ("_bitmaps", "_by_topic", "_narrower", "_others", "_topics")
+
     def __init__(self) -> None:
-        self._filters: dict[K, Filter] = {}
+        self._topics: dict[K, str] = {}
+        """By key: the topic, if the filter requires one."""
         self._by_topic: dict[str, tuple[K, ...]] = {}
-        self._others: dict[K, Sides | None] = {}
-        """The filters of another form, by their sides."""
+        """The keys of filters that require a topic and nothing else."""
+        self._narrower: dict[str, FewFilters[K] | PeerBitmapIndex[K]] = {}
+        """Filters that require a topic and more, without the topic."""
+        self._others: dict[K, tuple[Filter, Sides | None]] = {}
+        """A few filters that do not require a topic, with their sides."""
         self._bitmaps: PeerBitmapIndex[K] | None = None
-        """Holds `_others` while they are many."""
+        """Holds these filters instead while they are many."""
 
     def __len__(self) -> int:
-        return len(self._filters)
+        return len(self._topics) + len(self._others) + (0 if self._bitmaps is None else len(self._bitmaps))
 
     @property
     def by_topic(self) -> bool:
         """Whether all filters have the form `topic = '…'`."""
-        return not self._others
+        return not self._narrower and not self._others and self._bitmaps is None
 
     def add(self, key: K, wanted: Filter) -> None:
         self.discard(key)
-        self._filters[key] = wanted
-        topic = wanted.topic
+        topic, rest = _split(wanted)
         if topic is None:
-            self._others[key] = wanted.sides
-            if self._bitmaps is not None:
-                self._bitmaps.add(key, wanted)
-            elif len(self._others) > MANY:
-                self._bitmaps = PeerBitmapIndex([(each, self._filters[each]) for each in self._others])
-        else:
+            self._add_other(key, wanted, rest)
+            return
+        self._topics[key] = topic
+        if rest == [()]:
             self._by_topic[topic] = tuple(sorted((*self._by_topic.get(topic, ()), key)))
+        else:
+            self._narrower[topic] = _added(self._narrower.get(topic) or FewFilters(), key, rest[0])
 
     def discard(self, key: K) -> None:
-        wanted = self._filters.pop(key, None)
-        if wanted is None:
-            return
-        topic = wanted.topic
+        topic = self._topics.pop(key, None)
         if topic is None:
-            del self._others[key]
-            if self._bitmaps is not None:
-                self._bitmaps.discard(key)
-                if len(self._others) <= MANY // 2:
-                    self._bitmaps = None
+            self._discard_other(key)
             return
-        rest = tuple(k for k in self._by_topic[topic] if k != key)
+        narrower = self._narrower.get(topic)
+        if narrower is not None and key in narrower:
+            left = _removed(narrower, key)
+            if len(left):
+                self._narrower[topic] = left
+            else:
+                del self._narrower[topic]
+            return
+        rest = tuple([k for k in self._by_topic[topic] if k != key])
         if rest:
             self._by_topic[topic] = rest
         else:
             del self._by_topic[topic]
 
-    def match(self, attributes: Attributes) -> tuple[K, ...]:
-        topic = attributes.get("topic")
-        if isinstance(topic, Range):
-            return tuple(sorted(key for key, wanted in self._filters.items() if wanted.matches(attributes)))
-        exact = self._by_topic.get(topic, ()) if isinstance(topic, str) else ()
-        if not self._others:
-            return exact
+    def _add_other(self, key: K, wanted: Filter, conjunctions: list[Compact]) -> None:
         if self._bitmaps is not None:
-            found = self._bitmaps.match(attributes)
-            return tuple(sorted((*exact, *found))) if exact else found
+            self._bitmaps.add_conjunctions(key, conjunctions)
+            return
+        self._others[key] = (wanted, wanted.sides)
+        if len(self._others) > MANY:
+            self._bitmaps = PeerBitmapIndex([(each, one) for each, (one, _) in self._others.items()])
+            self._others = {}
+
+    def _discard_other(self, key: K) -> None:
+        if self._bitmaps is None:
+            self._others.pop(key, None)
+        elif key in self._bitmaps:
+            self._bitmaps.discard(key)
+            if len(self._bitmaps) <= MANY // 2:
+                few, self._bitmaps = self._bitmaps.items(), None
+                for each, ones in few:
+                    self._add_other(each, Filter(tuple([conjunction_of(one) for one in ones])), ones)
+
+    def filter(self, key: K) -> Filter:
+        """The filter with this key. It is made anew: the index does not hold it."""
+        topic = self._topics.get(key)
+        if topic is None:
+            if self._bitmaps is None:
+                return self._others[key][0]
+            return Filter(tuple([conjunction_of(one) for one in self._bitmaps.conjunctions(key)]))
+        sides: tuple[tuple[str, Values], ...] = ((TOPIC, _one_topic(topic)),)
+        narrower = self._narrower.get(topic)
+        if narrower is not None and key in narrower:
+            (rest,) = narrower.conjunctions(key)
+            sides = tuple(sorted((*sides, *conjunction_of(rest).values)))
+        return Filter((Conjunction(sides),))
+
+    def match(self, attributes: Attributes) -> tuple[K, ...]:
+        topic: Any = attributes.get(TOPIC)
+        if isinstance(topic, Range):
+            return self._match_range(topic, attributes)
+        exact = self._by_topic.get(topic, ()) if isinstance(topic, str) else ()
+        if self._narrower:
+            narrower = self._narrower.get(topic) if isinstance(topic, str) else None
+            if narrower is not None:
+                found = narrower.match(attributes)
+                exact = tuple(sorted((*exact, *found))) if exact else found
+        others = self._match_others(attributes)
+        if not exact or not others:
+            return exact or others
+        return tuple(sorted((*exact, *others)))
+
+    def _match_others(self, attributes: Attributes) -> tuple[K, ...]:
+        if self._bitmaps is not None:
+            return self._bitmaps.match(attributes)
+        if not self._others:
+            return ()
         tried = [
             key
-            for key, sides in self._others.items()
-            if (self._filters[key].matches(attributes) if sides is None else fits(sides, attributes))
+            for key, (wanted, sides) in self._others.items()
+            if (wanted.matches(attributes) if sides is None else fits(sides, attributes))
         ]
-        return tuple(sorted((*exact, *tried))) if tried else exact
+        tried.sort()
+        return tuple(tried)
+
+    def _match_range(self, topics: Range, attributes: Attributes) -> tuple[K, ...]:
+        """An event with a range of topics matches the filters of all of them."""
+        found = list(self._match_others(attributes))
+        for topic, keys in self._by_topic.items():
+            if _one_topic(topic).allows(topics):
+                found += keys
+        for topic, narrower in self._narrower.items():
+            if _one_topic(topic).allows(topics):
+                found += narrower.match(attributes)
+        return tuple(sorted(found))
 
     def intersecting(self, offer: Filter) -> tuple[K, ...]:
         """The keys of the filters that intersect this one."""
         topic = offer.topic
-        if topic is None:
-            # All filters of one topic are equal, so one test is enough for all.
-            met = [keys for keys in self._by_topic.values() if self._filters[keys[0]].intersects(offer)]
-            exact = tuple(key for keys in met for key in keys)
-        else:
-            exact = self._by_topic.get(topic, ())
-        if not self._others:
-            return exact if topic is not None else tuple(sorted(exact))
         if self._bitmaps is not None:
-            return tuple(sorted((*exact, *self._bitmaps.intersecting(offer))))
-        return tuple(sorted((*exact, *(key for key in self._others if self._filters[key].intersects(offer)))))
+            found = list(self._bitmaps.intersecting(offer))
+        else:
+            found = [key for key, (wanted, _) in self._others.items() if wanted.intersects(offer)]
+        if topic is not None:
+            found += self._by_topic.get(topic, ())
+            if topic in self._narrower:
+                found += self._narrower[topic].intersecting(Filter((Conjunction(()),)))
+            return tuple(sorted(found))
+        for one_topic in {**self._by_topic, **self._narrower}:
+            met = _with_topic(offer, one_topic)
+            if met.conjunctions:
+                found += self._by_topic.get(one_topic, ())
+                if one_topic in self._narrower:
+                    found += self._narrower[one_topic].intersecting(met)
+        return tuple(sorted(found))
+
+
+class FewFilters(Generic[K]):
+    """A few filters of one conjunction each, which are tried one by one."""
+
+    __slots__ = ("_ones",)
+
+    def __init__(self) -> None:
+        self._ones: tuple[Any, ...] = ()
+        """Key, conjunction, key, conjunction, …; sorted by key."""
+
+    def __len__(self) -> int:
+        return len(self._ones) // 2
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._ones[::2]
+
+    def conjunctions(self, key: K) -> list[Compact]:
+        return [self._ones[2 * self._ones[::2].index(key) + 1]]
+
+    def items(self) -> list[tuple[K, list[Compact]]]:
+        ones = self._ones
+        return [(ones[at], [ones[at + 1]]) for at in range(0, len(ones), 2)]
+
+    def add(self, key: K, one: Compact) -> None:
+        at = 0
+        while at < len(self._ones) and self._ones[at] < key:
+            at += 2
+        self._ones = (*self._ones[:at], key, one, *self._ones[at:])
+
+    def discard(self, key: K) -> None:
+        at = 2 * self._ones[::2].index(key)
+        self._ones = (*self._ones[:at], *self._ones[at + 2 :])
+
+    def match(self, attributes: Attributes) -> tuple[K, ...]:
+        ones = self._ones
+        found = [ones[at] for at in range(0, len(ones), 2) if in_box(ones[at + 1], attributes)]
+        return tuple(found)
+
+    def intersecting(self, offer: Filter) -> tuple[K, ...]:
+        found = [key for key, (one,) in self.items() if Filter((conjunction_of(one),)).intersects(offer)]
+        return tuple(found)
+
+
+def _added(index: FewFilters[K] | PeerBitmapIndex[K], key: K, one: Compact) -> FewFilters[K] | PeerBitmapIndex[K]:
+    """Add a filter. The index that has it then: another one if there are many by now."""
+    if isinstance(index, PeerBitmapIndex):
+        index.add_conjunctions(key, [one])
+        return index
+    index.add(key, one)
+    if len(index) <= MANY:
+        return index
+    many: PeerBitmapIndex[K] = PeerBitmapIndex()
+    for each, ones in index.items():
+        many.add_conjunctions(each, ones)
+    return many
+
+
+def _removed(index: FewFilters[K] | PeerBitmapIndex[K], key: K) -> FewFilters[K] | PeerBitmapIndex[K]:
+    """Remove a filter. The index that has the others then: another one if they are few by now."""
+    index.discard(key)
+    if isinstance(index, FewFilters) or len(index) > MANY // 2:
+        return index
+    few: FewFilters[K] = FewFilters()
+    for each, (one,) in index.items():
+        few.add(each, one)
+    return few
+
+
+def _split(wanted: Filter) -> tuple[str | None, list[Compact]]:
+    """The topic that a filter requires, if it is one conjunction that does, and the conjunctions that are left then."""
+    conjunctions = wanted.conjunctions
+    if len(conjunctions) == 1 and not conjunctions[0].bindings:
+        for at, (name, values) in enumerate(conjunctions[0].values):
+            if name == TOPIC:
+                cuts = values.strings
+                if len(cuts) == 2 and not values.numbers and cuts[1] == cuts[0] + "\0":
+                    sides = conjunctions[0].values
+                    return cuts[0], [compact(Conjunction((*sides[:at], *sides[at + 1 :])))]
+    return None, [compact(one) for one in conjunctions]
+
+
+def _one_topic(topic: str) -> Values:
+    return Values(strings=(topic, topic + "\0"))
+
+
+def _with_topic(offer: Filter, topic: str) -> Filter:
+    """The conjunctions of an offer that allow a topic, without saying so."""
+    found = []
+    for one in offer.conjunctions:
+        allowed = one.allowed() if one.bindings else dict(one.values)
+        if TOPIC not in allowed or allowed[TOPIC].allows(topic):
+            sides = tuple([(name, values) for name, values in one.values if name != TOPIC])
+            found.append(Conjunction(sides, one.bindings))
+    return Filter(tuple(found))

@@ -74,6 +74,13 @@ class MissedRecord(msgspec.Struct, frozen=True, gc=False, tag="missed"):
     counts: dict[MissedReason, int]
 
 
+class SkippedRecord(msgspec.Struct, frozen=True, gc=False, tag="skipped"):
+    """Ordered subscriptions went on to this event without one before it; they do not get earlier ones any more. The
+    newest of an incarnation of a publisher counts."""
+
+    id: EventId
+
+
 class RetainedRecord(msgspec.Struct, frozen=True, gc=False, tag="retained"):
     """The event that is retained for a value of an attribute; nil: none any more. The newest counts."""
 
@@ -101,6 +108,7 @@ Record = (
     | QueuedRecord
     | ConfirmedRecord
     | MissedRecord
+    | SkippedRecord
     | RetainedRecord
     | StateRecord
 )

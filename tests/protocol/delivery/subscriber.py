@@ -60,11 +60,12 @@ class Subscriber:
         self.effects: list[Effect] = []
         self.start()
 
-    def start(self) -> None:
+    def start(self, wait_ns: Nanos = GRACE_NS) -> None:
+        """Start an incarnation, and wait until no events wait for clients any more."""
         self.incarnation += 1
         self.peer = Peer(PeerConfig(peer=ME, incarnation=self.incarnation, **self._settings))
         self(Started(self._neighbours, stored=tuple(self.store)))
-        self.run(GRACE_NS)
+        self.run(wait_ns)
 
     crash = start
 

@@ -190,7 +190,10 @@ def test_an_event_of_a_client_here_is_stored_for_a_durable_subscription_here() -
     peer = Subscriber(neighbours=())
     peer(Subscribed(durable()))
     effects = peer(Published({"topic": "t"}))
-    assert any(isinstance(e, Receipt) for e in effects)
+    stored = [i for i, e in enumerate(effects) if isinstance(e, Persist) and isinstance(e.record, QueuedRecord)]
+    promised = [i for i, e in enumerate(effects) if isinstance(e, Receipt)]
+    assert len(stored) == len(promised) == 1
+    assert stored < promised, "the receipt says that the event is kept"
     peer.crash()
     assert delivered(peer.attach()) == [1]
 

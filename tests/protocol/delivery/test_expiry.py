@@ -1,6 +1,9 @@
 """Expiry: what nobody needs any more is dropped where it is, and counted."""
 
+from typing import Any
+
 from tests.protocol.delivery.subscriber import (
+    GRACE_NS,
     PUBLISHER,
     Subscriber,
     delivered,
@@ -12,7 +15,7 @@ from tests.protocol.delivery.subscriber import (
 from wend.model.events import Qos, Subscription, SubscriptionId
 from wend.model.units import MS, SECOND
 from wend.protocol.interest.subscriptions import PeerInterest
-from wend.protocol.messages import TX_SHIFT, Control, Data
+from wend.protocol.messages import TX_SHIFT, Control, Data, Fragment
 from wend.protocol.ports import LocalSubscription, Published, Received, Send, Subscribed
 
 HASTY = LocalSubscription(1, "true", Qos(deadline_ns=SECOND, expire=True))
@@ -45,16 +48,16 @@ def test_a_durable_subscription_may_let_events_expire_while_its_client_is_away()
     assert (delivered(effects), missed(effects)) == ([2], [{"expired": 1}])
 
 
-def _publisher(qos: Qos) -> Subscriber:
+def _publisher(qos: Qos, **settings: Any) -> Subscriber:
     """A peer whose neighbour subscribes and does not answer."""
-    peer = Subscriber()
+    peer = Subscriber(**settings)
     interest = PeerInterest(PUBLISHER, (1, 1), (Subscription(SubscriptionId(PUBLISHER, 1), "true", qos),), ())
     peer(Received(PUBLISHER, Control((1 << TX_SHIFT) + 1, "flooded", interest)))
     return peer
 
 
 def _sent(peer: Subscriber) -> int:
-    return sum(isinstance(e, Send) and isinstance(e.message, Data) for e in peer.effects)
+    return sum(isinstance(e, Send) and isinstance(e.message, Data | Fragment) for e in peer.effects)
 
 
 def test_an_event_that_waits_for_a_retry_is_not_sent_past_its_ttl() -> None:
@@ -78,3 +81,27 @@ def test_an_event_for_a_subscriber_that_lets_it_expire_is_not_retried_for_ever()
             peer.run(500 * MS)
     assert [reason for _, reason in dropped(hasty.effects)] == ["expired"]
     assert dropped(patient.effects) == []
+
+
+def test_an_event_past_its_ttl_is_not_sent_again_over_a_link_that_does_not_answer() -> None:
+    for payload, packets in ((b"", 1), (bytes(5000), 5)):
+        peer = _publisher(Qos(), transmissions=50)
+        peer(Published({"topic": "t"}, payload, ttl_ns=200 * MS))
+        peer.run(100 * MS)
+        assert _sent(peer) > packets
+        peer.run(101 * MS)
+        before = _sent(peer)
+        peer.run(2 * SECOND)
+        assert _sent(peer) == before
+        assert [reason for _, reason in dropped(peer.effects)] == ["expired"]
+
+
+def test_an_event_that_waits_for_its_client_is_not_delivered_past_its_ttl() -> None:
+    peer = Subscriber()
+    peer.start(0)
+    peer.hear(made(1, ttl_ns=SECOND))
+    peer.hear(made(2))
+    peer.run(2 * SECOND)
+    peer(Subscribed(PATIENT))
+    effects = peer.run(GRACE_NS)
+    assert (delivered(effects), dropped(effects)) == ([2], [(1, "expired")])

@@ -7,17 +7,21 @@ from hypothesis import strategies as st
 
 from tests.protocol.delivery.subscriber import (
     ME,
+    PUBLISHER,
     Subscriber,
     delivered,
+    deliveries,
     dropped,
     durable,
     made,
     missed,
     noticed,
 )
-from wend.model.events import Qos
+from wend.drivers.live.needed_records import NeededRecords
+from wend.model.events import EventId, Qos
 from wend.model.units import SECOND
-from wend.protocol.ports import Deliver, LocalSubscription, Published, Subscribed
+from wend.protocol.ports import Deliver, LocalSubscription, Published, Subscribed, Unsubscribed
+from wend.protocol.records import SkippedRecord
 
 ORDERED = LocalSubscription(1, "true", Qos(order=True))
 PLAIN = LocalSubscription(2, "true")
@@ -109,3 +113,101 @@ def test_publishers_are_ordered_each_for_itself() -> None:
     peer(Subscribed(ORDERED))
     peer.hear(made(2, previous=1, incarnation=1))
     assert delivered(peer.hear(made(1, previous=0, incarnation=2))) == [1]
+
+
+def test_what_was_held_is_held_again_after_a_restart() -> None:
+    peer = Subscriber()
+    peer.subscribe(durable(order=True))
+    peer.hear(made(1, previous=0))
+    peer.hear(made(3, previous=2))
+    peer.hear(made(4, previous=3))
+    peer.start(0)
+    assert delivered(peer.attach()) == [1]
+    assert delivered(peer.hear(made(2, previous=1))) == [2, 3, 4]
+
+
+def test_after_a_restart_an_event_that_was_skipped_does_not_come_any_more() -> None:
+    peer = Subscriber(order_wait_ns=SECOND)
+    peer.subscribe(durable(order=True))
+    peer.hear(made(1, previous=0))
+    peer.hear(made(3, previous=2))
+    got = deliveries(peer.run(2 * SECOND))
+    assert delivered(got) == [3]
+    peer.confirm(got)
+    peer.crash()
+    assert delivered(peer.attach()) == [1]
+    late = peer.hear(made(2, previous=1))
+    assert (delivered(late), dropped(late)) == ([], [(2, "overtaken")])
+    assert delivered(peer.hear(made(4, previous=3))) == [4]
+
+
+def test_a_compacted_store_knows_what_was_skipped() -> None:
+    needed = NeededRecords()
+    for sequence in (3, 9):
+        needed.add(SkippedRecord(EventId(PUBLISHER, 1, sequence)), b"")
+    assert needed.records() == [SkippedRecord(EventId(PUBLISHER, 1, 9))]
+
+
+def test_an_event_from_before_the_subscription_was_known_does_not_come_after_later_ones() -> None:
+    for wanted in (ORDERED, durable(order=True)):
+        peer = Subscriber()
+        peer.subscribe(wanted) if wanted.durable else peer(Subscribed(wanted))
+        assert delivered(peer.hear(made(1))) == [1]
+        assert delivered(peer.hear(made(5, previous=0))) == [5]
+        late = peer.hear(made(3))
+        assert (delivered(late), dropped(late)) == ([], [(3, "overtaken")])
+        assert all(not backlog.entries or len(backlog.entries) == 2 for backlog in peer.peer.durable.values())
+
+
+def test_a_backlog_is_bounded_while_its_events_wait_for_order() -> None:
+    peer = Subscriber()
+    peer.subscribe(durable(order=True, max_events=3))
+    for n in range(2, 9):
+        peer.hear(made(n, previous=n - 1))
+        assert len(peer.peer.durable[1].entries) <= 3
+    assert delivered(peer.hear(made(1, previous=0))) == [1, 7, 8]
+
+
+def test_an_event_that_waits_for_order_is_not_delivered_past_its_ttl() -> None:
+    peer = Subscriber(order_wait_ns=SECOND)
+    peer(Subscribed(ORDERED))
+    peer.hear(made(2, previous=1, ttl_ns=SECOND // 2))
+    peer.hear(made(3, previous=2))
+    effects = peer.run(2 * SECOND)
+    assert (delivered(effects), dropped(effects)) == ([3], [(2, "expired")])
+    assert missed(effects) == [{"skipped": 1}, {"expired": 1}]
+
+
+def test_nothing_comes_after_an_unsubscribe_though_it_waited_for_order() -> None:
+    for wanted in (ORDERED, durable(order=True)):
+        peer = Subscriber(order_wait_ns=SECOND)
+        peer.subscribe(wanted) if wanted.durable else peer(Subscribed(wanted))
+        peer.hear(made(2, previous=1))
+        peer(Unsubscribed(1))
+        effects = peer.run(2 * SECOND)
+        assert (delivered(effects), missed(effects)) == ([], [])
+
+
+def test_an_event_does_not_overtake_one_that_waits_for_clients_after_a_restart() -> None:
+    """A subscription without a name makes the peer wait for others, with all that was published before its start."""
+    peer = Subscriber()
+    peer.subscribe(durable(order=True))
+    peer.start(0)
+    peer(Subscribed(PLAIN))
+    peer.run(SECOND)
+    peer.attach()
+    assert delivered(peer.hear(made(1, previous=0), age=2 * SECOND)) == []
+    assert delivered([e for e in peer.hear(made(2, previous=1)) if getattr(e, "position", 0)]) == []
+    effects = peer.run(2 * SECOND)
+    assert delivered([e for e in effects if getattr(e, "position", 0)]) == [1, 2]
+
+
+def test_nobody_waits_for_an_event_that_has_expired_here() -> None:
+    peer = Subscriber()
+    peer(Subscribed(ORDERED))
+    assert delivered(peer.hear(made(2, previous=1))) == []
+    assert delivered(peer.hear(made(1, previous=0, ttl_ns=SECOND), age=2 * SECOND)) == [2]
+    peer(Subscribed(LocalSubscription(1, "true", Qos(order=True, expire=True, deadline_ns=SECOND))))
+    assert delivered(peer.hear(made(4, previous=3))) == []
+    effects = peer.hear(made(3, previous=2), age=2 * SECOND)
+    assert (delivered(effects), dropped(effects)) == ([4], [(3, "expired")])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.harness import SimHarness, published, subscribed
+from tests.cores import pure_only
 from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest.subscriptions import PeerInterest, SubscriptionTable
@@ -95,6 +96,7 @@ def test_an_event_for_a_member_that_has_just_gone_reaches_another(tmp_path: Path
     run(scene, tmp_path, persistency)
 
 
+@pure_only
 def test_an_event_that_nobody_is_left_for_is_reported(tmp_path: Path) -> None:
     async def scene(world: SimHarness) -> None:
         notices: Counter[str] = Counter()

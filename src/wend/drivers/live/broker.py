@@ -51,6 +51,8 @@ TURN_S = 0.003
 """How long clients are served before the loop sees to sockets and timers again."""
 
 Wanted = tuple[str, Qos]
+Subscriber = tuple["BrokerClient", int]
+"""A client, and its handle for the subscription."""
 
 
 class BrokerClient(Protocol):
@@ -93,7 +95,8 @@ class Broker(Observer):
         self._handles: dict[BrokerClient, dict[int, Wanted | int]] = {}
         """By client and handle: what it wants, or the number of a durable subscription."""
         self._numbers: dict[Wanted, int] = {}
-        self._subscribers: dict[int, dict[tuple[BrokerClient, int], None]] = {}
+        self._subscribers: dict[int, Subscriber | dict[Subscriber, None]] = {}
+        """By number: the only subscriber, which most subscriptions have, or all of them."""
         self._shared: set[int] = set()
         """The numbers of subscriptions of queue groups."""
         self._next_number = 1
@@ -152,7 +155,12 @@ class Broker(Observer):
         number = self._numbers.get(wanted)
         if number is None:
             number = self._subscribe_peer(wanted, announced)
-        self._subscribers[number][client, handle] = None
+            self._subscribers[number] = (client, handle)
+        else:
+            others = self._subscribers[number]
+            if isinstance(others, tuple):
+                self._subscribers[number] = others = {others: None}
+            others[client, handle] = None
         self._handles.setdefault(client, {})[handle] = wanted
 
     def _check_group(self, qos: Qos, durable: DurableOptions | None) -> None:
@@ -174,9 +182,10 @@ class Broker(Observer):
             self._detach(client, wanted)
             return
         number = self._numbers[wanted]
-        subscribers = self._subscribers[number]
-        del subscribers[client, handle]
-        if not subscribers:
+        others = self._subscribers[number]
+        if isinstance(others, dict):
+            del others[client, handle]
+        if isinstance(others, tuple) or not others:
             del self._numbers[wanted], self._subscribers[number]
             self._shared.discard(number)
             try:
@@ -264,7 +273,7 @@ class Broker(Observer):
         number = self._next_number
         self.peer.ask(Subscribed(LocalSubscription(number, text, qos, announced=announced)))
         self._next_number += 1
-        self._numbers[wanted], self._subscribers[number] = number, {}
+        self._numbers[wanted] = number
         if qos.group:
             self._shared.add(number)
         return number
@@ -278,15 +287,24 @@ class Broker(Observer):
             return
         number = effect.subscription.number
         if number in self._shared:
-            client, handle = self._next_member(self._subscribers[number])
+            client, handle = self._next_member(number)
             client.deliver(handle, effect)
             return
-        for client, handle in tuple(self._subscribers.get(number, ())):
+        for client, handle in self._subscribers_of(number):
             client.deliver(handle, effect)
             self.retained.delivered(client, handle, effect.event.id)
 
-    def _next_member(self, members: dict[tuple[BrokerClient, int], None]) -> tuple[BrokerClient, int]:
+    def _subscribers_of(self, number: int) -> tuple[Subscriber, ...]:
+        found = self._subscribers.get(number)
+        if found is None:
+            return ()
+        return (found,) if isinstance(found, tuple) else tuple(found)
+
+    def _next_member(self, number: int) -> Subscriber:
         """The client of a queue group whose turn it is. Those that read too slowly are passed over, if not all do."""
+        members = self._subscribers[number]
+        if isinstance(members, tuple):
+            return members
         waiting = list(members)
         chosen = next((member for member in waiting if not member[0].stalled), waiting[0])
         del members[chosen]
@@ -299,7 +317,7 @@ class Broker(Observer):
         if number in self._attached:
             client, handle = self._attached[number]
             client.missed(handle, effect.counts)
-        for client, handle in tuple(self._subscribers.get(number, ())):
+        for client, handle in self._subscribers_of(number):
             client.missed(handle, effect.counts)
 
     # ---------------------------------------------------------------- requests to the peer

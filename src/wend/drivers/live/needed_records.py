@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from wend.model.events import EventId, Value
+from wend.model.events import EventId, PeerId, Value
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.notices import MissedReason
 from wend.protocol.records import (
@@ -20,10 +20,12 @@ from wend.protocol.records import (
     ReleasedRecord,
     RemovedRecord,
     RetainedRecord,
+    SkippedRecord,
     StateRecord,
 )
 
 MAX_DELIVERED = 200_000
+MAX_SKIPPED = 4096
 K = TypeVar("K")
 R = TypeVar("R", bound=Record)
 
@@ -79,6 +81,7 @@ class NeededBacklogs:
         self._owed: dict[tuple[int, int], EventId] = {}
         """By subscription and position."""
         self._missed: dict[int, Counter[MissedReason]] = {}
+        self._skipped: dict[tuple[PeerId, int], SkippedRecord] = {}
 
     def add(self, record: Record) -> None:
         match record:
@@ -93,6 +96,11 @@ class NeededBacklogs:
                     self._missed.setdefault(number, Counter())[missed] += len(positions)
             case MissedRecord(number, counts):
                 self._missed[number] = Counter(counts)
+            case SkippedRecord(id_):
+                self._skipped.pop(id_[:2], None)
+                self._skipped[id_[:2]] = record
+                if len(self._skipped) > MAX_SKIPPED:
+                    del self._skipped[next(iter(self._skipped))]
             case DurableRecord(number):
                 self._subscriptions[number] = record
             case RemovedRecord(number):
@@ -108,7 +116,8 @@ class NeededBacklogs:
 
     def records(self) -> list[Record]:
         missed = [MissedRecord(number, dict(counts)) for number, counts in self._missed.items() if counts]
-        return [*self._subscriptions.values(), *missed, *(self._owing(one) for one in self._queued.values())]
+        queued = (self._owing(one) for one in self._queued.values())
+        return [*self._subscriptions.values(), *missed, *self._skipped.values(), *queued]
 
     def replayed(self, by_ns: Nanos, now: Nanos) -> None:
         for entry in [entry for entry in self._owed if entry[0] not in self._subscriptions]:

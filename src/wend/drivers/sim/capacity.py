@@ -5,6 +5,9 @@ A peer's capacity limits the packets that it receives from all its links togethe
 headers cost nothing, as in a plan. A drop counts by destination and adds a row to the trace. The sender learns of it as
 of any loss. Only data uses capacity unless the scenario says otherwise.
 
+An event whose ttl will have passed before its turn comes does not enter a queue, so it takes no time of the link or
+the peer from others. That is the same as to remove it when its turn comes: the order in a queue is fixed.
+
 The queues belong to the hosts. So a host knows how long a packet waited, and adds that to the packet's age. If the host
 crashes, its queues are lost.
 
@@ -30,6 +33,7 @@ from wend.protocol.timers import Effects
 
 QUEUE_FULL = "queue full"
 PEER_BUSY = "peer's queue full"
+EXPIRED = "expired"
 
 
 class Queue:
@@ -50,6 +54,10 @@ class Queue:
         """Remove all packets, with the one that is served."""
         self._leaving.clear()
         self._msgs_free = self._bits_free = 0
+
+    def turn(self, now: Nanos) -> Nanos:
+        """When the next packet would have its turn."""
+        return max(now, self._leaving[-1]) if self._leaving else now
 
     def enter(self, now: Nanos, parts: int, bits: int) -> Nanos | None:
         """Add a packet. Return the time at which it leaves, or None if the queue is full. `parts` counts the fragments
@@ -79,11 +87,20 @@ class DropLedger:
         self._trace = trace
         self._counted: set[tuple[PeerId, EventId, PeerId]] = set()
         self._heads: dict[tuple[PeerId, int], tuple[PeerId, ...]] = {}
+        self._ends: dict[tuple[PeerId, int], Nanos] = {}
 
-    def sent(self, sender: PeerId, part: Fragment) -> None:
-        """Remember the destinations of a fragmented event. Only its first fragment names them."""
+    def sent(self, now: Nanos, sender: PeerId, part: Fragment) -> None:
+        """Remember the destinations and the end of a fragmented event. Only its first fragment names them."""
         if part.head is not None:
             self._heads[sender, part.number] = part.head.dests
+            if (end := self.end(now, sender, part.head)) is not None:
+                self._ends[sender, part.number] = end
+
+    def end(self, now: Nanos, sender: PeerId, message: Message) -> Nanos | None:
+        """When nobody needs the event of a message any more."""
+        if type(message) is Data and message.event.ttl_ns is not None:
+            return now + message.event.ttl_ns - message.age_ns
+        return self._ends.get((sender, message.number)) if type(message) is Fragment else None
 
     def dropped(self, now: Nanos, sender: PeerId, to: PeerId, at: PeerId, message: Message, reason: str) -> None:
         """Count a drop. A copy without named destinations (on a tree) counts as one, for the receiving peer."""
@@ -136,10 +153,14 @@ class CapacityNetwork(Network):
 
     def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
         if type(message) is Fragment:
-            self._ledger.sent(sender, message)
+            self._ledger.sent(now, sender, message)
         queue = self._queues[sender].get(receiver)
         if queue is None or not (self._all or type(message) is Data or type(message) is Fragment):
             self.transmit(now, sender, receiver, message)
+            return
+        end = self._ledger.end(now, sender, message)
+        if end is not None and queue.turn(now) > end:
+            self._ledger.dropped(now, sender, receiver, sender, message, EXPIRED)
             return
         through = queue.enter(now, *_size(message))
         if through is None:
@@ -195,6 +216,10 @@ class LimitedPeer:
         if type(event) is AdmittedPacket:
             return self.peer.handle(now, event.received) if event.incarnation == self._incarnation else []
         if type(event) is Received and (self._all or type(event.message) in (Data, Fragment)):
+            end = self._ledger.end(now, event.sender, event.message)
+            if end is not None and self._queue.turn(now) > end:
+                self._ledger.dropped(now, event.sender, self.peer.me, self.peer.me, event.message, EXPIRED)
+                return []
             through = self._queue.enter(now, *_size(event.message))
             if through is None:
                 self._ledger.dropped(now, event.sender, self.peer.me, self.peer.me, event.message, PEER_BUSY)

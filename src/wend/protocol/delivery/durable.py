@@ -95,6 +95,8 @@ class Backlog:
 class DurableSubscriptions:
     """All durable subscriptions of this peer."""
 
+    __slots__ = ("_me", "_next_position", "_timers", "backlogs")
+
     def __init__(self, config: PeerConfig, timers: Timers) -> None:
         self._me = config.peer
         self._timers = timers
@@ -127,7 +129,12 @@ class DurableSubscriptions:
     # ---------------------------------------------------------------- events
 
     def queue(
-        self, event: Event, born_ns: Nanos, wanted: list[tuple[SubscriptionId, Nanos | None]], effects: Effects
+        self,
+        now: Nanos,
+        event: Event,
+        born_ns: Nanos,
+        wanted: list[tuple[SubscriptionId, Nanos | None]],
+        effects: Effects,
     ) -> list[BacklogEntry]:
         """Store an event in the backlogs of these subscriptions. Call `release` with each entry when it may be sent."""
         entries = []
@@ -138,6 +145,10 @@ class DurableSubscriptions:
             entries.append(entry)
         numbered = tuple((w[0].number, e.position) for w, e in zip(wanted, entries, strict=True))
         effects.append(Persist(QueuedRecord(event, born_ns, numbered)))
+        for subscription, _ in wanted:
+            backlog = self.backlogs[subscription.number]
+            self._make_room(backlog, effects)
+            self._prune_later(now, backlog)
         return entries
 
     def release(self, now: Nanos, number: int, entry: BacklogEntry, effects: Effects) -> None:
@@ -146,9 +157,7 @@ class DurableSubscriptions:
         if backlog is None or entry.position not in backlog.entries:
             return
         backlog.waiting.append(entry)
-        self._make_room(backlog, effects)
         self._fill(now, backlog, effects)
-        self._prune_later(now, backlog)
 
     def miss(self, subscription: SubscriptionId, reason: MissedReason, effects: Effects) -> bool:
         """Note that a durable subscription misses an event that is not in its backlog. False if it is not durable."""
@@ -158,6 +167,13 @@ class DurableSubscriptions:
         backlog.missed[reason] += 1
         effects.append(Persist(MissedRecord(subscription.number, dict(backlog.missed))))
         return True
+
+    def skip(self, number: int, entry: BacklogEntry, effects: Effects) -> None:
+        """Take an event from a backlog that came too late for its order."""
+        backlog = self.backlogs.get(number)
+        if backlog is not None and backlog.remove(entry.position) is not None:
+            backlog.missed["skipped"] += 1
+            effects.append(Persist(ConfirmedRecord(number, (entry.position,), "skipped")))
 
     # ---------------------------------------------------------------- clients
 
@@ -301,19 +317,15 @@ class DurableSubscriptions:
                 if number in self.backlogs:
                     self.backlogs[number].missed = Counter(counts)
 
-    def recalled(self, now: Nanos) -> None:
-        """All records are restored: everything waits for its client."""
-        for backlog in self.backlogs.values():
-            entries = list(backlog.entries.values())
-            backlog.waiting.extend(in_publishers_order(entries) if backlog.subscription.qos.order else entries)
+    def recalled(self, now: Nanos, effects: Effects) -> list[tuple[int, BacklogEntry]]:
+        """All records are restored: everything waits for its client. Returns the numbers and entries of ordered
+        subscriptions: call `release` with each, as before the restart."""
+        ordered: list[tuple[int, BacklogEntry]] = []
+        for number, backlog in self.backlogs.items():
+            self._make_room(backlog, effects)
             self._prune_later(now, backlog)
-
-
-def in_publishers_order(entries: list[BacklogEntry]) -> list[BacklogEntry]:
-    """The same entries, so that those of one publisher are in the order of publication. Each publisher keeps its
-    places."""
-    of: dict[tuple[PeerId, int], list[BacklogEntry]] = {}
-    for entry in entries:
-        of.setdefault(entry.event.id[:2], []).append(entry)
-    ordered = {who: iter(sorted(theirs, key=lambda e: e.event.id.sequence)) for who, theirs in of.items()}
-    return [next(ordered[entry.event.id[:2]]) for entry in entries]
+            if backlog.subscription.qos.order:
+                ordered += [(number, entry) for entry in backlog.entries.values()]
+            else:
+                backlog.waiting.extend(backlog.entries.values())
+        return ordered

@@ -6,11 +6,13 @@ durable (`durable.py`), ask for the publisher's order (`order.py`), and let even
 filter that does not parse, the peer refuses it and counts it, as for any other sender.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from wend.matching.filters import topic_filter
 from wend.model.errors import FilterError
-from wend.model.events import Event, EventId, PeerId, SubscriptionId
+from wend.model.events import Event, EventId, PeerId, Qos, SubscriptionId
 from wend.model.units import Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.durable import DurableSubscriptions
@@ -22,7 +24,7 @@ from wend.protocol.link.window import DuplicateFilter
 from wend.protocol.notices import ComposedReason, MissedReason
 from wend.protocol.plugins import Interest, Notify, View
 from wend.protocol.ports import Deliver, Drop, LocalSubscription, Missed, Notice, Persist, Published, Refuse
-from wend.protocol.records import DeliveredRecord, QueuedRecord, Record
+from wend.protocol.records import DeliveredRecord, QueuedRecord, Record, SkippedRecord
 from wend.protocol.timers import Effects, Timers
 
 ANYTHING = "true"
@@ -35,6 +37,11 @@ AUTO_OFFERS_CHARS = 64_000
 
 class LocalDelivery:
     """Delivers events to local subscriptions, and handles publications, advertisements and subscriptions."""
+
+    __slots__ = (
+        "_began", "_config", "_interest", "_last", "_me", "_order", "_reliability", "_remembers", "_seen", "_sequence",
+        "_special", "_timers", "_unannounced", "_view", "durable", "groups", "pending",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -63,9 +70,10 @@ class LocalDelivery:
         self.durable = DurableSubscriptions(config, timers)
         self._special: dict[int, LocalSubscription] = {}
         """By number: subscriptions that are durable, ordered, or let events expire."""
-        self._unannounced: set[int] = set()
-        wait_ns = config.of(DeliverySettings).order_wait_ns
-        self._order = PublisherOrder(self._me, wait_ns, timers, self._seen, self._release, self._skipped)
+        self._unannounced: dict[int, None] = {}
+        self._timers = timers
+        self._order: PublisherOrder | None = None
+        """Set once a subscription asks for it."""
         self._last: dict[PeerId, int] = {}
         """By peer with ordered subscribers: the sequence number of the last event for it."""
 
@@ -136,9 +144,11 @@ class LocalDelivery:
             self.durable.subscribe(wanted, effects)
         if wanted.durable is not None or wanted.qos.order or wanted.qos.expire:
             self._special[wanted.number] = wanted
+        else:
+            self._special.pop(wanted.number, None)
         self.groups.subscribe(wanted.number, wanted.qos.group)
         if not wanted.announced:
-            self._unannounced.add(wanted.number)
+            self._unannounced[wanted.number] = None
         return wanted.announced
 
     def unsubscribe(self, number: int, effects: Effects) -> bool:
@@ -147,7 +157,7 @@ class LocalDelivery:
         if self._special.pop(number, None) is not None:
             self.durable.unsubscribe(number, effects)
         if number in self._unannounced:
-            self._unannounced.discard(number)
+            del self._unannounced[number]
             return False
         return True
 
@@ -175,7 +185,7 @@ class LocalDelivery:
             effects.append(Drop(id_, (self._me,), "published before this incarnation"))
             return
         if event.ttl_ns is not None and event.is_expired(now - born):
-            effects.append(Drop(id_, (self._me,), "expired"))
+            self._hand(now, event, born, (), effects)
             return
         wanted = self._interest.local(event, self._view)
         if event.groups and self.groups.pass_on(now, event, born, wanted, effects) and not wanted:
@@ -187,20 +197,24 @@ class LocalDelivery:
         self._hand(now, event, born, wanted, effects)
 
     def _hand(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> None:
-        """Hand an event to local subscriptions."""
+        """Hand an event to local subscriptions, unless it has expired while it waited for them."""
+        expired = event.ttl_ns is not None and event.is_expired(now - born)
+        if expired:
+            effects.append(Drop(event.id, (self._me,), "expired"))
+            wanted = ()
         later: list[HeldDelivery] = []
         if self._special:
             wanted, later = self._sorted(now, event, born, wanted, effects)
         if self.pending is not None:  # behind the record of a backlog: a crash in between loses nothing
             effects.append(Persist(DeliveredRecord(event.id)))
-        if not wanted and not later:
+        if not wanted and not later and not expired:
             unwanted = self._interest.widened(event)
             effects.append(Notice("false-positive" if unwanted else "no-subscriber", self._me))
         for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, now - born, deadline))
         ordered = [held for held in later if self._special[held.subscription.number].qos.order]
-        if ordered:
-            self._order.arrived(now, event, ordered, effects)
+        if ordered or (self._order is not None and event.previous):  # others may wait for it
+            self._in_order().arrived(now, event, ordered, effects)
         for held in later:
             if not self._special[held.subscription.number].qos.order:
                 self._release(now, held, effects)
@@ -215,10 +229,10 @@ class LocalDelivery:
             special = self._special.get(subscription.number)
             if special is None:
                 at_once.append((subscription, deadline))
-            elif special.qos.expire and deadline is not None and now - born > deadline:
+            elif is_late(special.qos, deadline, now - born):
                 effects.append(Drop(event.id, (self._me,), "expired"))
                 self._miss(subscription, "expired", effects)
-            elif special.qos.order and self._order.is_overtaken(event):
+            elif special.qos.order and self._in_order().is_overtaken(event):
                 effects.append(Drop(event.id, (self._me,), "overtaken"))
             elif special.durable is not None:
                 durable.append((subscription, deadline))
@@ -227,19 +241,46 @@ class LocalDelivery:
             else:
                 at_once.append((subscription, deadline))
         if durable:
-            entries = self.durable.queue(event, born, durable, effects)
+            entries = self.durable.queue(now, event, born, durable, effects)
             for (subscription, deadline), entry in zip(durable, entries, strict=True):
                 later.append(HeldDelivery(event, born, subscription, deadline, entry))
         return tuple(at_once), later
 
+    def _in_order(self) -> PublisherOrder:
+        if self._order is None:
+            wait_ns = self._config.of(DeliverySettings).order_wait_ns
+            self._order = PublisherOrder(
+                self._me, wait_ns, self._timers, self._came, self._release, self._skipped, self._overtaken
+            )
+        return self._order
+
+    def _came(self, id_: EventId) -> bool:
+        return id_ in self._seen and not (self.pending is not None and self.pending.holds(id_))
+
     def _release(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
+        subscription, event, age_ns = held.subscription, held.event, now - held.born_ns
         if held.entry is not None:
-            self.durable.release(now, held.subscription.number, held.entry, effects)
+            self.durable.release(now, subscription.number, held.entry, effects)
+            return
+        special = self._special.get(subscription.number)
+        if special is None:  # it ended while the event waited
+            return
+        if event.is_expired(age_ns) or is_late(special.qos, held.deadline_ns, age_ns):
+            effects.append(Drop(event.id, (self._me,), "expired"))
+            self._miss(subscription, "expired", effects)
         else:
-            effects.append(Deliver(held.subscription, held.event, now - held.born_ns, held.deadline_ns))
+            effects.append(Deliver(subscription, event, age_ns, held.deadline_ns))
 
     def _skipped(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
-        self._miss(held.subscription, "skipped", effects)
+        if held.subscription.number in self._special:
+            self._miss(held.subscription, "skipped", effects)
+
+    def _overtaken(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
+        effects.append(Drop(held.event.id, (self._me,), "overtaken"))
+        if held.entry is not None:
+            self.durable.skip(held.subscription.number, held.entry, effects)
+        elif held.subscription.number in self._special:
+            effects.append(Missed(held.subscription, {"skipped": 1}))
 
     def _miss(self, subscription: SubscriptionId, reason: MissedReason, effects: Effects) -> None:
         if not self.durable.miss(subscription, reason, effects):
@@ -253,7 +294,30 @@ class LocalDelivery:
             self.durable.recall(now, record)
             if type(record) is QueuedRecord:
                 self._seen.add(record.event.id)
-        self.durable.recalled(now)
+            elif type(record) is SkippedRecord:
+                self._in_order().recall(record.id)
         for wanted in self.durable.subscriptions():
             self._interest.subscribe(wanted, self._me)
             self._special[wanted.number] = wanted
+        waiting: dict[EventId, list[HeldDelivery]] = {}
+        for number, entry in self.durable.recalled(now, effects):
+            held = HeldDelivery(entry.event, entry.born_ns, SubscriptionId(self._me, number), entry.deadline_ns, entry)
+            waiting.setdefault(entry.event.id, []).append(held)
+        for id_ in in_publishers_order(waiting):
+            self._in_order().arrived(now, waiting[id_][0].event, waiting[id_], effects)
+
+
+def is_late(qos: Qos, deadline_ns: Nanos | None, age_ns: Nanos) -> bool:
+    """Whether a subscription does not want an event of this age any more."""
+    return qos.expire and deadline_ns is not None and age_ns > deadline_ns
+
+
+def in_publishers_order(ids: Iterable[EventId]) -> list[EventId]:
+    """The same events, so that those of one publisher are in the order of publication. Each publisher keeps its
+    places."""
+    places = list(ids)
+    of: dict[tuple[PeerId, int], list[EventId]] = {}
+    for id_ in places:
+        of.setdefault(id_[:2], []).append(id_)
+    ordered = {who: iter(sorted(theirs)) for who, theirs in of.items()}
+    return [next(ordered[id_[:2]]) for id_ in places]

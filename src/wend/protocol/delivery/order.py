@@ -5,7 +5,11 @@ peer (`Event.previous`). Sequence numbers alone would not do: a peer gets only t
 event whose predecessor is missing is held. If the predecessor does not come in time, the subscriptions go on without
 it; should it come later, they do not get it. Other subscriptions of the same event do not wait.
 
-The order holds within an incarnation of the publisher's peer.
+Events that were published before the publisher's peer knew the subscription name no predecessor. They are not held, and
+dropped if the subscription has got a later one.
+
+The order holds within an incarnation of the publisher's peer. It outlives a restart of this peer: what was held is held
+again, and a record tells which events the subscriptions have gone on without.
 """
 
 from collections.abc import Callable
@@ -14,8 +18,8 @@ from typing import NamedTuple
 from wend.model.events import Event, EventId, PeerId, SubscriptionId
 from wend.model.units import Nanos
 from wend.protocol.delivery.durable import BacklogEntry
-from wend.protocol.link.window import DuplicateFilter
-from wend.protocol.ports import Notice
+from wend.protocol.ports import Notice, Persist
+from wend.protocol.records import SkippedRecord
 from wend.protocol.timers import Effects, Timers
 
 MAX_HELD = 10_000
@@ -41,28 +45,42 @@ Release = Callable[[Nanos, HeldDelivery, Effects], None]
 class _Stream:
     """The events of one incarnation of a publisher."""
 
-    __slots__ = ("held", "last")
+    __slots__ = ("held", "last", "reached")
 
     def __init__(self) -> None:
         self.last = -1
         """The sequence number of the event that was released last."""
         self.held: dict[int, tuple[int, list[HeldDelivery]]] = {}
         """By sequence number: that of the predecessor, and the deliveries that wait."""
+        self.reached: dict[int, int] = {}
+        """By number of a subscription: the sequence number of the last event that it got."""
 
 
 class PublisherOrder:
     """Holds events until their predecessors have come, or for `wait_ns`."""
 
+    __slots__ = ("_came", "_held", "_me", "_overtaken", "_release", "_skipped", "_streams", "_timers", "_wait_ns")
+
     def __init__(
-        self, me: PeerId, wait_ns: Nanos, timers: Timers, seen: DuplicateFilter, release: Release, skipped: Release
+        self,
+        me: PeerId,
+        wait_ns: Nanos,
+        timers: Timers,
+        came: Callable[[EventId], bool],
+        release: Release,
+        skipped: Release,
+        overtaken: Release,
     ) -> None:
-        """`skipped` is told of deliveries that are released without their predecessor, just before that."""
+        """`came` says whether an event was handed to subscriptions, here or before a restart. `skipped` is told of
+        deliveries that are released without their predecessor, just before that; `overtaken` of those that come too
+        late."""
         self._me = me
         self._wait_ns = wait_ns
         self._timers = timers
-        self._seen = seen
+        self._came = came
         self._release = release
         self._skipped = skipped
+        self._overtaken = overtaken
         self._streams: dict[tuple[PeerId, int], _Stream] = {}
         self._held: dict[EventId, None] = {}
 
@@ -75,6 +93,11 @@ class PublisherOrder:
         stream = self._streams.get(event.id[:2])
         return stream is not None and event.id.sequence <= stream.last and self._previous(event) is not None
 
+    def recall(self, id_: EventId) -> None:
+        """An earlier incarnation has gone on to this event."""
+        stream = self._stream(id_[:2])
+        stream.last = max(stream.last, id_.sequence)
+
     def _previous(self, event: Event) -> int | None:
         for peer, number in event.previous:
             if peer == self._me:
@@ -84,14 +107,14 @@ class PublisherOrder:
     def arrived(self, now: Nanos, event: Event, held: list[HeldDelivery], effects: Effects) -> None:
         """Release the deliveries of an event now or later; ask before whether it is overtaken."""
         previous = self._previous(event)
-        if previous is None:  # its publisher's peer did not know that somebody here wants the order
-            self._release_all(now, held, effects)
-            return
         publisher, incarnation, sequence = event.id
         stream = self._stream((publisher, incarnation))
+        if previous is None:  # its publisher's peer did not know that somebody here wants the order
+            self._release_all(now, stream, held, effects)
+            return
         if self._has_come(event.id, previous, stream):
-            stream.last = sequence
-            self._release_all(now, held, effects)
+            stream.last = max(stream.last, sequence)
+            self._release_all(now, stream, held, effects)
             self._follow(now, event.id, stream, effects)
             return
         stream.held[sequence] = (previous, held)
@@ -104,7 +127,7 @@ class PublisherOrder:
         """Whether the predecessor was released, here or before this stream was known."""
         if previous <= max(stream.last, 0):
             return True
-        return previous not in stream.held and EventId(id_.publisher, id_.incarnation, previous) in self._seen
+        return previous not in stream.held and self._came(EventId(id_.publisher, id_.incarnation, previous))
 
     def _follow(self, now: Nanos, id_: EventId, stream: _Stream, effects: Effects) -> None:
         """Release held events whose predecessors were released."""
@@ -115,8 +138,8 @@ class PublisherOrder:
                 return
             del stream.held[sequence]
             self._held.pop(EventId(id_.publisher, id_.incarnation, sequence), None)
-            stream.last = sequence
-            self._release_all(now, held, effects)
+            stream.last = max(stream.last, sequence)
+            self._release_all(now, stream, held, effects)
 
     def _waited(self, now: Nanos, id_: EventId, effects: Effects) -> None:
         """An event has waited long enough: release it, and the held ones before it."""
@@ -128,15 +151,23 @@ class PublisherOrder:
             self._held.pop(EventId(id_.publisher, id_.incarnation, sequence), None)
             if previous > stream.last:
                 effects.append(Notice("order-skipped", id_.publisher))
+                if any(one.entry is not None for one in held):
+                    effects.append(Persist(SkippedRecord(EventId(id_.publisher, id_.incarnation, sequence))))
                 for one in held:
                     self._skipped(now, one, effects)
-            stream.last = sequence
-            self._release_all(now, held, effects)
+            stream.last = max(stream.last, sequence)
+            self._release_all(now, stream, held, effects)
         self._follow(now, id_, stream, effects)
 
-    def _release_all(self, now: Nanos, held: list[HeldDelivery], effects: Effects) -> None:
+    def _release_all(self, now: Nanos, stream: _Stream, held: list[HeldDelivery], effects: Effects) -> None:
+        reached = stream.reached
         for one in held:
-            self._release(now, one, effects)
+            number, sequence = one.subscription.number, one.event.id.sequence
+            if sequence < reached.get(number, 0):
+                self._overtaken(now, one, effects)
+            else:
+                reached[number] = sequence
+                self._release(now, one, effects)
 
     def _stream(self, key: tuple[PeerId, int]) -> _Stream:
         stream = self._streams.get(key)

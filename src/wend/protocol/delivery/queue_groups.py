@@ -23,6 +23,8 @@ SendAlone = Callable[[Nanos, Event, Nanos, PeerId, Effects], None]
 class QueueGroups:
     """The groups of this peer's subscriptions, and the choices of peers for events."""
 
+    __slots__ = ("_groups", "_interest", "_me", "_number", "_send_alone")
+
     def __init__(
         self, me: PeerId, interest: Interest, number: Callable[[Published], Event], send_alone: SendAlone
     ) -> None:

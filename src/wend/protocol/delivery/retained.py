@@ -21,6 +21,8 @@ Key = tuple[str, Value]
 class RetainedEvents:
     """The events that a peer retains, the oldest first."""
 
+    __slots__ = ("_bytes", "_events", "_me", "_stores")
+
     def __init__(self, me: PeerId, stores: bool) -> None:
         self._me = me
         self._stores = stores

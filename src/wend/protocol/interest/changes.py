@@ -88,7 +88,11 @@ def change_key(origin: PeerId, number: int) -> int:
 class HeldChanges:
     """Changes that wait for the ones before them, by origin, each with its sender."""
 
+    __slots__ = ("_held", "asks")
+
     def __init__(self) -> None:
+        self.asks: dict[PeerId, int] = {}
+        """By origin: how often this peer has asked for the whole. Set while a timer runs."""
         self._held: dict[PeerId, dict[Version, tuple[PeerId, InterestChange]]] = {}
 
     def __contains__(self, origin: PeerId) -> bool:
@@ -119,6 +123,3 @@ class HeldChanges:
 
     def forget(self, origin: PeerId) -> None:
         self._held.pop(origin, None)
-
-    def clear(self) -> None:
-        self._held.clear()

@@ -62,13 +62,12 @@ class FloodedInterest(SubscriptionTable):
 
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
-        self._held = HeldChanges()
-        self._asks: dict[PeerId, int] = {}
-        """By origin: how often this peer has asked for the whole. Set while a timer runs."""
-        self._back_by: dict[PeerId, Nanos] = {}
-        """By peer that stopped and will be back: until when others store events for it."""
-        self._stored: dict[PeerId, tuple[int, int]] = {}
-        """By origin: the number and the bytes of the changes remembered since the whole."""
+        self._held: HeldChanges | None = None
+        """Set once a change had to wait."""
+        self._stored: dict[PeerId, tuple[int, int]] | None = None
+        """By origin: the number and the bytes of the changes remembered since the whole. Set with persistency."""
+        self._back_by: dict[PeerId, Nanos] | None = None
+        """By peer that stopped and will be back: until when others store events for it. Set once there was one."""
 
     def knows(self, peers: tuple[PeerId, ...]) -> bool:
         return all(peer in self.known for peer in peers)
@@ -91,10 +90,10 @@ class FloodedInterest(SubscriptionTable):
                     self._recall_changes(told.origin)
                     return self._note_away(now, told)
             case Recalled(InterestChange() as told):
-                self._held.add(told.origin, told)
+                self._hold(told.origin, told)
                 self._recall_changes(told.origin)
             case Begun():
-                self._held.clear()
+                self._held = None
             case Due(name) if name.startswith(_AWAY):
                 return self._stays_away(now, int(name.removeprefix(_AWAY)))
             case Due(name):
@@ -127,7 +126,8 @@ class FloodedInterest(SubscriptionTable):
             return [Refuse(sender, "a deadline or reliability that cannot be")]
         if not self.learn(told):
             return [Refuse(sender, "a filter that cannot be read")]
-        self._stored[told.origin] = (0, 0)
+        if view.persistency:
+            self._remembered(told.origin, 0, 0)
         returned = told.durable and known is not None and known.version[0] != told.version[0]
         return [
             Remember(told.origin, told),
@@ -144,10 +144,10 @@ class FloodedInterest(SubscriptionTable):
         if origin == view.me or (known is not None and known.version >= told.version):
             return []
         if known is None or known.version != told.since:
-            self._held.add(sender, told)
-            if origin in self._asks:
+            held = self._hold(sender, told)
+            if origin in held.asks:
                 return []
-            self._asks[origin] = 0
+            held.asks[origin] = 0
             return [Timer(now + ASK_NS, f"{_ASK}{origin}")]
         if not all(subscription.qos.can_be() for subscription in told.added):
             return [Refuse(sender, "a deadline or reliability that cannot be")]
@@ -159,7 +159,7 @@ class FloodedInterest(SubscriptionTable):
         if not self.learn(new):
             return [Refuse(sender, "a filter that cannot be read")]
         return [
-            self._remember(told, new),
+            *(self._remember(told, new) if view.persistency else ()),
             CHANGED,
             *(Tell(n, slot_of(told), told) for n in view.neighbours if n != sender),
             InterestLearned(origin),
@@ -168,9 +168,12 @@ class FloodedInterest(SubscriptionTable):
 
     def _note_away(self, now: Nanos, told: PeerInterest) -> list[PluginEffect]:
         """Note until when a peer will be back, if it has stopped."""
-        self._back_by.pop(told.origin, None)
         if told.away_ns <= 0:
+            if self._back_by is not None:
+                self._back_by.pop(told.origin, None)
             return []
+        if self._back_by is None:
+            self._back_by = {}
         self._back_by[told.origin] = back_by = min(now + told.away_ns, FOREVER)
         return [Timer(back_by + 1, f"{_AWAY}{told.origin}")]
 
@@ -182,22 +185,31 @@ class FloodedInterest(SubscriptionTable):
         return [CHANGED]
 
     def stayed_away(self, peer: PeerId, now: Nanos) -> bool:
-        return peer in self._back_by and now > self._back_by[peer]
+        return self._back_by is not None and now > self._back_by.get(peer, FOREVER)
 
     def _learn_held(self, now: Nanos, origin: PeerId, view: View) -> list[PluginEffect]:
-        held = self._held.take(self.known[origin])
+        held = None if self._held is None else self._held.take(self.known[origin])
         return [] if held is None else self._learn_change(now, *held, view)
+
+    def _hold(self, sender: PeerId, told: InterestChange) -> HeldChanges:
+        if self._held is None:
+            self._held = HeldChanges()
+        self._held.add(sender, told)
+        return self._held
 
     def _ask(self, now: Nanos, origin: PeerId) -> list[PluginEffect]:
         """The time to ask for the whole of a peer's interest, if changes still wait for others."""
-        asked = self._asks.pop(origin, 0)
-        if origin not in self._held:
+        held = self._held
+        if held is None:
             return []
-        sender = self._held.sender(origin)
+        asked = held.asks.pop(origin, 0)
+        if origin not in held:
+            return []
+        sender = held.sender(origin)
         if asked >= ASKED:
-            self._held.forget(origin)
+            held.forget(origin)
             return []
-        self._asks[origin] = asked + 1
+        held.asks[origin] = asked + 1
         return [
             Tell(sender, ("q", origin), InterestRequest(origin)),
             Timer(now + (ASK_NS << asked + 1), f"{_ASK}{origin}"),
@@ -205,20 +217,25 @@ class FloodedInterest(SubscriptionTable):
 
     # ---------------------------------------------------------------- what a restart needs
 
-    def _remember(self, change: InterestChange, whole: PeerInterest) -> Remember:
+    def _remember(self, change: InterestChange, whole: PeerInterest) -> list[Remember]:
         """Store the change, or the whole if the changes since the last one take as much room."""
         origin = change.origin
-        count, size = self._stored.get(origin, (0, MAX_CONTROL_BYTES))
+        count, size = (self._stored or {}).get(origin, (0, MAX_CONTROL_BYTES))
         size += encoded_bytes(change)
         if size >= encoded_bytes(whole):
-            self._stored[origin] = (0, 0)
-            return Remember(origin, whole)
-        self._stored[origin] = (count + 1, size)
-        return Remember(change_key(origin, count), change)
+            self._remembered(origin, 0, 0)
+            return [Remember(origin, whole)]
+        self._remembered(origin, count + 1, size)
+        return [Remember(change_key(origin, count), change)]
+
+    def _remembered(self, origin: PeerId, count: int, size: int) -> None:
+        if self._stored is None:
+            self._stored = {}
+        self._stored[origin] = (count, size)
 
     def _recall_changes(self, origin: PeerId) -> None:
         """Apply the changes that a former incarnation stored, as far as they fit. They come in any order."""
-        while origin in self.known:
+        while origin in self.known and self._held is not None:
             held = self._held.take(self.known[origin])
             new = None if held is None else changed_by(self.known[origin], held[1])
             if new is None or not self.learn(new):

@@ -17,13 +17,15 @@ USUAL = Qos()
 class LocalSubscriptions:
     """The subscriptions of one peer, by number."""
 
+    __slots__ = ("_grouped", "_index", "_me", "_qos", "_texts", "_unannounced", "summary")
+
     def __init__(self, me: PeerId) -> None:
         self._me = me
         self._texts: dict[int, str] = {}
         self._qos: dict[int, Qos] = {}
         """Of those that state some."""
         self._grouped = 0
-        self._unannounced: set[int] = set()
+        self._unannounced: dict[int, None] = {}
         self._index: Index[int] = Index()
         self.summary = FilterSummary(self._members)
 
@@ -63,7 +65,7 @@ class LocalSubscriptions:
         if announced:
             self.summary.add(number, text, wanted, qos)
         else:
-            self._unannounced.add(number)
+            self._unannounced[number] = None
 
     def is_announced(self, number: int) -> bool:
         return number not in self._unannounced
@@ -76,13 +78,14 @@ class LocalSubscriptions:
         text = self._texts.pop(number, None)
         if text is None:
             return
+        wanted = self._index.filter(number)
         self._index.discard(number)
         qos = self._qos.pop(number, USUAL)
         self._grouped -= bool(qos.group)
         if number in self._unannounced:
-            self._unannounced.discard(number)
+            del self._unannounced[number]
         else:
-            self.summary.discard(number, parse(text), qos)
+            self.summary.discard(number, wanted, qos)
 
     def clear(self) -> None:
         self._texts.clear()
@@ -102,4 +105,4 @@ class LocalSubscriptions:
     def _members(self) -> Iterator[Member]:
         for number, text in self._texts.items():
             if number not in self._unannounced:
-                yield number, text, parse(text), self.qos(number)
+                yield number, text, self._index.filter(number), self.qos(number)

@@ -29,6 +29,9 @@ SMALL_BYTES = 1_200
 PAUSE_NS = 50 * MS
 """The least time between two announcements of a larger one."""
 ANNOUNCE = "announce"
+NEVER_NS = -PAUSE_NS
+NO_SUBSCRIPTIONS = LocalSubscriptions(-1)
+"""Those of all peers that never had any, which are many in large simulations."""
 
 
 class PeerInterest(msgspec.Struct, frozen=True, gc=False, tag="i", omit_defaults=True):
@@ -61,17 +64,18 @@ class SubscriptionTable(Interest):
         self._graph_version = -1
         self._topics_only = True
         self._any_ordered = False
+        self._any_expire = False
         self._any_grouped = False
-        self._local = LocalSubscriptions(config.peer)
+        self._local = NO_SUBSCRIPTIONS
         self._offers: tuple[str, ...] = ()
         self._offers_chars = 0
         self._offered: dict[object, bool] = {}
-        self._durable: set[int] = set()
-        """The numbers of this peer's durable subscriptions."""
+        self._durable: set[int] | None = None
+        """The numbers of this peer's durable subscriptions. Set once there was one."""
         self._away_ns: Nanos = 0
         """Above 0: this peer stops, and will be back."""
         self._revision = 0
-        self._announced_ns: Nanos = -PAUSE_NS
+        self._announced_ns: Nanos = NEVER_NS
         self._timer_ns: Nanos = -1
         """When a timer is set to announce what changed."""
 
@@ -143,6 +147,8 @@ class SubscriptionTable(Interest):
         return tuple([peer for peer in self.targets(event) if peer in peers])
 
     def expiry_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:
+        if not self._any_expire:
+            return None
         latest: Nanos | None = None
         for key in self._index.match(event.attributes):
             if key.peer == subscriber:
@@ -175,14 +181,18 @@ class SubscriptionTable(Interest):
 
     def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
         """Add a local subscription. It floods with the next `Changed`. Raises FilterError."""
+        if self._local is NO_SUBSCRIPTIONS:
+            self._local = LocalSubscriptions(me)
         self._local.add(wanted.number, wanted.filter, wanted.qos, wanted.announced)
         if wanted.durable is not None:
+            self._durable = self._durable or set()
             self._durable.add(wanted.number)
         self._forget_local()
 
     def unsubscribe(self, number: int) -> None:
         self._local.discard(number)
-        self._durable.discard(number)
+        if self._durable is not None:
+            self._durable.discard(number)
         self._forget_local()
 
     def advertise(self, text: str) -> None:
@@ -193,8 +203,9 @@ class SubscriptionTable(Interest):
             self._offered.clear()
 
     def withdraw(self) -> None:
-        self._local.clear()
-        self._durable.clear()
+        if self._local is not NO_SUBSCRIPTIONS:
+            self._local.clear()
+        self._durable = None
         self._forget_local()
         self._offers = ()
         self._offers_chars = 0
@@ -324,6 +335,7 @@ class SubscriptionTable(Interest):
             self._subscriptions[key] = subscription
         self._topics_only = self._index.by_topic
         self._any_ordered = any(s.qos.order for s in self._subscriptions.values())
+        self._any_expire = any(s.qos.expire for s in self._subscriptions.values())
         self._any_grouped = any(s.qos.group for s in self._subscriptions.values())
         self._targets.clear()
         self._notify.clear()

@@ -13,7 +13,7 @@ peer announces groups of them, each as one conjunction that covers all its membe
 In a group, each attribute that is not the same for all members has the hull of their values: one range. The key of a
 group follows from the key of any finer one. So the next level is made of the groups of this one, which are few. A finer
 level is made of all filters, and only if it would fit half of the bound. That takes long, so it waits until as many
-subscriptions ended as are left. Until then hulls, deadlines and reliabilities may be stricter than needed.
+subscriptions ended as are left, and these are not too many. Until then the summary may cover more than it needs to.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,6 +30,8 @@ SUMMARY_BYTES = 48_000
 """The bound. It is well below the longest control message, and many times the size that most peers need."""
 ENTRY_BYTES = 96
 """What an entry takes beside the text of its filter."""
+REBUILT = 10_000
+"""The most subscriptions of which a summary is made anew, because the peer does nothing else meanwhile."""
 PREFIXES = (64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 TOPIC = "topic"
 EXACT, EQUAL, BY_TOPIC, FIRST_PREFIX = 0, 1, 2, 3
@@ -75,6 +77,10 @@ class FilterGroup:
 
 class FilterSummary:
     """What a peer announces. `members` are all its subscriptions, at any time."""
+
+    __slots__ = (
+        "_count", "_ended", "_exact", "_groups", "_limit", "_members", "_next", "_touched", "level", "replaced", "size",
+    )  # fmt: skip
 
     def __init__(self, members: Callable[[], Iterable[Member]], limit: int = SUMMARY_BYTES) -> None:
         self.level = EXACT
@@ -148,7 +154,7 @@ class FilterSummary:
                 del self._groups[key]
                 self.size -= group.size
                 self._touch_removed(group.number)
-        if self._ended >= self._count:
+        if self._ended >= self._count and self._count <= REBUILT:
             self._rebuild()
 
     def clear(self) -> None:

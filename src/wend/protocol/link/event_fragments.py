@@ -11,7 +11,7 @@ all fragments are acknowledged and the event is not accepted, the transmission h
 
 import msgspec
 
-from wend.model.events import Event, PeerId
+from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.link.fragments import EVENTS, FRAGMENT_BYTES, Limits, Reassembly, chunk, fragment_count
 from wend.protocol.link.link import Link
@@ -45,7 +45,7 @@ class FragmentedEvent:
         piece = chunk(event.payload, index, FRAGMENT_BYTES)
         if index:
             return Fragment(tx, self.number, index, self.count, event.id, piece)
-        bare = Event(event.id, event.attributes, headers=event.headers)
+        bare = msgspec.structs.replace(event, payload=b"")
         path = (*forward.path, me)
         age = now - forward.born_ns
         head = Data(self.number, bare, age, forward.dests, path, forward.header, forward.ranks)
@@ -126,6 +126,6 @@ class EventReassembly:
         if message is None:
             return None
         head = message.first.head
-        event = Event(head.event.id, head.event.attributes, message.joined(), head.event.headers)
+        event = msgspec.structs.replace(head.event, payload=message.joined())
         age = head.age_ns + now - message.first_ns
         return Data(last.tx, event, age, head.dests, head.path, head.header, head.ranks)

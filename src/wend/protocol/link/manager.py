@@ -33,7 +33,7 @@ class LinkManager:
         self._paths_changed = paths_changed
         """Whom to tell when paths are known; None where no plug-in uses them."""
         self._asked: Counter[PeerId] = Counter()
-        self._open: set[PeerId] = set()
+        self._open: dict[PeerId, None] = {}
         """The peers whose path the driver still looks for."""
         self._reachable: dict[PeerId, Neighbour] = {}
 
@@ -68,14 +68,14 @@ class LinkManager:
         for peer, link in self._links.items() if self._paths_changed is not None else ():
             if not _complete(link.path) and self._asked[peer] < TRACES:
                 self._asked[peer] += 1
-                self._open.add(peer)
+                self._open[peer] = None
                 effects.append(FindPath(peer))
 
     def path_found(self, now: Nanos, event: PathFound, effects: Effects) -> None:
         link = self._links.get(event.peer)
         if self._paths_changed is None or event.peer not in self._open:
             return
-        self._open.discard(event.peer)
+        self._open.pop(event.peer, None)
         if link is not None and event.path is not None and any(hop is not None for hop in event.path):
             link.traced(event.path)
         if not self._open:  # plug-ins learn of all paths at once

@@ -137,6 +137,10 @@ class Retransmission:
         if ack.accepted:
             self._cancel(fragmented)
             return fragmented.forward
+        if _is_expired(now, fragmented.forward):
+            self._cancel(fragmented)
+            self._failed(now, fragmented.forward, effects)
+            return None
         while fragmented.next < fragmented.count and len(fragmented.open) < IN_FLIGHT:
             self._next_fragment(now, fragmented, effects)
         if not fragmented.open:  # fragments came to different incarnations of the neighbour
@@ -247,7 +251,7 @@ class Retransmission:
         what, attempt, first = held
         link = self._links[what.peer]
         if type(what) is Forward:
-            if attempt < (what.tries or self._m):
+            if attempt < (what.tries or self._m) and not _is_expired(now, what):
                 link.unanswered()
                 self._pending[tx] = (what, attempt + 1, first)
                 self.forward(now, what, effects, tx)
@@ -257,7 +261,8 @@ class Retransmission:
             link.gave_up()
             self._failed(now, what, effects)
         elif type(what) is FragmentInFlight:
-            if attempt < max(what.of.forward.tries or self._m, FRAGMENT_TRIES):
+            tries = max(what.of.forward.tries or self._m, FRAGMENT_TRIES)
+            if attempt < tries and not _is_expired(now, what.of.forward):
                 link.unanswered()
                 self._send_fragment(now, what, tx, attempt + 1, first, effects)
                 return
@@ -290,3 +295,8 @@ class Retransmission:
         peer, first, retransmitted = self._given_up.pop(tx, (None, 0, False))
         if peer == link.peer:
             link.answered(now - first, retransmitted)
+
+
+def _is_expired(now: Nanos, forward: Forward) -> bool:
+    """Whether nobody needs the event any more. It is not sent again, and counts as failed."""
+    return forward.event.ttl_ns is not None and forward.event.is_expired(now - forward.born_ns)
