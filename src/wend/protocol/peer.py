@@ -315,13 +315,13 @@ class Peer:
         targets = tuple([t for t in wanted if t != self.me]) if self.me in wanted else wanted
         if self._stored is not None:
             self._stored.publish(now, made, targets, effects)
-        if interest.names_everyone:
-            effects.append(Receipt(made.id, wanted, self._stored is not None))
         alone = not self.links and self._forms and interest.names_everyone
         if alone or not interest.knows(self.view.neighbours):
             effects.append(Notice("published-early", self.me))
         if len(targets) < len(wanted):
             self._local.deliver(now, made, now, effects)
+        if interest.names_everyone:  # backlogs here have stored the event by now
+            effects.append(Receipt(made.id, wanted, self._stored is not None))
         if targets or not interest.names_everyone:
             self._route(now, Arrived(self.me, made, now, targets), effects)
         if not interest.names_everyone:  # the interest has stored the event by now
@@ -332,11 +332,11 @@ class Peer:
         `names_everyone` can do that."""
         if not self.interest.names_everyone:
             raise ConfigError(NOT_TO_ONE.format(self.config.strategy))
-        effects.append(Receipt(event.id, (peer,), self._stored is not None))
         if peer == self.me:
             self._local.deliver(now, event, now, effects)
         else:
             self._send_alone(now, event, now, peer, effects)
+        effects.append(Receipt(event.id, (peer,), self._stored is not None))
 
     def _send_alone(self, now: Nanos, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None:
         """Send an event of this peer to another one that it is for alone."""
@@ -419,6 +419,7 @@ class Peer:
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         self._local.withdraw(but_durable=event.away_ns > 0)
         if event.away_ns:
+            self.interest.will_be_back(event.away_ns)
             self._layer.leave(now, effects)
         self._subscriptions_changed(now, effects)
         self._host.tell_all(now, event, effects)
@@ -453,7 +454,11 @@ class Peer:
         born = now - age - link.delay_ns
         if event.ttl_ns is not None and event.is_expired(now - born):
             link.sent_ns = now
-            effects.append(Drop(event.id, dests, "expired"))
+            if me in dests:  # others may wait for it
+                self._local.deliver(now, event, born, effects)
+                dests = tuple([d for d in dests if d != me])
+            if dests:
+                effects.append(Drop(event.id, dests, "expired"))
             effects.append(Send(sender, Ack(tx, reassembled)))
             return
         if self._detector is not None:
@@ -551,7 +556,7 @@ class Peer:
 
     def _interest_learned(self, now: Nanos, one: Hosted, learned: InterestLearned, effects: Effects) -> None:
         if self._stored is not None:
-            self._stored.interest_learned(now, learned.peer, effects)
+            self._stored.interest_learned(now, learned.peer, learned.returned, effects)
 
     def _make_link(self, now: Nanos, one: Hosted, wanted: MakeLink, effects: Effects) -> None:
         self._layer.make(now, wanted.peer, wanted.path, effects)

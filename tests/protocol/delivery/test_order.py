@@ -186,3 +186,28 @@ def test_nothing_comes_after_an_unsubscribe_though_it_waited_for_order() -> None
         peer(Unsubscribed(1))
         effects = peer.run(2 * SECOND)
         assert (delivered(effects), missed(effects)) == ([], [])
+
+
+def test_an_event_does_not_overtake_one_that_waits_for_clients_after_a_restart() -> None:
+    """A subscription without a name makes the peer wait for others, with all that was published before its start."""
+    peer = Subscriber()
+    peer.subscribe(durable(order=True))
+    peer.start(0)
+    peer(Subscribed(PLAIN))
+    peer.run(SECOND)
+    peer.attach()
+    assert delivered(peer.hear(made(1, previous=0), age=2 * SECOND)) == []
+    assert delivered([e for e in peer.hear(made(2, previous=1)) if getattr(e, "position", 0)]) == []
+    effects = peer.run(2 * SECOND)
+    assert delivered([e for e in effects if getattr(e, "position", 0)]) == [1, 2]
+
+
+def test_nobody_waits_for_an_event_that_has_expired_here() -> None:
+    peer = Subscriber()
+    peer(Subscribed(ORDERED))
+    assert delivered(peer.hear(made(2, previous=1))) == []
+    assert delivered(peer.hear(made(1, previous=0, ttl_ns=SECOND), age=2 * SECOND)) == [2]
+    peer(Subscribed(LocalSubscription(1, "true", Qos(order=True, expire=True, deadline_ns=SECOND))))
+    assert delivered(peer.hear(made(4, previous=3))) == []
+    effects = peer.hear(made(3, previous=2), age=2 * SECOND)
+    assert (delivered(effects), dropped(effects)) == ([4], [(3, "expired")])

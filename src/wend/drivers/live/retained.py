@@ -80,6 +80,8 @@ class RetainedExchange:
         self._questions: dict[int, Question] = {}
         """Those of the last seconds, by number."""
         self._numbers: dict[tuple[BrokerClient, int], int] = {}
+        self._new: list[int] = []
+        """Those that nobody was asked yet."""
 
     # ---------------------------------------------------------------- for clients of this broker
 
@@ -92,10 +94,20 @@ class RetainedExchange:
         number, self._next = self._next, self._next + 1
         self._questions[number] = question
         self._numbers[client, handle] = number
-        self._ask(number, question, self._retaining())
+        if not self._new:
+            loop.call_soon(self._ask_new)
+        self._new.append(number)
         if not self._looks:
             self._looks = True
             loop.call_later(LOOK_S, self._look)
+
+    def _ask_new(self) -> None:
+        """Ask for all subscriptions that were just made: who retains events is looked up once."""
+        numbers, self._new = self._new, []
+        peers = self._retaining()
+        for number in numbers if peers else ():
+            if number in self._questions:
+                self._ask(number, self._questions[number], peers)
 
     def delivered(self, client: "BrokerClient", handle: int, id_: EventId) -> None:
         """A client got an event that was just published: it need not get it again."""

@@ -322,7 +322,7 @@ class ClientEngine(Engine):
         if turn.step == "unsubscribe":
             return self._unsubscribe(now, client)
         if turn.step == "calm":
-            return self._lose(now, client) if client.connected else []
+            return self._lose(now, client) if client.connected else self._connect(now, client)
         if turn.connection != client.connection:
             return []
         match turn.step:

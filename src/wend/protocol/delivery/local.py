@@ -185,7 +185,7 @@ class LocalDelivery:
             effects.append(Drop(id_, (self._me,), "published before this incarnation"))
             return
         if event.ttl_ns is not None and event.is_expired(now - born):
-            effects.append(Drop(id_, (self._me,), "expired"))
+            self._hand(now, event, born, (), effects)
             return
         wanted = self._interest.local(event, self._view)
         if event.groups and self.groups.pass_on(now, event, born, wanted, effects) and not wanted:
@@ -213,7 +213,7 @@ class LocalDelivery:
         for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, now - born, deadline))
         ordered = [held for held in later if self._special[held.subscription.number].qos.order]
-        if ordered:
+        if ordered or (self._order is not None and event.previous):  # others may wait for it
             self._in_order().arrived(now, event, ordered, effects)
         for held in later:
             if not self._special[held.subscription.number].qos.order:
@@ -250,9 +250,12 @@ class LocalDelivery:
         if self._order is None:
             wait_ns = self._config.of(DeliverySettings).order_wait_ns
             self._order = PublisherOrder(
-                self._me, wait_ns, self._timers, self._seen, self._release, self._skipped, self._overtaken
+                self._me, wait_ns, self._timers, self._came, self._release, self._skipped, self._overtaken
             )
         return self._order
+
+    def _came(self, id_: EventId) -> bool:
+        return id_ in self._seen and not (self.pending is not None and self.pending.holds(id_))
 
     def _release(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
         subscription, event, age_ns = held.subscription, held.event, now - held.born_ns

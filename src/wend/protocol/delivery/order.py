@@ -18,7 +18,6 @@ from typing import NamedTuple
 from wend.model.events import Event, EventId, PeerId, SubscriptionId
 from wend.model.units import Nanos
 from wend.protocol.delivery.durable import BacklogEntry
-from wend.protocol.link.window import DuplicateFilter
 from wend.protocol.ports import Notice, Persist
 from wend.protocol.records import SkippedRecord
 from wend.protocol.timers import Effects, Timers
@@ -60,24 +59,25 @@ class _Stream:
 class PublisherOrder:
     """Holds events until their predecessors have come, or for `wait_ns`."""
 
-    __slots__ = ("_held", "_me", "_overtaken", "_release", "_seen", "_skipped", "_streams", "_timers", "_wait_ns")
+    __slots__ = ("_came", "_held", "_me", "_overtaken", "_release", "_skipped", "_streams", "_timers", "_wait_ns")
 
     def __init__(
         self,
         me: PeerId,
         wait_ns: Nanos,
         timers: Timers,
-        seen: DuplicateFilter,
+        came: Callable[[EventId], bool],
         release: Release,
         skipped: Release,
         overtaken: Release,
     ) -> None:
-        """`skipped` is told of deliveries that are released without their predecessor, just before that; `overtaken`
-        of those that come too late."""
+        """`came` says whether an event was handed to subscriptions, here or before a restart. `skipped` is told of
+        deliveries that are released without their predecessor, just before that; `overtaken` of those that come too
+        late."""
         self._me = me
         self._wait_ns = wait_ns
         self._timers = timers
-        self._seen = seen
+        self._came = came
         self._release = release
         self._skipped = skipped
         self._overtaken = overtaken
@@ -127,7 +127,7 @@ class PublisherOrder:
         """Whether the predecessor was released, here or before this stream was known."""
         if previous <= max(stream.last, 0):
             return True
-        return previous not in stream.held and EventId(id_.publisher, id_.incarnation, previous) in self._seen
+        return previous not in stream.held and self._came(EventId(id_.publisher, id_.incarnation, previous))
 
     def _follow(self, now: Nanos, id_: EventId, stream: _Stream, effects: Effects) -> None:
         """Release held events whose predecessors were released."""

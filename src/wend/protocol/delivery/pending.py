@@ -95,6 +95,10 @@ class PendingDeliveries:
             self._hand_over(now, effects)
         return others
 
+    def holds(self, id_: EventId) -> bool:
+        """Whether an event waits for subscribers."""
+        return id_ in self._pending
+
     def waits(self, now: Nanos, event: Event, born: Nanos, wanted: bool, effects: Effects) -> bool:
         """Hold an event that this peer sees for the first time, if it must wait. Return whether it waits."""
         if now >= self._until or (wanted and not (self._gathers and born < self._began)):

@@ -111,6 +111,10 @@ def _bit(number: int) -> int:
     return 1 << (~number & _LAST)
 
 
+_NO_WINDOWS: dict[tuple[PeerId, int], SequenceWindow | int] = {}
+"""The older generation of all filters that have none. Nothing is added to it."""
+
+
 class DuplicateFilter:
     """The events that a peer has delivered: a window for each incarnation of a publisher, for those seen last.
 
@@ -129,7 +133,7 @@ class DuplicateFilter:
         self.incarnations = incarnations
         """Incarnations that the filter remembers at least; at most twice as many."""
         self._windows: dict[tuple[PeerId, int], SequenceWindow | int] = {}
-        self._older: dict[tuple[PeerId, int], SequenceWindow | int] = {}
+        self._older = _NO_WINDOWS
 
     def add(self, id_: EventId) -> bool:
         """Remember an event. False if it came before, or is too old to say."""
