@@ -15,7 +15,7 @@ from wend.protocol.delivery.pending import GATHER_NS
 from wend.protocol.interest.summary import SUMMARY_BYTES
 from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
 from wend.protocol.link.window import DuplicateFilter, SequenceWindow
-from wend.protocol.notices import DROPS
+from wend.protocol.notices import AWAY, DROPS
 from wend.protocol.routing.tree_queue import HOLD_NS as TREE_HOLD_NS
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +60,6 @@ def test_the_properties_are_those_that_are_checked() -> None:
 
 
 def test_the_drop_reasons_that_it_names_exist() -> None:
-    for name in ("retry queue full", "refused by plan", "older than the duplicate filter"):
+    for name in ("retry queue full", "refused by plan", "older than the duplicate filter", AWAY):
         assert f"`{name}`" in PAGE and name in DROPS
     assert "`published before this incarnation`" in PAGE and "published before this incarnation" in DROPS

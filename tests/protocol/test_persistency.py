@@ -92,6 +92,61 @@ def test_it_is_tried_again_from_time_to_time_where_nothing_is_heard() -> None:
     assert [to for to, _ in data(talk.wake(1020 * MS))] == [C]
 
 
+def test_a_destination_that_is_back_gets_its_events_soon_also_if_it_is_far() -> None:
+    """No link of this peer has changed, and the pauses between attempts have grown."""
+    talk = Talk("d-tree", graph=LINE, persistency=True)
+    talk.hear(0, B, packet())
+    tried = [ms // 1000 for ms in range(10, 20_000, 10) if data(talk.wake(ms * MS))]
+    assert tried == [1, 3, 7, 15]
+    now = 20 * SECOND
+    for version in ((1, 2), (1, 3)):  # it wants something else
+        talk.hear(now, B, talk.reliable(B, durably(version)))
+        assert data(talk.wake(now)) == []
+    talk.hear(now, B, talk.reliable(B, durably((2, 1))))
+    assert [(to, m.dests) for to, m in data(talk.wake(now))] == [(C, (S,))]
+
+
+def durably(version: tuple[int, int], away_ns: int = 0) -> PeerInterest:
+    return PeerInterest(S, version, wanting(S).subscriptions, (), True, away_ns)
+
+
+def test_events_for_a_peer_that_stays_away_are_stored_as_long_as_it_announced() -> None:
+    talk = Talk("d-tree", graph=LINE, persistency=True)
+    talk.hear(0, B, talk.reliable(B, durably((1, 2), away_ns=10 * SECOND)))
+    talk.hear(0, B, packet(dests=(S, T)))
+    found = [effect for ms in range(10, 10_000, 10) for effect in talk.wake(ms * MS)]
+    assert not [effect for effect in found if isinstance(effect, Drop)]
+    assert talk(9 * SECOND, Published({"topic": "t"}))[-1]
+    found = [effect for ms in range(10_000, 20_000, 10) for effect in talk.wake(ms * MS)]
+    assert {(e.id.publisher, e.dests, e.reason) for e in found if isinstance(e, Drop)} == {
+        (A, (S,), "the subscriber stayed away"),
+        (B, (S,), "the subscriber stayed away"),
+    }
+    (receipt,) = [e for e in talk(20 * SECOND, Published({"topic": "t"})) if isinstance(e, Receipt)]
+    assert receipt.targets == (T,)
+    talk.hear(20 * SECOND, B, talk.reliable(B, durably((2, 1))))
+    (receipt,) = [e for e in talk(20 * SECOND, Published({"topic": "t"})) if isinstance(e, Receipt)]
+    assert receipt.targets == (S, T)
+
+
+def test_how_long_a_peer_is_away_is_known_after_a_restart() -> None:
+    left = (
+        StateRecord("flooded", S, durably((1, 5), away_ns=10 * SECOND)),
+        PendingRecord(event(1), BORN, (S,)),
+    )
+    talk = Talk("d-tree", graph=LINE, persistency=True, stored=left, incarnation=2, wants=(), quiet=False)
+    found = [effect for ms in range(10, 20_000, 10) for effect in talk.peer.handle(ms * MS, Woken())]
+    assert [e for e in found if isinstance(e, Drop)] == [Drop(event(1).id, (S,), "the subscriber stayed away")]
+
+
+def test_a_peer_without_durable_subscriptions_gets_what_waits_when_it_is_due() -> None:
+    talk = Talk("d-tree", graph=LINE, persistency=True)
+    talk.hear(0, B, packet())
+    talk.wake(20 * MS)
+    talk.hear(30 * MS, B, talk.reliable(B, PeerInterest(S, (2, 1), wanting(S).subscriptions, ())))
+    assert data(talk.wake(30 * MS)) == []
+
+
 def test_what_another_copy_took_along_is_not_stored() -> None:
     talk = Talk("multipath", persistency=True, wants=(S,))
     first, second = data(talk(0, Published({"topic": "t"})))

@@ -39,8 +39,8 @@ class Index(Generic[K]):
         """By key: the topic, if the filter requires one."""
         self._by_topic: dict[str, tuple[K, ...]] = {}
         """The keys of filters that require a topic and nothing else."""
-        self._narrower: dict[str, FewFilters[K] | PeerBitmapIndex[K]] = {}
-        """Filters that require a topic and more, without the topic."""
+        self._narrower: dict[str, FewFilters[K] | PeerBitmapIndex[K]] | None = None
+        """Filters that require a topic and more, without the topic; None while there are none."""
         self._others: dict[K, tuple[Filter, Sides | None]] = {}
         """A few filters that do not require a topic, with their sides."""
         self._bitmaps: PeerBitmapIndex[K] | None = None
@@ -64,6 +64,8 @@ class Index(Generic[K]):
         if rest == [()]:
             self._by_topic[topic] = tuple(sorted((*self._by_topic.get(topic, ()), key)))
         else:
+            if self._narrower is None:
+                self._narrower = {}
             self._narrower[topic] = _added(self._narrower.get(topic) or FewFilters(), key, rest[0])
 
     def discard(self, key: K) -> None:
@@ -71,8 +73,8 @@ class Index(Generic[K]):
         if topic is None:
             self._discard_other(key)
             return
-        narrower = self._narrower.get(topic)
-        if narrower is not None and key in narrower:
+        narrower = self._under(topic)
+        if self._narrower is not None and narrower is not None and key in narrower:
             left = _removed(narrower, key)
             if len(left):
                 self._narrower[topic] = left
@@ -84,6 +86,9 @@ class Index(Generic[K]):
             self._by_topic[topic] = rest
         else:
             del self._by_topic[topic]
+
+    def _under(self, topic: str) -> "FewFilters[K] | PeerBitmapIndex[K] | None":
+        return None if self._narrower is None else self._narrower.get(topic)
 
     def _add_other(self, key: K, wanted: Filter, conjunctions: list[Compact]) -> None:
         if self._bitmaps is not None:
@@ -112,7 +117,7 @@ class Index(Generic[K]):
                 return self._others[key][0]
             return Filter(tuple([conjunction_of(one) for one in self._bitmaps.conjunctions(key)]))
         sides: tuple[tuple[str, Values], ...] = ((TOPIC, _one_topic(topic)),)
-        narrower = self._narrower.get(topic)
+        narrower = self._under(topic)
         if narrower is not None and key in narrower:
             (rest,) = narrower.conjunctions(key)
             sides = tuple(sorted((*sides, *conjunction_of(rest).values)))
@@ -152,7 +157,7 @@ class Index(Generic[K]):
         for topic, keys in self._by_topic.items():
             if _one_topic(topic).allows(topics):
                 found += keys
-        for topic, narrower in self._narrower.items():
+        for topic, narrower in (self._narrower or {}).items():
             if _one_topic(topic).allows(topics):
                 found += narrower.match(attributes)
         return tuple(sorted(found))
@@ -166,15 +171,17 @@ class Index(Generic[K]):
             found = [key for key, (wanted, _) in self._others.items() if wanted.intersects(offer)]
         if topic is not None:
             found += self._by_topic.get(topic, ())
-            if topic in self._narrower:
-                found += self._narrower[topic].intersecting(Filter((Conjunction(()),)))
+            narrower = self._under(topic)
+            if narrower is not None:
+                found += narrower.intersecting(Filter((Conjunction(()),)))
             return tuple(sorted(found))
-        for one_topic in {**self._by_topic, **self._narrower}:
+        for one_topic in {**self._by_topic, **(self._narrower or {})}:
             met = _with_topic(offer, one_topic)
             if met.conjunctions:
                 found += self._by_topic.get(one_topic, ())
-                if one_topic in self._narrower:
-                    found += self._narrower[one_topic].intersecting(met)
+                narrower = self._under(one_topic)
+                if narrower is not None:
+                    found += narrower.intersecting(met)
         return tuple(sorted(found))
 
 

@@ -28,6 +28,8 @@ SMALLEST = 32
 SIZES = 8
 MAX_ROWS = 256
 """The most borders between numbers, or between texts, of one attribute."""
+FEWEST_ROWS = 32
+"""A small block has fewer, one for 16 conjunctions, but not fewer than this."""
 MAX_SIDES = 64
 RARE = 64
 """An attribute has no rows if fewer than one in this many conjunctions constrains it."""
@@ -108,12 +110,13 @@ def _borders(members: list[tuple[int, Any, Any]], bottom: Any) -> list[Any]:
     cuts.update({low: True for _, low, _ in members})
     cuts.pop(bottom, None)
     chosen = sorted(cuts)
-    if len(chosen) > MAX_ROWS:
+    most = min(MAX_ROWS, max(FEWEST_ROWS, len(members) // 16))
+    if len(chosen) > most:
         following = [*chosen[1:], None]
         chosen = [cut for cut, after in zip(chosen, following, strict=True) if cuts[cut] or not cuts.get(after, False)]
-    if len(chosen) <= MAX_ROWS:
+    if len(chosen) <= most:
         return chosen
-    return [chosen[at * len(chosen) // MAX_ROWS] for at in range(MAX_ROWS)]
+    return [chosen[at * len(chosen) // most] for at in range(most)]
 
 
 class _Block:

@@ -74,7 +74,7 @@ DropReason = Literal[
     "refused by plan", "retry queue full", "cannot be sent",
     "published before this incarnation", "older than the duplicate filter",
     "no subscriber reconnected", "restarted", "not joined yet",
-    "expired", "overtaken", "backlog full", "older than max_age",
+    "expired", "overtaken", "backlog full", "older than max_age", "the subscriber stayed away",
 ]  # fmt: skip
 
 DROPS: dict[DropReason, str] = {
@@ -101,6 +101,7 @@ DROPS: dict[DropReason, str] = {
     "overtaken": "An ordered subscription had gone on without the event when it came.",
     "backlog full": "The backlog of a durable subscription was full, and the oldest event had to make room.",
     "older than max_age": "The event waited in the backlog of a durable subscription for longer than that allows.",
+    "the subscriber stayed away": "The subscriber's peer was stopped, and is away for longer than it announced.",
 }
 
 BacklogReason = Literal["expired", "backlog full", "older than max_age"]
@@ -109,6 +110,7 @@ MissedReason = BacklogReason | Literal["skipped"]
 """Why a subscription does not get events that it wants. `skipped`: it asks for order, and one did not come in time."""
 
 NO_ROOM: Final = "retry queue full"
+AWAY: Final = "the subscriber stayed away"
 REFUSED: Final = "refused by plan"
 
 RefusalReason = Literal[

@@ -419,6 +419,7 @@ class Peer:
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         self._local.withdraw(but_durable=event.away_ns > 0)
         if event.away_ns:
+            self.interest.will_be_back(event.away_ns)
             self._layer.leave(now, effects)
         self._subscriptions_changed(now, effects)
         self._host.tell_all(now, event, effects)
@@ -555,7 +556,7 @@ class Peer:
 
     def _interest_learned(self, now: Nanos, one: Hosted, learned: InterestLearned, effects: Effects) -> None:
         if self._stored is not None:
-            self._stored.interest_learned(now, learned.peer, effects)
+            self._stored.interest_learned(now, learned.peer, learned.returned, effects)
 
     def _make_link(self, now: Nanos, one: Hosted, wanted: MakeLink, effects: Effects) -> None:
         self._layer.make(now, wanted.peer, wanted.path, effects)

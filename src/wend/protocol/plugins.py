@@ -266,6 +266,8 @@ class InterestLearned(msgspec.Struct, frozen=True, gc=False):
     """From the interest: it knows what this peer wants, for the first time or anew."""
 
     peer: PeerId
+    returned: bool = False
+    """Whether it has restarted, and wants what was published meanwhile."""
 
 
 class MakeLink(msgspec.Struct, frozen=True, gc=False):
@@ -589,6 +591,10 @@ class Interest(Plugin):
         """The age at which no subscription of a peer wants the event any more; None: never."""
         return None
 
+    def stayed_away(self, peer: PeerId, now: Nanos) -> bool:
+        """Whether a peer that stopped is away for longer than it announced, so that nobody stores events for it."""
+        return False
+
     def knows(self, peers: tuple[PeerId, ...]) -> bool:
         """Whether each of these peers has told what it wants."""
         return True
@@ -620,3 +626,7 @@ class Interest(Plugin):
     def withdraw(self) -> None:
         """Forget all subscriptions and advertisements of this peer."""
         raise NotImplementedError
+
+    def will_be_back(self, away_ns: Nanos) -> None:
+        """This peer stops, and will be back within this time. What it announces next says so, where others can use
+        that."""

@@ -40,6 +40,7 @@ def _supervise(connection: socket.socket) -> None:
     config = connection.makefile().readline().strip()
     peer = os.fork()
     if peer == 0:
+        connection.sendall(f"pid {os.getpid()}\n".encode())  # before anything that the peer prints
         os.dup2(connection.fileno(), sys.stdout.fileno())
         sys.argv = ["wend", "peer", "--quiet", "--config", config]
         try:
@@ -49,7 +50,6 @@ def _supervise(connection: socket.socket) -> None:
         finally:
             sys.stdout.flush()
         os._exit(0)
-    connection.sendall(f"pid {peer}\n".encode())
     _, status = os.waitpid(peer, 0)
     connection.sendall(f"exit {os.waitstatus_to_exitcode(status)}\n".encode())
     os._exit(0)

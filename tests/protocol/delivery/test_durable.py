@@ -85,7 +85,12 @@ def test_a_peer_that_will_be_back_withdraws_only_what_is_not_durable() -> None:
     peer.subscribe(durable(filter="n > 1"))
     peer(Subscribed(durable(number=2, filter="n < 9").__class__(2, "n < 9")))
     peer(Stopping(away_ns=60 * SECOND))
-    assert [s.filter for s in peer.peer.interest.known[ME].subscriptions] == ["n > 1"]  # type: ignore[attr-defined]
+    said = peer.peer.interest.known[ME]  # type: ignore[attr-defined]
+    assert [s.filter for s in said.subscriptions] == ["n > 1"]
+    assert (said.durable, said.away_ns) == (True, 60 * SECOND)
+    peer.crash()
+    said = peer.peer.interest.known[ME]  # type: ignore[attr-defined]
+    assert (said.durable, said.away_ns) == (True, 0)
     peer(Stopping())
     assert not peer.peer.interest.known[ME].subscriptions  # type: ignore[attr-defined]
 

@@ -50,7 +50,9 @@ _UNNAMED = "this peer's strategy does not name the destinations of events, so {}
 TURN_S = 0.003
 """How long clients are served before the loop sees to sockets and timers again."""
 
-Wanted = tuple[str, Qos]
+USUAL = Qos()
+Wanted = str | tuple[str, Qos]
+"""A filter, with the quality of service where it is not the usual one. There may be very many."""
 Subscriber = tuple["BrokerClient", int]
 """A client, and its handle for the subscription."""
 
@@ -118,7 +120,7 @@ class Broker(Observer):
     @property
     def subscriptions(self) -> tuple[str, ...]:
         """The filters that the peer subscribes to for clients."""
-        return tuple(text for text, _ in self._numbers)
+        return tuple(wanted if isinstance(wanted, str) else wanted[0] for wanted in self._numbers)
 
     # ---------------------------------------------------------------- subscriptions
 
@@ -151,7 +153,7 @@ class Broker(Observer):
         if durable is not None:
             self._attach(client, handle, LocalSubscription(0, filter, qos, durable), window)
             return
-        wanted = (filter, qos)
+        wanted = filter if qos == USUAL else (filter, qos)
         number = self._numbers.get(wanted)
         if number is None:
             number = self._subscribe_peer(wanted, announced)
@@ -268,7 +270,7 @@ class Broker(Observer):
     # ---------------------------------------------------------------- subscriptions of the peer, and deliveries
 
     def _subscribe_peer(self, wanted: Wanted, announced: bool) -> int:
-        text, qos = wanted
+        text, qos = (wanted, USUAL) if isinstance(wanted, str) else wanted
         parse(text)
         number = self._next_number
         self.peer.ask(Subscribed(LocalSubscription(number, text, qos, announced=announced)))

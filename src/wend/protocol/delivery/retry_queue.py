@@ -141,6 +141,13 @@ class RetryQueue:
         """End all pauses, since a link returned: every event may be retried at once."""
         self._pauses.clear()
 
+    def wake_for(self, peer: PeerId) -> bool:
+        """End the pauses of events for a peer, since it is back. Whether there are any."""
+        waking = [id_ for id_, (_, waiting) in self._waiting.items() if peer in waiting.dests]
+        for id_ in waking:
+            self._pauses.pop(id_, None)
+        return bool(waking)
+
     def soonest(self) -> Nanos | None:
         """The earliest time at which a waiting event may be retried."""
         return min((self._until(id_) for id_ in self._waiting), default=None)

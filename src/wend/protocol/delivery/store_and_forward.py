@@ -13,7 +13,7 @@ from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.copy_ranks import fork, subset
 from wend.protocol.delivery.late_joiners import SETTLE_NS, LateJoiners
 from wend.protocol.delivery.retry_queue import RetryQueue
-from wend.protocol.notices import NO_ROOM
+from wend.protocol.notices import AWAY, NO_ROOM, DropReason
 from wend.protocol.plugins import Arrived, Forward, GiveUp, Interest, PluginEffect, View
 from wend.protocol.ports import Drop, Notice, Persist
 from wend.protocol.records import PendingRecord
@@ -21,8 +21,8 @@ from wend.protocol.timers import Effects, Timers
 
 RETRY_NS = SECOND
 MOST_RETRY_NS = 16 * SECOND
-"""The longest pause between retries of an event. The pause doubles up to it, and a returning link resets it: a
-subscriber may be gone for long, and retries of the events stored for it would fill the links."""
+"""The longest pause between retries of an event. The pause doubles up to it, and a link or a destination that returns
+resets it: a subscriber may be gone for long, and retries of the events stored for it would fill the links."""
 RETRY_BATCH = 64
 BETWEEN_BATCHES_NS = 100 * MS
 
@@ -93,8 +93,11 @@ class StoreAndForward:
         if done is not None:
             effects.append(Persist(done))
 
-    def interest_learned(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
-        """A peer announced its interest. If it was unknown, it gets the matching events published just before."""
+    def interest_learned(self, now: Nanos, peer: PeerId, returned: bool, effects: Effects) -> None:
+        """A peer announced its interest. If it is back, it gets the events that wait for it. If it was unknown, it gets
+        the matching events published just before."""
+        if returned and self.queue.wake_for(peer):
+            self._retry_soon(now)
         if self._late_joiners is None:
             return
         for event, born in self._late_joiners.heard(now, peer):
@@ -169,9 +172,15 @@ class StoreAndForward:
             if event.is_expired(age_ns)
             else tuple([d for d in stuck.dests if self._expires(event, d, age_ns)])
         )
+        left = self._without(stuck, gone, "expired", effects)
+        if left is None:
+            return None
+        return self._without(left, tuple([d for d in left.dests if self._interest.stayed_away(d, now)]), AWAY, effects)
+
+    def _without(self, stuck: GiveUp, gone: tuple[PeerId, ...], why: DropReason, effects: Effects) -> GiveUp | None:
         if not gone:
             return stuck
-        drop = Drop(event.id, gone, "expired")
+        drop = Drop(stuck.event.id, gone, why)
         effects.append(drop)
         self.abandon(drop, effects)
         return self.queue.owed(stuck)

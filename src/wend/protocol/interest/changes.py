@@ -76,7 +76,7 @@ def changed_by(old: PeerInterest, change: InterestChange) -> PeerInterest | None
     offers = dict.fromkeys([text for text in old.advertisements if text not in withdrawn])
     offers.update(dict.fromkeys(change.offered))
     subscriptions = tuple([left[id_] for id_ in sorted(left)])
-    new = PeerInterest(old.origin, change.version, subscriptions, tuple(offers))
+    new = PeerInterest(old.origin, change.version, subscriptions, tuple(offers), old.durable)
     return new if digest_of(new) == change.digest else None
 
 

@@ -7,8 +7,10 @@ few bytes, and one that the summary covers costs nothing. A neighbour that is ne
 
 from typing import Any, ClassVar
 
+import msgspec
+
 from wend.model.events import PeerId
-from wend.model.units import SECOND, Nanos
+from wend.model.units import FOREVER, SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest.changes import (
     HeldChanges,
@@ -44,6 +46,7 @@ from wend.protocol.ports import Refuse
 
 CHANGED = Changed("interest")
 _ASK = "ask "
+_AWAY = "away "
 ASK_NS = SECOND
 """How long a peer waits for a missing change before it asks for the whole, and then twice as long each time."""
 ASKED = 6
@@ -63,6 +66,8 @@ class FloodedInterest(SubscriptionTable):
         """Set once a change had to wait."""
         self._stored: dict[PeerId, tuple[int, int]] | None = None
         """By origin: the number and the bytes of the changes remembered since the whole. Set with persistency."""
+        self._back_by: dict[PeerId, Nanos] | None = None
+        """By peer that stopped and will be back: until when others store events for it. Set once there was one."""
 
     def knows(self, peers: tuple[PeerId, ...]) -> bool:
         return all(peer in self.known for peer in peers)
@@ -83,11 +88,14 @@ class FloodedInterest(SubscriptionTable):
                 if told.origin not in self.known or self.known[told.origin].version < told.version:
                     self.learn(told)
                     self._recall_changes(told.origin)
+                    return self._note_away(now, told)
             case Recalled(InterestChange() as told):
                 self._hold(told.origin, told)
                 self._recall_changes(told.origin)
             case Begun():
                 self._held = None
+            case Due(name) if name.startswith(_AWAY):
+                return self._stays_away(now, int(name.removeprefix(_AWAY)))
             case Due(name):
                 return self._ask(now, int(name.removeprefix(_ASK)))
         return []
@@ -101,7 +109,8 @@ class FloodedInterest(SubscriptionTable):
         old, replaced = self.known.get(view.me), self._local.summary.replaced
         new = self.announced(view)
         told: PeerInterest | InterestChange = new
-        if old is not None and not replaced and encoded_bytes(new) > SMALL_BYTES:
+        says_more = old is not None and (old.durable, old.away_ns) != (new.durable, new.away_ns)
+        if old is not None and not replaced and not says_more and encoded_bytes(new) > SMALL_BYTES:
             change = change_between(old, new)
             if 2 * encoded_bytes(change) <= encoded_bytes(new):
                 told = change
@@ -119,11 +128,13 @@ class FloodedInterest(SubscriptionTable):
             return [Refuse(sender, "a filter that cannot be read")]
         if view.persistency:
             self._remembered(told.origin, 0, 0)
+        returned = told.durable and known is not None and known.version[0] != told.version[0]
         return [
             Remember(told.origin, told),
             CHANGED,
             *(Tell(n, slot_of(told), told) for n in view.neighbours if n != sender),
-            InterestLearned(told.origin),
+            InterestLearned(told.origin, returned),
+            *self._note_away(now, told),
             *self._learn_held(now, told.origin, view),
         ]
 
@@ -154,6 +165,27 @@ class FloodedInterest(SubscriptionTable):
             InterestLearned(origin),
             *self._learn_held(now, origin, view),
         ]
+
+    def _note_away(self, now: Nanos, told: PeerInterest) -> list[PluginEffect]:
+        """Note until when a peer will be back, if it has stopped."""
+        if told.away_ns <= 0:
+            if self._back_by is not None:
+                self._back_by.pop(told.origin, None)
+            return []
+        if self._back_by is None:
+            self._back_by = {}
+        self._back_by[told.origin] = back_by = min(now + told.away_ns, FOREVER)
+        return [Timer(back_by + 1, f"{_AWAY}{told.origin}")]
+
+    def _stays_away(self, now: Nanos, origin: PeerId) -> list[PluginEffect]:
+        """Send nothing more to a peer that is not back in time. When it is back, it announces its interest again."""
+        if not self.stayed_away(origin, now):
+            return []
+        self.learn(msgspec.structs.replace(self.known[origin], subscriptions=(), advertisements=()))
+        return [CHANGED]
+
+    def stayed_away(self, peer: PeerId, now: Nanos) -> bool:
+        return self._back_by is not None and now > self._back_by.get(peer, FOREVER)
 
     def _learn_held(self, now: Nanos, origin: PeerId, view: View) -> list[PluginEffect]:
         held = None if self._held is None else self._held.take(self.known[origin])

@@ -34,13 +34,17 @@ NO_SUBSCRIPTIONS = LocalSubscriptions(-1)
 """Those of all peers that never had any, which are many in large simulations."""
 
 
-class PeerInterest(msgspec.Struct, frozen=True, gc=False, tag="i"):
+class PeerInterest(msgspec.Struct, frozen=True, gc=False, tag="i", omit_defaults=True):
     """The subscriptions and advertisements of one peer."""
 
     origin: PeerId
     version: tuple[int, int]
     subscriptions: tuple[Subscription, ...]
     advertisements: tuple[str, ...]
+    durable: bool = False
+    """Whether some of it is durable: after a restart the peer wants what was published meanwhile."""
+    away_ns: Nanos = 0
+    """Above 0: the peer has stopped and will be back. Others store events for it so long, and no longer."""
 
 
 class SubscriptionTable(Interest):
@@ -66,6 +70,10 @@ class SubscriptionTable(Interest):
         self._offers: tuple[str, ...] = ()
         self._offers_chars = 0
         self._offered: dict[object, bool] = {}
+        self._durable: set[int] | None = None
+        """The numbers of this peer's durable subscriptions. Set once there was one."""
+        self._away_ns: Nanos = 0
+        """Above 0: this peer stops, and will be back."""
         self._revision = 0
         self._announced_ns: Nanos = NEVER_NS
         self._timer_ns: Nanos = -1
@@ -176,10 +184,15 @@ class SubscriptionTable(Interest):
         if self._local is NO_SUBSCRIPTIONS:
             self._local = LocalSubscriptions(me)
         self._local.add(wanted.number, wanted.filter, wanted.qos, wanted.announced)
+        if wanted.durable is not None:
+            self._durable = self._durable or set()
+            self._durable.add(wanted.number)
         self._forget_local()
 
     def unsubscribe(self, number: int) -> None:
         self._local.discard(number)
+        if self._durable is not None:
+            self._durable.discard(number)
         self._forget_local()
 
     def advertise(self, text: str) -> None:
@@ -192,10 +205,14 @@ class SubscriptionTable(Interest):
     def withdraw(self) -> None:
         if self._local is not NO_SUBSCRIPTIONS:
             self._local.clear()
+        self._durable = None
         self._forget_local()
         self._offers = ()
         self._offers_chars = 0
         self._offered.clear()
+
+    def will_be_back(self, away_ns: Nanos) -> None:
+        self._away_ns = away_ns
 
     # ---- lookups of other plug-ins
 
@@ -265,7 +282,8 @@ class SubscriptionTable(Interest):
         self._local.summary.take_changes()
         entries = self._local.summary.entries()
         mine = tuple([Subscription(SubscriptionId(view.me, n), text, qos) for n, (text, qos) in entries.items()])
-        interest = PeerInterest(view.me, (view.incarnation, self._revision), mine, self._offers)
+        version = (view.incarnation, self._revision)
+        interest = PeerInterest(view.me, version, mine, self._offers, bool(self._durable), self._away_ns)
         self.learn(interest)
         return interest
 
@@ -281,9 +299,10 @@ class SubscriptionTable(Interest):
             and (size > SMALL_BYTES or not summary.exact)
             and not summary.changed
             and mine.advertisements == self._offers
+            and mine.away_ns == self._away_ns
         ):
             return []
-        if size <= SMALL_BYTES or now >= self._announced_ns + PAUSE_NS:
+        if size <= SMALL_BYTES or self._away_ns or now >= self._announced_ns + PAUSE_NS:
             self._announced_ns = now
             self._timer_ns = -1
             return None
