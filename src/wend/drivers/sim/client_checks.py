@@ -1,14 +1,14 @@
 """Checks of a run with clients: what durable subscriptions promise, from what each client saw.
 
-    lost      an event whose receipt said kept reaches every durable subscription that was stored when it was published
-              and whose peer the receipt names, unless it expired, fell out of the backlog, or order went on without it;
-              where receipts name nobody, every one that was stored for some seconds
-    doubled   a client gets nothing that it had confirmed, and nothing twice on one connection; repetitions say so
-    order     on one connection, events of one incarnation of a publisher's peer come in the order of publication, and
-              none comes after a later one was confirmed, once the publisher's peer knows the subscription
-    expired   nothing is delivered past its ttl, or past the deadline of a subscription that lets events expire
-    bounds    backlogs and windows stay within their bounds, and what falls out is reported
-    ended     nothing comes after an unsubscribe
+lost      an event whose receipt said kept reaches every durable subscription that was stored when it was published
+          and whose peer the receipt names, unless it expired, fell out of the backlog, or order went on without it;
+          where receipts name nobody, every one that was stored for some seconds
+doubled   a client gets nothing that it had confirmed, and nothing twice on one connection; repetitions say so
+order     on one connection, events of one incarnation of a publisher's peer come in the order of publication, and
+          none comes after a later one was confirmed, once the publisher's peer knows the subscription
+expired   nothing is delivered past its ttl, or past the deadline of a subscription that lets events expire
+bounds    backlogs and windows stay within their bounds, and what falls out is reported
+ended     nothing comes after an unsubscribe
 """
 
 from wend.drivers.sim.clients import ClientEngine, SimulatedClient
