@@ -20,7 +20,7 @@ from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.ports import LocalSubscription
 
-STRATEGIES = ("adaptive", "dcrd", "d-tree", "r-tree", "multipath", "mrst", "spt-k")
+STRATEGIES = ("adaptive", "dcrd", "d-tree", "r-tree", "multipath", "planned", "mrst", "spt-k", "rendezvous")
 KINDS = ("crashes", "kills", "stops", "mixed", "rolling")
 FILTERS = ("true", 'topic = "t0"', "n < 5", "n >= 3", 'topic = "t0" and n < 8')
 
@@ -39,7 +39,7 @@ def world_of(seed: int, strategies: tuple[str, ...] = STRATEGIES) -> ClientEngin
         order_wait=draw.choice(["1s", "5s"]),
         pf=draw.choice([0.0, 0.1, 0.3]),
     )
-    world = build(scenario)
+    world = build(scenario).for_strategy(scenario.strategy)
     restarts = _rolling(world, draw) if (kind := draw.choice(KINDS)) == "rolling" else _some(world, draw, kind)
     calm = max([world.stop_ns, *(restart.until_ns for restart in restarts)]) + 2 * SECOND
     count = draw.randint(1, 2 * world.overlay.peers)

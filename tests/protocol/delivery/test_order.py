@@ -141,6 +141,18 @@ def test_after_a_restart_an_event_that_was_skipped_does_not_come_any_more() -> N
     assert delivered(peer.hear(made(4, previous=3))) == [4]
 
 
+def test_after_a_restart_an_event_does_not_come_behind_those_that_waited_for_it_in_a_full_backlog() -> None:
+    peer = Subscriber()
+    peer.subscribe(durable(order=True, max_events=1))
+    peer.hear(made(2, previous=1))
+    peer.hear(made(3, previous=2))
+    peer.start(0)
+    got = deliveries(peer.attach())
+    assert delivered(got) == [3]
+    peer.confirm(got)
+    assert delivered(peer.hear(made(1, previous=0))) == []
+
+
 def test_a_compacted_store_knows_what_was_skipped() -> None:
     needed = NeededRecords()
     for sequence in (3, 9):

@@ -1,7 +1,8 @@
 """Checks of a run with clients: what durable subscriptions promise, from what each client saw.
 
 lost      an event whose receipt said kept reaches every durable subscription that was stored when it was published
-          and whose peer the receipt names, unless it expired, fell out of the backlog, or order went on without it
+          and whose peer the receipt names, unless it expired, fell out of the backlog, or order went on without it;
+          where receipts name nobody, every one that was stored for some seconds
 doubled   a client gets nothing that it had confirmed, and nothing twice on one connection; repetitions say so
 order     on one connection, events of one incarnation of a publisher's peer come in the order of publication, and
           none comes after a later one was confirmed, once the publisher's peer knows the subscription
@@ -13,8 +14,10 @@ ended     nothing comes after an unsubscribe
 from wend.drivers.sim.clients import ClientEngine, SimulatedClient
 from wend.matching.filters import parse
 from wend.model.events import EventId, PeerId
-from wend.model.units import FOREVER, SECOND
+from wend.model.units import FOREVER, SECOND, Nanos
 
+KNOWN_NS: Nanos = 8 * SECOND
+"""After so long a subscription is known where it has to be, if receipts do not tell."""
 FELL_OUT = ("backlog full", "older than max_age")
 
 
@@ -32,13 +35,14 @@ def due(engine: ClientEngine, client: SimulatedClient) -> list[EventId]:
     peer, wanted = client.plan.peer, parse(client.plan.subscription.filter)
     if client.since_ns is None or client.plan.end_ns < FOREVER:
         return []
+    since_ns = client.since_ns if engine.names_everyone else client.since_ns + KNOWN_NS
     return [
         id_
         for id_, sent in engine.sent.items()
         if sent.receipt is not None
         and sent.receipt.kept
-        and sent.time_ns > client.since_ns
-        and peer in sent.receipt.targets
+        and sent.time_ns > since_ns
+        and (peer in sent.receipt.targets or not engine.names_everyone)
         and wanted.matches(sent.attributes)
     ]
 

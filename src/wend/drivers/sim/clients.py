@@ -250,6 +250,11 @@ class ClientEngine(Engine):
         self.late: list[str] = []
         """Deliveries after the ttl of their events."""
 
+    @property
+    def names_everyone(self) -> bool:
+        """Whether receipts name all peers with subscribers."""
+        return all(peer.names_everyone for peer in self.peers if peer is not None)
+
     # ---------------------------------------------------------------- the agenda
 
     def _prepare(self) -> None:

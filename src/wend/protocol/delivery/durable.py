@@ -24,6 +24,7 @@ from wend.protocol.records import (
     QueuedRecord,
     Record,
     RemovedRecord,
+    SkippedRecord,
 )
 from wend.protocol.timers import Effects, Timers
 
@@ -34,7 +35,7 @@ POSITION_SHIFT: Final = 28
 class BacklogEntry:
     """An event in one backlog."""
 
-    __slots__ = ("again", "born_ns", "deadline_ns", "event", "position", "size")
+    __slots__ = ("again", "born_ns", "deadline_ns", "event", "position", "released", "size")
 
     def __init__(self, event: Event, born_ns: Nanos, deadline_ns: Nanos | None, position: int) -> None:
         self.event = event
@@ -43,6 +44,8 @@ class BacklogEntry:
         self.position = position
         self.size = event_bytes(event)
         self.again = False
+        self.released = False
+        """Whether it waits for no other event."""
 
 
 class Backlog:
@@ -156,6 +159,7 @@ class DurableSubscriptions:
         backlog = self.backlogs.get(number)
         if backlog is None or entry.position not in backlog.entries:
             return
+        entry.released = True
         backlog.waiting.append(entry)
         self._fill(now, backlog, effects)
 
@@ -275,6 +279,8 @@ class DurableSubscriptions:
         for entry in gone:
             backlog.remove(entry.position)
             effects.append(Drop(entry.event.id, (self._me,), reason))
+            if not entry.released and backlog.subscription.qos.order:  # after a restart nobody waits for it any more
+                effects.append(Persist(SkippedRecord(entry.event.id)))
         backlog.missed[reason] += len(gone)
         positions = tuple([entry.position for entry in gone])
         effects.append(Persist(ConfirmedRecord(backlog.id.number, positions, reason)))

@@ -6,7 +6,8 @@ event whose predecessor is missing is held. If the predecessor does not come in 
 it; should it come later, they do not get it. Other subscriptions of the same event do not wait.
 
 Events that were published before the publisher's peer knew the subscription name no predecessor. They are not held, and
-dropped if the subscription has got a later one.
+dropped if the subscription has got a later one. Where the interest does not say who wants an event (on a DHT), no event
+names a predecessor, and all are delivered as they come.
 
 The order holds within an incarnation of the publisher's peer. It outlives a restart of this peer: what was held is held
 again, and a record tells which events the subscriptions have gone on without.
@@ -163,7 +164,7 @@ class PublisherOrder:
         reached = stream.reached
         for one in held:
             number, sequence = one.subscription.number, one.event.id.sequence
-            if sequence < reached.get(number, 0):
+            if sequence < reached.get(number, 0) and stream.last >= 0:
                 self._overtaken(now, one, effects)
             else:
                 reached[number] = sequence
