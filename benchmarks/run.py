@@ -18,6 +18,7 @@ from benchmarks import (
     restarting,
     rings,
     simulation,
+    slow_subscribers,
     underlay,
 )
 from benchmarks.rows import Row
@@ -28,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "carrying": carrying.rows,
     "publishing": publishing.rows,
     "restarting": restarting.rows,
+    "slow_subscribers": slow_subscribers.rows,
     "matching": matching.rows,
     "interest": interest.rows,
     "memory": memory.rows,

@@ -140,6 +140,14 @@ def test_a_backlog_is_bounded_by_age() -> None:
     assert (delivered(effects), missed(effects)) == ([2], [{"older than max_age": 1}])
 
 
+def test_a_client_that_does_not_confirm_is_told_what_became_too_old() -> None:
+    """At once, although no other event comes."""
+    peer = Subscriber()
+    peer.subscribe(durable(max_age_ns=10 * SECOND))
+    peer.hear(made(1))
+    assert missed(peer.run(11 * SECOND)) == [{"older than max_age": 1}]
+
+
 def test_what_was_missed_is_told_after_a_crash_too() -> None:
     peer = Subscriber()
     peer(Subscribed(durable(max_events=1)))

@@ -272,6 +272,7 @@ class DurableSubscriptions:
         backlog.prunes = False
         if self.backlogs.get(backlog.id.number) is backlog:
             self._prune(now, backlog, effects)
+            self._fill(now, backlog, effects)
             self._prune_later(now, backlog)
 
     def _miss(self, backlog: Backlog, gone: list[BacklogEntry], reason: BacklogReason, effects: Effects) -> None:
