@@ -45,6 +45,8 @@ FIRST_NUMBER = 1000
 """The subscriptions of clients have numbers from here on; those of the scenario's topics have lower ones."""
 CONFIRM_NS: Nanos = MS
 """How long a confirmation is on its way."""
+AWAY_NS: Nanos = 60 * SECOND
+"""How much longer than it is away a peer asks others to keep events: they hear of its return when links allow."""
 LOOK_NS: Nanos = SECOND // 4
 """How often the bounds of backlogs are looked at."""
 
@@ -299,7 +301,7 @@ class ClientEngine(Engine):
             attached = [c.number for c in self.clients.values() if c.plan.peer == peer and c.attached_as]
             self.disconnect(now, peer)
             self._stopping.add(peer)
-            told: list[Input] = [*map(Detached, attached), Stopping(restart.until_ns - now + SECOND)]
+            told: list[Input] = [*map(Detached, attached), Stopping(restart.until_ns - now + AWAY_NS)]
             return [effect for each in told for effect in target.handle(now, each)]
         if restart.kind == "kill" and type(target) is Peer:
             self.peers[peer] = DyingPeer(self, target, self._kills)  # type: ignore[call-overload]
