@@ -171,6 +171,16 @@ def test_an_event_from_before_the_subscription_was_known_does_not_come_after_lat
         assert all(not backlog.entries or len(backlog.entries) == 2 for backlog in peer.peer.durable.values())
 
 
+def test_an_event_that_waited_does_not_come_after_later_ones_from_before_the_subscription_was_known() -> None:
+    peer = Subscriber()
+    peer(Subscribed(ORDERED))
+    assert delivered(peer.hear(made(3, previous=1))) == []
+    assert delivered(peer.hear(made(5))) == [5]
+    assert delivered(peer.hear(made(2))) == [2]
+    last = peer.hear(made(1, previous=0))
+    assert (delivered(last), dropped(last)) == ([], [(1, "overtaken"), (3, "overtaken")])
+
+
 def test_a_backlog_is_bounded_while_its_events_wait_for_order() -> None:
     peer = Subscriber()
     peer.subscribe(durable(order=True, max_events=3))

@@ -164,10 +164,11 @@ class PublisherOrder:
         reached = stream.reached
         for one in held:
             number, sequence = one.subscription.number, one.event.id.sequence
-            if sequence < reached.get(number, 0) and stream.last >= 0:
+            last = reached.get(number, 0)
+            if sequence < last and stream.last >= 0:
                 self._overtaken(now, one, effects)
             else:
-                reached[number] = sequence
+                reached[number] = max(last, sequence)
                 self._release(now, one, effects)
 
     def _stream(self, key: tuple[PeerId, int]) -> _Stream:
