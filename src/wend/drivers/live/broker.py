@@ -245,7 +245,7 @@ class Broker(Observer):
         return tuple(self._status(known[number]) for _, number in sorted(self._durable.items()) if number in known)
 
     def _status(self, backlog: Backlog) -> frames.DurableStatus:
-        missed = {str(reason): count for reason, count in backlog.missed.items()}
+        missed = {str(reason): count for reason, count in backlog.unreported.items()}
         return frames.DurableStatus(
             backlog.options.name,
             backlog.subscription.filter,
