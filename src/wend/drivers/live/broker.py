@@ -91,6 +91,7 @@ class Broker(Observer):
         self.scheduler = FairScheduler()
         self.counts: Counter[str] = Counter()
         """Of clients, by all listeners. `now` is how many are connected."""
+        self.stopping = False
         self._experiments = experiments
         self._load_plan = load_plan
         self._links = links
@@ -196,7 +197,10 @@ class Broker(Observer):
                 log.info("cannot unsubscribe from a peer that is closed: %s", error)
 
     def disconnect(self, client: BrokerClient) -> None:
-        """End all subscriptions of a client that is gone."""
+        """End all subscriptions of a client that is gone. While the peer stops they stay: the peer decides which ones it
+        withdraws."""
+        if self.stopping:
+            return
         for handle in list(self._handles.get(client, ())):
             self.unsubscribe(client, handle)
         self._handles.pop(client, None)
