@@ -197,8 +197,10 @@ class Broker(Observer):
                 log.info("cannot unsubscribe from a peer that is closed: %s", error)
 
     def disconnect(self, client: BrokerClient) -> None:
-        """End all subscriptions of a client that is gone. While the peer stops they stay: the peer decides which ones it
-        withdraws."""
+        """End all subscriptions of a client that is gone.
+
+        While the peer stops they stay: the peer decides which ones it withdraws.
+        """
         if self.stopping:
             return
         for handle in list(self._handles.get(client, ())):
