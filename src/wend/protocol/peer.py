@@ -417,9 +417,13 @@ class Peer:
             raise ConfigError(f"the membership {self.config.membership} decides who is linked with peer {self.me}")
 
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
-        self._local.withdraw(but_durable=event.away_ns > 0)
-        if event.away_ns:
-            self.interest.will_be_back(event.away_ns)
+        away_ns = event.away_ns
+        if self._stored is not None and not self.durable:  # its clients have as long to reconnect as after a crash
+            away_ns = min(away_ns, self.config.of(DeliverySettings).grace_ns)
+        if self._stored is None or not away_ns:
+            self._local.withdraw(but_durable=away_ns > 0)
+        if away_ns:
+            self.interest.will_be_back(away_ns)
             self._layer.leave(now, effects)
         self._subscriptions_changed(now, effects)
         self._host.tell_all(now, event, effects)

@@ -145,7 +145,8 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
 
 
 class Stopping(msgspec.Struct, frozen=True, gc=False):
-    """The peer is about to stop. It withdraws its interest, but for its durable subscriptions if it will be back."""
+    """The peer is about to stop. It withdraws its interest, unless it will be back: then its durable subscriptions stay
+    announced, and with persistency all others, too."""
 
     away_ns: Nanos = 0
     """How long others keep events for it; 0: it leaves for good."""

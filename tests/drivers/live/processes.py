@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from functools import cache
 from pathlib import Path
 
@@ -26,9 +27,17 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-@cache
+_one_at_a_time = threading.Lock()
+
+
 def _fork_server() -> str:
-    """The socket of a server that all tests of this process share."""
+    """The socket of a server that all tests of this process share, also if several peers start at once."""
+    with _one_at_a_time:
+        return _started_server()
+
+
+@cache
+def _started_server() -> str:
     folder = tempfile.TemporaryDirectory(prefix="wend-peers-")
     path = f"{folder.name}/socket"
     command = [sys.executable, "-m", "tests.drivers.live.fork_server", path]

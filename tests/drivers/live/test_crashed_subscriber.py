@@ -1,8 +1,11 @@
-"""The peer of a subscriber is killed and restarted: events that were promised meanwhile arrive, once."""
+"""The peer of a subscriber is killed, or stopped in order, and restarted: events that were promised meanwhile arrive,
+once."""
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
+
+import pytest
 
 import wend
 from tests.drivers.live.net import PATIENCE_S, known
@@ -62,7 +65,8 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-def test_events_wait_for_a_client_that_comes_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_events_wait_for_a_client_that_comes_back(tmp_path: Path, how: str) -> None:
     async def scene() -> None:
         async with asyncio.timeout(240), AsyncExitStack() as stage:
             mine, its = write_pair(tmp_path)
@@ -78,7 +82,7 @@ def test_events_wait_for_a_client_that_comes_back(tmp_path: Path) -> None:
             events = await stage.enter_async_context(there.subscribe("topic = 'x'"))
             await known(here, "x", 1)
             gate.shut()
-            await process.kill()
+            await (process.kill() if how == "kill" else process.stop())
             for number in range(EVENTS):
                 receipt = await here.publish({"topic": "x"}, b"%d" % number)
                 assert (receipt.targets, receipt.kept) == (1, True)

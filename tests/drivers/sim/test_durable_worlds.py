@@ -46,7 +46,7 @@ def confirm_without_record(self: Any, now: Nanos, number: int, positions: tuple[
 def detach_and_forget(self: Any, number: int) -> None:
     backlog = self.backlogs.get(number)
     if backlog is not None:
-        backlog.window = 0
+        backlog.client_window = 0
         backlog.in_flight.clear()
         backlog.in_flight_bytes = 0
 

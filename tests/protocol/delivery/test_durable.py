@@ -2,11 +2,13 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.protocol.delivery.subscriber import (
+    GRACE_NS,
     ME,
     PUBLISHER,
     Subscriber,
@@ -21,7 +23,17 @@ from tests.protocol.delivery.subscriber import (
 from wend.drivers.live.needed_records import NeededRecords
 from wend.model.units import SECOND
 from wend.protocol.messages import Ack
-from wend.protocol.ports import Deliver, Persist, Published, Receipt, Send, Stopping, Subscribed, Unsubscribed
+from wend.protocol.ports import (
+    Deliver,
+    LocalSubscription,
+    Persist,
+    Published,
+    Receipt,
+    Send,
+    Stopping,
+    Subscribed,
+    Unsubscribed,
+)
 from wend.protocol.records import ConfirmedRecord, QueuedRecord
 
 
@@ -80,19 +92,30 @@ def test_after_a_restart_it_is_announced_before_any_client_is_back() -> None:
     assert any(s.filter == "n > 1" for body in told for s in getattr(body, "subscriptions", ()))
 
 
-def test_a_peer_that_will_be_back_withdraws_only_what_is_not_durable() -> None:
-    peer = Subscriber()
+@pytest.mark.parametrize(("persistency", "announced"), [(True, ["n > 1", "n < 9"]), (False, ["n > 1"])])
+def test_a_peer_that_will_be_back_withdraws_only_what_nobody_stores_for_it(
+    persistency: bool, announced: list[str]
+) -> None:
+    peer = Subscriber(persistency=persistency)
     peer.subscribe(durable(filter="n > 1"))
-    peer(Subscribed(durable(number=2, filter="n < 9").__class__(2, "n < 9")))
+    peer(Subscribed(LocalSubscription(2, "n < 9")))
     peer(Stopping(away_ns=60 * SECOND))
     said = peer.peer.interest.known[ME]  # type: ignore[attr-defined]
-    assert [s.filter for s in said.subscriptions] == ["n > 1"]
+    assert [s.filter for s in said.subscriptions] == announced
     assert (said.durable, said.away_ns) == (True, 60 * SECOND)
     peer.crash()
     said = peer.peer.interest.known[ME]  # type: ignore[attr-defined]
     assert (said.durable, said.away_ns) == (True, 0)
     peer(Stopping())
     assert not peer.peer.interest.known[ME].subscriptions  # type: ignore[attr-defined]
+
+
+def test_without_durable_subscriptions_it_is_away_for_the_grace_time() -> None:
+    peer = Subscriber(grace_ns=GRACE_NS)
+    peer(Subscribed(LocalSubscription(2, "n < 9")))
+    peer(Stopping(away_ns=3600 * SECOND))
+    said = peer.peer.interest.known[ME]  # type: ignore[attr-defined]
+    assert (len(said.subscriptions), said.away_ns) == (1, GRACE_NS)
 
 
 def test_a_client_gets_no_more_than_its_window() -> None:

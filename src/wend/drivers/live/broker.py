@@ -91,6 +91,7 @@ class Broker(Observer):
         self.scheduler = FairScheduler()
         self.counts: Counter[str] = Counter()
         """Of clients, by all listeners. `now` is how many are connected."""
+        self.stopping = False
         self._experiments = experiments
         self._load_plan = load_plan
         self._links = links
@@ -196,7 +197,12 @@ class Broker(Observer):
                 log.info("cannot unsubscribe from a peer that is closed: %s", error)
 
     def disconnect(self, client: BrokerClient) -> None:
-        """End all subscriptions of a client that is gone."""
+        """End all subscriptions of a client that is gone.
+
+        While the peer stops they stay: the peer decides which ones it withdraws.
+        """
+        if self.stopping:
+            return
         for handle in list(self._handles.get(client, ())):
             self.unsubscribe(client, handle)
         self._handles.pop(client, None)
@@ -245,7 +251,7 @@ class Broker(Observer):
         return tuple(self._status(known[number]) for _, number in sorted(self._durable.items()) if number in known)
 
     def _status(self, backlog: Backlog) -> frames.DurableStatus:
-        missed = {str(reason): count for reason, count in backlog.missed.items()}
+        missed = {str(reason): count for reason, count in backlog.unreported.items()}
         return frames.DurableStatus(
             backlog.options.name,
             backlog.subscription.filter,

@@ -90,6 +90,7 @@ class PeerService:
 
     async def stop(self) -> None:
         self._names.close()
+        self.broker.stopping = True
         await self.listener.stop()
         await self.peer.stop(self._file.away_ns)
 

@@ -100,7 +100,7 @@ def _unreported(engine: ClientEngine) -> list[str]:
     told: dict[PeerId, int] = {}
     for client in engine.clients.values():
         backlog = engine.backlog(client)
-        left = {} if backlog is None else backlog.missed
+        left = {} if backlog is None else backlog.unreported
         count = sum(client.missed[reason] + left.get(reason, 0) for reason in FELL_OUT)  # type: ignore[call-overload]
         told[client.plan.peer] = told.get(client.plan.peer, 0) + count
     return [

@@ -428,7 +428,7 @@ class ClientEngine(Engine):
         if len(backlog.entries) > options.max_events or backlog.size > options.max_bytes:
             size = f"{len(backlog.entries)} events, {backlog.size} bytes"
             client.wrong.append(f"at {now / SECOND:.3f} s: the backlog has {size}")
-        if len(backlog.in_flight) > max(backlog.window, 0):
+        if len(backlog.in_flight) > max(backlog.client_window, 0):
             client.wrong.append(f"at {now / SECOND:.3f} s: {len(backlog.in_flight)} are in flight")
         waits = [now - self._queued.get((client.plan.peer, position), now) for position in backlog.entries]
         if max(waits, default=0) > options.max_age_ns + MS:

@@ -64,11 +64,11 @@ class Backlog:
         """To be sent, in this order; some may have left `entries` since."""
         self.in_flight: dict[int, BacklogEntry] = {}
         """By position: sent to the attached client, in the order of sending."""
-        self.window = 0
+        self.client_window = 0
         """How many may be in flight; 0 while no client is attached."""
         self.window_bytes = 0
         self.in_flight_bytes = 0
-        self.missed: Counter[MissedReason] = Counter()
+        self.unreported: Counter[MissedReason] = Counter()
         """What the client was not told of yet."""
         self.prunes = False
         """Whether a timer is set for the oldest entry's age."""
@@ -88,7 +88,7 @@ class Backlog:
     @property
     def has_window(self) -> bool:
         """Whether the client may get one more."""
-        return len(self.in_flight) < self.window and self.in_flight_bytes < self.window_bytes
+        return len(self.in_flight) < self.client_window and self.in_flight_bytes < self.window_bytes
 
     @property
     def is_too_large(self) -> bool:
@@ -168,15 +168,15 @@ class DurableSubscriptions:
         backlog = self.backlogs.get(subscription.number)
         if backlog is None:
             return False
-        backlog.missed[reason] += 1
-        effects.append(Persist(MissedRecord(subscription.number, dict(backlog.missed))))
+        backlog.unreported[reason] += 1
+        effects.append(Persist(MissedRecord(subscription.number, dict(backlog.unreported))))
         return True
 
     def skip(self, number: int, entry: BacklogEntry, effects: Effects) -> None:
         """Take an event from a backlog that came too late for its order."""
         backlog = self.backlogs.get(number)
         if backlog is not None and backlog.remove(entry.position) is not None:
-            backlog.missed["skipped"] += 1
+            backlog.unreported["skipped"] += 1
             effects.append(Persist(ConfirmedRecord(number, (entry.position,), "skipped")))
 
     # ---------------------------------------------------------------- clients
@@ -187,7 +187,7 @@ class DurableSubscriptions:
         if backlog is None:
             return False
         self.detach(client.number)
-        backlog.window, backlog.window_bytes = max(1, client.window), client.window_bytes
+        backlog.client_window, backlog.window_bytes = max(1, client.window), client.window_bytes
         self._prune(now, backlog, effects)
         self._report(backlog, effects)
         self._fill(now, backlog, effects)
@@ -198,7 +198,7 @@ class DurableSubscriptions:
         backlog = self.backlogs.get(number)
         if backlog is None:
             return
-        backlog.window = 0
+        backlog.client_window = 0
         for entry in backlog.in_flight.values():
             entry.again = True
         backlog.waiting.extendleft(reversed(backlog.in_flight.values()))
@@ -234,7 +234,7 @@ class DurableSubscriptions:
             effects.append(Deliver(backlog.id, entry.event, age_ns, deadline_ns, entry.position, entry.again))
         if expired:
             self._miss(backlog, expired, "expired", effects)
-        if backlog.missed and backlog.has_window:
+        if backlog.unreported and backlog.has_window:
             self._report(backlog, effects)
 
     # ---------------------------------------------------------------- bounds
@@ -281,16 +281,16 @@ class DurableSubscriptions:
             effects.append(Drop(entry.event.id, (self._me,), reason))
             if not entry.released and backlog.subscription.qos.order:  # after a restart nobody waits for it any more
                 effects.append(Persist(SkippedRecord(entry.event.id)))
-        backlog.missed[reason] += len(gone)
+        backlog.unreported[reason] += len(gone)
         positions = tuple([entry.position for entry in gone])
         effects.append(Persist(ConfirmedRecord(backlog.id.number, positions, reason)))
 
     def _report(self, backlog: Backlog, effects: Effects) -> None:
         """Tell the attached client what it missed."""
-        if backlog.missed:
-            effects.append(Missed(backlog.id, dict(backlog.missed)))
+        if backlog.unreported:
+            effects.append(Missed(backlog.id, dict(backlog.unreported)))
             effects.append(Persist(MissedRecord(backlog.id.number, {})))
-            backlog.missed.clear()
+            backlog.unreported.clear()
 
     # ---------------------------------------------------------------- after a restart
 
@@ -319,10 +319,10 @@ class DurableSubscriptions:
                     for position in positions:
                         backlog.remove(position)
                     if missed is not None:
-                        backlog.missed[missed] += len(positions)
+                        backlog.unreported[missed] += len(positions)
             case MissedRecord(number, counts):
                 if number in self.backlogs:
-                    self.backlogs[number].missed = Counter(counts)
+                    self.backlogs[number].unreported = Counter(counts)
 
     def recalled(self, now: Nanos, effects: Effects) -> list[tuple[int, BacklogEntry]]:
         """All records are restored: everything waits for its client. Returns the numbers and entries of ordered
