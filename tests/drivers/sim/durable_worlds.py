@@ -12,7 +12,8 @@ from random import Random
 from tests.scenarios import random_scenario
 from wend.drivers.sim.checks import examine
 from wend.drivers.sim.client_checks import broken_promises, due
-from wend.drivers.sim.clients import FIRST_NUMBER, ClientEngine, ClientPlan, Restart
+from wend.drivers.sim.client_engine import FIRST_NUMBER, ClientEngine, Restart
+from wend.drivers.sim.clients import ClientPlan
 from wend.drivers.sim.run import Outcome, summarise
 from wend.drivers.world import World, build
 from wend.model.events import DurableOptions, Qos

@@ -13,7 +13,8 @@ On a DHT receipts name nobody, so nothing counts as lost: `lacking` tells what d
 expired, because the age of an event lacks the delays between peers without links.
 """
 
-from wend.drivers.sim.clients import ClientEngine, SimulatedClient
+from wend.drivers.sim.client_engine import ClientEngine
+from wend.drivers.sim.clients import SimulatedClient
 from wend.matching.filters import parse
 from wend.model.events import EventId, PeerId
 from wend.model.units import FOREVER, SECOND, Nanos
