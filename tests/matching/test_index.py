@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.matching.strategies import filters, range_events
 from wend.matching import index as module
-from wend.matching import peer_bitmaps
+from wend.matching import peer_bitmaps, peer_blocks
 from wend.matching.filters import Filter, parse
 from wend.matching.index import Index
 from wend.matching.sides import fits
@@ -44,15 +44,15 @@ def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     short-lived blocks."""
     monkeypatch.setattr(module, "MANY", {"a list": 1000, "a list or bitmaps": 3}.get(request.param, 0))
     if request.param in ("few rows", "few sides", "small blocks"):
-        monkeypatch.setattr(peer_bitmaps, "MAX_ROWS", 2)
+        monkeypatch.setattr(peer_blocks, "MAX_ROWS", 2)
     if request.param == "few sides":
-        monkeypatch.setattr(peer_bitmaps, "MAX_SIDES", 1)
+        monkeypatch.setattr(peer_blocks, "MAX_SIDES", 1)
     if request.param in ("small blocks", "few sides", "small blocks, many rows"):
         monkeypatch.setattr(peer_bitmaps, "SMALLEST", 1)
         monkeypatch.setattr(peer_bitmaps, "SIZES", 3)
     if request.param == "rare sides":
         monkeypatch.setattr(peer_bitmaps, "SMALLEST", 5)
-        monkeypatch.setattr(peer_bitmaps, "RARE", 2)
+        monkeypatch.setattr(peer_blocks, "RARE", 2)
 
 
 SIDES = (

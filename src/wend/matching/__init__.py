@@ -11,6 +11,8 @@ merge          one filter in place of several
 reduction      the filters that no other filter covers, for very many
 index          the index of a peer: the filters that match an event
 peer_bitmaps   the same for many filters, in plain Python
+peer_blocks    its rows of bits
+box_grids      the same for very many narrow boxes, in plain Python
 boxes          conjunctions in little memory, for indexes
 bitmaps        the compiled index, for very many filters and for batches of events
 batch          events as columns

@@ -17,7 +17,7 @@ USUAL = Qos()
 class LocalSubscriptions:
     """The subscriptions of one peer, by number."""
 
-    __slots__ = ("_grouped", "_index", "_me", "_qos", "_texts", "_unannounced", "summary")
+    __slots__ = ("_grouped", "_index", "_me", "_qos", "_texts", "_unannounced", "by_topic", "plain", "summary")
 
     def __init__(self, me: PeerId) -> None:
         self._me = me
@@ -27,6 +27,10 @@ class LocalSubscriptions:
         self._grouped = 0
         self._unannounced: dict[int, None] = {}
         self._index: Index[int] = Index()
+        self.by_topic = True
+        """Whether all filters have the form `topic = '…'`."""
+        self.plain = True
+        """Whether all are announced, and none is of a queue group."""
         self.summary = FilterSummary(self._members)
 
     def __len__(self) -> int:
@@ -48,11 +52,6 @@ class LocalSubscriptions:
         """Whether some are of queue groups."""
         return self._grouped > 0
 
-    @property
-    def by_topic(self) -> bool:
-        """Whether all filters have the form `topic = '…'`."""
-        return self._index.by_topic
-
     def add(self, number: int, text: str, qos: Qos, announced: bool = True) -> None:
         """Add a subscription, or replace the one with this number. Raises FilterError."""
         wanted = parse(text)
@@ -66,13 +65,10 @@ class LocalSubscriptions:
             self.summary.add(number, text, wanted, qos)
         else:
             self._unannounced[number] = None
+        self._changed()
 
     def is_announced(self, number: int) -> bool:
         return number not in self._unannounced
-
-    @property
-    def all_announced(self) -> bool:
-        return not self._unannounced
 
     def discard(self, number: int) -> None:
         text = self._texts.pop(number, None)
@@ -86,6 +82,7 @@ class LocalSubscriptions:
             del self._unannounced[number]
         else:
             self.summary.discard(number, wanted, qos)
+        self._changed()
 
     def clear(self) -> None:
         self._texts.clear()
@@ -94,6 +91,12 @@ class LocalSubscriptions:
         self._unannounced.clear()
         self._index = Index()
         self.summary.clear()
+        self._changed()
+
+    def _changed(self) -> None:
+        """Say anew what is asked of them for every event."""
+        self.by_topic = self._index.by_topic
+        self.plain = not self._unannounced and not self._grouped
 
     def match(self, attributes: Attributes) -> tuple[int, ...]:
         """The numbers of the subscriptions that match, sorted."""

@@ -1,0 +1,211 @@
+"""A grid of boxes: of very many narrow boxes, those that may contain an event, in plain Python.
+
+A grid divides the values of two attributes into columns and rows. Each cell lists the boxes that meet it. An event is
+in one cell, and only the boxes there are tested. That is faster than bitmaps if boxes are narrow in both attributes: a
+cell then has few boxes, and a box is in few cells. The borders come from the first boxes, so that most of these meet
+two columns and two rows. A box that meets many cells or a crowded one, or lies beyond all borders, belongs elsewhere.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from typing import Any
+
+from wend.matching.boxes import Box, conjunction_of, fits
+from wend.matching.conjunctions import Conjunction, isnan
+from wend.matching.values import NOTHING, Values, between, pieces
+from wend.model.events import Attributes, Range
+
+MOST_CELLS = 16
+"""A box that meets more cells is not in the grid."""
+CROWDED = 64
+"""Boxes in a cell; a box that would be one more is not in the grid."""
+FEW = 2
+"""Boxes in a cell of a new grid, on average; with more it is not worth while."""
+MOST_BORDERS = 1024
+SAMPLED = 128
+"""Boxes that are looked at to choose the attributes of a grid."""
+_ROW_BITS = 12
+_ROW_MASK = (1 << _ROW_BITS) - 1
+
+
+class _Axis:
+    """The borders between the values of one attribute, all numbers or all texts."""
+
+    __slots__ = ("borders", "name", "of_texts")
+
+    def __init__(self, name: str, sides: list[tuple[Any, Any]]) -> None:
+        """`sides`: the low and the high end (None if there is none) of the boxes."""
+        self.name = name
+        self.of_texts = type(sides[0][0]) is str
+        cuts = sorted([cut for side in sides for cut in side if cut is not None])
+        ends = [len(cuts) if end is None else bisect_left(cuts, end) for _, end in sides]
+        widths = sorted([end - bisect_left(cuts, low) for (low, _), end in zip(sides, ends, strict=True)])
+        usual = max(1, widths[len(widths) // 2])
+        count = min(MOST_BORDERS, max(1, len(cuts) // usual))
+        self.borders = sorted({*[cuts[at * len(cuts) // count] for at in range(count)], cuts[-1]})
+
+    def span(self, low: Any, end: Any) -> tuple[int, int]:
+        """The first and the last column that an interval meets."""
+        borders = self.borders
+        return bisect_right(borders, low), len(borders) if end is None else bisect_left(borders, end)
+
+    def is_beyond(self, first: int, last: int) -> bool:
+        """Whether these columns are outside of all borders."""
+        return last == 0 or first == len(self.borders)
+
+    def columns(self, values: Values) -> set[int]:
+        """The columns that a set of values meets."""
+        found: set[int] = set()
+        for low, end in pieces(values.strings if self.of_texts else values.numbers):
+            first, last = self.span(low, end)
+            found.update(range(first, last + 1))
+        return found
+
+
+class BoxGrid:
+    """Boxes by the cells that they meet."""
+
+    __slots__ = ("_cells", "_x", "_y", "boxes")
+
+    def __init__(self, x: str, y: str, boxes: list[Box]) -> None:
+        """The borders come from these boxes, which are not added yet."""
+        self._x = _Axis(x, [_side(box, x) for box in boxes])
+        self._y = _Axis(y, [_side(box, y) for box in boxes])
+        self._cells: dict[int, list[Any]] = {}
+        """By cell: a key, its box, the next key, the next box, …"""
+        self.boxes: dict[Any, Box] = {}
+
+    def cells_of(self, box: Box) -> list[int] | None:
+        """The cells that a box meets; None if it does not belong here."""
+        x, y = self._x, self._y
+        if len(box) == 6 and box[0] == x.name and box[3] == y.name:
+            low_x, end_x, low_y, end_y = box[1], box[2], box[4], box[5]
+        elif x.name in box[::3] and y.name in box[::3]:
+            (low_x, end_x), (low_y, end_y) = _side(box, x.name), _side(box, y.name)
+        else:
+            return None
+        if (type(low_x) is str) is not x.of_texts or (type(low_y) is str) is not y.of_texts:
+            return None
+        first_x, last_x = x.span(low_x, end_x)
+        first_y, last_y = y.span(low_y, end_y)
+        if (last_x - first_x + 1) * (last_y - first_y + 1) > MOST_CELLS:
+            return None
+        if x.is_beyond(first_x, last_x) or y.is_beyond(first_y, last_y):
+            return None
+        rows = range(first_y, last_y + 1)
+        return [(column << _ROW_BITS) + row for column in range(first_x, last_x + 1) for row in rows]
+
+    @property
+    def size(self) -> int:
+        """How many cells it can have."""
+        return len(self._x.borders) * len(self._y.borders)
+
+    def add(self, key: Any, box: Box) -> bool:
+        """Add a box under a new key; whether it belongs here."""
+        numbers = self.cells_of(box)
+        if numbers is None:
+            return False
+        cells = self._cells
+        for number in numbers:
+            if len(cells.get(number, ())) >= 2 * CROWDED:
+                return False
+        for number in numbers:
+            cell = cells.get(number)
+            if cell is None:
+                cells[number] = [key, box]
+            else:
+                cell.append(key)
+                cell.append(box)
+        self.boxes[key] = box
+        return True
+
+    def discard(self, key: Any) -> None:
+        for number in self.cells_of(self.boxes.pop(key)) or ():
+            cell = self._cells[number]
+            if len(cell) == 2:
+                del self._cells[number]
+            else:
+                at = 2 * cell[::2].index(key)
+                del cell[at : at + 2]
+
+    def match(self, attributes: Attributes, found: list[Any]) -> None:
+        """Append the keys of the boxes that an event is in."""
+        x, y = self._x, self._y
+        a: Any = attributes.get(x.name)
+        b: Any = attributes.get(y.name)
+        if a is None or b is None:
+            return
+        if type(a) is Range or type(b) is Range:
+            near = self._near({x.name: _values_of(a), y.name: _values_of(b)})
+            found += [key for key in near if fits(self.boxes[key], attributes)]
+            return
+        if isinstance(a, str) is not x.of_texts or isinstance(b, str) is not y.of_texts:
+            return
+        cell = self._cells.get((bisect_right(x.borders, a) << _ROW_BITS) + bisect_right(y.borders, b))
+        if cell is not None:
+            found += [cell[at - 1] for at in range(1, len(cell), 2) if fits(cell[at], attributes)]
+
+    def intersecting(self, offer: Conjunction, found: set[Any]) -> None:
+        allowed = offer.allowed() if offer.bindings else dict(offer.values)
+        for key in self._near(allowed):
+            if key not in found and conjunction_of(self.boxes[key]).intersects(offer):
+                found.add(key)
+
+    def _near(self, allowed: dict[str, Values]) -> Iterable[Any]:
+        """The keys of the boxes in cells that meet these values, each once."""
+        x, y = allowed.get(self._x.name), allowed.get(self._y.name)
+        columns = None if x is None else self._x.columns(x)
+        rows = None if y is None else self._y.columns(y)
+        if columns is None and rows is None:
+            return list(self.boxes)
+        found: dict[Any, None] = {}
+        for number in self._numbers(columns, rows):
+            found.update(dict.fromkeys(self._cells.get(number, ())[::2]))
+        return found
+
+    def _numbers(self, columns: set[int] | None, rows: set[int] | None) -> Iterator[int]:
+        """The cells in these columns and rows; None stands for all."""
+        if columns is not None and rows is not None and len(columns) * len(rows) < len(self._cells):
+            for column in columns:
+                for row in rows:
+                    yield (column << _ROW_BITS) + row
+            return
+        for number in self._cells:
+            met = columns is None or number >> _ROW_BITS in columns
+            if met and (rows is None or number & _ROW_MASK in rows):
+                yield number
+
+
+def grid_of(boxes: list[Box]) -> BoxGrid | None:
+    """A grid to which most of those boxes belong that have its attributes; None if no grid is worth while."""
+    step = max(1, len(boxes) // SAMPLED)
+    counts: dict[tuple[str, str], int] = {}
+    for box in boxes[::step]:
+        for pair in combinations(box[: 3 * 4 : 3], 2):
+            counts[pair] = counts.get(pair, 0) + 1
+    if not counts:
+        return None
+    (x, y), count = max(counts.items(), key=lambda one: (one[1], one[0]))
+    if 4 * count * step < len(boxes):
+        return None
+    both = [box for box in boxes if x in box[::3] and y in box[::3]]
+    kinds = type(_side(both[0], x)[0]) is str, type(_side(both[0], y)[0]) is str
+    alike = [box for box in both if (type(_side(box, x)[0]) is str, type(_side(box, y)[0]) is str) == kinds]
+    made = BoxGrid(x, y, alike)
+    sample = [made.cells_of(box) for box in alike[::step]]
+    cells = [len(one) for one in sample if one is not None]
+    worth = 2 * len(cells) > len(sample) and 2 * len(alike) > len(both) and sum(cells) * step <= FEW * made.size
+    return made if worth else None
+
+
+def _side(box: Box, name: str) -> tuple[Any, Any]:
+    at = 3 * box[::3].index(name)
+    return box[at + 1], box[at + 2]
+
+
+def _values_of(value: Any) -> Values:
+    """A range or a single value as a set. No box contains a truth value or NaN."""
+    if type(value) is Range:
+        return between(value.low, value.high, value.low_open, value.high_open)
+    return NOTHING if isinstance(value, bool) or isnan(value) else between(value, value)

@@ -1,0 +1,217 @@
+"""Blocks of the bitmap index of a peer: which conjunctions of a block match one event.
+
+A block divides the values of each attribute into rows. A row is one integer of Python, with a bit for every conjunction
+of the block that some value in the row matches. An event has one row per attribute, and one `and` per attribute leaves
+the conjunctions that may match. If a bound of a conjunction lies inside the row, the conjunction itself decides.
+"""
+
+from bisect import bisect_left, bisect_right
+from math import inf
+from typing import Any
+
+from wend.matching.boxes import conjunction_of, fits, intervals
+from wend.matching.conjunctions import Conjunction, isnan
+from wend.matching.values import Values, between, pieces
+from wend.model.events import Attributes, Range
+
+MAX_ROWS = 256
+"""The most borders between numbers, or between texts, of one attribute."""
+FEWEST_ROWS = 32
+"""A small block has fewer, one for 16 conjunctions, but not fewer than this."""
+MAX_SIDES = 64
+RARE = 64
+"""An attribute has no rows if fewer than one in this many conjunctions constrains it."""
+SPARSE = 24
+"""So few bits are found one by one."""
+
+
+class _Side:
+    """One attribute of a block: the rows of its values.
+
+    The rows are: any other value, or none; numbers below the first border, between two, above the last; the same for
+    texts."""
+
+    __slots__ = ("allowed", "first_text", "limits", "numbers", "partial", "texts")
+
+    def __init__(self, members: list[tuple[int, Any, Any]], everyone: int) -> None:
+        """`members`: slots of conjunctions with the low and the high end. `everyone`: all slots of the block."""
+        self.numbers = _borders([one for one in members if type(one[1]) is not str], -inf)
+        self.texts = _borders([one for one in members if type(one[1]) is str], "")
+        self.first_text = 2 + len(self.numbers)
+        rows = self.first_text + len(self.texts) + 1
+        edges = [0] * (rows + 1)
+        """By row: the slots that begin or end to allow it."""
+        self.partial = [0] * rows
+        """By row: the slots that allow a part of it."""
+        self.limits: list[Any] = [None] * rows
+        """By row: where the first of these parts ends. All of them allow the values below."""
+        free = everyone
+        for slot, low, end in members:
+            bit = 1 << slot
+            free &= ~bit
+            borders, base = (self.texts, self.first_text) if type(low) is str else (self.numbers, 1)
+            first = bisect_right(borders, low)
+            last = len(borders) if end is None else bisect_left(borders, end)
+            edges[base + first] ^= bit
+            edges[base + last + 1] ^= bit
+            if borders[first - 1] != low if first else low not in ("", -inf):
+                self.partial[base + first] |= bit
+                self.limits[base + first] = "" if type(low) is str else -inf
+            if end is not None and (last == len(borders) or borders[last] != end):
+                self.partial[base + last] |= bit
+                limit = self.limits[base + last]
+                if limit is None or end < limit:
+                    self.limits[base + last] = end
+        self.allowed: list[int] = []
+        allowed = 0
+        for row in range(rows):
+            allowed ^= edges[row]
+            self.allowed.append(allowed | free)
+
+    def row(self, value: Any) -> int:
+        """The row of a single value."""
+        if isinstance(value, str):
+            return self.first_text + bisect_right(self.texts, value)
+        if value is None or isinstance(value, bool) or isnan(value):
+            return 0
+        return 1 + bisect_right(self.numbers, value)
+
+    def touched(self, values: Values) -> int:
+        """The slots that allow some of these values."""
+        found = self.allowed[0] if values.absent or values.booleans else 0
+        for cuts, borders, base in ((values.numbers, self.numbers, 1), (values.strings, self.texts, self.first_text)):
+            for low, end in pieces(cuts):
+                first = bisect_right(borders, low)
+                last = len(borders) if end is None else bisect_left(borders, end)
+                for row in range(base + first, base + last + 1):
+                    found |= self.allowed[row]
+        return found
+
+
+def _borders(members: list[tuple[int, Any, Any]], bottom: Any) -> list[Any]:
+    """Borders between the rows of some intervals. If the next cut after an end is a beginning, the end needs no border:
+    for integers no value is between them."""
+    cuts: dict[Any, bool] = {end: False for _, _, end in members if end is not None}
+    cuts.update({low: True for _, low, _ in members})
+    cuts.pop(bottom, None)
+    chosen = sorted(cuts)
+    most = min(MAX_ROWS, max(FEWEST_ROWS, len(members) // 16))
+    if len(chosen) > most:
+        following = [*chosen[1:], None]
+        chosen = [cut for cut, after in zip(chosen, following, strict=True) if cuts[cut] or not cuts.get(after, False)]
+    if len(chosen) <= most:
+        return chosen
+    return [chosen[at * len(chosen) // most] for at in range(most)]
+
+
+class Block:
+    """Conjunctions in slots, with rows for their attributes."""
+
+    __slots__ = ("alive", "check", "dead", "members", "owners", "rare", "sides", "size")
+
+    def __init__(self, size: int, owners: list[Any], members: list[Any]) -> None:
+        self.size = size
+        """Two blocks of one size become one of the next."""
+        self.owners = owners
+        self.members = members
+        self.dead = 0
+        count = len(members)
+        everyone = (1 << count) - 1
+        by_name: dict[str, list[tuple[int, Any, Any]]] = {}
+        for slot, one in enumerate(members):
+            for name, low, end in intervals(one):
+                group = by_name.get(name)
+                if group is None:
+                    by_name[name] = [(slot, low, end)]
+                else:
+                    group.append((slot, low, end))
+        common = [name for name, group in by_name.items() if len(group) * RARE >= count]
+        common.sort(key=lambda name: (-len(by_name[name]), name))
+        named = set(common[:MAX_SIDES])
+        self.sides = tuple([(name, _Side(by_name[name], everyone)) for name in common[:MAX_SIDES]])
+        self.check = 0
+        """The slots that rows alone never decide."""
+        self.rare: dict[str, dict[int, None]] = {}
+        """Slots without rows, by an attribute that they require."""
+        self.alive = everyone
+        for slot, one in enumerate(members):
+            names = [name for name, _, _ in intervals(one)]
+            rows = len([name for name in names if name in named])
+            if names and not rows:
+                self.rare.setdefault(names[0], {})[slot] = None
+                self.alive &= ~(1 << slot)
+            elif rows < len(names) or isinstance(one, Conjunction):
+                self.check |= 1 << slot
+
+    def discard(self, slot: int) -> None:
+        self.alive &= ~(1 << slot)
+        self.dead += 1
+        if self.rare:
+            for slots in self.rare.values():
+                slots.pop(slot, None)
+        self.owners[slot] = self.members[slot] = None
+
+    def match(self, attributes: Attributes, found: list[Any]) -> None:
+        """Append the keys of the conjunctions that match."""
+        left, doubt = self.alive, self.check
+        for name, side in self.sides:
+            value: Any = attributes.get(name)
+            kind = type(value)
+            if kind is int:  # most values are numbers or texts: no call for these
+                row = 1 + bisect_right(side.numbers, value)
+            elif kind is str:
+                row = side.first_text + bisect_right(side.texts, value)
+            elif kind is Range:
+                left &= side.touched(between(value.low, value.high, value.low_open, value.high_open))
+                doubt = -1
+                continue
+            else:
+                row = side.row(value)
+            left &= side.allowed[row]
+            if not left:
+                break
+            partial = side.partial[row]
+            if partial and value >= side.limits[row]:
+                doubt |= partial
+        if left:
+            doubt &= left
+            owners = self.owners
+            if doubt:
+                members = self.members
+                found += [owners[slot] for slot in _positions(doubt) if fits(members[slot], attributes)]
+                left ^= doubt
+            if left:
+                found += [owners[slot] for slot in _positions(left)]
+        if self.rare:
+            for name in attributes:
+                for slot in self.rare.get(name, ()):
+                    if fits(self.members[slot], attributes):
+                        found.append(self.owners[slot])
+
+    def intersecting(self, offer: Conjunction, found: set[Any]) -> None:
+        allowed = offer.allowed() if offer.bindings else dict(offer.values)
+        left = self.alive
+        for name, side in self.sides:
+            if name in allowed:
+                left &= side.touched(allowed[name])
+        for slot in (*_positions(left), *[slot for slots in self.rare.values() for slot in slots]):
+            owner = self.owners[slot]
+            if owner not in found and conjunction_of(self.members[slot]).intersects(offer):
+                found.add(owner)
+
+
+def _positions(bits: int) -> list[int]:
+    """The positions of the set bits."""
+    found = []
+    if bits.bit_count() <= SPARSE:
+        while bits:
+            at = bits.bit_length() - 1
+            found.append(at)
+            bits ^= 1 << at
+        return found
+    text = bin(bits)[:1:-1]  # the lowest first
+    at = text.find("1")
+    while at >= 0:
+        found.append(at)
+        at = text.find("1", at + 1)
+    return found
