@@ -8,6 +8,7 @@ complete store, and no record waits for more than a few others to be written. A 
 
 import errno
 import os
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,6 +18,14 @@ from typing import BinaryIO
 STEP_BYTES = 4 * 1024
 TAIL_BYTES = 1024 * 1024
 """Copied at once; more than any record has, so that the copy catches up with the records appended meanwhile."""
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFLNK: "a symbolic link",
+}
 
 
 class CompactedCopy:
@@ -24,11 +33,12 @@ class CompactedCopy:
 
     def __init__(self, store: Path, frames: Iterator[bytes], since: int) -> None:
         self._store = store
-        self._beside = store.with_name(store.name + ".new")
+        self._beside = copy_of(store)
         self._frames = frames
         self._at = since
         self._source: BinaryIO | None = None
         self._syncing: BackgroundSync | None = None
+        check_regular(self._beside)
         self._beside.unlink(missing_ok=True)
         self._file: BinaryIO = self._beside.open("ab", buffering=0)
 
@@ -54,6 +64,7 @@ class CompactedCopy:
         """Replace the store; the file to append to from now on."""
         if sync:  # for the bytes copied since the background sync began
             os.fdatasync(self._file.fileno())
+        check_regular(self._store)
         self._beside.replace(self._store)
         if self._source is not None:
             self._source.close()
@@ -108,6 +119,22 @@ class BackgroundSync:
         if self._error is not None:
             raise self._error
         return True
+
+
+def copy_of(store: Path) -> Path:
+    """Where a compaction of this store writes its copy."""
+    return store.with_name(store.name + ".new")
+
+
+def check_regular(path: Path) -> None:
+    """Raise `OSError` if something other than a regular file has this name: a compaction must not replace it."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise OSError(errno.EINVAL, f"{path.name or path} is {kind}, not a regular file")
 
 
 def write_whole(file: BinaryIO, data: bytes | bytearray) -> None:

@@ -13,6 +13,7 @@ from wend.protocol.records import (
     ConfirmedRecord,
     DeliveredRecord,
     DurableRecord,
+    GapRecord,
     MissedRecord,
     PendingRecord,
     QueuedRecord,
@@ -82,6 +83,8 @@ class NeededBacklogs:
         """By subscription and position."""
         self._missed: dict[int, Counter[MissedReason]] = {}
         self._skipped: dict[tuple[PeerId, int], SkippedRecord] = {}
+        self._gaps: dict[tuple[EventId, int], GapRecord] = {}
+        """By event and subscription."""
 
     def add(self, record: Record) -> None:
         match record:
@@ -101,6 +104,14 @@ class NeededBacklogs:
                 self._skipped[id_[:2]] = record
                 if len(self._skipped) > MAX_SKIPPED:
                     del self._skipped[next(iter(self._skipped))]
+                closed = [key for key in self._gaps if key[0][:2] == id_[:2] and key[0].sequence <= id_.sequence]
+                for key in closed:
+                    del self._gaps[key]
+            case GapRecord(id_, previous, number):
+                before = self._gaps.pop((EventId(id_.publisher, id_.incarnation, previous), number), None)
+                self._gaps[id_, number] = record if before is None else replace(record, previous=before.previous)
+                if len(self._gaps) > MAX_SKIPPED:
+                    del self._gaps[next(iter(self._gaps))]
             case DurableRecord(number):
                 self._subscriptions[number] = record
             case RemovedRecord(number):
@@ -108,6 +119,8 @@ class NeededBacklogs:
                 self._missed.pop(number, None)
                 for entry in [entry for entry in self._owed if entry[0] == number]:
                     self._forget(entry)
+                for key in [key for key in self._gaps if key[1] == number]:
+                    del self._gaps[key]
 
     def _forget(self, entry: tuple[int, int]) -> None:
         id_ = self._owed.pop(entry, None)
@@ -117,7 +130,7 @@ class NeededBacklogs:
     def records(self) -> list[Record]:
         missed = [MissedRecord(number, dict(counts)) for number, counts in self._missed.items() if counts]
         queued = (self._owing(one) for one in self._queued.values())
-        return [*self._subscriptions.values(), *missed, *self._skipped.values(), *queued]
+        return [*self._subscriptions.values(), *missed, *self._skipped.values(), *self._gaps.values(), *queued]
 
     def replayed(self, by_ns: Nanos, now: Nanos) -> None:
         for entry in [entry for entry in self._owed if entry[0] not in self._subscriptions]:

@@ -7,6 +7,9 @@ survives the process; with `sync` it survives a loss of power, too. If the disk 
 store removes it, so that the next record follows a complete one. Bytes that cannot be read are skipped and logged, and
 the damaged file stays beside the new one.
 
+A store is a regular file, because a compaction replaces it. If the path is a symbolic link, the store is the file that
+it leads to. The files beside the store are regular, too. Anything else is refused and stays as it is.
+
 The peer's times are monotonic, and mean nothing after the host has restarted. The file holds wall-clock times, and by
 how much they are ahead of monotonic time. So a clock that somebody sets changes no age while the host runs.
 """
@@ -22,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from wend.drivers.live.compaction import CompactedCopy, write_whole
+from wend.drivers.live.compaction import CompactedCopy, check_regular, copy_of, write_whole
 from wend.drivers.live.needed_records import NeededRecords, with_times_moved
 from wend.drivers.live.store_format import (
     ClockRecord,
@@ -57,7 +60,7 @@ class Store:
     """A store file, open in one process at a time."""
 
     def __init__(self, path: Path, *, sync: bool = False) -> None:
-        self.path = path
+        self.path = path = _checked(path)
         self.damaged: tuple[DamagedBytes, ...] = ()
         """What could not be read when it was opened."""
         self._sync = sync
@@ -222,10 +225,28 @@ def _sync_folder(folder: Path) -> None:
         os.close(number)
 
 
-def _lock(path: Path) -> BinaryIO:
-    # The lock has a file of its own, because a compaction replaces the store.
+def _checked(path: Path) -> Path:
+    """The file that a path leads to, if a store may be there."""
     try:
-        lock = path.with_name(path.name + ".lock").open("ab")
+        store = Path(os.path.realpath(path))
+        check_regular(store)
+        for beside in (_lock_of(store), copy_of(store)):
+            check_regular(beside)
+    except OSError as error:
+        raise ConfigError(f"cannot use the store {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ConfigError(f"cannot use the store {str(path)!r}: {error}") from None
+    return store
+
+
+def _lock_of(path: Path) -> Path:
+    # The lock has a file of its own, because a compaction replaces the store.
+    return path.with_name(path.name + ".lock")
+
+
+def _lock(path: Path) -> BinaryIO:
+    try:
+        lock = _lock_of(path).open("ab")
     except OSError as error:
         raise ConfigError(f"cannot use the store {path}: {error.strerror or error}") from None
     try:
