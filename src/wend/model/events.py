@@ -127,6 +127,13 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     def is_expired(self, age_ns: Nanos) -> bool:
         return self.ttl_ns is not None and age_ns > self.ttl_ns
 
+    def previous_at(self, peer: PeerId) -> int | None:
+        """The sequence number of the event before it that was for this peer; None if it names none."""
+        for other, number in self.previous:
+            if other == peer:
+                return number
+        return None
+
 
 _EVENT_BYTES = 240
 _ATTRIBUTE_BYTES = 64

@@ -81,6 +81,17 @@ class SkippedRecord(msgspec.Struct, frozen=True, gc=False, tag="skipped"):
     id: EventId
 
 
+class GapRecord(msgspec.Struct, frozen=True, gc=False, tag="gap"):
+    """An event left the backlog of an ordered subscription while it waited for the one before it. Later events still
+    wait for that one, until a `SkippedRecord` names this event or a later one."""
+
+    id: EventId
+    previous: int
+    """The sequence number of the event before it; if that has left a gap, too, of the one before that, and so on."""
+    number: int
+    """Of the subscription."""
+
+
 class RetainedRecord(msgspec.Struct, frozen=True, gc=False, tag="retained"):
     """The event that is retained for a value of an attribute; nil: none any more. The newest counts."""
 
@@ -109,6 +120,7 @@ Record = (
     | ConfirmedRecord
     | MissedRecord
     | SkippedRecord
+    | GapRecord
     | RetainedRecord
     | StateRecord
 )

@@ -27,6 +27,13 @@ def test_nothing_is_lost_doubled_or_out_of_order(seed: int) -> None:
     assert engine.happened["deliveries"] > 0
 
 
+@pytest.mark.parametrize("seed", [283, 435, 730, 818, 840])
+def test_peers_of_a_dht_that_crash_together_lose_nothing_and_deliver_nothing_late(seed: int) -> None:
+    engine = world_of(seed)
+    assert engine.scenario.strategy == "rendezvous"
+    assert wrong_in(engine) == []
+
+
 def test_the_worlds_have_all_that_can_go_wrong() -> None:
     engines = [world_of(seed) for seed in range(200)]
     restarts = [restart.kind for engine in engines for restart in engine.restarts]
@@ -83,7 +90,7 @@ def test_a_broken_rule_is_found_out(
     where: type, name: str, broken: Callable[..., Any], found_as: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(where, name, broken)
-    for seed in range(40):
+    for seed in (*range(40), 52, 75):
         if any(found_as in wrong for wrong in wrong_in(world_of(seed))):
             return
     pytest.fail(f"no world shows that {name} is broken")

@@ -5,9 +5,10 @@ import pytest
 from tests.cores import pure_only
 from tests.drivers.sim.ordered_worlds import ordered_world, waits_ms
 from wend.drivers.scenarios import Scenario
-from wend.drivers.sim.capacity import EXPIRED, CapacityNetwork, Queue, QueuedPacket
+from wend.drivers.sim.capacity import CapacityNetwork, Queue, QueuedPacket
 from wend.drivers.sim.client_checks import broken_promises
 from wend.drivers.sim.client_engine import ClientEngine
+from wend.drivers.sim.drop_ledger import EXPIRED
 from wend.drivers.world import build
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos

@@ -21,7 +21,7 @@ from wend.drivers.live.needed_records import NeededRecords
 from wend.model.events import EventId, Qos
 from wend.model.units import SECOND
 from wend.protocol.ports import Deliver, LocalSubscription, Published, Subscribed, Unsubscribed
-from wend.protocol.records import SkippedRecord
+from wend.protocol.records import GapRecord, RemovedRecord, SkippedRecord
 
 ORDERED = LocalSubscription(1, "true", Qos(order=True))
 PLAIN = LocalSubscription(2, "true")
@@ -141,16 +141,75 @@ def test_after_a_restart_an_event_that_was_skipped_does_not_come_any_more() -> N
     assert delivered(peer.hear(made(4, previous=3))) == [4]
 
 
-def test_after_a_restart_an_event_does_not_come_behind_those_that_waited_for_it_in_a_full_backlog() -> None:
-    peer = Subscriber()
+def with_a_gap() -> Subscriber:
+    """An event is missing, the one after it has fallen out of the full backlog, and the peer has restarted."""
+    peer = Subscriber(order_wait_ns=SECOND)
+    peer.subscribe(durable(order=True, max_events=2))
+    peer.hear(made(2, previous=1))
+    peer.hear(made(3, previous=2))
+    peer.hear(made(4, previous=3))
+    peer.start(0)
+    return peer
+
+
+def test_after_a_restart_those_in_a_full_backlog_still_wait_for_the_missing_event() -> None:
+    peer = with_a_gap()
+    told = peer.attach()
+    assert (delivered(told), missed(told)) == ([], [{"backlog full": 1}])
+    got = peer.hear(made(1, previous=0))
+    assert (delivered(got), missed(got)) == ([1, 4], [{"backlog full": 1}])  # three are more than the backlog takes
+    peer.confirm(deliveries(got))
+    peer.start(0)
+    assert (delivered(peer.attach()), missed(peer.run(SECOND))) == ([], [])
+
+
+def test_after_a_restart_a_skip_in_a_full_backlog_is_reported() -> None:
+    peer = with_a_gap()
+    assert missed(peer.attach()) == [{"backlog full": 1}]
+    late = peer.run(SECOND)
+    assert (delivered(late), missed(late), noticed(late, "order-skipped")) == ([3, 4], [{"skipped": 1}], 1)
+    peer.confirm(deliveries(late))
+    assert dropped(peer.hear(made(1, previous=0))) == [(1, "overtaken")]
+    peer.start(0)
+    told = [*peer.attach(), *peer.run(SECOND)]
+    assert (delivered(told), missed(told), noticed(told, "order-skipped")) == ([], [], 0)
+
+
+def test_a_skip_that_no_client_heard_of_is_reported_to_the_next() -> None:
+    peer = with_a_gap()
+    peer.run(SECOND)
+    peer.start(0)
+    told = peer.attach()
+    assert (delivered(told), missed(told)) == ([3, 4], [{"backlog full": 1, "skipped": 1}])
+
+
+def test_a_gap_of_a_subscription_that_has_ended_holds_up_nobody() -> None:
+    peer = Subscriber(order_wait_ns=SECOND)
     peer.subscribe(durable(order=True, max_events=1))
     peer.hear(made(2, previous=1))
     peer.hear(made(3, previous=2))
+    peer(Unsubscribed(1))
+    peer.subscribe(durable("others", number=2, order=True))
     peer.start(0)
-    got = deliveries(peer.attach())
-    assert delivered(got) == [3]
-    peer.confirm(got)
-    assert delivered(peer.hear(made(1, previous=0))) == []
+    peer.attach(2)
+    assert delivered(peer.hear(made(4, previous=3))) == [4]
+
+
+def test_a_compacted_store_knows_the_gaps_that_are_left() -> None:
+    needed = NeededRecords()
+    gaps = [
+        GapRecord(EventId(PUBLISHER, 1, sequence), sequence - 1, number) for sequence in (3, 5) for number in (1, 2)
+    ]
+    for gap in gaps:
+        needed.add(gap, b"")
+    assert needed.records() == gaps
+    needed.add(SkippedRecord(EventId(PUBLISHER, 1, 4)), b"")
+    needed.add(SkippedRecord(EventId(PUBLISHER, 2, 9)), b"")
+    needed.add(RemovedRecord(1), b"")
+    assert [record for record in needed.records() if isinstance(record, GapRecord)] == [gaps[3]]
+    for sequence in (6, 7):
+        needed.add(GapRecord(EventId(PUBLISHER, 1, sequence), sequence - 1, 2), b"")
+    assert needed.records()[-1] == GapRecord(EventId(PUBLISHER, 1, 7), 4, 2)
 
 
 def test_a_compacted_store_knows_what_was_skipped() -> None:

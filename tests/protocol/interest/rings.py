@@ -78,6 +78,8 @@ class IdealRing(Membership):
     def __init__(self, config: PeerConfig) -> None:
         self._me = config.peer
         self.believed: Collection[PeerId] = ()
+        self.measured = True
+        """Whether this peer has measured the round trips to others."""
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         return [Changed("ownership")] if isinstance(event, Heard) else []
@@ -106,6 +108,9 @@ class IdealRing(Membership):
     def round_trip_ns(self, peer: PeerId) -> Nanos:
         return 2 * LONGEST_NS
 
+    def has_measured(self, peer: PeerId) -> bool:
+        return self.measured
+
     def forgets(self, peer: PeerId) -> bool:
         return peer not in self.believed
 
@@ -131,6 +136,8 @@ class RingNet:
         self.peers: dict[PeerId, Peer] = {}
         self.believed: dict[PeerId, None] = {}
         self.deliveries: list[Delivery] = []
+        self.ages: list[tuple[PeerId, Nanos]] = []
+        """Of each delivery: the peer, and the age of the event."""
         self.hops: list[int] = []
         """Of each delivery: the overlay hops that its message counted."""
         self.expected: list[Delivery] = []
@@ -202,6 +209,13 @@ class RingNet:
         del self.peers[peer]
         self.detect()
 
+    def stop(self, peer: PeerId, away_ns: Nanos) -> None:
+        """A peer stops in order, and will be back within this time."""
+        self._tell(peer, Stopping(away_ns))
+        self.settle()
+        del self.peers[peer]
+        self.detect()
+
     def detect(self) -> None:
         """All peers learn who is live."""
         for peer in [peer for peer in self.believed if peer not in self.peers]:
@@ -223,9 +237,9 @@ class RingNet:
         self._wanted.get(peer, {}).pop(number, None)
         self._tell(peer, Unsubscribed(number))
 
-    def publish(self, peer: PeerId, attributes: Attributes) -> EventId:
+    def publish(self, peer: PeerId, attributes: Attributes, ttl_ns: Nanos | None = None) -> EventId:
         found: list[EventId] = []
-        for effect in self.peers[peer].handle(self.now, Published(attributes)):
+        for effect in self.peers[peer].handle(self.now, Published(attributes, ttl_ns=ttl_ns)):
             if isinstance(effect, Receipt):
                 found.append(effect.id)
             self._carry_out(peer, effect, None)
@@ -234,6 +248,9 @@ class RingNet:
                 if parse(text).matches(attributes):
                     self.expected.append((wanting, number, found[0]))
         return found[0]
+
+    def delay_ns(self, sender: PeerId, receiver: PeerId) -> Nanos:
+        return _delay_ns(sender, receiver)
 
     def say(self, sender: PeerId, receiver: PeerId, message: Any, plugin: str | None = None) -> None:
         """Hand a plug-in a message at once, whoever is said to have sent it."""
@@ -271,8 +288,9 @@ class RingNet:
                 self._send(peer, receiver, message)
             case WakeAt(time):
                 self._push(time, peer, Woken())
-            case Deliver(subscription, delivered):
+            case Deliver(subscription, delivered, age_ns):
                 self.deliveries.append((peer, subscription.number, delivered.id))
+                self.ages.append((peer, age_ns))
                 body = event.message.body if isinstance(event, Received) else None  # type: ignore[union-attr]
                 self.hops.append(getattr(body, "hops", 0))
             case Persist(record):

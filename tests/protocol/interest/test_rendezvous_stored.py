@@ -7,9 +7,10 @@ import pytest
 
 from tests.protocol.interest.rings import RingNet
 from wend.model.events import Event, EventId, event_bytes
-from wend.model.units import SECOND
+from wend.model.units import MS, SECOND
+from wend.protocol.interest.measured_trips import MOST_HELD, VALID_NS, MeasuredTrips
 from wend.protocol.interest.regions import names_of
-from wend.protocol.interest.rendezvous_messages import MatchEvent, NotifyPeer, StoredEvent
+from wend.protocol.interest.rendezvous_messages import AskTrip, MatchEvent, NotifyPeer, StoredEvent
 from wend.protocol.interest.stored_events import StoredEvents
 
 
@@ -156,3 +157,138 @@ def test_records_of_a_former_incarnation() -> None:
         stored.recall(0, record, None if record.event is None else names_of(record.event))
     assert [e.id.sequence for e, _, name, _ in stored.due(60 * SECOND) if name == "anything"] == [1, 2, 3]
     assert stored.add(0, events[0], 0, names_of(events[0]))[0] == 3
+
+
+# ---------------------------------------------------------------- peers that are away
+
+
+AWAY_NS = 600 * SECOND
+
+
+def with_one_away(**settings: Any) -> tuple[RingNet, int, int, int]:
+    """A net in which a subscriber's peer has stopped for ten minutes; the owner, the publisher, and this peer."""
+    net = net_with(grace_ns=AWAY_NS, **settings)
+    owner = net.owner("attribute a|")
+    publisher = next(p for p in net.peers if p != owner)
+    stopped = next(p for p in net.peers if p not in (owner, publisher))
+    net.stop(stopped, AWAY_NS)
+    return net, owner, publisher, stopped
+
+
+def got_by(net: RingNet, peer: int) -> list[EventId]:
+    return [id_ for who, _, id_ in net.deliveries if who == peer]
+
+
+def test_events_wait_for_a_peer_that_is_away_for_longer_than_entries_live() -> None:
+    net, _, publisher, stopped = with_one_away()
+    net.run(150)
+    id_ = net.publish(publisher, {"a": 0})
+    net.run(150)
+    net.join(stopped)
+    net.run(10)
+    assert got_by(net, stopped) == [id_]
+    net.run(30)
+    assert unsettled(net) == 0
+
+
+def test_the_next_owner_knows_who_is_away() -> None:
+    net, owner, publisher, stopped = with_one_away()
+    first = net.publish(publisher, {"a": 0})
+    net.crash(owner)
+    net.detect()
+    net.run(150)
+    second = net.publish(publisher, {"a": 0})
+    net.join(owner)  # the region is handed back
+    net.run(150)
+    net.join(stopped)
+    net.run(40)
+    assert sorted(got_by(net, stopped)) == [first, second]
+
+
+def test_an_owner_that_stops_itself_leaves_word_that_it_will_be_back() -> None:
+    net = net_with(grace_ns=AWAY_NS)
+    owner = net.owner("attribute a|")
+    publisher = next(p for p in net.peers if p != owner)
+    net.stop(owner, AWAY_NS)
+    net.run(150)
+    id_ = net.publish(publisher, {"a": 0})
+    net.run(100)
+    net.join(owner)
+    net.run(40)
+    assert got_by(net, owner) == [id_]
+
+
+def test_nobody_stores_events_for_a_peer_that_stays_away() -> None:
+    net, _, publisher, _ = with_one_away()
+    net.publish(publisher, {"a": 0})
+    net.run(300)
+    assert unsettled(net) > 0
+    net.run(400)
+    assert unsettled(net) == 0 and net.drops["no subscriber reconnected"] == 1
+
+
+def test_a_peer_that_leaves_for_good_is_forgotten() -> None:
+    net = net_with(grace_ns=AWAY_NS)
+    owner = net.owner("attribute a|")
+    publisher = next(p for p in net.peers if p != owner)
+    gone = next(p for p in net.peers if p not in (owner, publisher))
+    net.stop(gone, 0)
+    net.run(35)
+    net.publish(publisher, {"a": 0})
+    net.run(3)
+    assert unsettled(net) == 0
+
+
+# ---------------------------------------------------------------- the age of events from peers that are not measured
+
+
+def unmeasured(ttl_ms: int) -> tuple[RingNet, int, int]:
+    """A net in which nobody has measured a round trip, with an event that expires; its publisher and the owner."""
+    net = net_with()
+    for peer in net.peers.values():
+        peer.view.membership.measured = False
+    owner = net.owner("attribute a|")
+    publisher = next(p for p in net.peers if p != owner)
+    net.publish(publisher, {"a": 0}, ttl_ns=ttl_ms * MS)
+    return net, publisher, owner
+
+
+def test_an_event_that_may_expire_waits_until_its_age_is_known() -> None:
+    net, publisher, owner = unmeasured(ttl_ms=10_000)
+    asked: list[tuple[int, int]] = []
+
+    def note(sender: int, receiver: int, message: Any) -> bool:
+        if isinstance(getattr(message, "body", None), AskTrip):
+            asked.append((sender, receiver))
+        return False
+
+    net.tamper = note
+    net.run(3)
+    net.check()
+    assert len(asked) == len(set(asked)) and (owner, publisher) in asked
+    assert {sender for sender, receiver in asked if receiver == owner} == net.peers.keys() - {owner, publisher}
+    true_ages = {peer: net.delay_ns(publisher, owner) + net.delay_ns(owner, peer) for peer in net.peers}
+    for peer, age_ns in net.ages:
+        if peer not in (publisher, owner):  # it waited for one round trip at the owner, and for one here
+            waited = 2 * net.delay_ns(publisher, owner) + 2 * net.delay_ns(owner, peer)
+            assert age_ns == true_ages[peer] + waited
+
+
+def test_a_sender_that_does_not_answer_holds_nothing_up_for_ever() -> None:
+    net, _, _ = unmeasured(ttl_ms=60_000)
+    net.tamper = lambda sender, receiver, message: isinstance(getattr(message, "body", None), AskTrip)
+    net.run(2)
+    assert len(net.deliveries) < len(net.expected)
+    net.run(20)
+    net.check()
+
+
+def test_events_beyond_the_room_for_those_that_wait_go_on_with_a_guess() -> None:
+    trips = MeasuredTrips()
+    assert all(trips.hold(5, 1, n) for n in range(MOST_HELD))
+    assert not trips.hold(5, 2, "one more")
+    [(peer, number)] = trips.questions(5)
+    assert trips.questions(5) == [] and trips.answered(25, 2, number) == []
+    assert trips.answered(25, peer, number) == [(5, n) for n in range(MOST_HELD)]
+    assert trips.trip_ns(25, 1) == 20 and trips.trip_ns(25 + VALID_NS, 1) is None
+    assert trips.hold(30, 2, "one more") and trips.next_ns() == 0

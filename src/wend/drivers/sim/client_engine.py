@@ -363,7 +363,7 @@ class ClientEngine(Engine):
         if not parse(wanted.filter).matches(self.sent[id_].attributes):
             client.wrong.append(f"event {id_} does not match {wanted.filter}")
         expires = wanted.qos.deadline_ns if wanted.qos.expire else None
-        if expires is not None and now - self.sent[id_].time_ns > expires and self.names_everyone:
+        if expires is not None and now - self.sent[id_].time_ns > expires:
             client.wrong.append(f"at {now / SECOND:.3f} s: event {id_} is delivered after its deadline")
         client.get(now, deliver, self.peers[client.plan.peer] is not None)
         if client.inbox and not client.reads:

@@ -20,6 +20,7 @@ from wend.protocol.ports import Attached, Deliver, Drop, LocalSubscription, Miss
 from wend.protocol.records import (
     ConfirmedRecord,
     DurableRecord,
+    GapRecord,
     MissedRecord,
     QueuedRecord,
     Record,
@@ -157,7 +158,12 @@ class DurableSubscriptions:
     def release(self, now: Nanos, number: int, entry: BacklogEntry, effects: Effects) -> None:
         """Send an entry, or let it wait for the client."""
         backlog = self.backlogs.get(number)
-        if backlog is None or entry.position not in backlog.entries:
+        if backlog is None:
+            return
+        if entry.position not in backlog.entries:
+            if not entry.released and backlog.subscription.qos.order:  # it left a gap, and nothing waits there any more
+                effects.append(Persist(SkippedRecord(entry.event.id)))
+            entry.released = True
             return
         entry.released = True
         backlog.waiting.append(entry)
@@ -279,8 +285,9 @@ class DurableSubscriptions:
         for entry in gone:
             backlog.remove(entry.position)
             effects.append(Drop(entry.event.id, (self._me,), reason))
-            if not entry.released and backlog.subscription.qos.order:  # after a restart nobody waits for it any more
-                effects.append(Persist(SkippedRecord(entry.event.id)))
+            previous = entry.event.previous_at(self._me)
+            if not entry.released and backlog.subscription.qos.order and previous is not None:
+                effects.append(Persist(GapRecord(entry.event.id, previous, backlog.id.number)))
         backlog.unreported[reason] += len(gone)
         positions = tuple([entry.position for entry in gone])
         effects.append(Persist(ConfirmedRecord(backlog.id.number, positions, reason)))

@@ -15,7 +15,7 @@ from wend.model.errors import FilterError
 from wend.model.events import Event, EventId, PeerId, Qos, SubscriptionId
 from wend.model.units import Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
-from wend.protocol.delivery.durable import DurableSubscriptions
+from wend.protocol.delivery.durable import BacklogEntry, DurableSubscriptions
 from wend.protocol.delivery.order import HeldDelivery, PublisherOrder
 from wend.protocol.delivery.pending import PendingDeliveries
 from wend.protocol.delivery.queue_groups import QueueGroups, SendAlone
@@ -24,7 +24,7 @@ from wend.protocol.link.window import DuplicateFilter
 from wend.protocol.notices import ComposedReason, MissedReason
 from wend.protocol.plugins import Interest, Notify, View
 from wend.protocol.ports import Deliver, Drop, LocalSubscription, Missed, Notice, Persist, Published, Refuse
-from wend.protocol.records import DeliveredRecord, QueuedRecord, Record, SkippedRecord
+from wend.protocol.records import DeliveredRecord, GapRecord, QueuedRecord, Record, SkippedRecord
 from wend.protocol.timers import Effects, Timers
 
 ANYTHING = "true"
@@ -194,7 +194,13 @@ class LocalDelivery:
             return
         if pending is not None and pending.waits(now, event, born, bool(wanted), effects):
             return
-        self._hand(now, event, born, wanted, effects)
+        if self._special or self._order is not None or event.ttl_ns is not None or not wanted:
+            self._hand(now, event, born, wanted, effects)
+            return
+        if pending is not None:  # most events take this shorter path
+            effects.append(Persist(DeliveredRecord(id_)))
+        for subscription, deadline in wanted:
+            effects.append(Deliver(subscription, event, now - born, deadline))
 
     def _hand(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> None:
         """Hand an event to local subscriptions, unless it has expired while it waited for them."""
@@ -290,6 +296,7 @@ class LocalDelivery:
 
     def recall_durable(self, now: Nanos, records: list[Record], effects: Effects) -> None:
         """Restore durable subscriptions and their backlogs, and subscribe to what they want."""
+        gaps = [record for record in records if type(record) is GapRecord]
         for record in records:
             self.durable.recall(now, record)
             if type(record) is QueuedRecord:
@@ -303,8 +310,17 @@ class LocalDelivery:
         for number, entry in self.durable.recalled(now, effects):
             held = HeldDelivery(entry.event, entry.born_ns, SubscriptionId(self._me, number), entry.deadline_ns, entry)
             waiting.setdefault(entry.event.id, []).append(held)
+        for gap in gaps:
+            if gap.number in self._special:
+                waiting.setdefault(gap.id, []).append(self._held_gap(now, gap))
         for id_ in in_publishers_order(waiting):
             self._in_order().arrived(now, waiting[id_][0].event, waiting[id_], effects)
+
+    def _held_gap(self, now: Nanos, gap: GapRecord) -> HeldDelivery:
+        """Stands for an event that has left its backlog, so that later ones wait for the one before it."""
+        event = Event(gap.id, {}, previous=((self._me, gap.previous),))
+        entry = BacklogEntry(event, now, None, 0)
+        return HeldDelivery(event, now, SubscriptionId(self._me, gap.number), None, entry)
 
 
 def is_late(qos: Qos, deadline_ns: Nanos | None, age_ns: Nanos) -> bool:

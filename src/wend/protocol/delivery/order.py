@@ -10,7 +10,8 @@ dropped if the subscription has got a later one. Where the interest does not say
 names a predecessor, and all are delivered as they come.
 
 The order holds within an incarnation of the publisher's peer. It outlives a restart of this peer: what was held is held
-again, and a record tells which events the subscriptions have gone on without.
+again, also for an event that had to leave a full backlog meanwhile, and a record tells which events the subscriptions
+have gone on without.
 """
 
 from collections.abc import Callable
@@ -92,22 +93,16 @@ class PublisherOrder:
     def is_overtaken(self, event: Event) -> bool:
         """Whether ordered subscriptions have gone on without this event, which has just come."""
         stream = self._streams.get(event.id[:2])
-        return stream is not None and event.id.sequence <= stream.last and self._previous(event) is not None
+        return stream is not None and event.id.sequence <= stream.last and event.previous_at(self._me) is not None
 
     def recall(self, id_: EventId) -> None:
         """An earlier incarnation has gone on to this event."""
         stream = self._stream(id_[:2])
         stream.last = max(stream.last, id_.sequence)
 
-    def _previous(self, event: Event) -> int | None:
-        for peer, number in event.previous:
-            if peer == self._me:
-                return number
-        return None
-
     def arrived(self, now: Nanos, event: Event, held: list[HeldDelivery], effects: Effects) -> None:
         """Release the deliveries of an event now or later; ask before whether it is overtaken."""
-        previous = self._previous(event)
+        previous = event.previous_at(self._me)
         publisher, incarnation, sequence = event.id
         stream = self._stream((publisher, incarnation))
         if previous is None:  # its publisher's peer did not know that somebody here wants the order

@@ -18,7 +18,7 @@ from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest.dmm_messages import DOWN, FINDING_TREE, UP, DmmMessage, DownPath, SeekLeaf, TreeInfo
 from wend.protocol.interest.dmm_subscriptions import DmmSettings, SpaceSubscriptions
-from wend.protocol.interest.key_based import LAST_TRIES, MOST_HOPS, WAITED, Seen
+from wend.protocol.interest.key_based import LAST_TRIES, MOST_HOPS, Seen
 from wend.protocol.interest.search_tree import NodeKey, SearchNode, TreeCache
 from wend.protocol.interest.spaces import SpaceName, Spaces, attribute_roots, global_space, read_domains
 
@@ -204,7 +204,7 @@ class Dmm(SpaceSubscriptions):
                 if message.cached:
                     self._cache.discard(message.space, message.code)
                 self._rerouted(peer)
-                self._seek(now, message, now - message.age_ns - WAITED * self._wait_ns(peer), (peer,))
+                self._seek(now, message, now - message.age_ns, (peer,))
             case DownPath(event=event):
                 self._unreached(event.id, peer)
             case _:

@@ -21,7 +21,6 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.interest.key_based import (
     LAST_TRIES,
     MOST_HOPS,
-    WAITED,
     Entry,
     EntryId,
     KeyBasedInterest,
@@ -171,7 +170,7 @@ class GroupInterest(KeyBasedInterest):
         match message:
             case ToRoot():
                 self._rerouted(peer)
-                self._to_root(now, message, now - message.age_ns - WAITED * self._wait_ns(peer), (peer,))
+                self._to_root(now, message, now - message.age_ns, (peer,))
             case DownTree(group, event):
                 self._unreached(event.id, peer)
                 if self._ring.forgets(peer):  # else it may only be out of reach for a while

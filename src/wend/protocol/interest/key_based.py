@@ -44,8 +44,6 @@ HOP_TRIES = 2
 """How often a message is sent to a hop before another hop is tried."""
 LAST_TRIES = 4
 """How often it is sent to a peer that no other can stand in for."""
-WAITED = 3
-"""After so many times the first wait, a message counts as undelivered: one wait, and one twice as long."""
 BATCH = 16
 """Entries in one message, so that it fits a datagram unless its filters are very long."""
 MOST_HOPS = 64
@@ -114,6 +112,7 @@ class Ring(Protocol):
     def leaf_set(self) -> tuple[PeerId, ...]: ...
     def replicas(self, count: int) -> tuple[PeerId, ...]: ...
     def round_trip_ns(self, peer: PeerId) -> Nanos: ...
+    def has_measured(self, peer: PeerId) -> bool: ...
     def forgets(self, peer: PeerId) -> bool: ...
 
 

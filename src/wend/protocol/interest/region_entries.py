@@ -11,7 +11,7 @@ from wend.matching.filters import Filter
 from wend.matching.order_cells import Interval
 from wend.model.errors import FilterError
 from wend.model.events import Event, PeerId
-from wend.model.units import SECOND, Nanos
+from wend.model.units import FOREVER, SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest.key_based import (
     LAST_TRIES,
@@ -196,6 +196,8 @@ class RegionEntries(RegionReplicas):
                 self._add(now, sender, message)
             case RemoveEntries(name, code, ids):
                 self._remove(now, (name, code), ids)
+            case RenewEntries(name, code, peer, away_ns=away_ns) if away_ns > 0:
+                self._is_away(now, (name, code), peer, away_ns)
             case RenewEntries(name, code, peer, told):
                 self._renewed(now, (name, code), peer, told)
             case HalfIsActive(name, code):
@@ -218,6 +220,7 @@ class RegionEntries(RegionReplicas):
                     self._refuse(sender, "a filter that cannot be read")
             if added:
                 self._copy(CopyEntries(*key, tuple(added)))
+            self._is_back(now, table, told.asker)
         if told.hops != 1 or table.split:  # it did not come straight here, so its sender knows no better
             self._correct(now, told.asker, key, table)
 
@@ -258,12 +261,37 @@ class RegionEntries(RegionReplicas):
         self._correct(now, peer, key, table)
         if table.split:
             return
+        self._is_back(now, table, peer)
         if table.digest_of(peer) == told:
             table.expires[peer] = now + self._settings.expiry_ns
         elif peer == self._me:
             self._tell_entries(now, TellEntries(*key))
         else:
             self._send(peer, TellEntries(*key), LAST_TRIES)
+
+    # ---------------------------------------------------------------- peers that stop and will be back
+
+    def _will_be_back(self, now: Nanos, away_ns: Nanos) -> None:
+        """Let the entries of this peer, which stops, live for this time."""
+        for (name, code), placed in list(self._placed.items()):
+            self._to_region(now, RenewEntries(name, code, self._me, digest(placed.values()), 0, away_ns))
+
+    def _is_away(self, now: Nanos, key: Name, peer: PeerId, away_ns: Nanos) -> None:
+        table = self._table(now, *key)
+        if table.split:
+            for half in (f"{key[1]}0", f"{key[1]}1"):
+                self._to_region(now, RenewEntries(key[0], half, peer, 0, 1, away_ns))
+            return
+        table.away[peer] = min(now + away_ns, FOREVER)
+        self._renew_copies_of(now, key)
+
+    def _is_back(self, now: Nanos, table: EntryTable, peer: PeerId) -> None:
+        """A peer has sent entries or renewed them: it is not away any more."""
+        if table.away.pop(peer, None) is not None:
+            self._returned(now, peer)
+
+    def _returned(self, now: Nanos, peer: PeerId) -> None:
+        """A peer is back."""
 
     # ---------------------------------------------------------------- splitting
 
@@ -330,7 +358,7 @@ class RegionEntries(RegionReplicas):
             if not copy.entries and not copy.split:
                 del self._copies[key]
                 self._copied_from.pop(key, None)
-        self._renew_copies()
+        self._renew_copies(now)
 
     # ---------------------------------------------------------------- messages
 
@@ -370,6 +398,6 @@ def _hopped(message: Any) -> Any:
             return PlaceEntries(name, code, entries, asker, hops + 1)
         case RemoveEntries(name, code, ids, hops):
             return RemoveEntries(name, code, ids, hops + 1)
-        case RenewEntries(name, code, peer, told, hops):
-            return RenewEntries(name, code, peer, told, hops + 1)
+        case RenewEntries(name, code, peer, told, hops, away_ns):
+            return RenewEntries(name, code, peer, told, hops + 1, away_ns)
     return HalfIsActive(message.name, message.code, message.hops + 1)

@@ -27,6 +27,7 @@ from wend.protocol.interest.rendezvous_messages import (
     HalfIsActive,
     PlaceEntries,
     RenewCopy,
+    RenewEntries,
     TellCopy,
 )
 from wend.protocol.keys import key_of
@@ -124,10 +125,14 @@ class RegionReplicas(KeyBasedInterest):
             for id_ in told.removed:
                 table.remove(id_)
 
-    def _renew_copies(self) -> None:
-        for (name, code), table in self.regions.items():
-            for peer in self._replicas:
-                self._send(peer, RenewCopy(name, code, table.digest, table.split))
+    def _renew_copies(self, now: Nanos) -> None:
+        for key in self.regions:
+            self._renew_copies_of(now, key)
+
+    def _renew_copies_of(self, now: Nanos, key: Name) -> None:
+        table = self.regions[key]
+        for peer in self._replicas:
+            self._send(peer, RenewCopy(*key, table.digest, table.split, table.still_away(now)))
 
     def _copy_renewed(self, now: Nanos, sender: PeerId, told: RenewCopy) -> None:
         key = (told.name, told.code)
@@ -136,6 +141,7 @@ class RegionReplicas(KeyBasedInterest):
         table = self._copies.setdefault(key, EntryTable())
         self._copied_from[key] = sender
         table.split = told.split
+        table.away = {peer: now + left_ns for peer, left_ns in told.away}
         if table.digest != told.digest:
             for id_ in list(table.entries):
                 table.remove(id_)
@@ -181,6 +187,7 @@ class RegionReplicas(KeyBasedInterest):
             table.split = table.split or copy.split
             for entry in copy.entries.values():
                 table.add(entry, now)
+            table.away.update({peer: until for peer, until in copy.away.items() if peer not in table.away})
         for peer in table.expires:
             table.expires[peer] = now + self._settings.expiry_ns
         for peer in self._replicas:
@@ -199,3 +206,5 @@ class RegionReplicas(KeyBasedInterest):
             self._to_region(now, HalfIsActive(name, code))
         for batch in batches(list(table.entries.values())):
             self._to_region(now, PlaceEntries(name, code, batch, UNKNOWN_OWNER, 1))
+        for peer, left_ns in table.still_away(now):
+            self._to_region(now, RenewEntries(name, code, peer, table.digest_of(peer), 1, left_ns))

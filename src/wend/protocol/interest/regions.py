@@ -114,7 +114,7 @@ def digest(entries: Iterable[Entry]) -> int:
 class EntryTable:
     """The entries of a region, as its owner or a replica knows them."""
 
-    __slots__ = ("_digests", "_index", "complete_ns", "entries", "expires", "homes", "split")
+    __slots__ = ("_digests", "_index", "away", "complete_ns", "entries", "expires", "homes", "split")
 
     def __init__(self) -> None:
         self.entries: dict[EntryId, Entry] = {}
@@ -122,6 +122,8 @@ class EntryTable:
         """The cells of each entry."""
         self.expires: dict[PeerId, Nanos] = {}
         """When the entries of a peer expire."""
+        self.away: dict[PeerId, Nanos] = {}
+        """Peers that have stopped: until when their entries live, though nobody renews them."""
         self._digests: dict[PeerId, int] = {}
         self._index: Index[EntryId] | None = None
         self.split = False
@@ -172,14 +174,20 @@ class EntryTable:
 
     def expire(self, now: Nanos) -> list[EntryId]:
         """Forget the entries of peers that did not renew them."""
-        gone = {peer for peer, expires in self.expires.items() if expires <= now}
+        gone = {peer for peer, expires in self.expires.items() if max(expires, self.away.get(peer, 0)) <= now}
         found = [id_ for id_ in self.entries if id_.peer in gone] if gone else []
         for id_ in found:
             self.remove(id_)
+        for peer in [peer for peer, until in self.away.items() if until <= now]:
+            del self.away[peer]
         for peer in gone:
             del self.expires[peer]
             self._digests.pop(peer, None)
         return found
+
+    def still_away(self, now: Nanos) -> tuple[tuple[PeerId, Nanos], ...]:
+        """The peers that have stopped, and how long their entries still live."""
+        return tuple([(peer, until - now) for peer, until in self.away.items() if until > now])
 
     def subscribers(self, event: Event) -> list[PeerId]:
         """The peers with an entry that matches the event, sorted."""

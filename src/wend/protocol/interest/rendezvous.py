@@ -11,6 +11,7 @@ the subscribers' peers. So it takes two hops once the publisher's peer knows the
 - Each region has replicas at the owner's neighbours on the ring. Subscribers renew their entries with a digest.
 - With persistency the publisher's peer stores an event until every region has settled it, and a region settles an
   event when each of its subscribers' peers has it (`stored_events.py`).
+- An event that may expire waits until the round trip to its sender is measured (`event_ages.py`).
 """
 
 from typing import Any, ClassVar
@@ -19,13 +20,12 @@ from wend.matching.order_cells import Interval, meet, region
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
+from wend.protocol.interest.event_ages import EventAges
 from wend.protocol.interest.key_based import (
     LAST_TRIES,
     MOST_HOPS,
-    WAITED,
     Seen,
 )
-from wend.protocol.interest.region_entries import RegionEntries
 from wend.protocol.interest.regions import (
     EntryTable,
     Name,
@@ -54,7 +54,7 @@ RETRY_NS: Nanos = 2 * SECOND
 _RETRY = "retry"
 
 
-class Rendezvous(RegionEntries):
+class Rendezvous(EventAges):
     """Matches events with subscriptions at the owners of regions."""
 
     messages: ClassVar[Any] = RendezvousMessage
@@ -186,8 +186,7 @@ class Rendezvous(RegionEntries):
             first, *others = peers[at::parts]
             self._send(first, NotifyPeer(event, age, hops + 1, tuple(others)), LAST_TRIES)
 
-    def _notified(self, now: Nanos, sender: PeerId, told: NotifyPeer) -> None:
-        born = self._born(now, sender, told.age_ns)
+    def _notified(self, now: Nanos, sender: PeerId, told: NotifyPeer, born: Nanos) -> None:
         event = told.event
         if self.targets(event):
             self._deliver(event, born)
@@ -267,6 +266,18 @@ class Rendezvous(RegionEntries):
         if slot is not None:
             self._out.append(Remember(slot, StoredEvent(slot, None)))
 
+    def _subscriptions_changed(self, now: Nanos) -> None:
+        super()._subscriptions_changed(now)
+        if self._away_ns and self._persistency:
+            self._will_be_back(now, self._away_ns)
+
+    def _returned(self, now: Nanos, peer: PeerId) -> None:
+        for unsettled in self._unsettled.values():
+            if peer in unsettled.waiting:
+                unsettled.until_ns = now
+        if self._unsettled:
+            self._retry_later(now)
+
     def _retry_later(self, now: Nanos) -> None:
         if not self._retrying:
             self._retrying = True
@@ -326,10 +337,16 @@ class Rendezvous(RegionEntries):
 
     # ---------------------------------------------------------------- messages
 
+    def _event_came(self, now: Nanos, sender: PeerId, message: MatchEvent | NotifyPeer, born_ns: Nanos) -> None:
+        if isinstance(message, NotifyPeer):
+            self._notified(now, sender, message, born_ns)
+        else:
+            self._match(now, sender, message, born_ns)
+
     def _heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         match message:
             case NotifyPeer():
-                self._notified(now, sender, message)
+                self._event_heard(now, sender, message)
             case Reached():
                 self._reached(now, sender, message)
             case EventSettled():
@@ -337,7 +354,7 @@ class Rendezvous(RegionEntries):
             case StoredEvent():
                 self._refuse(sender, "a region that cannot be")
             case MatchEvent(name, code) if can_be(name, code):
-                self._match(now, sender, message, self._born(now, sender, message.age_ns))
+                self._event_heard(now, sender, message)
             case _:
                 super()._heard(now, sender, message)
 
@@ -346,9 +363,9 @@ class Rendezvous(RegionEntries):
         match message:
             case MatchEvent():
                 self._rerouted(peer)
-                self._match(now, self._me, message, now - message.age_ns - WAITED * self._wait_ns(peer), (peer,))
+                self._match(now, self._me, message, now - message.age_ns, (peer,))
             case NotifyPeer(event=event, others=others, region=None):
                 self._unreached(event.id, peer)
                 if others:
-                    born = now - message.age_ns - WAITED * self._wait_ns(peer)
+                    born = now - message.age_ns
                     self._notify_peers(now, list(others), event, born, message.hops - 1)

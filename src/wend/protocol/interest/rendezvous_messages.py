@@ -38,6 +38,8 @@ class RenewEntries(msgspec.Struct, frozen=True, gc=False, tag="rr"):
     peer: PeerId
     digest: int
     hops: int = 0
+    away_ns: Nanos = 0
+    """Above 0: the peer has stopped and will be back within this time. Its entries live so long."""
 
 
 class TellEntries(msgspec.Struct, frozen=True, gc=False, tag="rt"):
@@ -121,6 +123,8 @@ class RenewCopy(msgspec.Struct, frozen=True, gc=False, tag="rk"):
     code: str
     digest: int
     split: bool
+    away: tuple[tuple[PeerId, Nanos], ...] = ()
+    """The peers that have stopped, and how long their entries live."""
 
 
 class TellCopy(msgspec.Struct, frozen=True, gc=False, tag="rq"):
@@ -139,6 +143,18 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False, tag="re"):
     born_ns: Nanos = 0
 
 
+class AskTrip(msgspec.Struct, frozen=True, gc=False, tag="ra"):
+    """Answer at once: the sender measures the round trip, to know the age of an event from the receiver."""
+
+    number: int
+
+
+class AnswerTrip(msgspec.Struct, frozen=True, gc=False, tag="rA"):
+    """The answer to `AskTrip`, with its number."""
+
+    number: int
+
+
 RendezvousMessage = (
     PlaceEntries
     | RemoveEntries
@@ -154,4 +170,6 @@ RendezvousMessage = (
     | RenewCopy
     | TellCopy
     | StoredEvent
+    | AskTrip
+    | AnswerTrip
 )

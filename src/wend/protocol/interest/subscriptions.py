@@ -127,11 +127,10 @@ class SubscriptionTable(Interest):
             wanted = local.match(event.attributes)
             found = tuple([(SubscriptionId(me, n), deadline_of(local.qos(n), publisher, me, graph)) for n in wanted])
             _remember(self._notify, key, found)
-        if event.direct or not local.all_announced:
-            found = tuple([one for one in found if local.is_announced(one[0].number) != event.direct])
-        if local.grouped:
-            return one_of_each(event, me, found, lambda number: local.qos(number).group)
-        return found
+        if local.plain and not event.direct:
+            return found
+        found = tuple([one for one in found if local.is_announced(one[0].number) != event.direct])
+        return one_of_each(event, me, found, lambda number: local.qos(number).group) if local.grouped else found
 
     def widened(self, event: Event) -> bool:
         """Whether this peer's summary matches an event that none of its subscriptions may want."""

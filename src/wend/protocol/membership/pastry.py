@@ -104,6 +104,10 @@ class Pastry(RingMember):
         """The measured round trip, or the setting's guess."""
         return self._trips.get(peer, self._settings.pastry_round_trip_ns)
 
+    def has_measured(self, peer: PeerId) -> bool:
+        """Whether the round trip is a measured one."""
+        return peer in self._trips
+
     def forgets(self, peer: PeerId) -> bool:
         """Whether the peer is dead, as far as this one knows."""
         return peer in self._dead
