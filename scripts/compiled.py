@@ -26,7 +26,9 @@ DECLARED = "wend_core"
 
 CORE = (
     "matching/index.py",
+    "matching/box_grids.py",
     "matching/peer_bitmaps.py",
+    "matching/peer_blocks.py",
     "matching/sides.py",
     "model/trace.py",
     "model/units.py",
@@ -50,6 +52,7 @@ CORE = (
     "drivers/sim/bucket_agenda.py",
     "drivers/sim/capacity.py",
     "drivers/sim/disturbances.py",
+    "drivers/sim/drop_ledger.py",
     "drivers/sim/engine.py",
     "drivers/sim/network.py",
     "drivers/sim/swarm.py",

@@ -1,15 +1,20 @@
 """How much silence proves an outage, when hellos are sent, and the share of time that links are down."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
-from wend.protocol.link.failure_detector import proves_outage
-from wend.protocol.link.hellos import HelloSchedule
+from wend.protocol.link.failure_detector import FailureDetector, proves_outage
+from wend.protocol.link.hellos import Batch, HelloSchedule
 from wend.protocol.link.link import Link
-from wend.protocol.link.outages import OutageStatistics
+from wend.protocol.link.outages import OutageChance, OutageStatistics
+from wend.protocol.link.retransmission import Retransmission
 from wend.protocol.messages import Hello
-from wend.protocol.ports import Effect, Send
+from wend.protocol.peer import Peer
+from wend.protocol.ports import Effect, Neighbour, Notice, Paused, Received, Send, Started, Woken
+from wend.protocol.timers import Timers
 
 CONFIG = PeerConfig(peer=0, strategy="adaptive", estimator="nominal", margin_ns=0)
 
@@ -40,6 +45,13 @@ def test_unanswered_packets_prove_nothing_about_a_neighbour_that_was_heard_since
     assert not proves_outage(one.timeout_ns, one)
 
 
+def send_due(schedule: HelloSchedule, now: int, effects: list[Effect]) -> int:
+    batches: list[Batch] = []
+    again = schedule.due(now, [], batches)
+    schedule.send(now, batches, effects)
+    return again
+
+
 @pytest.mark.parametrize(
     ("made", "every_ms"),
     [(link(1.0), 160), (link(0.99), 80), (link(0.9), 53), (link(1.0, up=False), 80), (link(0.9, up=False), 53)],
@@ -50,7 +62,7 @@ def test_how_often_a_quiet_link_gets_a_hello(made: Link, every_ms: int) -> None:
     while now < 10 * SECOND:
         effects: list[Effect] = []
         made.heard_ns = now
-        now = schedule.send(now, [], effects)
+        now = send_due(schedule, now, effects)
         hellos += sum(isinstance(e, Send) and isinstance(e.message, Hello) for e in effects)
     assert hellos == pytest.approx(10_000 / every_ms, rel=0.05)
 
@@ -63,6 +75,45 @@ def test_silence_beyond_what_was_promised_is_an_outage_unless_packets_get_lost(
     made.promised(60 * MS)
     assert made.seems_up(silence_ms * MS)
     assert not made.seems_up(silence_ms * MS + 1)
+
+
+def announced(schedule: HelloSchedule, made: Link, now: int) -> int:
+    """The silence that the next hello announces, in milliseconds."""
+    while True:
+        made.heard_ns = now
+        effects: list[Effect] = []
+        now = send_due(schedule, now, effects)
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, Hello):
+                return effect.message.within_ns // MS
+
+
+def test_a_busy_host_announces_longer_silences_for_a_while_and_says_hello_as_often() -> None:
+    made = link(1.0)
+    schedule = HelloSchedule(CONFIG.with_(margin_ns=5 * MS), {1: made})
+    assert announced(schedule, made, 0) == 160
+    assert not schedule.paused(SECOND, 5 * MS)
+    assert announced(schedule, made, SECOND) == 160
+    assert schedule.paused(2 * SECOND, 100 * MS)
+    assert not schedule.paused(2 * SECOND, 30 * MS)  # that is allowed for already
+    assert announced(schedule, made, 2 * SECOND) == 4 * 160
+    made.heard_ns, effects = 3 * SECOND, []
+    assert send_due(schedule, 3 * SECOND, effects) - 3 * SECOND == 120 * MS  # as without the pause
+    assert announced(schedule, made, 13 * SECOND) == 2 * 480  # idle by now
+    assert announced(schedule, made, 24 * SECOND) == 480
+    assert schedule.paused(25 * SECOND, 100 * SECOND)
+    assert announced(schedule, made, 25 * SECOND) == 8 * 480
+
+
+@pytest.mark.parametrize(("pause_ms", "down"), [(0, True), (200, True), (240, False), (1000, False)])
+def test_a_peer_that_did_not_run_does_not_blame_its_links(pause_ms: int, down: bool) -> None:
+    peer = Peer(CONFIG)
+    peer.handle(0, Started((Neighbour(1, 10 * MS),)))
+    peer.handle(0, Received(1, Hello(1, True, 160 * MS)))
+    if pause_ms:
+        peer.handle(400 * MS, Paused(pause_ms * MS))
+    notices = [effect.what for effect in peer.handle(400 * MS, Woken()) if isinstance(effect, Notice)]
+    assert ("link-down" in notices) is down
 
 
 @pytest.mark.parametrize("absurd", [-1, 0, 1 << 62])
@@ -81,7 +132,7 @@ def test_a_neighbour_with_another_detection_time_is_not_taken_for_dead() -> None
     for _ in range(20):
         effects.clear()
         there.heard_ns = now
-        again = schedule.send(now, [], effects)
+        again = send_due(schedule, now, effects)
         for effect in effects:
             here.promised(effect.message.within_ns)
             here.heard_ns = now
@@ -125,5 +176,70 @@ def test_the_statistics_are_the_share_of_time_that_links_were_down() -> None:
     for second in range(100):  # one of four links is down half of the time
         outages.down(second * SECOND, 1)
         outages.up(second * SECOND + SECOND // 2, 1)
-    assert outages.outage_share(100 * SECOND) == pytest.approx(0.125, abs=0.02)
-    assert outages.outage_share(1000 * SECOND) < 0.01
+    assert outages.of_all(100 * SECOND).share == pytest.approx(0.125, abs=0.02)
+    assert outages.of_all(1000 * SECOND).share < 0.01
+
+
+@pytest.mark.parametrize("length_ms", [300, 2_000, 10_000])
+def test_lengths_of_outages_are_learned_for_each_link_and_for_all(length_ms: int) -> None:
+    links = {n: Link(n, 10 * MS, 1.0, CONFIG) for n in range(1, 5)}
+    outages = OutageStatistics(links)
+    outages.begin(0)
+    now = 0
+    for _ in range(100):  # link 1 fails often, the others never
+        now += 9 * length_ms * MS
+        outages.down(now, 1)
+        outages.down(now, 1)  # known
+        now += length_ms * MS
+        outages.up(now, 1)
+        outages.up(now, 1)
+    failing, stable, others = outages.of(now, 1), outages.of(now, 2), outages.of_all(now)
+    assert failing.length_ns / MS == pytest.approx(length_ms, rel=0.25)
+    assert others.length_ns / MS == pytest.approx(length_ms, rel=0.4)
+    assert failing.share == pytest.approx(0.1, abs=0.03)
+    assert stable.share < 0.5 * others.share < 0.5 * failing.share
+    assert outages.of(now, 9).share == pytest.approx(others.share), "a link that is new is like the others"
+
+
+def test_what_is_known_of_a_link_ages() -> None:
+    """A moment later a link is as it was; much later the past says nothing."""
+    chance = OutageChance(0.1, 2 * SECOND, 0)
+    assert chance.down_after(0) == chance.up_after(0) == 0.0
+    assert chance.down_after(18 * MS) == pytest.approx(0.001, rel=0.02)
+    assert chance.down_after(1000 * SECOND) == pytest.approx(0.1)
+    assert chance.up_after(1000 * SECOND) == pytest.approx(0.9)
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**12), st.booleans(), st.integers(1, 5)), max_size=50))
+def test_whatever_happens_estimates_are_probabilities(steps: list[tuple[int, bool, int]]) -> None:
+    outages = OutageStatistics({n: Link(n, 10 * MS, 1.0, CONFIG) for n in range(1, 4)})
+    outages.begin(0)
+    now = 0
+    for passed, down, peer in steps:
+        now += passed
+        (outages.down if down else outages.up)(now, peer)
+        for chance in (outages.of(now, peer), outages.of_all(now)):
+            assert 0.0 < chance.share < 1.0
+            assert chance.length_ns > 0
+            assert 0.0 <= chance.down_after(passed) <= chance.share
+
+
+def test_loss_explains_missing_acks_only_where_links_lose_packets_and_seldom_fail() -> None:
+    def detector(reliability: float) -> tuple[FailureDetector, Link]:
+        made = link(reliability)
+        links, timers = {1: made}, Timers()
+        retransmission = Retransmission(CONFIG, links, timers, *[lambda *_: None] * 3)
+        return FailureDetector(CONFIG, links, timers, retransmission, lambda *_: None), made
+
+    sound, made = detector(1.0)
+    assert not sound.explains_loss(30 * MS, made, 1)
+    lossy, made = detector(0.95)
+    assert lossy.explains_loss(30 * MS, made, 1)
+    assert lossy.explains_loss(30 * MS, made, 2)
+    assert not lossy.explains_loss(SECOND, made, 1), "the link does not seem up"
+    for second in range(1, 60):
+        lossy.outages.down(second * SECOND, 1)
+        lossy.outages.up(second * SECOND + 50 * MS, 1)
+    made.heard_ns = 60 * SECOND
+    assert lossy.explains_loss(60 * SECOND + 100 * MS, made, 1) is True
+    assert lossy.explains_loss(60 * SECOND + 100 * MS, made, 2) is False, "by now an outage is likelier"

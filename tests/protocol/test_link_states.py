@@ -14,7 +14,7 @@ from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.estimator import LinkEstimator
 from wend.protocol.link.link import Link, NeighbourState
-from wend.protocol.messages import Hello
+from wend.protocol.messages import FailureNews, Hello
 
 SOURCE = Path(wend.__file__).parent
 DRAWING = (
@@ -33,6 +33,7 @@ STEPS: dict[str, tuple[Callable[[Link], object], ...]] = {
     "cleared": (Link.cleared,),
     "hello": (lambda link: link.hello(Hello(1, True)), lambda link: link.hello(Hello(1, False, 7 * MS))),
     "ended": (Link.ended,),
+    "forget_plan": (Link.forget_plan,),
     "plan_hellos": (lambda link: link.plan_hellos(object(), 3, 2, 1),),
     "acknowledged": (Link.acknowledged,),
     "unanswered": (Link.unanswered,),
@@ -41,6 +42,7 @@ STEPS: dict[str, tuple[Callable[[Link], object], ...]] = {
     "declared_down": (Link.declared_down,),
     "said_hello": (lambda link: link.said_hello(5, MS, True), lambda link: link.said_hello(5, MS, False)),
     "retract_silence": (Link.retract_silence,),
+    "told": (lambda link: link.told((FailureNews(1, (1, 1), 1, (2,)),)),),
     "answered": (lambda link: link.answered(30 * MS, False),),
     "adopt": (Link.adopt,),
     "forgive_losses": (Link.forgive_losses,),
@@ -91,7 +93,7 @@ def test_the_transitions_are_those_of_the_table() -> None:
 
 @pure_only
 def test_every_method_that_changes_a_link_was_tried() -> None:
-    reads = {"state", "seems_up", "heard_lately"}
+    reads = {"state", "seems_up", "heard_lately", "queue_ns", "price_ns"}
     assert {name for name in vars(Link) if not name.startswith("_")} - FIELDS - reads == set(STEPS)
 
 
@@ -127,7 +129,7 @@ def test_the_same_hello_is_news_again_after_an_ack_contradicted_it() -> None:
 
 
 def test_a_plan_of_hellos_is_void_after_every_change_that_it_depends_on() -> None:
-    for change in (Link.declared_down, Link.adopt, lambda link: link.said_hello(5, MS, True)):
+    for change in (Link.declared_down, Link.adopt, Link.forget_plan, lambda link: link.said_hello(5, MS, True)):
         link = Link(1, 10 * MS, 1.0, PeerConfig(peer=0, estimator="measured"))
         link.plan_hellos(mode := object(), 3, 2, 1)
         assert link.hello_mode is mode

@@ -12,7 +12,18 @@ from wend.protocol.link.retransmission import OutgoingControl, Retransmission
 from wend.protocol.messages import Ack, Control, Data, Fragment
 from wend.protocol.peer import Peer
 from wend.protocol.plugins import FLOODED, Forward
-from wend.protocol.ports import Drop, LocalSubscription, Notice, Published, Refuse, Started, Subscribed, Unsent
+from wend.protocol.ports import (
+    Drop,
+    Effect,
+    LocalSubscription,
+    Notice,
+    Published,
+    Refuse,
+    Send,
+    Started,
+    Subscribed,
+    Unsent,
+)
 from wend.protocol.timers import Timers
 
 
@@ -51,10 +62,41 @@ def test_an_answer_to_a_retransmission_makes_the_next_packet_wait_longer() -> No
     assert link.timeout_ns < 60 * MS
 
 
+@pytest.mark.parametrize(("held", "round_trip"), [(0, 40), (3, 37), (39, 30), (-5, 40)])
+def test_the_time_for_which_an_ack_was_held_is_no_part_of_the_round_trip(held: int, round_trip: int) -> None:
+    config = PeerConfig(peer=A, estimator="measured")
+    links = {C: Link(C, 10 * MS, 1.0, config)}
+    retransmission = Retransmission(config, links, Timers(), *[lambda *_: None] * 3)
+    effects: list[Effect] = []
+    retransmission.forward(0, Forward(C, event(1), 0, (S,)), effects)
+    (sent_,) = [effect.message for effect in effects if isinstance(effect, Send)]
+    assert isinstance(sent_, Data)
+    retransmission.answered(40 * MS, links[C], Ack(sent_.tx, held_ns=held * MS), [])
+    estimator = links[C].estimator
+    assert estimator is not None and estimator.srtt_ns == round_trip * MS  # of a lie, at most 10 ms are believed
+
+
+def test_after_a_pause_timers_wait_as_long_again_and_no_longer() -> None:
+    config = PeerConfig(peer=A, estimator="nominal", margin_ns=0)
+    links, timers, failed = {C: Link(C, 10 * MS, 1.0, config)}, Timers(), []
+    noted = [lambda now, forward, _: failed.append(now), *[lambda *_: None] * 2]
+    retransmission = Retransmission(config, links, timers, *noted)
+    retransmission.forward(0, Forward(C, event(1), 0, (S,)), [])
+    due = links[C].timeout_ns
+    retransmission.paused(due, 3 * MS)
+    retransmission.forward(due, Forward(C, event(2), 0, (S,)), [])  # it knows of no pause
+    timers.run(due, [])
+    assert failed == []
+    timers.run(due + 3 * MS, [])
+    assert failed == [due + 3 * MS]
+    timers.run(2 * due, [])
+    assert failed == [due + 3 * MS, 2 * due]
+
+
 def test_a_packet_that_returns_is_not_withdrawn() -> None:
     config = PeerConfig(peer=A, estimator="nominal")
     links = {C: Link(C, 10 * MS, 1.0, config)}
-    retransmission = Retransmission(config, links, Timers(), lambda *_: None)
+    retransmission = Retransmission(config, links, Timers(), *[lambda *_: None] * 3)
     onward, back = Forward(C, event(1), 0, (S,)), Forward(C, event(2), 0, (S,), tries=10)
     for forward in (onward, back):
         retransmission.forward(0, forward, [])
@@ -66,7 +108,7 @@ def test_a_packet_that_returns_is_not_withdrawn() -> None:
 def test_control_waits_for_an_answer_as_long_as_it_may_queue(control_waits: bool) -> None:
     config, timers = PeerConfig(peer=A, estimator="nominal", margin_ns=0), Timers()
     link = Link(C, 10 * MS, 1.0, config, 30 * SECOND, control_waits)
-    retransmission = Retransmission(config, {C: link}, timers, lambda *_: None)
+    retransmission = Retransmission(config, {C: link}, timers, *[lambda *_: None] * 3)
     retransmission.tell(0, OutgoingControl(C, FLOODED, None, wanting(A)), [])
     retransmission.forward(0, Forward(C, event(1), 0, (S,)), [])
     told, sent_on = (time for time, *_ in sorted(timers.heap, key=lambda timer: timer[1]))

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from wend.protocol.config import PeerConfig
 from wend.protocol.plugins import View
-from wend.protocol.routing.routes import FAR, RouteTable
+from wend.protocol.routing.routes import FAR, Leg, Route, RouteTable
 
 Costs = dict[int, dict[int, int]]
 ME = 3
@@ -68,8 +68,38 @@ def test_delays_and_detours_are_those_of_a_search_in_the_whole_graph(costs: Cost
             for link, detours in around.items():
                 expected = detours[route.hop, dest]
                 expected_ns = int(expected) if np.isfinite(expected) else FAR
-                assert table.detour_ns(route, link) == view.links[route.hop].delay_ns + expected_ns
+                assert table.early_ns(route, link) == min(FAR, view.links[route.hop].delay_ns + expected_ns)
             assert route.beyond <= around.keys()
+            assert route.links == route.beyond | {(ME, route.hop)}
+            for number, leg in enumerate(table.legs(route)):
+                check_leg(leg, number, route, costs, distance)
+
+
+def check_leg(leg: Leg, number: int, route: Route, costs: Costs, distance: Any) -> None:
+    """From here to the leg's start, and then round it without the peers that were passed."""
+    passed = route.path[:number]
+    left = {a: {b: delay for b, delay in row.items() if b not in passed} for a, row in costs.items() if a not in passed}
+    expected = shortest({peer: left.get(peer, {}) for peer in costs}, leg.edge)[leg.start, route.dest]
+    assert (leg.start, leg.end) == route.path[number : number + 2]
+    assert leg.reach_ns == route.delay_ns - int(distance[leg.start, route.dest])
+    assert leg.delay_ns == costs[leg.start][leg.end]
+    assert leg.detour_ns == (leg.reach_ns + int(expected) if np.isfinite(expected) else FAR)
+    assert leg.edge not in leg.detour
+
+
+@given(directed(st.integers(1, 10**12) | st.integers(1, 3)), st.data())
+def test_without_links_a_table_is_that_of_the_graph_without_them(costs: Costs, data: st.DataObject) -> None:
+    links = sorted({(min(a, b), max(a, b)) for a in costs for b in costs[a] if ME not in (a, b)})
+    down = frozenset(data.draw(st.lists(st.sampled_from(links), max_size=3))) if links else frozenset()
+    view = seen(costs)
+    made = RouteTable(view, RouteTable(view), down)
+    left = {a: {b: d for b, d in row.items() if (min(a, b), max(a, b)) not in down} for a, row in costs.items()}
+    expected = RouteTable(seen(left))
+    for dest in costs:
+        assert made.to(dest) == expected.to(dest)
+        for route in made.to(dest):
+            for one, other in zip(made.legs(route), expected.legs(route), strict=True):
+                assert (one.edge, one.reach_ns, one.detour_ns) == (other.edge, other.reach_ns, other.detour_ns)
 
 
 @given(directed(st.integers(1, 2)))

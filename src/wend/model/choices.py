@@ -7,6 +7,7 @@ from wend.model.settings import Settings, setting
 Ack = Literal["free", "round-trip"]
 Estimator = Literal["nominal", "measured"]
 Redundancy = Literal["none", "tight", "free"]
+Congestion = Literal["copa", "aimd", "none"]
 Covering = Literal["identity", "covering", "merging"]
 
 DEFAULT_STRATEGY = "adaptive"

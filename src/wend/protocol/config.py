@@ -6,7 +6,7 @@ The settings of the link layer and of delivery are declared here. A plug-in decl
 
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from wend.model.choices import DEFAULT_STRATEGY, Ack, Estimator
+from wend.model.choices import DEFAULT_STRATEGY, Ack, Congestion, Estimator
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.settings import Settings, setting
@@ -39,6 +39,22 @@ class LinkSettings(Settings, frozen=True, kw_only=True):
         Nanos,
         setting("How soon a peer notices a dead link, for strategies that use the failure detector.", low=1, high=1e11),
     ] = 160 * MS
+    news_hops: Annotated[
+        int,
+        setting(
+            "Over how many links hellos carry news of failures, for strategies that use it; 0: no news.", low=0, high=8
+        ),
+    ] = 2
+    congestion_control: Annotated[
+        Congestion,
+        setting(
+            "How a peer finds what a link can take, for strategies that ask for it: copa (by queueing delay), aimd "
+            "(by loss, as TCP does) or none."
+        ),
+    ] = "copa"
+    send_queue_limit: Annotated[
+        int, setting("Bytes of the events that wait for one link, at most; the next one is given up.", low=64 * 1024)
+    ] = 4 * 1024 * 1024
     trace_paths: Annotated[
         bool, setting("Whether a peer traces the underlay paths of its links, for strategies that use them.")
     ] = False

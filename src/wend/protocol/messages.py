@@ -60,15 +60,31 @@ class Ack(msgspec.Struct, frozen=True, gc=False, tag="a", omit_defaults=True):
     tx: int
     accepted: bool = False
     """Of a fragment: the receiver accepted the whole event. The ACK of a `Data` always says so."""
+    held_ns: Nanos = 0
+    """How long the receiver held the ACK back, to send it with other messages. It is no part of the round trip."""
 
 
-class Hello(msgspec.Struct, frozen=True, gc=False, tag="h"):
+class FailureNews(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Which links of a peer are down, as that peer said; `link/news.py`."""
+
+    origin: PeerId
+    version: tuple[int, int]
+    """The origin's incarnation, and a counter. Newer news replaces older news."""
+    hops: int
+    """How many links this news crosses, with the next one: 1 if the sender of the hello is the origin."""
+    down: tuple[PeerId, ...]
+    """The neighbours of the origin whose links with it are down."""
+
+
+class Hello(msgspec.Struct, frozen=True, gc=False, tag="h", omit_defaults=True):
     """Proof that a quiet link works. `hearing` tells whether the sender hears the receiver."""
 
     incarnation: int
     hearing: bool
     within_ns: Nanos = 0
     """The receiver will hear from the sender again within this time; 0: as announced before."""
+    news: tuple[FailureNews, ...] = ()
+    """All links that the sender knows to be down, within the scope of its news."""
 
 
 class Control(msgspec.Struct, frozen=True, gc=False, tag="r"):

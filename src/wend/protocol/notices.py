@@ -9,7 +9,8 @@ from typing import Final, Literal, NewType
 
 NoticeName = Literal[
     "link-down", "link-up", "linked", "unlinked",
-    "duplicate", "late-ack", "retransmit", "undelivered", "reroute", "hedge", "copy-superseded", "stored", "queued",
+    "duplicate", "late-ack", "retransmit", "undelivered", "reroute", "congested", "hedge", "copy-superseded",
+    "stored", "queued",
     "reassembly-dropped", "not-accepted", "published-early", "not-advertised", "no-subscriber", "false-positive",
     "group-rerouted", "group-empty", "retained-dropped",
     "control-lost", "control-too-large", "unstable-pairs",
@@ -29,6 +30,7 @@ NOTICES: dict[NoticeName, str] = {
     "retransmit": "A message to a peer without a link was sent again.",
     "undelivered": "No peer acknowledged a message to a peer without a link.",
     "reroute": "A neighbour did not answer, and the routing looked for another route.",
+    "congested": "A packet came back to the routing: behind others that wait for the link it would have been too late.",
     "hedge": "The routing sent a copy ahead on a second route.",
     "copy-superseded": "A copy could not go on and need not: another has arrived or is in transit.",
     "stored": "An event that could not go on waits for a retry.",
@@ -71,7 +73,7 @@ TOO_LARGE: Final = "control-too-large"
 DropReason = Literal[
     "link does not answer", "return route down", "no route left", "no next hop", "routing loop", "no route",
     "not on the tree", "no tree reaches it", "no tree in time", "tree queue full", "trees unstable",
-    "refused by plan", "retry queue full", "cannot be sent",
+    "refused by plan", "retry queue full", "send queue full", "cannot be sent",
     "published before this incarnation", "older than the duplicate filter",
     "no subscriber reconnected", "restarted", "not joined yet",
     "expired", "overtaken", "backlog full", "older than max_age", "the subscriber stayed away",
@@ -91,6 +93,7 @@ DROPS: dict[DropReason, str] = {
     "trees unstable": "The event reached all peers on the trees, but the trees kept changing, so others may lack it.",
     "refused by plan": "The plan does not admit the event.",
     "retry queue full": "The event waited for a retry, and had to make room.",
+    "send queue full": "The event waited for a link that others use, and there was no room for more.",
     "cannot be sent": "The event is too large, or cannot be encoded: no link would carry it.",
     "published before this incarnation": "The event is older than this peer, which may have delivered it already.",
     "older than the duplicate filter": "So many later events came that nobody knows whether this one was delivered.",
@@ -121,7 +124,7 @@ RefusalReason = Literal[
     "a fragment of nothing", "a malformed fragment", "a fragment that does not fit the others",
     "a fragment of a message that was dropped", "more incomplete messages than there is room for",
     "fragments that make no sense together",
-    "a link state that cannot be", "paths that do not fit the links",
+    "news that cannot be", "a link state that cannot be", "paths that do not fit the links",
     "a filter that cannot be read", "a deadline or reliability that cannot be", "more interest than a peer may have",
     "subtree interest that cannot be", "expectations that cannot be",
     "a weight that cannot be", "tree messages that are far ahead", "a tree message that makes no sense",

@@ -75,6 +75,7 @@ from wend.protocol.ports import (
     Multicast,
     Notice,
     PathFound,
+    Paused,
     Planned,
     Published,
     Receipt,
@@ -126,10 +127,13 @@ class Peer:
             self,
             header=self._header,
             detects_failures=any(needs.failure_detector for needs in host.needs),
+            shares_news=any(needs.news for needs in host.needs),
+            controls_congestion=any(needs.congestion_control for needs in host.needs),
             uses_paths=config.of(LinkSettings).trace_paths and any(needs.paths for needs in host.needs),
         )
         self._detector = self._layer.detector
         self._retransmission = self._layer.retransmission
+        self.view.news = self._layer.news
         self.view.outages = None if self._detector is None else self._detector.outages
         self._stored: StoreAndForward | None = None
         if config.of(DeliverySettings).persistency:
@@ -204,6 +208,11 @@ class Peer:
     def answers_for(self) -> tuple[EventId, ...]:
         """Events that it has stored and neither delivered nor handed on to others, in the order of their acceptance."""
         return () if self._stored is None else tuple(self._stored.queue.answered_for())
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much waits for a link that publishers should pause."""
+        return self._layer.crowded
 
     @property
     def plugins(self) -> dict[str, Plugin]:
@@ -321,11 +330,11 @@ class Peer:
         if len(targets) < len(wanted):
             self._local.deliver(now, made, now, effects)
         if interest.names_everyone:  # backlogs here have stored the event by now
-            effects.append(Receipt(made.id, wanted, self._stored is not None))
+            effects.append(Receipt(made.id, wanted, self._stored is not None, self._layer.crowded))
         if targets or not interest.names_everyone:
             self._route(now, Arrived(self.me, made, now, targets), effects)
         if not interest.names_everyone:  # the interest has stored the event by now
-            effects.append(Receipt(made.id, wanted, self._stored is not None))
+            effects.append(Receipt(made.id, wanted, self._stored is not None, self._layer.crowded))
 
     def _publish_to(self, now: Nanos, event: Event, peer: PeerId, effects: Effects) -> None:
         """Publish an event for the subscribers at one peer, such as an answer to its client. Only an interest that
@@ -336,7 +345,7 @@ class Peer:
             self._local.deliver(now, event, now, effects)
         else:
             self._send_alone(now, event, now, peer, effects)
-        effects.append(Receipt(event.id, (peer,), self._stored is not None))
+        effects.append(Receipt(event.id, (peer,), self._stored is not None, self._layer.crowded))
 
     def _send_alone(self, now: Nanos, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None:
         """Send an event of this peer to another one that it is for alone."""
@@ -351,11 +360,11 @@ class Peer:
         """The driver cannot send a message: no other link would carry it either."""
         message = event.message
         if isinstance(message, Data | Fragment | Control):
-            forward = self._retransmission.unsent(message.tx, effects)
+            forward = self._retransmission.unsent(now, message.tx, effects)
             if forward is not None:
                 self._drop(now, self._router, Drop(forward.event.id, forward.dests, "cannot be sent"), effects)
         elif isinstance(message, DirectMessage):
-            dropped = self._layer.direct.drop(message.number)
+            dropped = self._layer.direct.drop(now, message.number)
             if dropped is not None:
                 self.on_undelivered(now, *dropped, effects)
         elif isinstance(message, PlainMessage) and event.peer == self.me:  # a multicast
@@ -427,6 +436,9 @@ class Peer:
             self._layer.leave(now, effects)
         self._subscriptions_changed(now, effects)
         self._host.tell_all(now, event, effects)
+
+    def _paused(self, now: Nanos, event: Paused, effects: Effects) -> None:
+        self._layer.paused(now, event.ns)
 
     def _woken(self, now: Nanos, event: Woken, effects: Effects) -> None:
         self._asked = FOREVER
@@ -594,6 +606,19 @@ class Peer:
         else:
             self._route(now, Failed(forward), effects)
 
+    def on_congested(self, now: Nanos, forward: Forward, effects: Effects, full: bool) -> None:
+        if forward.event.ttl_ns is not None and forward.event.is_expired(now - forward.born_ns):
+            self._drop(now, self._router, Drop(forward.event.id, forward.dests, "expired"), effects)
+        elif full:
+            given_up = GiveUp(forward.event, forward.born_ns, forward.dests, "send queue full", forward.ranks)
+            self._give_up(now, self._router, given_up, effects)
+        else:
+            effects.append(Notice("congested", forward.peer))
+            self._route(now, Failed(forward, True), effects)
+
+    def on_loaded(self, loaded: bool) -> None:
+        self.view.loaded = loaded
+
     def on_link_changed(self, now: Nanos, change: LinkChanged, effects: Effects) -> None:
         self._host.tell_all(now, change, effects)
 
@@ -619,6 +644,7 @@ class Peer:
 
 INPUTS: dict[type, Callable[[Peer, Nanos, Any, Effects], None]] = {
     Woken: Peer._woken,
+    Paused: Peer._paused,
     Unsent: Peer._unsent,
     Published: Peer._published,
     Started: Peer._started,

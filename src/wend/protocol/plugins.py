@@ -70,6 +70,7 @@ class Undelivered(msgspec.Struct, frozen=True, gc=False):
 
     peer: PeerId
     message: Any
+    """If it carries an event, its age is that of this moment."""
 
 
 class Unanswered(msgspec.Struct, frozen=True, gc=False):
@@ -138,6 +139,8 @@ class Failed(msgspec.Struct, frozen=True, gc=False):
     """To the routing: no transmission that a `Forward` allowed was acknowledged."""
 
     forward: "Forward"
+    congested: bool = False
+    """It was not sent: it would have come too late, because others wait for the link."""
 
 
 class Acked(msgspec.Struct, frozen=True, gc=False):
@@ -226,6 +229,10 @@ class Forward(msgspec.Struct, frozen=True, gc=False):
     """Transmissions over this link; 0 means the configured number."""
     confirm: bool = False
     """Tell me of the ACK too, not only of its absence."""
+    due: tuple[Nanos, ...] = ()
+    """By destination: when the packet has to arrive at the neighbour, to be in time; empty where it never is late."""
+    retries: int = 0
+    """With the failure detector: further transmissions while loss explains a missing ACK better than an outage."""
 
 
 class GiveUp(msgspec.Struct, frozen=True, gc=False):
@@ -344,6 +351,11 @@ class GraphView(Protocol):
         """The routers of links' underlay paths, by (lower id, higher id), as far as they were traced."""
         ...
 
+    @property
+    def prices(self) -> Mapping[PeerId, Mapping[PeerId, Nanos]]:
+        """What links cost beyond their delay, because they are full; only those that are."""
+        ...
+
     def distances(self, source: PeerId) -> Mapping[PeerId, Nanos]:
         """The shortest delays from a peer."""
         ...
@@ -405,6 +417,16 @@ class LinkView(Protocol):
         """The longest silence of a link that is up."""
         ...
 
+    @property
+    def queue_ns(self) -> Nanos:
+        """How long a packet would wait for the link now, behind others that are due."""
+        ...
+
+    @property
+    def price_ns(self) -> Nanos:
+        """What a route over the link costs beyond its delay, because the link is full."""
+        ...
+
     def seems_up(self, now: Nanos) -> bool:
         """With the failure detector: the neighbour was heard within the detection time, and hears this peer."""
         ...
@@ -414,18 +436,61 @@ class LinkView(Protocol):
         ...
 
 
-class OutageEstimate(Protocol):
-    def outage_share(self, now: Nanos) -> float:
-        """The share of time that links around here are down."""
+class OutageChanceView(Protocol):
+    """How often a link fails, and for how long."""
+
+    @property
+    def share(self) -> float:
+        """The share of time that it is down."""
         ...
+
+    @property
+    def length_ns(self) -> float:
+        """The mean length of an outage."""
+        ...
+
+    def down_after(self, age_ns: float) -> float:
+        """The probability that the link is down if it was up so long ago."""
+        ...
+
+    def up_after(self, age_ns: float) -> float:
+        """The probability that the link is up if it was down so long ago."""
+        ...
+
+
+class OutageEstimate(Protocol):
+    def of(self, now: Nanos, peer: PeerId) -> OutageChanceView:
+        """Outages of the link to a neighbour."""
+        ...
+
+    def of_all(self, now: Nanos) -> OutageChanceView:
+        """Outages of links around here."""
+        ...
+
+
+class NewsView(Protocol):
+    """Which links of other peers are down, as these say."""
+
+    @property
+    def hops(self) -> int:
+        """Over how many links news travels."""
+        ...
+
+    def down(self, now: Nanos) -> frozenset[tuple[PeerId, PeerId]]:
+        """The links of other peers that are believed to be down, as (lower id, higher id). The same object as before
+        while nothing changes."""
+        ...
+
+    def is_down(self, a: PeerId, b: PeerId, now: Nanos) -> bool: ...
 
 
 class View:
     """What a plug-in may look at. Nothing here is for it to change."""
 
     __slots__ = (
-        "config", "graph", "graphs", "incarnation", "interest", "links", "me", "membership", "neighbours", "outages",
-        "persistency",
+        "config", "graph", "graphs", "incarnation", "interest", "links", "loaded", "me", "membership", "neighbours",
+        "news",
+        "outages", "persistency",
     )  # fmt: skip
 
     def __init__(self, config: PeerConfig, links: Mapping[PeerId, LinkView], persistency: bool) -> None:
@@ -435,6 +500,8 @@ class View:
         self.persistency = persistency
         self.links = links
         self.neighbours: tuple[PeerId, ...] = ()
+        self.loaded = False
+        """Whether packets had to wait for links lately."""
         self.graph: GraphView = NO_GRAPH
         """The link-state database; empty where no plug-in asked for it."""
         self.graphs: dict[str, Any] = {}
@@ -445,6 +512,8 @@ class View:
         """The membership plug-in, and whatever it offers; None where links are given."""
         self.outages: OutageEstimate | None = None
         """Only where a plug-in needs the failure detector."""
+        self.news: NewsView | None = None
+        """Only where a plug-in needs it, and peers tell each other."""
 
 
 class _NoGraph:
@@ -453,6 +522,7 @@ class _NoGraph:
     version = 0
     costs: ClassVar[Mapping[PeerId, Mapping[PeerId, Nanos]]] = {}
     paths: ClassVar[Mapping[tuple[PeerId, PeerId], Path]] = {}
+    prices: ClassVar[Mapping[PeerId, Mapping[PeerId, Nanos]]] = {}
 
     def distances(self, source: PeerId) -> Mapping[PeerId, Nanos]:
         return {}
@@ -473,6 +543,10 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     """Graph plug-ins, by name."""
     failure_detector: bool = False
     """Hellos over quiet links; links then go down and come back."""
+    news: bool = False
+    """With the failure detector: hellos that tell neighbours which links are down."""
+    congestion_control: bool = False
+    """Packets wait for the congestion window of their link, and those that are too late come back (`Failed`)."""
     paths: bool = False
     """It uses the underlay paths of links, where they are traced."""
     plan: bool = False

@@ -77,6 +77,13 @@ class Woken(msgspec.Struct, frozen=True, gc=False):
     """The time of `WakeAt` has come. A spurious wake-up is harmless."""
 
 
+class Paused(msgspec.Struct, frozen=True, gc=False):
+    """The peer's process did not run for so long, or its host was too busy to read what came. So silence in this time
+    says nothing about links."""
+
+    ns: Nanos
+
+
 class Published(msgspec.Struct, frozen=True, gc=False):
     """The application publishes an event."""
 
@@ -184,6 +191,7 @@ Input = (
     | Received
     | Unsent
     | Woken
+    | Paused
     | Published
     | Advertised
     | Subscribed
@@ -251,6 +259,8 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     id: EventId
     targets: tuple[PeerId, ...]
     kept: bool
+    congested: bool = False
+    """Whether so much waits for a link that the publisher should pause."""
 
 
 class WakeAt(msgspec.Struct, frozen=True, gc=False):

@@ -11,7 +11,7 @@ import msgspec
 
 from wend.model.events import PeerId
 from wend.model.paths import Path
-from wend.model.units import Nanos
+from wend.model.units import HOUR, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.plugins import (
     Changed,
@@ -30,6 +30,8 @@ from wend.protocol.ports import Refuse
 from wend.topology.paths import tree
 
 _NOTEWORTHY = 0.1
+_HIGHEST_NS: Nanos = HOUR
+"""The highest price of a link that is believed."""
 Links = tuple[tuple[PeerId, Nanos, float], ...]
 Edge = tuple[PeerId, PeerId]
 
@@ -42,6 +44,8 @@ class LinkState(msgspec.Struct, frozen=True, gc=False, tag="l", omit_defaults=Tr
     links: tuple[tuple[PeerId, Nanos, float], ...]
     paths: tuple[Path, ...] = ()
     """The underlay path of each link, empty for an untraced link. The tuple is empty if the peer traced no link."""
+    prices: tuple[Nanos, ...] = ()
+    """What each link costs beyond its delay, because it is full. The tuple is empty if none is."""
 
 
 CHANGED = Changed("links")
@@ -57,6 +61,7 @@ class LinkStateGraph(Graph):
         self._known: dict[PeerId, LinkState] = {}
         self._costs: dict[PeerId, dict[PeerId, Nanos]] | None = None
         self._paths: dict[Edge, Path] | None = None
+        self.prices: dict[PeerId, dict[PeerId, Nanos]] = {}
         self._trees: dict[PeerId, tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]] = {}
         self._revision = 0
 
@@ -115,11 +120,13 @@ class LinkStateGraph(Graph):
         links = tuple((n, view.links[n].delay_ns, view.links[n].reliability) for n in view.neighbours)
         paths = tuple(view.links[n].path for n in view.neighbours)
         paths = paths if any(paths) else ()
+        prices = tuple(view.links[n].price_ns for n in view.neighbours)
+        prices = prices if any(prices) else ()
         before = self._known.get(view.me)
-        if before is not None and self._revision and before.paths == paths and _much_the_same(before.links, links):
+        if before is not None and self._revision and _much_the_same(before, links, paths, prices):
             return [CHANGED]
         self._revision += 1
-        state = LinkState(view.me, (view.incarnation, self._revision), links, paths)
+        state = LinkState(view.me, (view.incarnation, self._revision), links, paths, prices)
         self._take(state)
         return [CHANGED, *(Tell(n, ("l", view.me), state) for n in view.neighbours)]
 
@@ -131,7 +138,15 @@ class LinkStateGraph(Graph):
             return [Refuse(sender, "a link state that cannot be")]
         if state.paths and len(state.paths) != len(state.links):
             return [Refuse(sender, "paths that do not fit the links")]
-        news: list[PluginEffect] = [Remember(state.origin, state), CHANGED] if self._take(state) else []
+        if state.prices and (
+            len(state.prices) != len(state.links) or not all(0 <= price <= _HIGHEST_NS for price in state.prices)
+        ):
+            return [Refuse(sender, "a link state that cannot be")]
+        news: list[PluginEffect] = []
+        if self._take(state):
+            news.append(CHANGED)
+            if known is None or (known.links, known.paths) != (state.links, state.paths):  # prices change too often
+                news.insert(0, Remember(state.origin, msgspec.structs.replace(state, prices=())))
         return [*news, *(Tell(n, ("l", state.origin), state) for n in view.neighbours if n != sender)]
 
     def _take(self, state: LinkState) -> bool:
@@ -141,19 +156,31 @@ class LinkStateGraph(Graph):
         traced = state.paths != (() if before is None else before.paths)
         if traced:
             self._paths = None
+        priced = state.prices != (() if before is None else before.prices)
+        if state.prices:
+            peers = [peer for peer, _, _ in state.links]
+            self.prices[state.origin] = {p: price for p, price in zip(peers, state.prices, strict=True) if price}
+        else:
+            self.prices.pop(state.origin, None)
         if before is not None and _delays(before) == _delays(state):
-            return traced
+            return traced or priced
         self._costs = self._paths = None
         self._trees.clear()
         self.version += 1
         return True
 
 
-def _much_the_same(before: Links, now: Links) -> bool:
+def _much_the_same(before: LinkState, links: Links, paths: tuple[Path, ...], prices: tuple[Nanos, ...]) -> bool:
     """Whether the change is too small to flood: only a link's own ends use its reliability."""
-    return len(before) == len(now) and all(
-        (n, delay) == (peer, told) and abs(reliability - said) <= _NOTEWORTHY
-        for (n, delay, reliability), (peer, told, said) in zip(now, before, strict=True)
+    return (
+        before.paths == paths
+        and len(before.links) == len(links)
+        and all(
+            (n, delay) == (peer, told) and abs(reliability - said) <= _NOTEWORTHY
+            for (n, delay, reliability), (peer, told, said) in zip(links, before.links, strict=True)
+        )
+        and len(before.prices) == len(prices)
+        and all(abs(price - told) <= _NOTEWORTHY * told for price, told in zip(prices, before.prices, strict=True))
     )
 
 

@@ -37,6 +37,13 @@ class _Pending(msgspec.Struct, frozen=True, gc=False):
     tries: int
     left: int
 
+    def message_at(self, now: Nanos) -> DirectMessage:
+        """The message as of now: an event in it is older than when it was sent first."""
+        waited = now - self.sent_ns
+        message = older(self.message, waited) if waited else self.message
+        assert isinstance(message, DirectMessage)
+        return message
+
 
 class DirectMessages:
     def __init__(
@@ -90,16 +97,15 @@ class DirectMessages:
             del self._seen[next(iter(self._seen))]
         return True
 
-    def drop(self, number: int) -> tuple[PeerId, str, Any] | None:
+    def drop(self, now: Nanos, number: int) -> tuple[PeerId, str, Any] | None:
         """The driver cannot send it: its peer, plug-in and body, if it was still pending."""
         pending = self._pending.pop(number, None)
-        return None if pending is None else (pending.peer, pending.message.plugin, pending.message.body)
+        return None if pending is None else (pending.peer, pending.message.plugin, pending.message_at(now).body)
 
     def _transmit(self, now: Nanos, pending: _Pending, effects: Effects) -> None:
         number = pending.message.number
         self._pending[number] = pending
-        waited = now - pending.sent_ns
-        effects.append(Send(pending.peer, older(pending.message, waited) if waited else pending.message))
+        effects.append(Send(pending.peer, pending.message_at(now)))
         together = self._due.get(pending.due_ns)
         if together is None:
             self._due[pending.due_ns] = [(number, pending.tries)]
@@ -123,4 +129,4 @@ class DirectMessages:
             return
         del self._pending[number]
         effects.append(Notice("undelivered", pending.peer))
-        self._undelivered(now, pending.peer, pending.message.plugin, pending.message.body, effects)
+        self._undelivered(now, pending.peer, pending.message.plugin, pending.message_at(now).body, effects)

@@ -28,7 +28,7 @@ IN_FLIGHT = 64
 class FragmentedEvent:
     """An event that a peer sends over one link in fragments."""
 
-    __slots__ = ("count", "forward", "next", "number", "open")
+    __slots__ = ("count", "forward", "next", "number", "open", "over", "queued")
 
     def __init__(self, forward: Forward, number: int) -> None:
         self.forward = forward
@@ -38,6 +38,15 @@ class FragmentedEvent:
         """The index of the first fragment that was not sent yet."""
         self.open: set[int] = set()
         """The transmissions that are in flight."""
+        self.queued = 0
+        """How many more wait for the congestion window."""
+        self.over = False
+        """Whether the event is acknowledged or given up."""
+
+    @property
+    def unsent(self) -> int:
+        """How many fragments are neither sent nor wait."""
+        return self.count - self.next - self.queued
 
     def fragment(self, now: Nanos, tx: int, index: int, me: PeerId) -> Fragment:
         forward = self.forward

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from wend.model.events import PeerId
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.link.hellos import HelloSchedule
+from wend.protocol.link.hellos import Batch, HelloSchedule
 from wend.protocol.link.link import Link
+from wend.protocol.link.news import NewsTable
 from wend.protocol.link.outages import OutageStatistics
 from wend.protocol.link.retransmission import Retransmission
-from wend.protocol.messages import Hello
 from wend.protocol.notices import LINK_DOWN, LINK_UP
 from wend.protocol.plugins import Failed, LinkChanged
 from wend.protocol.ports import Notice, Send
@@ -26,6 +26,8 @@ from wend.protocol.timers import Effects, Timers
 
 
 class FailureDetector:
+    __slots__ = ("_due_ns", "_hellos", "_links", "_retransmission", "_tell", "_timers", "news", "outages")
+
     def __init__(
         self,
         config: PeerConfig,
@@ -33,14 +35,18 @@ class FailureDetector:
         timers: Timers,
         retransmission: Retransmission,
         tell: Callable[[Nanos, LinkChanged | Failed, Effects], None],
+        news: NewsTable | None = None,
     ) -> None:
         self.outages = OutageStatistics(links)
-        self._hellos = HelloSchedule(config, links)
+        self.news = news
+        """Where a plug-in needs it."""
+        self._hellos = HelloSchedule(config, links, news)
         self._links = links
         self._timers = timers
         self._retransmission = retransmission
         self._tell = tell
         self._due_ns: Nanos = FOREVER
+        retransmission.explains_loss = self.explains_loss
 
     def begin(self, now: Nanos) -> None:
         self.outages.begin(now)
@@ -62,23 +68,50 @@ class FailureDetector:
         if limit < now + link.timeout_ns:
             self._timers.at(max(now, limit), self._check, peer)
 
+    def paused(self, now: Nanos, ns: Nanos) -> None:
+        """This peer did not run for so long."""
+        if self._hellos.paused(now, ns):
+            self.hello_at(now)
+
     def heard_again(self, now: Nanos, link: Link, effects: Effects) -> None:
         """A packet came over a link that is suspected or down."""
         if link.restored():
             effects.append(Notice(LINK_UP, link.peer))
             self.outages.up(now, link.peer)
+            self.links_changed(now)
             self._tell(now, LinkChanged(link.peer, True), effects)
         if link.retract_silence():  # at once, because a busy link needs no hellos
             link.sent_ns = now
-            effects.append(Send(link.peer, Hello(self._retransmission.incarnation, True)))
+            hello = self._hellos.hello(now, True)
+            link.told(hello.news)
+            effects.append(Send(link.peer, hello))
 
     def unanswered(self, now: Nanos, link: Link, effects: Effects) -> None:
         """Retransmission gave up a packet."""
         if proves_outage(now, link):
             self._down(now, link, effects)
 
+    def explains_loss(self, now: Nanos, link: Link, missing: int) -> bool:
+        """Whether loss, of packets or of their ACKs, explains so many missing ACKs better than an outage."""
+        lost = (2.0 * (1.0 - link.reliability)) ** missing
+        if not link.seems_up(now):
+            return False
+        return lost > self.outages.of(now, link.peer).down_after(now - link.heard_ns + link.delay_ns)
+
+    def linked(self, now: Nanos, peer: PeerId) -> None:
+        self.outages.made(now, peer)
+        self.hello_at(now)
+
     def unlinked(self, now: Nanos, peer: PeerId) -> None:
-        self.outages.up(now, peer)
+        self.outages.ended(now, peer)
+        if self.news is not None:
+            self.news.forget(now, peer)
+            self.news.links_changed(now)
+
+    def links_changed(self, now: Nanos) -> None:
+        """A link went down or up, in one direction or both: neighbours will hear of it."""
+        if self.news is not None:
+            self.news.links_changed(now)
 
     # ---------------------------------------------------------------- timers
 
@@ -91,10 +124,15 @@ class FailureDetector:
         if due != self._due_ns:
             return  # another timer has replaced this one
         silent: list[Link] = []
-        self._due_ns = again = self._hellos.send(now, silent, effects)
+        batches: list[Batch] = []
+        self._due_ns = again = self._hellos.due(now, silent, batches)
         self._timers.at(again, self._hello, again)
+        if self.news is None:
+            self._hellos.send(now, batches, effects)
         for link in silent:
             self._down(now, link, effects)
+        if self.news is not None:  # so that these hellos tell of the links that are down
+            self._hellos.send(now, batches, effects)
 
     def _check(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
         link = self._links.get(peer)
@@ -107,6 +145,7 @@ class FailureDetector:
         in_flight = self._retransmission.withdraw(link.peer)
         effects.append(Notice(LINK_DOWN, link.peer))
         self.outages.down(now, link.peer)
+        self.links_changed(now)
         for forward in in_flight:
             self._tell(now, Failed(forward), effects)
         self._tell(now, LinkChanged(link.peer, False), effects)

@@ -10,6 +10,9 @@ links get hellos more often:
 
 A peer that has carried no event for a while is idle: it sends one hello in three detection times, until the next event.
 
+A peer whose host is busy announces longer silences than it plans, so that its neighbours do not take the time for which
+it does not run for outages.
+
 A hello announces how soon its receiver hears from the sender again. A longer silence means an outage, so the receiver
 knows of it within the detection time plus the link's delay, and mostly within half of that, with fewer packets than BFD
 sends (RFC 5880; `drivers/sim/detection.py` measures both). A hello also tells whether its sender hears the receiver, so
@@ -20,6 +23,7 @@ from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.link import Link
+from wend.protocol.link.news import News, NewsTable
 from wend.protocol.messages import Hello
 from wend.protocol.ports import Send, SendEach
 from wend.protocol.timers import Effects
@@ -30,16 +34,23 @@ _IDLE_NS = 10 * SECOND
 """How long after an event a peer becomes idle."""
 _IDLE_PERIODS = 3
 """Detection times between two hellos of an idle peer."""
+_BUSY_NS = 10 * SECOND
+"""How long after a pause a peer believes that its host is as busy."""
+_MAX_STRETCH = 8
 _EARLY = 3
 """A hello that is due within this fraction of its interval is sent now, together with others."""
 
 Announced = tuple[tuple[Nanos, ...], tuple[Nanos, ...]]
 """The silence that hellos announce: over links that are up and over others, by `detect_multiplier` - 1."""
 
+Batch = tuple[bool, Nanos, list[PeerId]]
+"""Hellos that are due: whether their sender hears the receivers, how soon it speaks again, and the receivers."""
+
 
 class HelloSchedule:
-    def __init__(self, config: PeerConfig, links: dict[PeerId, Link]) -> None:
+    def __init__(self, config: PeerConfig, links: dict[PeerId, Link], news: NewsTable | None = None) -> None:
         self._links = links
+        self._news = news
         settings = config.of(LinkSettings)
         self._incarnation = config.incarnation
         detection = settings.detection_ns
@@ -51,9 +62,21 @@ class HelloSchedule:
         self._active: Announced = (active, active)
         self._longest = announced[:2]
         """The longest silence of an idle peer and of another."""
+        self._margin_ns = settings.margin_ns
         self._intervals = {within: _interval(within, settings.margin_ns) for within in announced}
+        self._stretch = 1
+        """How many times the planned silence a hello announces; a power of two."""
+        self._busy_ns: Nanos = 0
+        """Until when it stays so."""
+        self._again = self._intervals
+        """By announced silence: after which time the next hello is planned."""
         self._hellos: dict[tuple[bool, Nanos], Hello] = {}
         """Most hellos are equal, so each is made once."""
+        self._told: News = ()
+        self._with_news: dict[tuple[bool, Nanos], Hello] = {}
+        """The same for those with the present news."""
+        self._patience = detection // 2
+        """How long after news a link with data in transit gets a hello all the same."""
         self._used_ns: Nanos = -_ACTIVE_NS
         self._idle_ns: Nanos = _IDLE_NS
 
@@ -67,63 +90,110 @@ class HelloSchedule:
         self._idle_ns = now + _IDLE_NS
         return was_idle
 
-    def send(self, now: Nanos, silent: list[Link], effects: Effects) -> Nanos:
-        """Send the hellos that are due, and those that soon will be, so that one wake-up does for all links.
+    def paused(self, now: Nanos, ns: Nanos) -> bool:
+        """This peer did not run for so long. True if it has to announce longer silences at once."""
+        within = self._active[0][0]
+        stretch = 1
+        while stretch < _MAX_STRETCH and within * stretch - self._intervals[within] < 2 * ns:
+            stretch *= 2
+        if stretch < self._stretch or stretch == 1:
+            return False
+        if stretch == self._stretch:
+            self._busy_ns = now + _BUSY_NS
+            return False
+        self._set_stretch(now, stretch)
+        return True
+
+    def _set_stretch(self, now: Nanos, stretch: int) -> None:
+        self._stretch = stretch
+        self._busy_ns = now + _BUSY_NS
+        self._again = {within * stretch: interval for within, interval in self._intervals.items()}
+        for link in self._links.values():
+            link.forget_plan()
+
+    def due(self, now: Nanos, silent: list[Link], batches: list[Batch]) -> Nanos:
+        """Find the hellos that are due, and those that soon will be, so that one wake-up does for all links.
 
         Returns the time of the next one. Adds the links that do not seem up any more to `silent`.
         """
+        if self._stretch > 1 and now > self._busy_ns:
+            self._set_stretch(now, self._stretch // 2)
         idle = now >= self._idle_ns
         again = now + self._longest[0 if idle else 1]
         mode = self._active if now - self._used_ns < _ACTIVE_NS else self._idle if idle else self._quiet
-        last: Hello | None = None
-        last_within, last_heard = 0, True
+        news: News = ()
+        forced_ns: Nanos = 0
+        if self._news is not None:
+            self._news.links_changed(now)
+            news = self._news.outgoing(now)
+            forced_ns = self._news.told_ns + self._patience
+        last_within, last_heard = -1, True
         peers: list[PeerId] = []
         for link in self._links.values():
             if link.hello_mode is not mode:
                 self._plan(link, mode)
             silence = now - link.heard_ns
             works = silence <= link.silence_ns
-            if link.sent_ns + link.hello_early_ns <= now:
+            due = link.sent_ns + link.hello_early_ns
+            if link.told_news is not news and forced_ns < due:
+                due = forced_ns
+            if due <= now:
                 within = link.hello_within_ns
                 heard = works or silence <= link.silence_ns + 2 * link.delay_ns
                 if heard and within == link.announced_ns and not link.reported_silent:
                     link.sent_ns = now
                 else:
                     link.said_hello(now, within, heard)
-                if last is None or within != last_within or heard != last_heard:
-                    if last is not None:
-                        _send(peers, last, effects)
-                    last, peers = self._hello(heard, within), []
+                if within != last_within or heard != last_heard:
+                    peers = []
+                    batches.append((heard, within, peers))
                     last_within, last_heard = within, heard
-                    again = min(again, now + self._intervals[within])
+                    again = min(again, now + self._again[within])
                 peers.append(link.peer)
             else:
                 due = link.sent_ns + link.hello_interval_ns
+                if link.told_news is not news and forced_ns < due:
+                    due = forced_ns
                 if due < again:  # noqa: PLR1730 - a call of min() costs as much as the rest
                     again = due
             if not (works and link.heard_by_neighbour) and link.up:
                 silent.append(link)
-        if last is not None:
-            _send(peers, last, effects)
         return again
+
+    def send(self, now: Nanos, batches: list[Batch], effects: Effects) -> None:
+        """Send hellos that are due, with the news of this moment."""
+        links = self._links
+        for heard, within, peers in batches:
+            hello = self.hello(now, heard, within)
+            for peer in peers if self._news is not None else ():
+                if links[peer].told_news is not hello.news:
+                    links[peer].told(hello.news)
+            effects.append(SendEach(tuple(peers), hello) if len(peers) > 1 else Send(peers[0], hello))
+
+    def hello(self, now: Nanos, heard: bool, within: Nanos = 0) -> Hello:
+        news: News = () if self._news is None else self._news.outgoing(now)
+        hellos = self._hellos
+        if news:
+            if news is not self._told:
+                self._told = news
+                self._with_news.clear()
+            hellos = self._with_news
+        found = hellos.get((heard, within))
+        if found is None:
+            found = hellos[heard, within] = Hello(self._incarnation, heard, within, news)
+        return found
 
     def _plan(self, link: Link, mode: Announced) -> None:
         """Plan the next hello over a link. The plan holds until the mode or the link changes."""
-        within = mode[0 if link.up else 1][link.detect_multiplier - 1]
-        # an interval that was announced holds until the next hello
-        announced = min(within, link.announced_ns)
-        interval = self._intervals[announced] if announced else 0
-        link.plan_hellos(mode, within, interval, interval - interval // _EARLY)
-
-    def _hello(self, heard: bool, within: Nanos) -> Hello:
-        hello = self._hellos.get((heard, within))
-        if hello is None:
-            hello = self._hellos[heard, within] = Hello(self._incarnation, heard, within)
-        return hello
-
-
-def _send(peers: list[PeerId], hello: Hello, effects: Effects) -> None:
-    effects.append(SendEach(tuple(peers), hello) if len(peers) > 1 else Send(peers[0], hello))
+        planned = mode[0 if link.up else 1][link.detect_multiplier - 1]
+        # a shorter interval that was announced holds until the next hello
+        announced = min(planned, link.announced_ns)
+        interval = 0
+        if announced:
+            interval = (
+                self._intervals.get(announced) or self._again.get(announced) or _interval(announced, self._margin_ns)
+            )
+        link.plan_hellos(mode, planned * self._stretch, interval, interval - interval // _EARLY)
 
 
 def _interval(within: Nanos, margin: Nanos) -> Nanos:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.units import Nanos
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.control_fragments import ControlFragments
 from wend.protocol.link.direct import DirectMessages
 from wend.protocol.link.event_fragments import EventReassembly
@@ -17,6 +17,8 @@ from wend.protocol.link.failure_detector import FailureDetector
 from wend.protocol.link.link import Link
 from wend.protocol.link.manager import LinkManager
 from wend.protocol.link.monitor import LinkMonitor
+from wend.protocol.link.news import NewsTable
+from wend.protocol.link.prices import LinkPrices
 from wend.protocol.link.retransmission import OutgoingControl, Retransmission
 from wend.protocol.messages import (
     TX_SHIFT,
@@ -52,6 +54,12 @@ class LinkUser(Protocol):
     def on_failed(self, now: Nanos, forward: Forward, effects: Effects) -> None:
         """No transmission of a packet was acknowledged, or its link is gone."""
 
+    def on_congested(self, now: Nanos, forward: Forward, effects: Effects, full: bool) -> None:
+        """A packet was not sent: it would be too late behind others, or the send queue of its link is `full`."""
+
+    def on_loaded(self, loaded: bool) -> None:
+        """Packets have to wait for links, or none has for a while."""
+
     def on_link_changed(self, now: Nanos, change: LinkChanged, effects: Effects) -> None:
         """A link is down, up again or gone, or a neighbour may know nothing."""
 
@@ -66,6 +74,22 @@ class LinkUser(Protocol):
 
 
 class LinkLayer:
+    __slots__ = (
+        "_fragments",
+        "_incarnation",
+        "_links",
+        "_monitor",
+        "_prices",
+        "_reassembly",
+        "_timers",
+        "_user",
+        "detector",
+        "direct",
+        "manager",
+        "news",
+        "retransmission",
+    )
+
     def __init__(
         self,
         config: PeerConfig,
@@ -75,18 +99,28 @@ class LinkLayer:
         *,
         header: type,
         detects_failures: bool,
+        shares_news: bool,
+        controls_congestion: bool,
         uses_paths: bool,
     ) -> None:
         """`header`: the type of the header that the routing declares for packets."""
         self._incarnation = config.incarnation
         self._links = links
         self._user = user
-        self.retransmission = Retransmission(config, links, timers, self._failed)
+        self._timers = timers
+        self._prices: LinkPrices | None = None
+        """Made when the first packet has to wait for a link."""
+        self.retransmission = Retransmission(config, links, timers, self._failed, user.on_congested, self._crowded)
         self.detector: FailureDetector | None = None
         """Where a plug-in needs it."""
+        hops = config.of(LinkSettings).news_hops
+        self.news: NewsTable | None = None
+        """Where a plug-in needs it."""
         if detects_failures:
-            self.detector = FailureDetector(config, links, timers, self.retransmission, self._detected)
-        self.manager = LinkManager(config, links, user.on_links_changed if uses_paths else None)
+            if shares_news and hops:
+                self.news = NewsTable(config.peer, config.incarnation, hops, links)
+            self.detector = FailureDetector(config, links, timers, self.retransmission, self._detected, self.news)
+        self.manager = LinkManager(config, links, user.on_links_changed if uses_paths else None, controls_congestion)
         self._monitor = LinkMonitor(
             config, links, timers, self.retransmission, self.manager, self.resync, user.on_links_changed
         )
@@ -101,6 +135,13 @@ class LinkLayer:
 
     def monitor(self, now: Nanos) -> None:
         self._monitor.begin(now)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so much waits for a link that publishers should pause."""
+        if self._prices is None or not self._prices.runs:
+            return False
+        return any(link.sender is not None and link.sender.is_crowded for link in self._links.values())
 
     @property
     def reassembling(self) -> bool:
@@ -170,7 +211,11 @@ class LinkLayer:
     def hello(self, now: Nanos, link: Link, hello: Hello, effects: Effects) -> None:
         if hello.incarnation != link.incarnation and not self.is_current(now, link, hello.incarnation, effects):
             return
+        if self.news is not None and not self.news.heard(now, link.peer, hello):
+            effects.append(Refuse(link.peer, "news that cannot be"))
         if link.hello(hello):
+            if self.detector is not None:
+                self.detector.links_changed(now)
             # the neighbour does not hear this peer, or hears it again
             if not link.up and hello.hearing:
                 self.heard_again(now, link, effects)
@@ -184,6 +229,8 @@ class LinkLayer:
             return False
         restarted = link.new_incarnation(incarnation)
         self._forget(link.peer)
+        if self.news is not None:
+            self.news.forget(now, link.peer)
         if restarted:
             self.resync(now, link.peer, effects, restarted=True)
             self.retransmission.resend_fragmented(now, link.peer, effects)
@@ -204,6 +251,16 @@ class LinkLayer:
         if control.peer in self._links:
             for one in self._fragments.split(control, effects):
                 self.retransmission.tell(now, one, effects)
+
+    def paused(self, now: Nanos, ns: Nanos) -> None:
+        """This peer did not run for so long, so it could not hear anyone."""
+        for link in self._links.values():
+            link.heard_ns = min(now, link.heard_ns + ns)
+            if link.sender is not None:
+                link.sender.controller.paused(now, ns)
+        self.retransmission.paused(now, ns)
+        if self.detector is not None:
+            self.detector.paused(now, ns)
 
     def resync(self, now: Nanos, peer: PeerId, effects: Effects, restarted: bool = False) -> None:
         """A neighbour may know nothing: plug-ins tell it everything."""
@@ -229,7 +286,7 @@ class LinkLayer:
         self._user.on_links_changed(now, effects)
         self.resync(now, peer, effects)
         if self.detector is not None:
-            self.detector.hello_at(now)
+            self.detector.linked(now, peer)
         self.manager.trace(effects)
 
     def end(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
@@ -252,6 +309,11 @@ class LinkLayer:
         if self.detector is not None:
             self.detector.unanswered(now, self._links[forward.peer], effects)
         self._user.on_failed(now, forward, effects)
+
+    def _crowded(self, now: Nanos) -> None:
+        if self._prices is None:
+            self._prices = LinkPrices(self._links, self._timers, self._user.on_links_changed, self._user.on_loaded)
+        self._prices.crowded(now)
 
     def _detected(self, now: Nanos, event: LinkChanged | Failed, effects: Effects) -> None:
         if type(event) is Failed:

@@ -48,8 +48,9 @@ from wend.model.paths import Path
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.estimator import LinkEstimator
+from wend.protocol.link.send_queue import LinkSender
 from wend.protocol.link.window import SequenceWindow
-from wend.protocol.messages import Hello
+from wend.protocol.messages import FailureNews, Hello
 
 MAX_SILENCE_NS = 10 * SECOND
 _CLEAN, _LOSSY = 0.999, 0.97
@@ -92,10 +93,12 @@ class Link:
         "promised_ns",
         "reliability",
         "reported_silent",
+        "sender",
         "sent_ns",
         "silence_ns",
         "suspected",
         "timeout_ns",
+        "told_news",
         "up",
         "window",
     )
@@ -109,6 +112,7 @@ class Link:
         wait_ns: Nanos = 0,
         control_waits: bool = True,
         now: Nanos = 0,
+        sender: LinkSender | None = None,
     ) -> None:
         """`wait_ns`: how long data may queue for the link; `control_waits`: whether control queues with it."""
         settings = config.of(LinkSettings)
@@ -145,6 +149,8 @@ class Link:
         """Packets that Retransmission gave up since the neighbour was last heard."""
         self.missed = False
         """Whether the neighbour missed control that nobody repeats: it needs everything anew when it is heard again."""
+        self.sender = sender
+        """Its congestion window and send queue; None where no strategy asks for congestion control."""
         self.heard_ns = self.sent_ns = now
         """When the last packet came, and when the last one left."""
         self._detection_ns = settings.detection_ns
@@ -156,6 +162,8 @@ class Link:
         """For which mode of the schedule the next three hold; None where the link has changed since."""
         self.hello_within_ns = self.hello_interval_ns = self.hello_early_ns = 0
         """What the next hello announces, and how long after the last packet it is due, and may go with others."""
+        self.told_news: tuple[FailureNews, ...] = ()
+        """The news of this peer's last hello."""
         self.detect_multiplier = 1
         """How many packets in a row must be missing before an outage explains it better than loss."""
         self.silence_ns = 0
@@ -171,6 +179,16 @@ class Link:
         if self.suspected:
             return NeighbourState.SUSPECTED
         return NeighbourState.UP if self.incarnation else NeighbourState.UNKNOWN
+
+    @property
+    def queue_ns(self) -> Nanos:
+        """How long a packet would wait for the link now, behind others that are due."""
+        return 0 if self.sender is None else self.sender.wait_ns
+
+    @property
+    def price_ns(self) -> Nanos:
+        """What routing adds to the delay of the link, because it is full."""
+        return 0 if self.sender is None else self.sender.price_ns
 
     def seems_up(self, now: Nanos) -> bool:
         """For strategies that use the failure detector: both directions work, as far as is known now."""
@@ -203,6 +221,8 @@ class Link:
             return False
         self.up = True
         self.hello_mode = None
+        if self.sender is not None:
+            self.sender.restart(self.heard_ns)
         return True
 
     def cleared(self) -> bool:
@@ -269,6 +289,8 @@ class Link:
         self.up = False
         self.hello_mode = None
         self.suspected = True
+        if self.sender is not None:
+            self.sender.stop()
         if self.estimator is not None:
             self.estimator.forgive(self.fails)
         return True
@@ -288,6 +310,14 @@ class Link:
         """What this peer will say next, and when."""
         self.hello_mode = mode
         self.hello_within_ns, self.hello_interval_ns, self.hello_early_ns = within_ns, interval_ns, early_ns
+
+    def told(self, news: tuple[FailureNews, ...]) -> None:
+        """A hello with this news leaves."""
+        self.told_news = news
+
+    def forget_plan(self) -> None:
+        """The peer has to plan its hellos anew."""
+        self.hello_mode = None
 
     def retract_silence(self) -> bool:
         """A packet came. True if the neighbour has to learn that it is heard again, since this peer said otherwise."""

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.units import MS, Nanos
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.link import Link
+from wend.protocol.link.send_queue import CONTROLLERS, LinkSender
 from wend.protocol.ports import FindPath, Neighbour, PathFound
 from wend.protocol.timers import Effects
 
@@ -22,12 +23,17 @@ TRACES = 3
 
 
 class LinkManager:
+    __slots__ = ("_asked", "_config", "_controlled", "_links", "_open", "_paths_changed", "_reachable")
+
     def __init__(
         self,
         config: PeerConfig,
         links: dict[PeerId, Link],
         paths_changed: Callable[[Nanos, Effects], None] | None,
+        controlled: bool = False,
     ) -> None:
+        """`controlled`: whether links have congestion control."""
+        self._controlled = controlled
         self._config = config
         self._links = links
         self._paths_changed = paths_changed
@@ -83,8 +89,12 @@ class LinkManager:
 
     def _make(self, now: Nanos, peer: PeerId) -> None:
         known = self._reachable.get(peer) or Neighbour(peer, UNKNOWN_DELAY_NS)
+        settings = self._config.of(LinkSettings)
+        sender: LinkSender | None = None
+        if self._controlled and settings.congestion_control != "none":
+            sender = LinkSender(CONTROLLERS[settings.congestion_control](settings.margin_ns), settings.send_queue_limit)
         self._links[peer] = Link(
-            peer, known.delay_ns, known.reliability, self._config, known.wait_ns, known.control_waits, now
+            peer, known.delay_ns, known.reliability, self._config, known.wait_ns, known.control_waits, now, sender
         )
 
 

@@ -12,6 +12,18 @@ from wend.protocol.timers import Effects, Timers
 
 
 class LinkMonitor:
+    __slots__ = (
+        "_changed",
+        "_incarnation",
+        "_links",
+        "_manager",
+        "_me",
+        "_period_ns",
+        "_resync",
+        "_retransmission",
+        "_timers",
+    )
+
     def __init__(
         self,
         config: PeerConfig,

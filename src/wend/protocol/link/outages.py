@@ -1,45 +1,153 @@
-"""Statistics of outages: the share of time that the links of a peer were down lately."""
+"""Statistics of outages: how often the links of a peer fail, and how long they stay down.
+
+A link is a two-state Markov chain: up, then down for a time with a mean, then up again. Two numbers describe it: the
+share of time that it is down and the mean length of its outages. They answer what routing asks: a link was up so long
+ago, with which probability is it down now? Or the other way round.
+
+Both numbers are counted with a fading memory. The counts of all links together give an estimate for links of which this
+peer knows nothing, such as those of other peers. It starts from a prior, and is itself the prior of each single link.
+"""
+
+from math import exp
 
 from wend.model.events import PeerId
-from wend.model.units import MINUTE, SECOND, Nanos
+from wend.model.units import MINUTE, MS, SECOND, Nanos
 from wend.protocol.link.link import Link
 
 _PRIOR_SHARE = 0.02
 _PRIOR_NS = 20 * SECOND
-"""The prior weighs as much as this much time of one link."""
+"""The prior share weighs as much as this much time of one link."""
+_PRIOR_LENGTH_NS = SECOND
+_PRIOR_OUTAGES = 1.0
+"""The prior length weighs as much as so many outages."""
+_OF_ALL_NS = 60 * SECOND
+_OF_ALL_OUTAGES = 3.0
+"""What all links together show weighs as much, for a single link, as this much time and so many outages of its own."""
 _MEMORY_NS = 2 * MINUTE
+_FRESH_NS = 250 * MS
+"""An estimate is computed again after this time, or when a link goes down or up."""
+
+
+class OutageCounts:
+    """Time observed, time down and outages that have ended, of one link or of several. All fade."""
+
+    __slots__ = ("down", "down_ns", "ended", "links", "observed_ns", "updated_ns")
+
+    def __init__(self, now: Nanos, links: int) -> None:
+        self.links = links
+        """How many links are observed."""
+        self.down = 0
+        """How many of them are down."""
+        self.observed_ns = 0.0
+        self.down_ns = 0.0
+        self.ended = 0.0
+        self.updated_ns = now
+
+    def update(self, now: Nanos) -> None:
+        passed = now - self.updated_ns
+        if passed <= 0:
+            return
+        self.updated_ns = now
+        fade = exp(-passed / _MEMORY_NS)
+        counted = _MEMORY_NS * (1.0 - fade)
+        self.observed_ns = self.observed_ns * fade + counted * self.links
+        self.down_ns = self.down_ns * fade + counted * self.down
+        self.ended *= fade
+
+
+class OutageChance:
+    """The estimate for one link: its share of time down, and how fast it forgets the state that it was in."""
+
+    __slots__ = ("length_ns", "share", "until_ns")
+
+    def __init__(self, share: float, length_ns: float, until_ns: Nanos) -> None:
+        self.share = share
+        """The share of time that the link is down."""
+        self.length_ns = length_ns
+        """The mean length of an outage."""
+        self.until_ns = until_ns
+        """How long the estimate is fresh."""
+
+    def down_after(self, age_ns: float) -> float:
+        """The probability that a link is down that was up so long ago."""
+        return self.share * (1.0 - exp(-age_ns / (self.length_ns * (1.0 - self.share))))
+
+    def up_after(self, age_ns: float) -> float:
+        """The probability that a link is up that was down so long ago."""
+        return (1.0 - self.share) * (1.0 - exp(-age_ns / (self.length_ns * (1.0 - self.share))))
 
 
 class OutageStatistics:
     def __init__(self, links: dict[PeerId, Link]) -> None:
         self._links = links
-        self._down: set[PeerId] = set()
-        self._down_ns = 0.0
-        self._observed_ns = 0.0
-        self._updated_ns: Nanos = 0
+        self._all = OutageCounts(0, 0)
+        self._each: dict[PeerId, OutageCounts] = {}
+        self._of_all: OutageChance | None = None
+        self._of_each: dict[PeerId, OutageChance] = {}
 
     def begin(self, now: Nanos) -> None:
-        self._updated_ns = now
+        self._all.updated_ns = now
+        for peer in self._links:
+            self.made(now, peer)
+
+    def made(self, now: Nanos, peer: PeerId) -> None:
+        """There is a link that has not been observed before."""
+        self._each[peer] = OutageCounts(now, 1)
 
     def down(self, now: Nanos, peer: PeerId) -> None:
-        self._update(now)
-        self._down.add(peer)
+        counts = self._counts(now, peer)
+        if not counts.down:
+            self._count_down(now, counts, 1)
 
     def up(self, now: Nanos, peer: PeerId) -> None:
-        """The link is up again, or is no more."""
-        self._update(now)
-        self._down.discard(peer)
+        """The link is up again."""
+        counts = self._counts(now, peer)
+        if counts.down:
+            self._count_down(now, counts, -1)
 
-    def outage_share(self, now: Nanos) -> float:
-        """The share of link-time that was outage: an estimate for the links of other peers, too."""
-        self._update(now)
-        return (self._down_ns + _PRIOR_SHARE * _PRIOR_NS) / (self._observed_ns + _PRIOR_NS)
+    def ended(self, now: Nanos, peer: PeerId) -> None:
+        """The link is no more."""
+        self.up(now, peer)
+        self._each.pop(peer, None)
+        self._of_each.pop(peer, None)
 
-    def _update(self, now: Nanos) -> None:
-        passed = now - self._updated_ns
-        if not passed:
-            return
-        self._updated_ns = now
-        fade = max(0.0, 1.0 - passed / _MEMORY_NS)
-        self._down_ns = self._down_ns * fade + passed * len(self._down)
-        self._observed_ns = self._observed_ns * fade + passed * len(self._links)
+    def of_all(self, now: Nanos) -> OutageChance:
+        """The estimate for a link of which this peer knows nothing."""
+        found = self._of_all
+        if found is None or now > found.until_ns:
+            every = self._all
+            every.links = len(self._links)
+            every.update(now)
+            share = (every.down_ns + _PRIOR_SHARE * _PRIOR_NS) / (every.observed_ns + _PRIOR_NS)
+            length = (every.down_ns + _PRIOR_LENGTH_NS * _PRIOR_OUTAGES) / (every.ended + _PRIOR_OUTAGES)
+            found = self._of_all = OutageChance(min(share, 0.99), length, now + _FRESH_NS)
+        return found
+
+    def of(self, now: Nanos, peer: PeerId) -> OutageChance:
+        """The estimate for a link of this peer."""
+        found = self._of_each.get(peer)
+        if found is None or now > found.until_ns:
+            every = self.of_all(now)
+            counts = self._counts(now, peer)
+            share = (counts.down_ns + every.share * _OF_ALL_NS) / (counts.observed_ns + _OF_ALL_NS)
+            length = (counts.down_ns + every.length_ns * _OF_ALL_OUTAGES) / (counts.ended + _OF_ALL_OUTAGES)
+            found = self._of_each[peer] = OutageChance(min(share, 0.99), length, now + _FRESH_NS)
+        return found
+
+    def _counts(self, now: Nanos, peer: PeerId) -> OutageCounts:
+        counts = self._each.get(peer)
+        if counts is None:
+            counts = self._each[peer] = OutageCounts(now, 1)
+        counts.update(now)
+        return counts
+
+    def _count_down(self, now: Nanos, counts: OutageCounts, change: int) -> None:
+        every = self._all
+        every.links = len(self._links)
+        every.update(now)
+        for each in (counts, every):
+            each.down += change
+            if change < 0:
+                each.ended += 1.0
+        self._of_all = None
+        self._of_each.clear()

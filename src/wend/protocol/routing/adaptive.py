@@ -2,21 +2,18 @@
 
 Like dcrd it decides hop by hop and hands a packet back if no route is left. Unlike dcrd
 
-- it probes: if a link is silent or leaves a packet unanswered, the peer skips it until it hears the neighbour
-  again, and sends the packets in transit over it by another route at once;
-- it orders next hops by the remaining delay, and looks ahead: if a link further on is down, can the next peer
-  route around it in time? Is there time here to wait for the ACK and then use the second route? If not, and
-  links fail often enough nearby, the peer sends the packet on two routes at once (a hedge). The second route
-  avoids the links that are in doubt;
-- if the underlay routers of links are known, routes over suspected routers go last, and the two routes of a
-  hedge share as few routers as possible (`shared_risk.py`);
+- it skips links that are down: its own, which the failure detector finds, and those of other peers, of which
+  hellos bring news (`link/news.py`). Packets in transit over a link that goes down take another route at once;
+- it compares the shortest routes that are in time, each by the probability of being late (`scores.py`) and by
+  the links that it costs. Links that carry the packet to other destinations cost nothing;
+- if a second copy (a hedge) makes the event punctual with a probability that is worth its links, it sends one;
+- it sends a packet again over the same link, if loss explains a missing ACK better than an outage;
 - the user chooses the redundancy: `none` never hedges, `tight` hedges once per packet and destination, `free`
   hedges whenever it pays.
 
 After a hedge a peer tries a third next hop only if both copies failed.
 """
 
-from math import inf
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -24,7 +21,7 @@ import msgspec
 from wend.model.choices import Redundancy
 from wend.model.events import Event, EventId, PeerId
 from wend.model.settings import Settings, setting
-from wend.model.units import SECOND, Nanos
+from wend.model.units import FOREVER, Nanos
 from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.copy_ranks import ForwardedCopies, Ranks, fork, hedge, is_hedged
 from wend.protocol.plugins import (
@@ -35,7 +32,6 @@ from wend.protocol.plugins import (
     Failed,
     Forward,
     GiveUp,
-    LinkView,
     Needs,
     PluginEffect,
     PluginInput,
@@ -44,15 +40,27 @@ from wend.protocol.plugins import (
 )
 from wend.protocol.ports import Notice
 from wend.protocol.routing.dcrd import back
-from wend.protocol.routing.routes import Edge, Route, RouteTable
+from wend.protocol.routing.load_spreading import PricedRoutes, Spreading
+from wend.protocol.routing.routes import FAR, NONE, Edge, Route, RouteTable
+from wend.protocol.routing.scores import Scorer
 from wend.protocol.routing.shared_risk import Parts, SharedRisk
 
-OUTAGE_NS: Nanos = SECOND
-"""The typical length of an outage. Only the risk of a link that was just heard, or just lost, depends on it."""
-DOUBTFUL = 0.5
-"""If a route is down with at least this probability, the peer prefers another route that is in time."""
-WORTH = {"none": 1.1, "tight": 0.003, "free": 0.0005}
-"""A hedge must raise the probability of timely delivery by at least this much per link of the second route."""
+PRICE = {"none": 0.0052, "tight": 0.0052, "free": 0.0005}
+"""What a link of a route costs, as a probability of being late. A hedge has to gain that much for each of its links."""
+ROUTES = 3
+"""How many routes to a destination a peer compares."""
+RETRIES = 2
+"""How often it sends a packet again over the same link, where loss explains a missing ACK better than an outage."""
+TABLES = 16
+"""How many tables of routes it stores, each for a set of links that are down."""
+
+
+Group = list[tuple[PeerId, int, Nanos]]
+"""Destinations of one packet: peer, rank, and when the packet has to arrive at the next hop."""
+Groups = dict[PeerId, Group]
+Copies = tuple[EventId, PeerId, int]
+"""The copies of an event for a destination that one visit of the packet made here. The last part is the length of its
+path before: if the packet comes back, an answer to an earlier copy says nothing about the later ones."""
 
 
 class AdaptiveSettings(Settings, frozen=True, kw_only=True):
@@ -78,7 +86,9 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
 
 
 class Adaptive(Routing):
-    needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,), failure_detector=True, paths=True)
+    needs: ClassVar[Needs] = Needs(
+        graphs=(LINK_STATE,), failure_detector=True, news=True, congestion_control=True, paths=True
+    )
     settings: ClassVar[type[Settings]] = AdaptiveSettings
     effort: ClassVar[float] = 6.0
     about: ClassVar[str] = "Wend's own"
@@ -87,11 +97,15 @@ class Adaptive(Routing):
         self._redundancy = config.of(AdaptiveSettings).redundancy
         self._trace_paths = config.of(LinkSettings).trace_paths
         self._routes: RouteTable | None = None
+        self._without: dict[frozenset[Edge], RouteTable] = {}
+        """The same without links that are down."""
+        self._priced: PricedRoutes | None = None
+        """The routes under load; None before they are needed."""
         self._shared_risk: SharedRisk | None = None
         """Set only where underlay paths of links are known."""
         self._traced = False
         self._taken = ForwardedCopies()
-        self._hedged: dict[tuple[EventId, PeerId], tuple[int, bool]] = {}
+        self._hedged: dict[Copies, tuple[int, bool]] = {}
         """Per hedged destination: the number of copies without an answer, and whether one was acknowledged."""
 
     @property
@@ -103,15 +117,17 @@ class Adaptive(Routing):
         if type(event) is Arrived:
             return self._arrived(now, event, view)
         match event:
-            case Failed(forward):
-                return self._failed(now, forward, view)
+            case Failed(forward, congested):
+                return self._unsent(now, forward, view) if congested else self._failed(now, forward, view)
             case Acked(forward):
                 for dest in forward.dests:
-                    self._settle((forward.event.id, dest), True)
+                    self._settle((forward.event.id, dest, len(forward.path)), True)
             case Changed():
                 if self._routes is not None and not self._routes.hold(view):
                     self._routes = None
+                    self._without.clear()
                 self._traced, self._shared_risk = self._trace_paths, None
+                self._priced = None
         return []
 
     def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
@@ -132,7 +148,7 @@ class Adaptive(Routing):
         open_ = [
             (dest, fork(rank, view.me))
             for dest, rank in zip(failed.dests, failed.ranks, strict=True)
-            if self._settle((failed.event.id, dest), False)
+            if self._settle((failed.event.id, dest, len(failed.path)), False)
         ]
         if not open_:
             return [Notice("copy-superseded", failed.peer)]
@@ -141,7 +157,17 @@ class Adaptive(Routing):
         again = self._next(now, Packet(failed.event, failed.born_ns, dests, ranks, failed.path, tried), view)
         return [Notice("reroute", failed.peer), *again]
 
-    def _settle(self, key: tuple[EventId, PeerId], acked: bool) -> bool:
+    def _unsent(self, now: Nanos, unsent: Forward, view: View) -> list[PluginEffect]:
+        """Too many others wait for a link: use another one that is in time. Else the event is late, but delivered."""
+        id_, visit = unsent.event.id, len(unsent.path)
+        again = [i for i, dest in enumerate(unsent.dests) if self._settle((id_, dest, visit), False)]
+        if not again:
+            return [Notice("copy-superseded", unsent.peer)]
+        dests, ranks = tuple([unsent.dests[i] for i in again]), tuple([unsent.ranks[i] for i in again])
+        tried = (*unsent.tried, unsent.peer)
+        return self._next(now, Packet(unsent.event, unsent.born_ns, dests, ranks, unsent.path, tried), view, True)
+
+    def _settle(self, key: Copies, acked: bool) -> bool:
         """Count the answer to a copy. Return True if the destination needs a retry: all its copies from here failed."""
         left, good = self._hedged.pop(key, (1, False))
         good = good or acked
@@ -150,40 +176,117 @@ class Adaptive(Routing):
             return False
         return not good
 
-    def _next(self, now: Nanos, packet: Packet, view: View) -> list[PluginEffect]:
-        if self._routes is None:
-            self._routes = RouteTable(view)
+    def _next(self, now: Nanos, packet: Packet, view: View, loaded: bool = False) -> list[PluginEffect]:
+        """`loaded`: links work that were tried, but too many packets wait for them."""
+        if loaded or view.graph.prices or (view.loaded and any(link.queue_ns for link in view.links.values())):
+            return self._spread(now, packet, view)
+        self._priced = None
+        table = self._table(now, view)
         blamed = self._blamed(now, view) if self._traced else []
+        scorer = Scorer(now, view, table, self._shared_risk, blamed)
         links, path, tried = view.links, packet.path, packet.tried
         untried = [hop for hop in links if hop not in path and hop not in tried]
         up = [hop for hop in untried if links[hop].seems_up(now)]
-        groups: dict[PeerId, list[tuple[PeerId, int]]] = {}
+        found: list[tuple[Nanos, PeerId, int, list[Route]]] = []
         stuck: list[tuple[PeerId, int]] = []
-        hedges = 0
         for dest, rank in zip(packet.dests, packet.ranks, strict=True):
-            open_, shut = _sorted(self._routes.to(dest), untried, up)
-            if not open_:
-                stuck.append((dest, rank))
+            open_ = [route for route in table.to(dest) if route.hop in up]
+            if open_:
+                found.append((open_[0].delay_ns, dest, rank, open_))
                 continue
-            if blamed and len(open_) > 1:
-                open_ = self._doubtful_last(now, dest, open_, blamed, packet, view)
+            open_ = self._at_worst(dest, untried, up)
+            if open_:
+                found.append((FAR, dest, rank, open_))
+            else:
+                stuck.append((dest, rank))
+        if len(found) > 1:  # the nearest first: a route to others may lead over it
+            found.sort(key=_by_delay)
+        groups: Groups = {}
+        used: set[Edge] = set()
+        hedges = 0
+        for delay, dest, rank, open_ in found:
+            slack = self._slack_ns(now, dest, packet, view)
+            first, second = self._choose(dest, rank, delay, slack, open_, untried, scorer, packet, used)
             best = rank
-            second = self._second(now, dest, rank, open_, shut, blamed, packet, view)
+            used |= first.links
             if second is not None:
+                used |= second.links
                 hedges += 1
-                under_way, _ = self._hedged.get((packet.event.id, dest), (0, False))
-                self._hedged[packet.event.id, dest] = (under_way + 2, False)
-                groups.setdefault(second.hop, []).append((dest, hedge(rank)))
+                key = (packet.event.id, dest, len(packet.path))
+                under_way, _ = self._hedged.get(key, (0, False))
+                self._hedged[key] = (under_way + 2, False)
+                groups.setdefault(second.hop, []).append((dest, hedge(rank), FOREVER))
                 best = hedge(fork(rank, view.me))  # the better route gets the higher copy
-            groups.setdefault(open_[0].hop, []).append((dest, best))
+            due = FOREVER
+            if slack != FAR and slack >= first.delay_ns:
+                due = now + slack - first.delay_ns + links[first.hop].delay_ns
+            groups.setdefault(first.hop, []).append((dest, best, due))
         effects: list[PluginEffect] = [_forward(hop, group, packet) for hop, group in groups.items()]
         if hedges:
             effects.append(Notice("hedge", view.me, hedges))
-        if stuck:
-            dests, ranks = tuple(d for d, _ in stuck), tuple(m for _, m in stuck)
-            self._taken.give_back(packet.event.id, dests)
-            effects.append(back(packet.event, packet.born_ns, dests, ranks, packet.path, view))
+        return effects + self._stuck(packet, stuck, view) if stuck else effects
+
+    def _spread(self, now: Nanos, packet: Packet, view: View) -> list[PluginEffect]:
+        """Forward a packet while links are full."""
+        if self._priced is None:
+            self._priced = PricedRoutes(view)
+        links, born = view.links, packet.born_ns
+        up = [hop for hop in links if hop not in packet.path and links[hop].seems_up(now)]
+        untried = [hop for hop in up if hop not in packet.tried]
+        spreading = Spreading(self._priced, view, packet.event.id)
+        groups: Groups = {}
+        left: list[tuple[PeerId, int]] = []
+        near = view.graph.distances(view.me)
+        wanted = zip(packet.dests, packet.ranks, strict=True)
+        for dest, rank in sorted(wanted, key=lambda one: near.get(one[0], 0)):  # the far ones join routes of the near
+            deadline = self._deadline_ns(packet, dest, view)
+            slack = FOREVER if deadline is None else deadline - now + born
+            due = FOREVER
+            route = spreading.choose(dest, untried, slack)
+            if route is None:  # it is late on every route, so others go first
+                route = spreading.choose(dest, up, FOREVER)
+            elif deadline is not None:
+                due = born + deadline - route[1]
+            if route is None:
+                left.append((dest, rank))
+            else:
+                groups.setdefault(route[0], []).append((dest, rank, due))
+        effects: list[PluginEffect] = [_forward(hop, group, packet) for hop, group in groups.items()]
+        if left:
+            effects += self._stuck(packet, left, view)
         return effects
+
+    def _table(self, now: Nanos, view: View) -> RouteTable:
+        """The routes without the links that are down by the news of other peers."""
+        if self._routes is None:
+            self._routes = RouteTable(view)
+            self._without.clear()
+        down = NONE if view.news is None else view.news.down(now)
+        if not down:
+            return self._routes
+        found = self._without.get(down)
+        if found is None:
+            if len(self._without) >= TABLES:
+                del self._without[next(iter(self._without))]
+            found = self._without[down] = RouteTable(view, self._routes, down)
+        return found
+
+    def _at_worst(self, dest: PeerId, untried: list[PeerId], up: list[PeerId]) -> list[Route]:
+        """The routes to try if none seems up: those that only the news of others rules out, else all."""
+        assert self._routes is not None
+        routes = [route for route in self._routes.to(dest) if route.hop in untried]
+        return [route for route in routes if route.hop in up] or routes
+
+    def _slack_ns(self, now: Nanos, dest: PeerId, packet: Packet, view: View) -> Nanos:
+        """How long from now the event is due at a destination; FAR where it has no deadline."""
+        deadline = self._deadline_ns(packet, dest, view)
+        return FAR if deadline is None else deadline - (now - packet.born_ns)
+
+    def _stuck(self, packet: Packet, left: list[tuple[PeerId, int]], view: View) -> list[PluginEffect]:
+        """Hand a packet back for the destinations that no link is left for."""
+        dests, ranks = tuple([d for d, _ in left]), tuple([m for _, m in left])
+        self._taken.give_back(packet.event.id, dests)
+        return [back(packet.event, packet.born_ns, dests, ranks, packet.path, view)]
 
     def _deadline_ns(self, packet: Packet, dest: PeerId, view: View) -> Nanos | None:
         """From publication until the event is due at a destination."""
@@ -199,124 +302,80 @@ class Adaptive(Routing):
             self._shared_risk = found
         return self._shared_risk.blamed(now, view.links)
 
-    def _doubtful_last(
-        self, now: Nanos, dest: PeerId, open_: list[Route], blamed: list[Parts], packet: Packet, view: View
-    ) -> list[Route]:
-        """Order the routes: those that are in time and not in doubt come first."""
-        assert self._shared_risk is not None
-        doubtful = [self._shared_risk.doubt(route, blamed) >= DOUBTFUL for route in open_]
-        if not any(doubtful):
-            return open_
-        deadline = self._deadline_ns(packet, dest, view)
-        slack = inf if deadline is None else deadline - (now - packet.born_ns)
-        order = sorted(range(len(open_)), key=lambda i: (open_[i].delay_ns > slack, doubtful[i], i))
-        return [open_[i] for i in order]
-
-    def _second(
+    def _choose(
         self,
-        now: Nanos,
         dest: PeerId,
         rank: int,
+        delay_ns: Nanos,
+        slack: Nanos,
         open_: list[Route],
-        shut: list[Route],
-        blamed: list[Parts],
+        untried: list[PeerId],
+        scorer: Scorer,
         packet: Packet,
-        view: View,
-    ) -> Route | None:
-        """Return the second route of a hedge, if a hedge is worth its cost."""
+        used: set[Edge],
+    ) -> tuple[Route, Route | None]:
+        """Return the route to take, and the second route of a hedge if a hedge is worth its cost.
+
+        `used` has the links that carry a copy for other destinations: they cost nothing.
+        """
         level = self._redundancy
-        if level == "none" or (level == "tight" and is_hedged(rank)):
-            return None
-        deadline = self._deadline_ns(packet, dest, view)
-        if deadline is None:
-            return None
-        slack = deadline - (now - packet.born_ns)
-        if open_[0].delay_ns > slack:
-            return self._perhaps_back(shut, slack, WORTH[level], view)
-        if len(open_) == 1 or (self._shared_risk is None and self._retry_in_time(now, open_, slack, view)):
-            return None
-        rest = [route for route in open_[1:] if route.delay_ns <= slack]
-        return self._worthwhile(now, open_[0], rest, slack, WORTH[level], blamed, view) if rest else None
+        hedges = level == "free" or (level == "tight" and not is_hedged(rank))
+        price = PRICE[level]
+        if slack == FAR:
+            hedges, price = False, 0.0
+        elif packet.tried and level != "none":
+            # few packets meet a failure, and failures come together: one more copy is cheap
+            hedges, price = True, PRICE["free"]
+        price *= scorer.sends
+        if delay_ns > slack:
+            second = self._perhaps_back(dest, open_[0], slack, price, untried, scorer) if hedges else None
+            return open_[0], second
+        if delay_ns == FAR:
+            return open_[0], None
+        best = scorer.score(open_[0], open_[1] if len(open_) > 1 else None, slack)
+        scored = [best]
+        for route in open_[1:ROUTES]:
+            if route.delay_ns <= slack:
+                scored.append(scorer.score(route, open_[0], slack))
+        least = best.late + price * len(best.route.links - used)
+        for each in scored:
+            cost = each.late + price * len(each.route.links - used)
+            if cost < least:
+                best, least = each, cost
+        if not hedges or best.late <= 0.0:
+            return best.route, None
+        used = used | best.route.links
+        second, least = None, best.late
+        for each in scored:
+            if each is not best:
+                cost = scorer.both_late(best, each) + price * len(each.route.links - used)
+                if cost < least:
+                    second, least = each.route, cost
+        return best.route, second
 
-    def _retry_in_time(self, now: Nanos, open_: list[Route], slack: Nanos, view: View) -> bool:
-        """Whether no hedge can gain anything: a retry would be in time after any failure, or no other route is.
-
-        The routes are in the order of their delays.
-        """
-        assert self._routes is not None and view.outages is not None
-        first, second = open_[0], open_[1]
-        if second.delay_ns > slack:
-            return True
-        view.outages.outage_share(now)
-        retry = view.links[first.hop].timeout_ns + second.delay_ns
-        return retry <= slack and self._routes.longest_detour_ns(first) <= slack
-
-    def _perhaps_back(self, shut: list[Route], slack: Nanos, worth: float, view: View) -> Route | None:
-        """Return a route over a link that seems down, if only that is in time and the link may well be up again."""
-        for route in shut:
-            link = view.links[route.hop]
-            unknown = link.silence_ns // 2 + link.delay_ns
-            if route.delay_ns <= slack and unknown / OUTAGE_NS >= worth * route.hops:
-                return route
-        return None
-
-    def _worthwhile(
-        self, now: Nanos, first: Route, rest: list[Route], slack: Nanos, worth: float, blamed: list[Parts], view: View
+    def _perhaps_back(
+        self, dest: PeerId, first: Route, slack: Nanos, price: float, untried: list[PeerId], scorer: Scorer
     ) -> Route | None:
-        assert self._routes is not None and view.outages is not None
-        down = view.outages.outage_share(now)
-        link = view.links[first.hop]
-        around = self._routes.detour_ns
-        critical = {
-            edge for edge in first.beyond if around(first, edge) > slack and _handed_back_ns(rest, edge, link) > slack
-        }
-        unhurried = link.timeout_ns + rest[0].delay_ns <= slack
-        if unhurried and not critical and self._shared_risk is None:
-            return None  # a retry would be in time after any failure: a hedge gains nothing
-        if self._shared_risk is None:
-            second = min(rest, key=lambda route: (len(critical & route.beyond), route.delay_ns, route.hop))
-            gain = down * len(critical - second.beyond)
-        else:
-            gain, second = self._most_apart(first, rest, critical, down, worth, blamed)
-        if not unhurried:
-            # the link from here was heard a moment ago: it can only have failed since
-            gain += down * min(1.0, (now - link.heard_ns + 2 * link.delay_ns) / OUTAGE_NS)
-        return second if gain >= worth * second.hops else None
-
-    def _most_apart(
-        self, first: Route, rest: list[Route], critical: set[Edge], down: float, worth: float, blamed: list[Parts]
-    ) -> tuple[float, Route]:
-        """Return the gain of the second route with the best balance of gain and cost, and the route itself.
-
-        The gain counts the underlay that the routes do not share.
-        """
-        assert self._shared_risk is not None
-        gains = [
-            down * self._shared_risk.apart(critical, route) + self._shared_risk.spared(first, route, blamed)
-            for route in rest
-        ]
-        best = max(range(len(rest)), key=lambda i: (gains[i] - worth * rest[i].hops, -i))
-        return gains[best], rest[best]
+        """Return a route over links that seem down, if only such a route is in time and they may well be up again."""
+        assert self._routes is not None
+        best, most = None, 0.0
+        for route in self._routes.to(dest):
+            if route.delay_ns <= slack and route.hop in untried and route.hop != first.hop:
+                gain = scorer.perhaps_up(route) - price * route.hops
+                if gain > most:
+                    best, most = route, gain
+        return best
 
 
-def _sorted(routes: tuple[Route, ...], untried: list[PeerId], up: list[PeerId]) -> tuple[list[Route], list[Route]]:
-    """Split the routes over untried hops into those that seem up and the others. If none seems up, all are open."""
-    open_ = [route for route in routes if route.hop in up]
-    if len(up) == len(untried):
-        return open_, []
-    shut = [route for route in routes if route.hop in untried and route.hop not in up]
-    return (open_, shut) if open_ else (shut, [])
+def _by_delay(found: tuple[Nanos, PeerId, int, list[Route]]) -> Nanos:
+    return found[0]
 
 
-def _handed_back_ns(rest: list[Route], edge: Edge, link: LinkView) -> float:
-    """The delay of the best remaining route if the hop finds a link down and hands the packet back."""
-    for route in rest:
-        if edge not in route.beyond:
-            return 2 * link.delay_ns + route.delay_ns
-    return inf
-
-
-def _forward(hop: PeerId, group: list[tuple[PeerId, int]], packet: Packet) -> Forward:
-    dests, ranks = tuple([d for d, _ in group]), tuple([m for _, m in group])
+def _forward(hop: PeerId, group: Group, packet: Packet) -> Forward:
+    dests, ranks = tuple([d for d, _, _ in group]), tuple([m for _, m, _ in group])
     confirm = any(map(is_hedged, ranks))
-    return Forward(hop, packet.event, packet.born_ns, dests, packet.path, None, ranks, packet.tried, 0, confirm)
+    due = tuple([due for _, _, due in group])
+    if min(due) == FOREVER:
+        due = ()
+    where = (hop, packet.event, packet.born_ns, dests, packet.path, None, ranks, packet.tried)
+    return Forward(*where, 0, confirm, due, RETRIES)

@@ -36,6 +36,7 @@ class ClustersAdaptive(Adaptive):
     needs: ClassVar[Needs] = Needs(
         graphs=(LINK_STATE,),
         failure_detector=True,
+        news=True,
         paths=True,
         interest=CLUSTER_GRAPH,
         durable_interest=CLUSTER_GRAPH,
@@ -83,4 +84,4 @@ class ClustersAdaptive(Adaptive):
 
 def _with_header(sent: Forward, header: Any) -> Forward:
     route = (sent.peer, sent.event, sent.born_ns, sent.dests, sent.path)
-    return Forward(*route, header, sent.ranks, sent.tried, sent.tries, sent.confirm)
+    return Forward(*route, header, sent.ranks, sent.tried, sent.tries, sent.confirm, sent.due, sent.retries)

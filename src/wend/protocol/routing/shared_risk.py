@@ -8,9 +8,8 @@ The first router does not count: all links of a peer share it, and if it fails, 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
-from math import fsum
 
 from wend.model.events import PeerId
 from wend.model.paths import Path, Router
@@ -79,16 +78,12 @@ class SharedRisk:
             up *= 1.0 - len(suspects & elements) / len(suspects)
         return 1.0 - up
 
-    def apart(self, edges: Iterable[Edge], route: Route) -> float:
-        """The number of these links that the route avoids; each counts by its unshared fraction."""
-        elements = self._elements(route)
-        return fsum(self._apart(edge, route, elements) for edge in edges)
-
-    def _apart(self, edge: Edge, route: Route, elements: Parts) -> float:
+    def apart(self, edge: Edge, route: Route) -> float:
+        """The fraction of a link that the route does not share."""
         own = self._edges.get(edge)
         if not own:
             return float(edge not in route.beyond)
-        return 1.0 - len(own & elements) / len(own)
+        return 1.0 - len(own & self._elements(route)) / len(own)
 
     def spared(self, route: Route, other: Route, blamed: list[Parts]) -> float:
         """The probability that the first route is down and the other is up."""

@@ -1,0 +1,173 @@
+"""Packets that wait for the congestion window of their link.
+
+This joins the send queues of links (`send_queue.py`) with timers, retransmission and routing. A packet leaves when an
+ACK opens the window or the pace allows it. What would come too late goes back to routing at once, for just the
+destinations that it would reach too late: another link may still be in time.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from wend.model.events import PeerId
+from wend.model.units import FOREVER, Nanos
+from wend.protocol.link.event_fragments import FragmentedEvent, FragmentInFlight
+from wend.protocol.link.fragments import FRAGMENT_BYTES
+from wend.protocol.link.link import Link
+from wend.protocol.link.send_queue import LinkSender
+from wend.protocol.plugins import Forward
+from wend.protocol.timers import Effects, Timers
+
+HEADER_BYTES: Final = 64
+"""What a packet has beside its payload, roughly."""
+FRAGMENT_SIZE: Final = HEADER_BYTES + FRAGMENT_BYTES
+
+
+class WaitingPackets:
+    __slots__ = ("_cancel", "_congested", "_crowded", "_failed", "_links", "_send", "_timers")
+
+    def __init__(
+        self,
+        links: dict[PeerId, Link],
+        timers: Timers,
+        send: Callable[[Nanos, Forward | FragmentedEvent, Effects], None],
+        failed: Callable[[Nanos, Forward, Effects], None],
+        congested: Callable[[Nanos, Forward, Effects, bool], None],
+        crowded: Callable[[Nanos], None],
+        cancel: Callable[[FragmentedEvent], None],
+    ) -> None:
+        """`send` transmits a packet, or the next fragment of an event; `failed` gets what finds its link down;
+        `congested` gets what would be too late, or (True) finds no room; `crowded` hears that a packet waits; `cancel`
+        stops the transmission of an event in fragments."""
+        self._links = links
+        self._timers = timers
+        self._send = send
+        self._failed = failed
+        self._congested = congested
+        self._crowded = crowded
+        self._cancel = cancel
+
+    def add(self, now: Nanos, forward: Forward, effects: Effects) -> None:
+        """Let a packet wait, but for the destinations that it would reach too late."""
+        self._crowded(now)
+        sender = self._sender(forward.peer)
+        if sender.stopped:  # there are enough probes, and nothing is poured into an outage
+            self._failed(now, forward, effects)
+            return
+        late: Forward | None = None
+        in_time: Forward | None = forward
+        if forward.due:
+            soonest = min(forward.due)
+            arrival = sender.expected_ns(now, soonest)
+            if soonest < arrival:
+                late, in_time = split(forward, arrival)
+        if in_time is not None:
+            due = min(in_time.due, default=FOREVER)
+            if sender.push(in_time, size_of(in_time), in_time.event.id.publisher, due):
+                self._wake(now, sender, forward.peer)
+            else:
+                self._congested(now, in_time, effects, True)
+        if late is not None:
+            self._congested(now, late, effects, False)
+
+    def add_fragment(self, now: Nanos, fragmented: FragmentedEvent) -> bool:
+        """Let the next fragment of an event wait. False if there is no room."""
+        self._crowded(now)
+        forward = fragmented.forward
+        sender = self._sender(forward.peer)
+        due = max(forward.due, default=FOREVER)
+        if sender.stopped or not sender.push(fragmented, FRAGMENT_SIZE, forward.event.id.publisher, due):
+            return False
+        fragmented.queued += 1
+        self._wake(now, sender, forward.peer)
+        return True
+
+    def drain(self, now: Nanos, link: Link, effects: Effects) -> None:
+        """Send what waits for a link, as far as its window and pace allow. What is too late goes back to routing."""
+        sender = link.sender
+        assert sender is not None
+        while (late := sender.hopeless(now)) is not None:
+            self._too_late(now, late, sender.arrival_ns(now), effects)
+        while (found := sender.pop(now)) is not None:
+            what, size = found
+            if type(what) is FragmentedEvent:
+                what.queued -= 1
+                if what.over:
+                    continue
+            elif what.event.ttl_ns is not None and what.event.is_expired(now - what.born_ns):
+                self._congested(now, what, effects, False)
+                continue
+            sender.leaves(now, size)
+            self._send(now, what, effects)
+        self._wake(now, sender, link.peer)
+
+    def to(self, peer: PeerId) -> list[Forward | FragmentedEvent]:
+        """What waits for a link."""
+        sender = self._links[peer].sender
+        return [] if sender is None else sender.waiting()
+
+    def remove(self, peer: PeerId) -> list[Forward]:
+        """Let nothing wait for a link any more. Returns the packets; fragmented events have an owner elsewhere."""
+        sender = self._links[peer].sender
+        return [] if sender is None else [what for what in sender.clear() if type(what) is Forward]
+
+    def _too_late(self, now: Nanos, what: Forward | FragmentedEvent, arrival: Nanos, effects: Effects) -> None:
+        if type(what) is FragmentedEvent:
+            what.queued -= 1
+            if not what.over:
+                self._cancel(what)
+                self._congested(now, what.forward, effects, False)
+            return
+        assert type(what) is Forward
+        late, in_time = split(what, arrival)
+        if in_time is not None:  # it was in the queue, so there is room for it
+            sender = self._sender(what.peer)
+            sender.push(in_time, size_of(in_time), in_time.event.id.publisher, min(in_time.due))
+        if late is not None:
+            self._congested(now, late, effects, False)
+
+    def _wake(self, now: Nanos, sender: LinkSender, peer: PeerId) -> None:
+        """Look at the queue again when its pace lets the next packet leave. An ACK opens the window, but where nothing
+        is in flight, none will come."""
+        if sender.queued_bytes and (now < sender.next_ns or not sender.flight_bytes):
+            again = max(now, sender.next_ns)
+            if again < sender.wake_ns:
+                sender.wake_ns = again
+                self._timers.at(again, self._paced, peer)
+
+    def _paced(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
+        link = self._links.get(peer)
+        if link is not None and link.sender is not None:
+            link.sender.wake_ns = FOREVER
+            if link.sender.queued_bytes:
+                self.drain(now, link, effects)
+
+    def _sender(self, peer: PeerId) -> LinkSender:
+        sender = self._links[peer].sender
+        assert sender is not None
+        return sender
+
+
+def size_of(what: Forward | FragmentInFlight) -> int:
+    """The bytes of a packet, roughly."""
+    return HEADER_BYTES + len(what.event.payload) if type(what) is Forward else FRAGMENT_SIZE
+
+
+def split(forward: Forward, arrival_ns: Nanos) -> tuple[Forward | None, Forward | None]:
+    """The part of a packet for the destinations that it reaches too late if it arrives then, and the other part."""
+    late = [i for i, due in enumerate(forward.due) if due < arrival_ns]
+    if not late:
+        return None, forward
+    if len(late) == len(forward.due):
+        return forward, None
+    in_time = [i for i, due in enumerate(forward.due) if due >= arrival_ns]
+    return _part(forward, late), _part(forward, in_time)
+
+
+def _part(forward: Forward, of: list[int]) -> Forward:
+    dests = tuple([forward.dests[i] for i in of])
+    ranks = tuple([forward.ranks[i] for i in of]) if forward.ranks else ()
+    due = tuple([forward.due[i] for i in of])
+    return Forward(
+        forward.peer, forward.event, forward.born_ns, dests, forward.path, forward.header, ranks, forward.tried,
+        forward.tries, forward.confirm, due, forward.retries,
+    )  # fmt: skip

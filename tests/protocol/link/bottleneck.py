@@ -1,0 +1,70 @@
+"""Senders that share one bottleneck: a FIFO queue in front of a link of limited rate. No peer, no simulator."""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from random import Random
+
+from wend.model.units import MS, SECOND, Nanos
+from wend.protocol.link.congestion import Controller
+from wend.protocol.link.send_queue import LinkSender
+
+SIZE = 100
+JITTER_NS = 5 * MS
+
+
+class Bottleneck:
+    """Every sender always has something to send. It starts one second after the one before."""
+
+    def __init__(
+        self,
+        make: Callable[[Nanos], Controller],
+        *,
+        senders: int = 1,
+        rate: int = 200,
+        round_trip_ms: int = 40,
+        room: int = 64,
+        loss: float = 0.0,
+    ) -> None:
+        self.senders = [LinkSender(make(JITTER_NS), 1 << 22) for _ in range(senders)]
+        self.queues_ms: list[float] = []
+        """The queueing delay that each packet met."""
+        self.served = [0] * senders
+        self._service_ns = SECOND // rate
+        self._base_ns = round_trip_ms * MS
+        self._room = room
+        self._loss = loss
+        self._random = Random(1)
+        self._free_ns = 0
+        self._count = 0
+        self._agenda: list[tuple[Nanos, int, int, Nanos | None, bool]] = []
+        for number in range(senders):
+            self._at(number * SECOND, number, None)
+
+    def run(self, until_s: int) -> None:
+        while self._agenda[0][0] < until_s * SECOND:
+            now, _, number, sent_ns, arrived = heappop(self._agenda)
+            sender = self.senders[number]
+            if sent_ns is not None and arrived:
+                self.served[number] += 1
+                sender.acked(now, SIZE, now - sent_ns)
+            elif sent_ns is not None:
+                sender.released(SIZE)
+                sender.lost(now, SIZE)
+            while sender.is_open(now, SIZE):
+                sender.leaves(now, SIZE)
+                self._send(now, number)
+            if now < sender.next_ns:
+                self._at(sender.next_ns, number, None)
+
+    def _send(self, now: Nanos, number: int) -> None:
+        waits = max(0, self._free_ns - now)
+        if waits > self._room * self._service_ns or self._random.random() < self._loss:
+            self._at(now + 4 * self._base_ns, number, now, arrived=False)
+            return
+        self.queues_ms.append(waits / MS)
+        self._free_ns = max(self._free_ns, now) + self._service_ns
+        self._at(self._free_ns + self._base_ns, number, now)
+
+    def _at(self, time: Nanos, number: int, sent_ns: Nanos | None, arrived: bool = True) -> None:
+        self._count += 1
+        heappush(self._agenda, (time, self._count, number, sent_ns, arrived))

@@ -1,0 +1,102 @@
+"""Conversations with a peer whose links are full: what waits, what takes another route, and what routing is told."""
+
+from tests.protocol.test_adaptive import FAR, LEFT, ME, MIDDLE, RIGHT, Talk, data, hops, notices
+from wend.model.units import MS, SECOND
+from wend.protocol.graph.link_state import LinkState
+from wend.protocol.messages import Ack, Hello
+from wend.protocol.ports import Drop, Effect, Paused, Published, Receipt, Refuse, Woken
+
+WINDOW = 10
+"""The packets that a new link takes at once."""
+
+
+def burst(talk: Talk, count: int) -> list[Effect]:
+    return [effect for _ in range(count) for effect in talk(Published({"topic": "t"}))]
+
+
+def test_a_burst_waits_for_acks_and_each_ack_lets_the_next_one_through() -> None:
+    talk = Talk(deadline_ms=None)
+    first = data(burst(talk, WINDOW + 2))
+    assert hops(first) == [LEFT] * WINDOW
+    assert data(talk.hear(LEFT, Ack(first[0][1].tx), talk.now + 20 * MS)) != []
+
+
+def test_a_packet_that_would_be_too_late_behind_others_takes_another_route_at_once() -> None:
+    talk = Talk(deadline_ms=60)
+    first = data(burst(talk, WINDOW))
+    for _, packet in first:  # the link takes 20 ms for a round trip
+        talk.hear(LEFT, Ack(packet.tx), talk.now + 2 * MS)
+    packets = data(burst(talk, 8 * WINDOW))
+    assert {hop for hop, _ in packets} >= {LEFT, MIDDLE}
+
+
+def test_what_no_route_brings_in_time_waits_and_is_delivered_late() -> None:
+    talk = Talk(deadline_ms=25)  # only LEFT is in time
+    effects = burst(talk, 3 * WINDOW)
+    assert [e for e in effects if isinstance(e, Drop)] == []
+    assert len(talk.peer.unfinished()) == 3 * WINDOW
+
+
+def test_the_send_queue_is_bounded_and_publishers_are_told() -> None:
+    talk = Talk(deadline_ms=None, send_queue_limit=64 * 1024)
+    receipts = [e for e in burst(talk, 1200) if isinstance(e, Receipt)]
+    assert not receipts[0].congested
+    assert receipts[-1].congested
+    dropped = [e for e in burst(talk, 100) if isinstance(e, Drop)]
+    assert {drop.reason for drop in dropped} == {"send queue full"}
+
+
+def test_nothing_is_poured_into_an_outage() -> None:
+    talk = Talk(deadline_ms=None)
+    effects = talk.until(SECOND)  # nobody is heard
+    assert notices(effects).count("link-down") == 3
+    assert len(data(burst(talk, 50))) <= 2 * 3
+
+
+def test_a_route_that_is_full_further_on_is_avoided_while_another_is_in_time() -> None:
+    talk = Talk(deadline_ms=200)
+    assert hops(talk.publish()) == [LEFT]
+    links = ((ME, 10 * MS, 1.0), (FAR, 10 * MS, 1.0))
+    talk.control(LinkState(LEFT, (1, 2), links, (), (0, 60 * MS)))
+    assert hops(talk.publish()) == [MIDDLE]
+    talk.control(LinkState(LEFT, (1, 3), links))
+    assert hops(talk.publish()) == [LEFT]
+
+
+def test_prices_that_do_not_fit_the_links_are_refused() -> None:
+    talk = Talk(deadline_ms=200)
+    links = ((ME, 10 * MS, 1.0), (FAR, 10 * MS, 1.0))
+    for prices in ((1,), (1, -1), (1, 1 << 62)):
+        effects = talk.control(LinkState(LEFT, (1, 2), links, (), prices))
+        assert Refuse(LEFT, "a link state that cannot be") in effects
+
+
+def test_a_peer_that_did_not_run_blames_no_link() -> None:
+    talk = Talk(deadline_ms=None)
+    talk.publish()
+    later = talk.now + 2 * SECOND
+    talk(Paused(2 * SECOND), later)
+    assert "link-down" not in notices(talk(Woken(), later))
+    for neighbour in (LEFT, MIDDLE, RIGHT):
+        talk.hear(neighbour, Hello(1, True), later + 10 * MS)
+    assert notices(talk.until(later + 15 * MS)) == []
+
+
+def test_a_peer_that_did_not_run_still_finds_a_link_that_is_down() -> None:
+    talk = Talk(deadline_ms=None)
+    later = talk.now + 2 * SECOND
+    talk(Paused(2 * SECOND), later)
+    assert notices(talk.until(later + SECOND)).count("link-down") == 3
+
+
+def test_a_late_ack_over_a_busy_link_whose_neighbour_is_heard_is_no_failure() -> None:
+    talk = Talk(deadline_ms=None)
+    burst(talk, 2 * WINDOW)
+    talk.hear(LEFT, Hello(1, True), talk.now + 15 * MS)
+    assert notices(talk.until(talk.now + 20 * MS)) == []
+
+
+def test_but_a_packet_waits_for_only_so_long() -> None:
+    talk = Talk(deadline_ms=None)
+    burst(talk, 2 * WINDOW)
+    assert "reroute" in notices(talk.until(talk.now + 300 * MS, hearing=(LEFT, MIDDLE, RIGHT)))
