@@ -1,10 +1,11 @@
-"""The pictures of the README, of the comparison page and of the page on matching.
+"""The pictures of the README, of the comparison page, and of the pages on matching and congestion.
 
     python scripts/pictures.py             # draw them again from their stored data
     python scripts/pictures.py --measure   # simulate the README's data first, a few minutes on one core
 
 The README's data is docs/figures/on-time.json, that of matching is docs/figures/matching.json
-(`python -m benchmarks.matching --curve`). The data of the comparison is the table of its page.
+(`python -m benchmarks.matching --curve`), that of overload is docs/figures/overload.json
+(`python -m benchmarks.overload --curve`). The data of the comparison is the table of its page.
 """
 
 import json
@@ -101,6 +102,35 @@ def matching_picture(data: dict[str, Any]) -> str:
     )
 
 
+OVERLOAD = {
+    "adaptive": ("adaptive, Wend's own", "green"),
+    "adaptive:congestion_control=none": ("the same without congestion control", "orange"),
+    "d-tree": ("tree", "blue"),
+}
+"""The strategies of the picture of overload, with their labels and colours."""
+
+
+def overload_picture(data: dict[str, Any]) -> str:
+    """Offered load against what arrives in time, both in units of the load that fits on a tree."""
+    from wend.pictures.charts import ChartLine, line_chart
+
+    loads = data["loads"]
+    best = tuple((load["load"], load["load"] * load["bound"]) for load in loads)
+    lines = [ChartLine("upper bound", "grey", best, broken=True)]
+    for name, (label, colour) in OVERLOAD.items():
+        shares = [next(one["on_time"] for one in load["strategies"] if one["strategy"] == name) for load in loads]
+        points = tuple((load["load"], load["load"] * share) for load, share in zip(loads, shares, strict=True))
+        lines.append(ChartLine(label, colour, points, strong=name == "adaptive"))
+    return line_chart(
+        "What arrives in time under overload",
+        "20 peers with 5 links of 200 messages/s; in time is within 3 x the shortest delay",
+        "offered load; 1 is what fits on a tree",
+        lines,
+        [(load["load"], f"{load['load']:g}") for load in loads],
+        [(step / 2, f"{step / 2:g}") for step in range(7)],
+    )
+
+
 def tables(page: str) -> Iterable[tuple[str, list[Any]]]:
     """The measured tables of the comparison page: (path of the picture, rows of the table)."""
     from wend.lab.report import HEAD, SystemSummary
@@ -132,6 +162,7 @@ def pictures() -> dict[Path, str]:
 
     drawn = {FIGURES / "on-time.svg": readme_picture(json.loads(DATA.read_text(encoding="utf-8")))}
     drawn[FIGURES / "matching.svg"] = matching_picture(json.loads((FIGURES / "matching.json").read_text()))
+    drawn[FIGURES / "overload.svg"] = overload_picture(json.loads((FIGURES / "overload.json").read_text()))
     for name, rows in tables(COMPARISON.read_text(encoding="utf-8")):
         drawn[(COMPARISON.parent / name).resolve()] = picture(rows)
     return drawn

@@ -13,8 +13,8 @@ import pytest
 
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
-from wend.drivers.sim.capacity import PEER_BUSY, QUEUE_FULL
 from wend.drivers.sim.checks import check
+from wend.drivers.sim.drop_ledger import PEER_BUSY, QUEUE_FULL
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.run import Outcome, play
 from wend.drivers.world import World, build

@@ -2,6 +2,7 @@
 
 from typing import Literal, TypedDict
 
+from wend.model.background import BackgroundFlows
 from wend.model.fault_settings import Congestion, DelaySpikes, Outages, Partitions
 from wend.model.scenario import Content
 
@@ -34,6 +35,8 @@ class ScenarioFields(TypedDict, total=False):
     link_capacity: str | None
     peer_capacity: str | None
     queue: int
+    queue_discipline: Literal["drop-tail", "codel"]
+    background_flows: BackgroundFlows | None
     charge: Literal["data", "all"]
     pf: float
     pl: float
@@ -63,6 +66,9 @@ class ScenarioFields(TypedDict, total=False):
     monitoring: str
     margin: str
     detection: str
+    news_hops: int
+    congestion_control: Literal["copa", "aimd", "none"]
+    send_queue_limit: int
     trace_paths: bool
     persistency: bool
     retry_limit: int

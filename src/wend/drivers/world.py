@@ -4,6 +4,7 @@ Both drivers build it, so a simulated and a live run of one scenario share every
 Time 0 is the start; publishing begins after the warm-up.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import copy
 from functools import cached_property
@@ -31,6 +32,7 @@ from wend.protocol.ports import LocalSubscription, Neighbour, Started
 from wend.protocol.tables import membership_of, plugin
 from wend.topology import faults, generators, maps
 from wend.topology.all_pairs import all_pairs
+from wend.topology.background import draw_background
 from wend.topology.clusters import domain_clusters, near_clusters
 from wend.topology.disturbances import draw_disturbances
 from wend.topology.graph import Overlay, OverlayLink
@@ -103,6 +105,8 @@ class World:
         self.churn = _churn(scenario, self.peer_faults, overlay.peers, self.begin_ns, heal)
         """The absences of peers that leave in order."""
         self.disturbances = draw_disturbances(scenario, overlay, placement, begin=self.begin_ns, end=heal)
+        self.background = draw_background(scenario, overlay, placement)
+        """The links with other traffic."""
         self.topics = _topics(scenario, overlay.peers) if scenario.flows is None else _flows(scenario, overlay)
         self.plan = None if scenario.plan is None else _plan(scenario.plan, overlay)
         self.switches: list[tuple[Nanos, PeerId, Forwarding]] = []
@@ -185,12 +189,30 @@ class World:
         limits = [(link.capacity_msgs, link.capacity_bps) for link in self.overlay.links]
         return any(min(limit) < inf for limit in (*limits, *self.peer_capacity))
 
+    @cached_property
+    def shared_capacity(self) -> Capacity:
+        """The capacity of each underlay link that background flows use."""
+        rate = parse_rate(str(self.scenario.link_capacity), "link_capacity")
+        return (inf, rate.value) if rate.bits else (rate.value, inf)
+
+    @cached_property
+    def _shared_queues(self) -> Counter[tuple[PeerId, PeerId]]:
+        """By direction of a link: the underlay links on its path that have queues of their own."""
+        return Counter(arc for shared in self.background if shared.link is None for arc in shared.arcs)
+
     def _wait_ns(self, to: PeerId, link: OverlayLink) -> Nanos:
-        """The longest time in queues on the link to a neighbour, on top of the link's delay."""
-        bits = BITS_PER_BYTE * min(FRAGMENT_BYTES, max(topic.payload_bytes for topic in self.topics))
+        """The longest time in queues on the link to a neighbour, on top of the link's delay. Packets of background
+        flows may be larger than those of peers."""
+        largest = min(FRAGMENT_BYTES, max(topic.payload_bytes for topic in self.topics))
+        if self.scenario.background_flows is not None:
+            largest = max(largest, self.scenario.background_flows.packet_bytes)
+        bits = BITS_PER_BYTE * largest
         slowest = [
             max(1 / msgs, bits / bps) for msgs, bps in ((link.capacity_msgs, link.capacity_bps), self.peer_capacity[to])
         ]
+        if self.background:
+            arc = (link.b, link.a) if to == link.a else (link.a, link.b)
+            slowest.append(self._shared_queues[arc] * max(1 / self.shared_capacity[0], bits / self.shared_capacity[1]))
         return seconds((self.scenario.queue_msgs + 1) * sum(slowest))
 
     def path(self, a: PeerId, b: PeerId, now: Nanos = 0, attempt: int = 0) -> Path | None:

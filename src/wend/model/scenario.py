@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
+from wend.model.background import BackgroundFlows
 from wend.model.choices import PluginChoices
 from wend.model.errors import ConfigError
 from wend.model.fault_settings import Congestion, DelaySpikes, Outages, Partitions
@@ -19,6 +20,7 @@ from wend.model.units import MS, SECOND, Nanos
 
 TraceLevel = Literal["deliveries", "hops"]
 Charge = Literal["data", "all"]
+QueueDiscipline = Literal["drop-tail", "codel"]
 Pace = Literal["even", "moving"]
 
 STATED = "stated"
@@ -169,6 +171,22 @@ class WorldSettings(PluginChoices):
             low=0,
         ),
     ] = 64
+    queue_discipline: Annotated[
+        QueueDiscipline,
+        setting(
+            "What a link's queue drops: drop-tail (what comes when it is full), or codel (also the first packet, while "
+            "packets wait too long; RFC 8289).",
+            title="Capacities",
+        ),
+    ] = "drop-tail"
+    background_flows: Annotated[
+        BackgroundFlows | None,
+        setting(
+            "Other traffic: transfers with TCP-like congestion control that share the queues of links with capacities; "
+            "on an underlay, the queues of its links.",
+            title="Capacities",
+        ),
+    ] = None
     charge: Annotated[
         Charge, setting("Which packets use capacity: data, or all, ACKs and control too.", title="Capacities")
     ] = "data"
@@ -351,7 +369,13 @@ def _check(s: WorldSettings) -> None:
             raise ConfigError(f"{name} must be above 0, got {rate}")
     if s.peer_capacity == AGGREGATE and s.link_capacity is None:
         raise ConfigError(f"peer_capacity {AGGREGATE!r} is the sum of the links' capacities: give a link_capacity")
+    if s.link_capacity is None and (s.background_flows is not None or s.queue_discipline != "drop-tail"):
+        wants = "queue_discipline" if s.background_flows is None else "background_flows"
+        raise ConfigError(f"{wants} concerns the queues of links, and there are none: give a link_capacity")
+    if s.background_flows is not None and s.underlay is not None and s.link_capacity == STATED:
+        raise ConfigError("links of an underlay state no capacities: give a rate as link_capacity")
     for name, outages in (
+        ("background_flows", s.background_flows),
         ("outages", s.outages),
         ("router_outages", s.router_outages),
         ("peer_outages", s.peer_outages),

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from wend.drivers.scenarios import Scenario
-from wend.drivers.sim.capacity import PEER_BUSY, QUEUE_FULL
+from wend.drivers.sim.drop_ledger import PEER_BUSY, QUEUE_FULL
 from wend.drivers.sim.run import play
 from wend.drivers.world import World
 from wend.model.forwarding import Forwarding

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.cores import pure_only
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
-from wend.drivers.sim.capacity import PEER_BUSY, QUEUE_FULL, Queue
+from wend.drivers.sim.capacity import Queue
 from wend.drivers.sim.checks import check
+from wend.drivers.sim.drop_ledger import PEER_BUSY, QUEUE_FULL
 from wend.drivers.sim.run import play
 from wend.drivers.world import build
 from wend.model.errors import ConfigError

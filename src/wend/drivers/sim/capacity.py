@@ -11,15 +11,22 @@ the peer from others. That is the same as to remove it when its turn comes: the 
 The queues belong to the hosts. So a host knows how long a packet waited, and adds that to the packet's age. If the host
 crashes, its queues are lost.
 
+With CoDel or background flows, packets wait in managed queues instead (`managed_queue.py`). On an underlay, a packet
+passes the queue of its link, then those of the underlay links that background flows use, and then travels.
+
 A run without capacities does not use this file: the engine takes another network, so the hot path has no branch.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from math import inf
 
 import msgspec
 
+from wend.drivers.sim.background import CONTROLS, BackgroundFlow
+from wend.drivers.sim.drop_ledger import EXPIRED, PEER_BUSY, QUEUE_FULL, DropLedger
+from wend.drivers.sim.managed_queue import Happening, ManagedQueue
 from wend.drivers.sim.network import LEAVING, MESSAGE, Agenda, Network
 from wend.drivers.world import World
 from wend.model.events import EventId, PeerId
@@ -30,10 +37,6 @@ from wend.protocol.messages import Data, Fragment, Message, older
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Input, Received
 from wend.protocol.timers import Effects
-
-QUEUE_FULL = "queue full"
-PEER_BUSY = "peer's queue full"
-EXPIRED = "expired"
 
 
 class Queue:
@@ -74,58 +77,6 @@ class Queue:
         return through
 
 
-class DropLedger:
-    """Counts the drops of queues, like those of peers, and adds them to the trace.
-
-    A destination counts once per event and sending peer, however often queues drop its packets, and whether or not the
-    sender then gives it up.
-    """
-
-    def __init__(self, drops: Counter[str], notices: Counter[str], trace: Trace) -> None:
-        self._drops = drops
-        self._notices = notices
-        self._trace = trace
-        self._counted: set[tuple[PeerId, EventId, PeerId]] = set()
-        self._heads: dict[tuple[PeerId, int], tuple[PeerId, ...]] = {}
-        self._ends: dict[tuple[PeerId, int], Nanos] = {}
-
-    def sent(self, now: Nanos, sender: PeerId, part: Fragment) -> None:
-        """Remember the destinations and the end of a fragmented event. Only its first fragment names them."""
-        if part.head is not None:
-            self._heads[sender, part.number] = part.head.dests
-            if (end := self.end(now, sender, part.head)) is not None:
-                self._ends[sender, part.number] = end
-
-    def end(self, now: Nanos, sender: PeerId, message: Message) -> Nanos | None:
-        """When nobody needs the event of a message any more."""
-        if type(message) is Data and message.event.ttl_ns is not None:
-            return now + message.event.ttl_ns - message.age_ns
-        return self._ends.get((sender, message.number)) if type(message) is Fragment else None
-
-    def dropped(self, now: Nanos, sender: PeerId, to: PeerId, at: PeerId, message: Message, reason: str) -> None:
-        """Count a drop. A copy without named destinations (on a tree) counts as one, for the receiving peer."""
-        if isinstance(message, Data):
-            id_, dests = message.event.id, message.dests or (to,)
-        elif isinstance(message, Fragment):
-            id_, dests = message.id, self._heads[sender, message.number] or (to,)
-        else:
-            self._notices[reason] += 1
-            return
-        fresh = self.uncounted(sender, id_, dests)
-        if len(fresh) < len(dests):
-            self._notices[f"{reason} again"] += len(dests) - len(fresh)
-        self._counted.update((sender, id_, dest) for dest in fresh)
-        self._drops[reason] += len(fresh)
-        for dest in fresh:
-            self._trace.drops.add(now, at, *id_, dest, reason)
-
-    def uncounted(self, sender: PeerId, id_: EventId, dests: tuple[PeerId, ...]) -> tuple[PeerId, ...]:
-        """The destinations that no queue has dropped for this sender."""
-        if not self._counted:
-            return dests
-        return tuple(dest for dest in dests if (sender, id_, dest) not in self._counted)
-
-
 class QueuedPacket(msgspec.Struct, frozen=True, gc=False):
     """A packet that leaves the queue of its sender."""
 
@@ -137,7 +88,7 @@ class QueuedPacket(msgspec.Struct, frozen=True, gc=False):
 class CapacityNetwork(Network):
     """Links with queues. Delay, loss and failure apply when a packet leaves the queue."""
 
-    __slots__ = ("_all", "_incarnations", "_ledger", "_queues")
+    __slots__ = ("_all", "_incarnations", "_ledger", "_managed", "_queues", "background")
 
     def __init__(self, world: World, agenda: Agenda, trace: Trace, peers: Sequence[object], ledger: DropLedger) -> None:
         super().__init__(world, agenda, trace, peers)
@@ -146,14 +97,49 @@ class CapacityNetwork(Network):
         self._all = scenario.charge == "all"
         self._incarnations = [0] * world.overlay.peers
         self._queues: list[dict[PeerId, Queue]] = [{} for _ in range(world.overlay.peers)]
+        self._managed: dict[tuple[PeerId, PeerId], tuple[ManagedQueue, ...]] = {}
+        """By direction of a link: the queues that a packet passes."""
+        self.background: list[BackgroundFlow] = []
+        if scenario.queue_discipline != "drop-tail" or world.background:
+            self._manage(world)
+            return
         for link in world.overlay.links:
             if min(link.capacity_msgs, link.capacity_bps) < inf:
                 for sender, receiver in ((link.a, link.b), (link.b, link.a)):
                     self._queues[sender][receiver] = Queue(link.capacity_msgs, link.capacity_bps, scenario.queue_msgs)
 
+    def _manage(self, world: World) -> None:
+        """Make managed queues, and the background flows that use them."""
+        scenario = world.scenario
+        size, codel = scenario.queue_msgs, scenario.queue_discipline == "codel"
+        for link in world.overlay.links:
+            if min(link.capacity_msgs, link.capacity_bps) < inf:
+                for sender, receiver in ((link.a, link.b), (link.b, link.a)):
+                    queue = ManagedQueue(self._agenda, sender, link.capacity_msgs, link.capacity_bps, size, codel)
+                    self._managed[sender, receiver] = (queue,)
+        flows = scenario.background_flows
+        for shared in world.background:
+            assert flows is not None
+            first = shared.arcs[0]
+            if shared.link is None:
+                queue = ManagedQueue(self._agenda, first[0], *world.shared_capacity, size, codel)
+                for arc in shared.arcs:
+                    self._managed[arc] = (*self._managed[arc], queue)
+            else:
+                (queue,) = self._managed[first]
+            for rtt_ns in shared.rtts_ns:
+                up = _always if shared.link is None else partial(self._up, shared.link)
+                control = CONTROLS[flows.control]()
+                made = BackgroundFlow(self._agenda, first[0], queue, rtt_ns, control, flows.packet_bytes, up)
+                made.begin(world.begin_ns)
+                self.background.append(made)
+
     def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
         if type(message) is Fragment:
             self._ledger.sent(now, sender, message)
+        if self._managed:
+            self._send_managed(now, sender, receiver, message)
+            return
         queue = self._queues[sender].get(receiver)
         if queue is None or not (self._all or type(message) is Data or type(message) is Fragment):
             self.transmit(now, sender, receiver, message)
@@ -169,22 +155,93 @@ class CapacityNetwork(Network):
             leaving = QueuedPacket(self._incarnations[sender], receiver, older(message, through - now))
             self._agenda.push(through, LEAVING, sender, leaving)
 
+    def _send_managed(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
+        queues = self._managed.get((sender, receiver))
+        if queues is None or not (self._all or type(message) is Data or type(message) is Fragment):
+            self.transmit(now, sender, receiver, message)
+        else:
+            end = self._ledger.end(now, sender, message)
+            queues[0].offer(now, ManagedPacket(self, sender, receiver, message, queues, end))
+
+    def dropped(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message, reason: str) -> None:
+        """Count a packet that a managed queue dropped."""
+        self._ledger.dropped(now, sender, receiver, sender, message, reason)
+
     def send_each(self, now: Nanos, sender: PeerId, receivers: tuple[PeerId, ...], message: Message) -> None:
         for receiver in receivers:
             self.send(now, sender, receiver, message)
 
-    def leave(self, now: Nanos, sender: PeerId, leaving: QueuedPacket) -> None:
-        if leaving.incarnation == self._incarnations[sender]:
+    def leave(self, now: Nanos, sender: PeerId, leaving: QueuedPacket | Happening) -> None:
+        if not isinstance(leaving, QueuedPacket):
+            leaving.happen(now)
+        elif leaving.incarnation == self._incarnations[sender]:
             self.transmit(now, sender, leaving.receiver, leaving.message)
 
     def transmit(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
         """Put a packet that waits for no queue on its link."""
         super().send(now, sender, receiver, message)
 
-    def crashed(self, peer: PeerId) -> None:
+    def waits_ns(self, now: Nanos) -> list[Nanos]:
+        """How long the next packet would wait in each queue of a link."""
+        plain = [queue.turn(now) - now for queues in self._queues for queue in queues.values()]
+        return plain + [queue.wait_ns for queues in self._managed.values() for queue in queues]
+
+    def crashed(self, now: Nanos, peer: PeerId) -> None:
         self._incarnations[peer] += 1
         for queue in self._queues[peer].values():
             queue.clear()
+        for (sender, _), queues in self._managed.items():
+            if sender == peer:
+                queues[0].clear(now)
+
+
+class ManagedPacket:
+    """A packet of a peer in managed queues."""
+
+    __slots__ = (
+        "_end_ns", "_message", "_network", "_passed", "_queues", "_receiver", "_sender", "bits", "entered_ns", "parts",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        network: CapacityNetwork,
+        sender: PeerId,
+        receiver: PeerId,
+        message: Message,
+        queues: tuple[ManagedQueue, ...],
+        end_ns: Nanos | None,
+    ) -> None:
+        """`end_ns`: when nobody needs its event any more."""
+        self._network = network
+        self._sender = sender
+        self._receiver = receiver
+        self._message = message
+        self._queues = queues
+        self._passed = 0
+        self._end_ns = end_ns
+        self.parts, self.bits = _size(message)
+        self.entered_ns: Nanos = 0
+
+    def served(self, now: Nanos) -> None:
+        self._message = older(self._message, now - self.entered_ns)
+        self._passed += 1
+        if self._passed < len(self._queues):
+            self._queues[self._passed].offer(now, self)
+        else:
+            self._network.transmit(now, self._sender, self._receiver, self._message)
+
+    def dropped(self, now: Nanos, reason: str) -> None:
+        self._network.dropped(now, self._sender, self._receiver, self._message, reason)
+
+    def vanished(self, now: Nanos) -> None:
+        pass
+
+    def expired(self, now: Nanos) -> bool:
+        return self._end_ns is not None and now > self._end_ns
+
+
+def _always(now: Nanos) -> bool:
+    return True
 
 
 class AdmittedPacket(msgspec.Struct, frozen=True, gc=False):

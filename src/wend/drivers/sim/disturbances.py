@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from math import log
 from typing import Final
 
-from wend.drivers.sim.capacity import CapacityNetwork, DropLedger
+from wend.drivers.sim.capacity import CapacityNetwork
+from wend.drivers.sim.drop_ledger import DropLedger
 from wend.drivers.sim.network import FAULT, Agenda, Wire
 from wend.drivers.world import World
 from wend.model.events import PeerId

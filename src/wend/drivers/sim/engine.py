@@ -10,9 +10,11 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
-from wend.drivers.sim.capacity import CapacityNetwork, DropLedger, LimitedPeer, Queue, QueuedPacket
+from wend.drivers.sim.capacity import CapacityNetwork, LimitedPeer, Queue, QueuedPacket
 from wend.drivers.sim.detection import Noticed
 from wend.drivers.sim.disturbances import CORRUPTED, DisturbedNetwork
+from wend.drivers.sim.drop_ledger import DropLedger
+from wend.drivers.sim.managed_queue import Happening
 from wend.drivers.sim.network import FAULT, MESSAGE, PUBLICATION, WAKE, Agenda, Network
 from wend.drivers.world import Topic, World
 from wend.model.errors import ConfigError
@@ -55,6 +57,8 @@ TRACE_NS: Nanos = 200 * MS
 """The time that a traceroute takes."""
 LEAVE_NS: Nanos = 500 * MS
 """How long a peer that leaves still answers, as a live one does."""
+BACKGROUND = "background packets"
+"""Counts the packets of other traffic that arrived."""
 _LINKS = (LINK_DOWN, LINK_UP)
 _OFTEN = 20
 _EACH = 1000
@@ -199,6 +203,9 @@ class Engine:
                     network.send_each(now, peer, effect.peers, effect.message)
                 else:
                     handlers[type(effect)](now, peer, effect)
+        if self.world.background:
+            assert isinstance(network, CapacityNetwork)
+            self.notices[BACKGROUND] = sum(flow.delivered for flow in network.background)
 
     def _prepare(self) -> None:
         for peer in range(self.world.overlay.peers):
@@ -246,7 +253,7 @@ class Engine:
             self.peers[peer] = None
             self._wake[peer] = FOREVER
             self.network.quiet.release(peer)
-            self.network.crashed(peer)
+            self.network.crashed(now, peer)
             for group in self._groups.values():
                 group.discard(peer)
             return []
@@ -266,7 +273,7 @@ class Engine:
             f"{now / SECOND:.3f} s; a peer that gets an event again should not send it on again"
         )
 
-    def _leave(self, now: Nanos, peer: PeerId, leaving: QueuedPacket) -> list[Effect]:
+    def _leave(self, now: Nanos, peer: PeerId, leaving: QueuedPacket | Happening) -> list[Effect]:
         assert isinstance(self.network, CapacityNetwork)
         self.network.leave(now, peer, leaving)
         return []

@@ -207,7 +207,7 @@ class Network:
             arriving += 1
         return arriving
 
-    def crashed(self, peer: PeerId) -> None:
+    def crashed(self, now: Nanos, peer: PeerId) -> None:
         """Drop the packets that wait at a crashed host. Here none wait."""
 
     def _draw(self) -> list[float]:

@@ -1,0 +1,66 @@
+"""The packets that simulated queues drop: counted by reason and destination, with rows in the trace."""
+
+from collections import Counter
+
+from wend.model.events import EventId, PeerId
+from wend.model.trace import Trace
+from wend.model.units import Nanos
+from wend.protocol.messages import Data, Fragment, Message
+
+QUEUE_FULL = "queue full"
+PEER_BUSY = "peer's queue full"
+WAITED = "waited too long"
+"""Dropped by CoDel."""
+EXPIRED = "expired"
+
+
+class DropLedger:
+    """Counts the drops of queues, like those of peers, and adds them to the trace.
+
+    A destination counts once per event and sending peer, however often queues drop its packets, and whether or not the
+    sender then gives it up.
+    """
+
+    def __init__(self, drops: Counter[str], notices: Counter[str], trace: Trace) -> None:
+        self._drops = drops
+        self._notices = notices
+        self._trace = trace
+        self._counted: set[tuple[PeerId, EventId, PeerId]] = set()
+        self._heads: dict[tuple[PeerId, int], tuple[PeerId, ...]] = {}
+        self._ends: dict[tuple[PeerId, int], Nanos] = {}
+
+    def sent(self, now: Nanos, sender: PeerId, part: Fragment) -> None:
+        """Remember the destinations and the end of a fragmented event. Only its first fragment names them."""
+        if part.head is not None:
+            self._heads[sender, part.number] = part.head.dests
+            if (end := self.end(now, sender, part.head)) is not None:
+                self._ends[sender, part.number] = end
+
+    def end(self, now: Nanos, sender: PeerId, message: Message) -> Nanos | None:
+        """When nobody needs the event of a message any more."""
+        if type(message) is Data and message.event.ttl_ns is not None:
+            return now + message.event.ttl_ns - message.age_ns
+        return self._ends.get((sender, message.number)) if type(message) is Fragment else None
+
+    def dropped(self, now: Nanos, sender: PeerId, to: PeerId, at: PeerId, message: Message, reason: str) -> None:
+        """Count a drop. A copy without named destinations (on a tree) counts as one, for the receiving peer."""
+        if isinstance(message, Data):
+            id_, dests = message.event.id, message.dests or (to,)
+        elif isinstance(message, Fragment):
+            id_, dests = message.id, self._heads[sender, message.number] or (to,)
+        else:
+            self._notices[reason] += 1
+            return
+        fresh = self.uncounted(sender, id_, dests)
+        if len(fresh) < len(dests):
+            self._notices[f"{reason} again"] += len(dests) - len(fresh)
+        self._counted.update((sender, id_, dest) for dest in fresh)
+        self._drops[reason] += len(fresh)
+        for dest in fresh:
+            self._trace.drops.add(now, at, *id_, dest, reason)
+
+    def uncounted(self, sender: PeerId, id_: EventId, dests: tuple[PeerId, ...]) -> tuple[PeerId, ...]:
+        """The destinations that no queue has dropped for this sender."""
+        if not self._counted:
+            return dests
+        return tuple(dest for dest in dests if (sender, id_, dest) not in self._counted)

@@ -1,0 +1,133 @@
+"""A queue that holds its packets, for disciplines that decide when a packet's turn comes, and for other traffic.
+
+The plain queue (`capacity.py`) knows when a packet leaves as soon as it enters. This one serves one packet after the
+other. When the turn of a packet comes, CoDel may drop it. A packet takes 1/capacity of a message or the time of its
+bits, whichever is longer.
+"""
+
+from collections import deque
+from math import inf
+from typing import Protocol
+
+from wend.drivers.sim.codel import Codel
+from wend.drivers.sim.drop_ledger import EXPIRED, QUEUE_FULL, WAITED
+from wend.drivers.sim.network import LEAVING, Agenda
+from wend.model.events import PeerId
+from wend.model.units import SECOND, Nanos
+
+
+class Happening(Protocol):
+    """An entry of the agenda that is no message to a peer."""
+
+    def happen(self, now: Nanos) -> None: ...
+
+
+class Waiting(Protocol):
+    """A packet in a managed queue."""
+
+    entered_ns: Nanos
+    parts: int
+    """The number of fragments of its message."""
+    bits: int
+
+    def served(self, now: Nanos) -> None:
+        """The packet leaves the queue."""
+
+    def dropped(self, now: Nanos, reason: str) -> None:
+        """The queue drops the packet."""
+
+    def vanished(self, now: Nanos) -> None:
+        """The packet is lost with its queue."""
+
+    def expired(self, now: Nanos) -> bool:
+        """Whether nobody needs the packet any more."""
+
+
+class ServedPacket:
+    """The time at which a packet leaves its queue."""
+
+    __slots__ = ("generation", "packet", "queue")
+
+    def __init__(self, queue: "ManagedQueue", generation: int, packet: Waiting) -> None:
+        self.queue = queue
+        self.generation = generation
+        self.packet = packet
+
+    def happen(self, now: Nanos) -> None:
+        if self.generation == self.queue.generation:
+            self.queue.serve_next(now)
+            self.packet.served(now)
+
+
+class ManagedQueue:
+    """A bounded queue in front of one direction of a link, with drop-tail or CoDel."""
+
+    def __init__(self, agenda: Agenda, peer: PeerId, msgs: float, bps: float, queue_msgs: int, codel: bool) -> None:
+        """`peer`: under whose name the agenda has its packets."""
+        self._agenda = agenda
+        self._peer = peer
+        self._per_msg = 0 if msgs == inf else int(SECOND / msgs)
+        self._bps = bps
+        self._room = queue_msgs
+        self._waiting: deque[Waiting] = deque()
+        self._serving: Waiting | None = None
+        self._codel = Codel(self._per_msg) if codel else None
+        self.generation = 0
+        """Counts the times at which all packets were lost."""
+
+    def __len__(self) -> int:
+        """The packets in the queue, with the one that is served."""
+        return len(self._waiting) + (self._serving is not None)
+
+    @property
+    def wait_ns(self) -> Nanos:
+        """How long the next packet would wait for those before it, if none is dropped and none is served in part."""
+        return sum(map(self._takes_ns, self._waiting)) + (self._takes_ns(self._serving) if self._serving else 0)
+
+    def offer(self, now: Nanos, packet: Waiting) -> None:
+        """Add a packet, or drop it if the queue is full."""
+        packet.entered_ns = now
+        if self._serving is None:
+            self._serve(now, packet)
+        elif len(self._waiting) >= self._room:
+            packet.dropped(now, QUEUE_FULL)
+        else:
+            self._waiting.append(packet)
+
+    def serve_next(self, now: Nanos) -> None:
+        """The packet that was served leaves. Begin with the next one that is still needed."""
+        self._serving = None
+        dropped: list[tuple[Waiting, str]] = []
+        while self._waiting and self._serving is None:
+            packet, late = self._dequeue(now)
+            dropped += [(each, WAITED) for each in late]
+            if packet is None:
+                continue
+            if packet.expired(now):
+                dropped.append((packet, EXPIRED))
+            else:
+                self._serve(now, packet)
+        for each, reason in dropped:
+            each.dropped(now, reason)
+
+    def clear(self, now: Nanos) -> None:
+        """Lose all packets, with the one that is served."""
+        self.generation += 1
+        lost = [*([] if self._serving is None else [self._serving]), *self._waiting]
+        self._serving = None
+        self._waiting.clear()
+        for packet in lost:
+            packet.vanished(now)
+
+    def _dequeue(self, now: Nanos) -> tuple[Waiting | None, list[Waiting]]:
+        if self._codel is None:
+            return self._waiting.popleft(), []
+        return self._codel.dequeue(now, self._waiting)
+
+    def _serve(self, now: Nanos, packet: Waiting) -> None:
+        self._serving = packet
+        leaving = ServedPacket(self, self.generation, packet)
+        self._agenda.push(now + self._takes_ns(packet), LEAVING, self._peer, leaving)
+
+    def _takes_ns(self, packet: Waiting) -> Nanos:
+        return max(self._per_msg // packet.parts, int(packet.bits * SECOND / self._bps))
