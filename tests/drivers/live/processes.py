@@ -5,7 +5,6 @@ import atexit
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,17 +13,6 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-
-
-def free_ports(count: int) -> list[int]:
-    """All held at once, so that they differ; the kernel does not hand them out again at once."""
-    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 _one_at_a_time = threading.Lock()

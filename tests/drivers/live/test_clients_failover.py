@@ -85,7 +85,7 @@ def test_a_peer_that_falls_silent_counts_as_gone(monkeypatch: pytest.MonkeyPatch
             await until(lambda: client.reconnects == 1)
             assert client.peer == 0
             await known(client, "x", 0)
-        assert asked == [frames.Greet(), frames.PingFrame(0)]
+        assert asked == [frames.Greet(batches=True), frames.PingFrame(0)]
 
     run(scene())
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import wend
-from tests.drivers.live.processes import free_ports
+from tests.ports import free_ports
 from wend.matching.filters import parse
 from wend.model.events import Attributes, Range
 

@@ -10,7 +10,8 @@ import pytest
 
 import wend
 from tests.drivers.live.net import PAIR, RawClient, Site, overlay, run, until
-from tests.drivers.live.processes import Process, free_ports
+from tests.drivers.live.processes import Process
+from tests.ports import free_ports
 from wend.drivers.live import frames
 from wend.drivers.live.durable_stream import DurableArrival, DurableStream
 from wend.model.errors import ClientError, Refused

@@ -11,7 +11,8 @@ import pytest
 
 import wend
 from tests.drivers.live.net import run, take, until
-from tests.drivers.live.processes import Process, free_ports
+from tests.drivers.live.processes import Process
+from tests.ports import free_ports
 from wend.drivers.live.addresses import show
 from wend.drivers.live.config import PeerFile, load
 from wend.drivers.live.process import PeerService

@@ -11,7 +11,7 @@ import pytest
 
 import wend
 from tests.drivers.live.net import run, until
-from tests.drivers.live.processes import free_ports
+from tests.ports import free_ports
 from wend.drivers.live import host_names
 from wend.drivers.live.addresses import Address, show
 from wend.drivers.live.config import PeerFile

@@ -10,7 +10,7 @@ import pytest
 
 import wend
 from tests.drivers.live.net import run, until
-from tests.drivers.live.processes import free_ports
+from tests.ports import free_ports
 from wend.drivers.live.addresses import Address, show
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.process import PeerService, serve

@@ -11,7 +11,8 @@ import pytest
 
 import wend
 from tests.drivers.live.net import RawClient, fresh, known, overlay, run, take, until
-from tests.drivers.live.processes import Process, free_ports
+from tests.drivers.live.processes import Process
+from tests.ports import free_ports
 from wend.drivers.live import frames, kernel_queue, listener
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.kernel_queue import SHORT_NS, KernelQueue

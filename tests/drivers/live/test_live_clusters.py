@@ -9,7 +9,7 @@ import pytest
 
 import wend
 from tests.drivers.live.net import run, until
-from tests.drivers.live.processes import free_ports
+from tests.ports import free_ports
 from tests.drivers.live.test_multicast import needs_multicast
 from wend.drivers.live.addresses import show
 from wend.drivers.live.config import PeerFile

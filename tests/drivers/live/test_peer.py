@@ -42,6 +42,7 @@ from wend.protocol.ports import (
     Effect,
     LocalSubscription,
     Neighbour,
+    Paused,
     Persist,
     Published,
     Receipt,
@@ -297,6 +298,7 @@ def test_a_peer_with_an_address_and_no_link_is_sent_to_and_heard() -> None:
         message = PlainMessage("tdo-random", ProbePing(1))
         place.peer.perform([Send(2, message), Send(3, message)])
         types = wire.MessageTypes({"tdo-random": ProbePing}, None)
+        await asyncio.sleep(0)  # what a peer sends in one turn of the event loop leaves when the turn ends
         assert wire.decode(other.recv(2000), types) == ((0, 2, place.peer.incarnation), message)
         refused = place.peer.counters.refused
         assert refused == {"no address": 1}
@@ -315,7 +317,13 @@ def test_the_newest_wake_up_counts() -> None:
     async def scene() -> None:
         place = Pair()
         peer, woken = place.peer, []
-        peer.peer.handle = lambda now, event: woken.append(now) or []  # type: ignore[method-assign,func-returns-value]
+
+        def handle(now: int, event: Any) -> list[Effect]:
+            if type(event) is not Paused:  # the machine that runs the tests may be busy
+                woken.append(now)
+            return []
+
+        peer.peer.handle = handle  # type: ignore[method-assign]
         begin = time.monotonic_ns()
         for wait in (500, 30, 5, 60):  # the timer is set for 5 ms, and once more for the rest
             peer.perform([WakeAt(begin + wait * MS)])
@@ -338,7 +346,8 @@ def test_what_an_ack_in_the_socket_calls_off_does_not_wake_the_peer() -> None:
         later = now + 40 * MS
 
         def handle(now: int, event: Any) -> list[Effect]:
-            told.append((type(event), now))
+            if type(event) is not Paused:  # the machine that runs the tests may be busy
+                told.append((type(event), now))
             return [WakeAt(later)] if type(event) is Received else []
 
         peer.peer.handle = handle  # type: ignore[method-assign]

@@ -10,7 +10,8 @@ import pytest
 
 import wend
 from tests.drivers.live.net import known, until
-from tests.drivers.live.processes import Process, free_ports
+from tests.drivers.live.processes import Process
+from tests.ports import free_ports
 from wend.drivers.live.client import Client, EventStream
 
 PEERS = 8

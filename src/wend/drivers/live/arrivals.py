@@ -19,6 +19,8 @@ class PublishReceipt(msgspec.Struct, frozen=True):
     """How many peers are to get it, as far as the publishing peer knows."""
     kept: bool
     """Whether it survives a crash of the publishing peer."""
+    congested: bool = False
+    """Whether so much waits for a link of that peer that the publisher should pause."""
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -46,4 +48,4 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 def receipt_of(accepted: frames.Accepted) -> PublishReceipt:
-    return PublishReceipt(accepted.id, accepted.targets, accepted.kept)
+    return PublishReceipt(accepted.id, accepted.targets, accepted.kept, accepted.congested)

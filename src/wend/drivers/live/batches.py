@@ -6,7 +6,6 @@ a batch while the receipts of the batch before are on their way, so that the pee
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import suppress
 
 from wend.drivers.live import frames
 from wend.drivers.live.arrivals import PublishReceipt, receipt_of
@@ -17,16 +16,37 @@ BATCH_MSGS = 256
 BATCH_BYTES = 256 * 1024
 
 
-class PublishBatch:
+class PendingBatch:
     """Publications that are written at once."""
 
-    def __init__(self, requests: list[frames.Publish]) -> None:
-        self._requests = requests
-        self._answers: dict[int, frames.Answer] = {}
+    def __init__(self) -> None:
         self.error: ClientError | None = None
         """Why publications without an answer will get none."""
         self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when all have an answer, or will get none."""
+
+    def answered(self, frame: frames.Answer) -> None:
+        """The answer to one request of it came."""
+        raise NotImplementedError
+
+    def failed(self, error: ClientError) -> None:
+        """No more answers will come."""
+        if not self.complete.done():
+            self.error = error
+            self._end()
+
+    def _end(self) -> None:
+        if not self.complete.done():
+            self.complete.set_result(None)
+
+
+class PublishBatch(PendingBatch):
+    """Publications, each with a receipt of its own."""
+
+    def __init__(self, requests: list[frames.Publish]) -> None:
+        super().__init__()
+        self._requests = requests
+        self._answers: dict[int, frames.Answer] = {}
 
     @property
     def refs(self) -> list[int]:
@@ -39,15 +59,6 @@ class PublishBatch:
         self._answers[frame.ref] = frame
         if len(self._answers) == len(self._requests):
             self._end()
-
-    def failed(self, error: ClientError) -> None:
-        if not self.complete.done():
-            self.error = error
-            self._end()
-
-    def _end(self) -> None:
-        if not self.complete.done():
-            self.complete.set_result(None)
 
     def results(self, unsent: ClientError) -> list[PublishReceipt | ClientError]:
         """In the order of the publications: the receipt, or the reason why there is none."""
@@ -65,7 +76,7 @@ def _result(answer: frames.Answer | ClientError) -> PublishReceipt | ClientError
     return ClientError("the peer gave an answer that does not fit the request")
 
 
-Calls = dict[int, "asyncio.Future[frames.Answer] | PublishBatch"]
+Calls = dict[int, "asyncio.Future[frames.Answer] | PendingBatch"]
 """By number: the requests of a client that wait for an answer."""
 
 
@@ -81,11 +92,10 @@ async def send_batches(
         for batch in batches:
             if before is not None and before.error is not None:
                 break
-            writer = await connection.opened()
+            await connection.opened()
             calls.update(dict.fromkeys(batch.refs, batch))
-            writer.write(batch.encode())
-            with suppress(OSError):  # a broken connection fails the answers, too
-                await writer.drain()
+            connection.unwritten.append(batch.encode())
+            await connection.drain()
             if before is not None:
                 await _complete(before, connection.at, timeout)
             before = batch

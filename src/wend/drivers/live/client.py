@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wend.drivers.live import frames, wire
+from wend.drivers.live.answer_deadlines import AnswerDeadlines
 from wend.drivers.live.arrivals import Arrival, Publication, PublishReceipt, receipt_of
-from wend.drivers.live.batches import BATCH_BYTES, Calls, PublishBatch, send_batches
+from wend.drivers.live.batches import BATCH_BYTES, Calls, PendingBatch, send_batches
 from wend.drivers.live.connection import PeerConnection
 from wend.drivers.live.peer_requests import A, PeerRequests
-from wend.drivers.live.subscribe_options import retaining, subscribe_frame
+from wend.drivers.live.posts import Posts
+from wend.drivers.live.subscribe_options import retained_by, subscribe_frame
 from wend.model.errors import ClientError, ConnectionLost, FilterError, PartlyPublished, Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId, as_scalar, event_bytes
 from wend.model.units import SECOND
@@ -38,6 +40,9 @@ BUFFER_MSGS = 10_000
 BUFFER_BYTES = 16 * 1024 * 1024
 WINDOW_MSGS = 1024
 """`try_publish` sends nothing while so many requests of the client are unanswered."""
+
+CONGESTED_S = 0.1
+"""Nor for so long after a receipt that said `congested`."""
 
 
 class EventStream:
@@ -179,6 +184,9 @@ class Client(PeerRequests):
             lost=self._lost,
             ended=self._ended,
         )
+        self._congested_until = 0.0
+        self._deadlines = AnswerDeadlines(self._calls, self._overdue)
+        self._posts = Posts(self._connection, self._calls, self._refs.__next__)
 
     def __await__(self) -> Generator[Any, None, "Client"]:
         return self.__aenter__().__await__()
@@ -224,10 +232,32 @@ class Client(PeerRequests):
         Peers drop the event when it is older than `ttl` seconds. `retain=True`: the peer retains it for subscriptions
         that come later, until another one with its topic replaces it; `retain="sensor"`: with its sensor.
         """
-        request = self._publication(attributes, payload, headers, ttl)
-        if retain:
-            request = retaining(request, retain)
+        request = self._publication(attributes, payload, headers, ttl, retain)
         return receipt_of(await self._call(request, frames.Accepted))
+
+    async def post(
+        self,
+        attributes: Attributes,
+        payload: bytes = b"",
+        headers: Headers | None = None,
+        *,
+        ttl: float | None = None,
+        retain: bool | str = False,
+    ) -> None:
+        """Publish as `publish` does, but do not wait for the receipt: the fastest way to publish many events.
+
+        It waits only while too many posted events are unanswered. An invalid event raises at once; that the peer
+        refused one, or that the connection broke before the answer, is raised by the next `flush`.
+        """
+        attributes = _checked(attributes, payload, headers)
+        retained = retained_by(attributes, retain) if retain else ""
+        ttl_ns = None if ttl is None else wire.ttl_ns(ttl)
+        await self._posts.add(frames.PostedEvent(attributes, payload, headers or {}, ttl_ns, retained))
+
+    async def flush(self, timeout: float | None = None) -> int:
+        """Wait until the peer has answered everything that was posted. Returns how many events it accepted since the
+        last flush. Raises `Refused` or `ConnectionLost` with the number of the others, and the first cause."""
+        return await self._posts.flush(self.timeout if timeout is None else timeout)
 
     async def request(
         self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None, *, timeout: float = 10.0
@@ -251,10 +281,11 @@ class Client(PeerRequests):
         ttl: float | None = None,
     ) -> PublishReceipt | None:
         """Publish as `publish` does, but only if the event can be sent at once. None: it was not sent, because there
-        is no connection, or the peer is behind with this client's requests."""
+        is no connection, the peer is behind with this client's requests, or its links were just congested."""
         request = self._publication(attributes, payload, headers, ttl)
-        writer = self._connection.writer
-        if writer is None or len(self._calls) >= WINDOW_MSGS or writer.transport.get_write_buffer_size() > BATCH_BYTES:
+        if not self.connected or len(self._calls) >= WINDOW_MSGS or self._connection.unsent_bytes > BATCH_BYTES:
+            return None
+        if asyncio.get_running_loop().time() < self._congested_until:
             return None
         return receipt_of(await self._call(request, frames.Accepted))
 
@@ -335,7 +366,7 @@ class Client(PeerRequests):
         """Wait until everything published is acknowledged and everything received is consumed."""
         try:
             async with asyncio.timeout(timeout):
-                calls = [call.complete if isinstance(call, PublishBatch) else call for call in self._calls.values()]
+                calls = [call.complete if isinstance(call, PendingBatch) else call for call in self._calls.values()]
                 if calls:
                     await asyncio.wait(calls)
                 await self._call(frames.PingFrame(next(self._refs)), frames.Completed)
@@ -358,10 +389,9 @@ class Client(PeerRequests):
             stream._subscribed(self.peer)
         except BaseException as error:
             self._streams.pop(stream._handle, None)
-            writer = self._connection.writer
-            if writer is not None and not isinstance(error, FilterError | Refused):
+            if self.connected and not isinstance(error, FilterError | Refused):
                 # Nobody waits for the answer any more, and it may be yes.
-                writer.write(frames.encode(frames.Unsubscribe(next(self._refs), stream._handle)))
+                self._write(frames.encode(frames.Unsubscribe(next(self._refs), stream._handle)))
             raise
 
     async def _forget(self, stream: EventStream) -> None:
@@ -372,10 +402,9 @@ class Client(PeerRequests):
 
     def _confirm(self, handle: int, positions: tuple[int, ...]) -> bool:
         """Confirm deliveries of a durable subscription. False if there is no connection."""
-        writer = self._connection.writer
-        if writer is None:
+        if not self.connected:
             return False
-        writer.write(frames.encode(frames.Confirm(handle, positions)))
+        self._write(frames.encode(frames.Confirm(handle, positions)))
         return True
 
     # ---------------------------------------------------------------- requests and answers
@@ -386,13 +415,13 @@ class Client(PeerRequests):
         payload: bytes = b"",
         headers: Headers | None = None,
         ttl: float | None = None,
+        retain: bool | str = False,
     ) -> frames.Publish:
         """The request for an event. Raises `ClientError` or `Refused` if the event is invalid."""
-        if isinstance(attributes, dict):
-            attributes = {name: as_scalar(value) for name, value in attributes.items()}
-        wire.check_kinds(attributes, payload, headers)
-        wire.check_event(attributes, payload, headers)
-        return frames.Publish(next(self._refs), attributes, payload, headers or {}, wire.ttl_ns(ttl))
+        attributes = _checked(attributes, payload, headers)
+        retained = retained_by(attributes, retain) if retain else ""
+        ttl_ns = None if ttl is None else wire.ttl_ns(ttl)
+        return frames.Publish(next(self._refs), attributes, payload, headers or {}, ttl_ns, retain=retained)
 
     async def _publish(self, request: frames.Publish) -> PublishReceipt:
         """Send a publication that has no number yet. Raises if it is invalid."""
@@ -405,17 +434,20 @@ class Client(PeerRequests):
             data = frames.encode(frame)
         except WireError as error:
             raise ClientError(str(error)) from None
-        writer = await self._connection.opened()
+        connection = self._connection
+        if connection.writer is None:
+            await connection.opened()
         answer: asyncio.Future[frames.Answer] = asyncio.get_running_loop().create_future()
         self._calls[frame.ref] = answer
         try:
-            writer.write(data)
-            async with asyncio.timeout(self.timeout):
-                with suppress(OSError):  # a broken connection fails the answer, too, and says so better
-                    await writer.drain()
-                found = await answer
+            self._write(data)
+            self._deadlines.add(frame.ref, self.timeout)
+            if connection.unsent_bytes > BATCH_BYTES:
+                async with asyncio.timeout(self.timeout):
+                    await connection.drain()
+            found = await answer
         except TimeoutError:
-            raise ConnectionLost(f"{self._connection.at} did not answer within {self.timeout:g} s") from None
+            raise self._no_answer() from None
         finally:
             self._calls.pop(frame.ref, None)
         if isinstance(found, frames.No):
@@ -424,8 +456,25 @@ class Client(PeerRequests):
             raise ClientError(f"{self._connection.at} gave an answer that does not fit the request")
         return found
 
+    def _write(self, data: bytes) -> None:
+        """Write a frame, with others of this turn of the event loop."""
+        self._connection.unwritten.append(data)
+        self._connection.write_soon()
+
+    def _no_answer(self) -> ConnectionLost:
+        return ConnectionLost(f"{self._connection.at} did not answer within {self.timeout:g} s")
+
+    def _overdue(self, ref: int) -> None:
+        call = self._calls.get(ref)
+        if call is not None and not isinstance(call, PendingBatch) and not call.done():
+            call.set_exception(self._no_answer())
+
     def _received(self, frame: frames.ToClient) -> None:
         match frame:
+            case frames.Deliveries(deliveries):
+                for delivery in deliveries:
+                    if (stream := self._streams.get(delivery.handle)) is not None:
+                        stream._deliver(delivery)
             case frames.Delivery(handle=handle):
                 if handle in self._streams:
                     self._streams[handle]._deliver(frame)
@@ -441,6 +490,8 @@ class Client(PeerRequests):
             case frames.Welcome():
                 pass
             case _:
+                if isinstance(frame, frames.Accepted | frames.Posted) and frame.congested:
+                    self._congested_until = asyncio.get_running_loop().time() + CONGESTED_S
                 restored = self._restoring.pop(frame.ref, None)
                 if restored is not None and isinstance(frame, frames.No):
                     self._streams.pop(restored._handle, None)
@@ -448,7 +499,7 @@ class Client(PeerRequests):
                 elif restored is not None:
                     restored._subscribed(self.peer)
                 call = self._calls.get(frame.ref)
-                if isinstance(call, PublishBatch):
+                if isinstance(call, PendingBatch):
                     call.answered(frame)
                 elif call is not None and not call.done():
                     call.set_result(frame)
@@ -457,18 +508,16 @@ class Client(PeerRequests):
 
     def _restore(self) -> None:
         """Subscribe again to everything, over a new connection."""
-        writer = self._connection.writer
-        assert writer is not None
         for stream in self._streams.values():
             request = stream._numbered(next(self._refs))
             self._restoring[request.ref] = stream
-            writer.write(frames.encode(request))
+            self._write(frames.encode(request))
 
     def _lost(self, error: ClientError) -> None:
         """Fail all requests: no answer will come over the connection that broke."""
         self._restoring.clear()
         for call in self._calls.values():
-            if isinstance(call, PublishBatch):
+            if isinstance(call, PendingBatch):
                 call.failed(error)
             elif not call.done():
                 call.set_exception(error)
@@ -478,6 +527,16 @@ class Client(PeerRequests):
         for stream in list(self._streams.values()):
             stream._end(error)
         self._streams.clear()
+
+
+def _checked(attributes: Attributes, payload: bytes, headers: Headers | None) -> Attributes:
+    """The attributes of an event that is valid, as Python's own values. Raises `ClientError` or `Refused`."""
+    if not wire.is_plain(attributes, payload, headers):
+        if isinstance(attributes, dict):
+            attributes = {name: as_scalar(value) for name, value in attributes.items()}
+        wire.check_kinds(attributes, payload, headers)
+        wire.check_event(attributes, payload, headers)
+    return attributes
 
 
 def _refusal(answer: frames.No) -> WendError:

@@ -58,6 +58,9 @@ class PeerConnection:
         """Called when the connection breaks: no answer will come to requests written before."""
         self._ended = ended
         """Called when there will be no other connection."""
+        self.unwritten: list[bytes] = []
+        """Frames of this turn of the event loop, which are written at once; see `write_soon`."""
+        self._writes_soon = False
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._error: ClientError | None = None
@@ -78,15 +81,38 @@ class PeerConnection:
     def _url(self, address: Address) -> str:
         return self.url if len(self._addresses) == 1 else f"{SCHEME}{show(address)}"
 
-    async def opened(self) -> asyncio.StreamWriter:
-        """Wait for a connection, and return its writer. Raises if none will come."""
+    async def opened(self) -> None:
+        """Wait for a connection. Raises if none will come."""
         while self.writer is None:
             if self._error is not None:
                 raise self._error
             if self._task is None:
                 raise ClientError("connect first: async with wend.connect(...), or await it")
             await self._ready.wait()
-        return self.writer
+
+    def write_soon(self) -> None:
+        """Write the frames in `unwritten` when this turn of the event loop ends."""
+        if not self._writes_soon:
+            self._writes_soon = True
+            asyncio.get_running_loop().call_soon(self._write)
+
+    def _write(self) -> None:
+        self._writes_soon = False
+        if self.writer is not None and self.unwritten:
+            self.writer.write(b"".join(self.unwritten))
+        self.unwritten.clear()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What was written and is not sent yet."""
+        return 0 if self.writer is None else self.writer.transport.get_write_buffer_size()
+
+    async def drain(self) -> None:
+        """Wait while the peer reads more slowly than frames are written."""
+        self._write()
+        if self.writer is not None:
+            with suppress(OSError):  # a broken connection fails the answers, too, and says so better
+                await self.writer.drain()
 
     async def close(self) -> None:
         if self._task is not None:
@@ -119,7 +145,7 @@ class PeerConnection:
             async with asyncio.timeout(timeout):
                 reader, writer = await asyncio.open_connection(*address)
                 try:
-                    writer.write(frames.encode(frames.Greet()))
+                    writer.write(frames.encode(frames.Greet(batches=True)))
                     frames_read = self._frames(reader, writer)
                     match await anext(frames_read, None):
                         case frames.Welcome(peer=peer, version=frames.VERSION):
@@ -177,8 +203,10 @@ class PeerConnection:
         if self._error is None:
             self._ready.clear()
         if self.writer is not None:
+            self._write()
             self.writer.close()
             self.writer = None
+        self.unwritten.clear()
         self._lost(error)
 
     def _finish(self, error: ClientError) -> None:

@@ -28,6 +28,8 @@ class Greet(msgspec.Struct, frozen=True, gc=False, tag="greet"):
     """The first frame: the version that the client speaks."""
 
     version: int = VERSION
+    batches: bool = False
+    """Whether the client takes `Deliveries`."""
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False, tag="publish"):
@@ -43,6 +45,23 @@ class Publish(msgspec.Struct, frozen=True, gc=False, tag="publish"):
     """Set: the event is for subscriptions at this peer alone that were not announced, as a reply is for an inbox."""
     retain: str = ""
     """The name of an attribute: the peer retains the newest event for each of its values, for later subscriptions."""
+
+
+class PostedEvent(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """An event of `Post`."""
+
+    attributes: Attributes
+    payload: bytes = b""
+    headers: Headers = {}
+    ttl_ns: Nanos | None = None
+    retain: str = ""
+
+
+class Post(msgspec.Struct, frozen=True, gc=False, tag="post"):
+    """Publish events, in this order; the answer to all of them is `Posted`."""
+
+    ref: int
+    events: tuple[PostedEvent, ...]
 
 
 class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):
@@ -151,6 +170,7 @@ class LoadPlan(msgspec.Struct, frozen=True, gc=False, tag="plan?"):
 
 Request = (
     Publish
+    | Post
     | Subscribe
     | Unsubscribe
     | PingFrame
@@ -176,7 +196,7 @@ class Welcome(msgspec.Struct, frozen=True, gc=False, tag="welcome"):
     version: int = VERSION
 
 
-class Accepted(msgspec.Struct, frozen=True, gc=False, tag="accepted"):
+class Accepted(msgspec.Struct, frozen=True, gc=False, tag="accepted", omit_defaults=True):
     """The receipt of a publication."""
 
     ref: int
@@ -185,6 +205,21 @@ class Accepted(msgspec.Struct, frozen=True, gc=False, tag="accepted"):
     """How many peers are to get the event."""
     kept: bool
     """Whether the event survives a crash of this peer."""
+    congested: bool = False
+    """Whether so much waits for a link of this peer that the client should pause."""
+
+
+class Posted(msgspec.Struct, frozen=True, gc=False, tag="posted", omit_defaults=True):
+    """The receipt of a `Post`."""
+
+    ref: int
+    accepted: int
+    """How many of its events the peer accepted."""
+    refused: int = 0
+    why: str = ""
+    """Why the first one that the peer refused was."""
+    congested: bool = False
+    """As of `Accepted`."""
 
 
 class Completed(msgspec.Struct, frozen=True, gc=False, tag="done"):
@@ -233,6 +268,12 @@ class Delivery(msgspec.Struct, frozen=True, gc=False, tag="event", omit_defaults
     """Whether it was published before the subscription, and a peer retained it."""
 
 
+class Deliveries(msgspec.Struct, frozen=True, gc=False, tag="events"):
+    """Several deliveries, in their order, to a client that greeted with `batches`."""
+
+    deliveries: tuple[Delivery, ...]
+
+
 class MissedFrame(msgspec.Struct, frozen=True, gc=False, tag="missed"):
     """Events that this subscription will not get, by reason."""
 
@@ -274,8 +315,8 @@ class Dropped(msgspec.Struct, frozen=True, gc=False, tag="dropped"):
     count: int
 
 
-Answer = Accepted | Completed | StatusFrame | Following | No | Subscriptions
-ToClient = Welcome | Answer | Delivery | Dropped | MissedFrame | Replaced
+Answer = Accepted | Posted | Completed | StatusFrame | Following | No | Subscriptions
+ToClient = Welcome | Answer | Delivery | Deliveries | Dropped | MissedFrame | Replaced
 
 _encoder = msgspec.msgpack.Encoder()
 _to_peer: msgspec.msgpack.Decoder[ToPeer] = msgspec.msgpack.Decoder(ToPeer)
@@ -290,6 +331,19 @@ def encode(frame: ToPeer | ToClient) -> bytes:
     if len(body) > MAX_FRAME_BYTES:
         raise WireError(f"a frame may have {MAX_FRAME_BYTES} bytes, this one has {len(body)}")
     return _LENGTH.pack(len(body)) + body
+
+
+def encode_posted(event: PostedEvent) -> bytes:
+    """A part of a `Post`; see `encode_post`."""
+    try:
+        return _encoder.encode(event)
+    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
+        raise WireError(f"an event cannot be encoded: {error}") from None
+
+
+def encode_post(ref: int, events: list[bytes]) -> bytes:
+    """A `Post` of events that are encoded already."""
+    return encode(Post(ref, tuple(map(msgspec.Raw, events))))  # type: ignore[arg-type]
 
 
 def decode_to_peer(body: bytes) -> ToPeer:

@@ -64,7 +64,7 @@ class Joining:
         self._locator = Locator(
             *(peer.id, peer.incarnation, peer.address, peer.addresses, peer.counters, self), asks_links=self.makes_links
         )
-        self._timer = WakeTimer(clock, lambda: None, self._tick)
+        self._timer = WakeTimer(clock, lambda: 0, self._tick)
         self._complaint: asyncio.TimerHandle | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:

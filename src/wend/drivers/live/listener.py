@@ -4,7 +4,8 @@ A session translates frames (`frames.py`) into requests to the broker, and deliv
 queue of deliveries. While the client reads, the queue is empty. When the client stops reading, the queue fills. A full
 queue drops the oldest deliveries, and the session reports their number once the client reads again. A client that reads
 nothing for a minute while something waits for it is disconnected, as is one that does not greet. Answers are never
-dropped: while a client does not read them, its requests are not read either.
+dropped: while a client does not read them, its requests are not read either. Nor are the requests of a client that
+publishes while too much waits for the links of the peer: so publishers become as slow as the network.
 """
 
 import asyncio
@@ -34,6 +35,12 @@ STALL_S = 60.0
 GREET_S = 10.0
 MAX_CLIENTS = 1_000
 WRITE_HIGH_BYTES = 256 * 1024
+GATHER_BYTES = 64 * 1024
+"""So much is written before the turn of the event loop ends."""
+ROOM_S = 0.005
+"""How often a session looks whether the peer can take more."""
+MAX_PAUSE_S = 2.0
+"""After so long it serves another request all the same, so that its client does not believe the peer gone."""
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 
@@ -106,6 +113,17 @@ class ClientSession(asyncio.Protocol):
         """What waits for the client, after its size: the frame of an answer, with 0 for a handle, or a delivery, with
         the time since which it waits. A delivery is encoded when it is written, because it grows older until then."""
         self.queued_bytes = 0
+        self._batches = False
+        """Whether the client takes several deliveries in one frame."""
+        self._unwritten: list[bytes] = []
+        """Frames that are written when this turn of the event loop ends."""
+        self._gathered: list[frames.Delivery] = []
+        """Deliveries after them, for one frame."""
+        self._unwritten_bytes = 0
+        self._posting: Posting | None = None
+        """The `Post` that is being served. It may take several turns."""
+        self._served_at: float | None = None
+        """When the last request was served, while the peer cannot take more; None: it can."""
         self._dropped: Counter[int] = Counter()
         self._reading = True
         self._scheduled = False
@@ -122,7 +140,7 @@ class ClientSession(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         _tune(transport.get_extra_info("socket"))
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES - GATHER_BYTES)
         self._broker.counts["connected"] += 1
         if len(self._listener.sessions) >= MAX_CLIENTS:
             self._broker.counts["refused"] += 1
@@ -140,6 +158,8 @@ class ClientSession(asyncio.Protocol):
             self._listener.sessions.discard(self)
             self._broker.counts["now"] -= 1
         self._queue.clear()
+        self._unwritten.clear()
+        self._gathered.clear()
         self._broker.disconnect(self)
 
     def data_received(self, data: bytes) -> None:
@@ -155,12 +175,18 @@ class ClientSession(asyncio.Protocol):
     def work(self, until: float) -> bool:
         """Answer requests until then; whether some are left."""
         self._scheduled = False
-        if self._transport is None or self.stalled:
+        if self._transport is None or self.stalled or self._served_at is not None:
             return False
         try:
-            for body in self._splitter.frames():
-                self._request(frames.decode_to_peer(body))
-                if self._transport is None or self.stalled:
+            bodies = self._splitter.frames()
+            while True:
+                if self._posting is not None:
+                    self._post_some(self._posting, until)
+                elif (body := next(bodies, None)) is not None:
+                    self._request(frames.decode_to_peer(body))
+                else:
+                    break
+                if self._transport is None or self.stalled or self._served_at is not None:
                     return False
                 if time.monotonic() >= until:
                     self._pause_reading(self._transport)
@@ -187,6 +213,7 @@ class ClientSession(asyncio.Protocol):
     def end(self) -> None:
         """Close the connection. The client can read the frames written before, for as long as it may stall."""
         self._cancel_timer()
+        self._write_gathered()
         if self._transport is not None:
             if self.stalled:
                 self._transport.abort()
@@ -243,6 +270,7 @@ class ClientSession(asyncio.Protocol):
         if not self.greeted:
             self._cancel_timer()
         self.greeted = True
+        self._batches = frame.batches
         peer = self._broker.peer
         self._answer(frames.Welcome(peer.id, peer.incarnation))
 
@@ -252,7 +280,11 @@ class ClientSession(asyncio.Protocol):
                 if ttl_ns is not None and ttl_ns <= 0:
                     raise Refused(f"a ttl must be above 0, got {ttl_ns} ns")
                 receipt = self._broker.publish(attributes, payload, headers, ttl_ns, to, retain)
-                self._answer(frames.Accepted(ref, receipt.id, len(receipt.targets), receipt.kept))
+                if receipt.congested:
+                    self._wait_for_room()
+                self._answer(frames.Accepted(ref, receipt.id, len(receipt.targets), receipt.kept, receipt.congested))
+            case frames.Post(ref, events):
+                self._posting = Posting(ref, events)
             case frames.Subscribe(ref, handle, text):
                 if handle < 1:
                     raise Refused(f"a subscription's number starts at 1, got {handle}")
@@ -297,6 +329,45 @@ class ClientSession(asyncio.Protocol):
                 self._tasks.add(task)  # the loop itself holds tasks only weakly
                 task.add_done_callback(self._tasks.discard)
 
+    def _post_some(self, posting: "Posting", until: float) -> None:
+        """Publish posted events until then. A frame has many, and other clients wait."""
+        publish = self._broker.publish
+        for event in posting.left:
+            try:
+                if event.ttl_ns is not None and event.ttl_ns <= 0:
+                    raise Refused(f"a ttl must be above 0, got {event.ttl_ns} ns")
+                receipt = publish(event.attributes, event.payload, event.headers, event.ttl_ns, None, event.retain)
+                posting.accepted += 1
+                if receipt.congested:
+                    posting.congested = True
+                    self._wait_for_room()
+            except WendError as error:
+                posting.refused += 1
+                posting.why = posting.why or str(error)
+            if self._transport is None or self.stalled or self._served_at is not None or time.monotonic() >= until:
+                return
+        self._posting = None
+        self._broker.counts["denied"] += posting.refused
+        self._answer(frames.Posted(posting.ref, posting.accepted, posting.refused, posting.why, posting.congested))
+
+    def _wait_for_room(self) -> None:
+        """Serve no more requests until the peer can take more events."""
+        if self._transport is not None:
+            self._pause_reading(self._transport)
+            loop = asyncio.get_running_loop()
+            self._served_at = loop.time()
+            loop.call_later(ROOM_S, self._look_for_room)
+
+    def _look_for_room(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._transport is None or self._served_at is None:
+            return
+        if self._broker.peer.is_crowded and loop.time() < self._served_at + MAX_PAUSE_S:
+            loop.call_later(ROOM_S, self._look_for_room)
+            return
+        self._served_at = None
+        self._schedule()
+
     async def _load_plan(self, ref: int) -> None:
         try:
             self._answer(frames.Following(ref, await self._broker.load_plan()))
@@ -314,6 +385,41 @@ class ClientSession(asyncio.Protocol):
             if self._queue:
                 self._enqueue(0, len(encoded), encoded)
             else:
+                self._write(encoded)
+
+    # ---------------------------------------------------------------- one write per turn of the event loop
+
+    def _write(self, encoded: bytes) -> None:
+        """Write a frame with others of this turn of the event loop."""
+        self._write_later(len(encoded))
+        self._close_batch()
+        self._unwritten.append(encoded)
+
+    def _write_later(self, size: int) -> None:
+        if not self._unwritten_bytes:
+            asyncio.get_running_loop().call_soon(self._write_gathered)
+        elif self._unwritten_bytes + size > GATHER_BYTES:
+            self._write_gathered()
+        self._unwritten_bytes += size
+
+    def _close_batch(self) -> None:
+        """Make frames of the deliveries that were gathered."""
+        gathered = self._gathered
+        if not gathered:
+            return
+        if self._batches and len(gathered) > 1:
+            self._unwritten.append(frames.encode(frames.Deliveries(tuple(gathered))))
+        else:
+            self._unwritten.extend(map(frames.encode, gathered))
+        gathered.clear()
+
+    def _write_gathered(self) -> None:
+        self._close_batch()
+        self._unwritten_bytes = 0
+        if self._unwritten:
+            encoded = b"".join(self._unwritten)
+            self._unwritten.clear()
+            if self._transport is not None:
                 self._transport.write(encoded)
 
     # ---------------------------------------------------------------- deliveries
@@ -328,7 +434,8 @@ class ClientSession(asyncio.Protocol):
         if self._transport is None:
             return
         if not self.stalled:
-            self._transport.write(_delivery(handle, effect, 0))
+            self._write_later(event_bytes(effect.event))
+            self._gathered.append(_delivery(handle, effect, 0))
             return
         self._enqueue(handle, event_bytes(effect.event), (effect, monotonic()))
         while len(self._queue) > self._listener.queue_msgs or self.queued_bytes > self._listener.queue_bytes:
@@ -362,6 +469,7 @@ class ClientSession(asyncio.Protocol):
             return
         self.stalled = False
         self._cancel_timer()
+        self._write_gathered()
         for handle, count in sorted(self._dropped.items()):
             self._transport.write(frames.encode(frames.Dropped(handle, count)))
         self._dropped.clear()
@@ -373,7 +481,7 @@ class ClientSession(asyncio.Protocol):
                 if effect.event.is_expired(effect.age_ns + waited_ns):
                     self._expired(handle, effect)
                     continue
-                what = _delivery(handle, effect, waited_ns)
+                what = frames.encode(_delivery(handle, effect, waited_ns))
             self._transport.write(what)
         if not self.stalled:
             self._schedule()
@@ -387,8 +495,18 @@ class ClientSession(asyncio.Protocol):
             self._transport.write(frames.encode(frames.MissedFrame(handle, {"expired": 1})))
 
 
-def _delivery(handle: int, effect: Deliver, waited_ns: Nanos) -> bytes:
+def _delivery(handle: int, effect: Deliver, waited_ns: Nanos) -> frames.Delivery:
     age = effect.age_ns + waited_ns
     late = effect.deadline_ns is not None and age > effect.deadline_ns
-    frame = frames.Delivery(handle, effect.event, age, late, effect.position, effect.again, effect.retained)
-    return frames.encode(frame)
+    return frames.Delivery(handle, effect.event, age, late, effect.position, effect.again, effect.retained)
+
+
+class Posting:
+    """A `Post` that is being served."""
+
+    def __init__(self, ref: int, events: tuple[frames.PostedEvent, ...]) -> None:
+        self.ref = ref
+        self.left = iter(events)
+        self.accepted = self.refused = 0
+        self.why = ""
+        self.congested = False

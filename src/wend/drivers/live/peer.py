@@ -68,6 +68,7 @@ from wend.protocol.ports import (
     Multicast,
     Neighbour,
     Notice,
+    Paused,
     Persist,
     Planned,
     Published,
@@ -137,7 +138,7 @@ class LivePeer:
         self._held = self._store_writer.held
         self._socket = PeerSocket(listen, insecure, self.receive, self.counters, clock)
         self.address, self.family = self._socket.address, self._socket.family
-        self.timer = WakeTimer(clock, self._drain, partial(self._handle, _WOKEN))
+        self.timer = WakeTimer(clock, self._drain, partial(self._handle, _WOKEN), self._paused)
         self.multicast = MulticastGroups(self, self._socket, self._types, multicast, clock)
         self._paths = PathSearches(self, paths or NoPaths())
         self.joining: Joining | None = None
@@ -174,6 +175,11 @@ class LivePeer:
     def peer(self) -> Peer:
         """The state machine; whoever looks at it must not change it."""
         return self._peer
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much waits for a link that publishers should pause."""
+        return self._peer.is_crowded
 
     def is_silent(self, peer: PeerId) -> bool:
         """Whether a peer has no link that works, or has not been heard over it for long."""
@@ -277,6 +283,8 @@ class LivePeer:
             await asyncio.sleep(0.005)
             if self._loop is None:
                 return
+        self._socket.queue.flush()
+        self._socket.queue.release()
         self.close()
 
     def close(self) -> None:
@@ -315,7 +323,8 @@ class LivePeer:
         retain: str = "",
     ) -> Receipt:
         """Publish an event, or one for subscribers at one peer alone. Raises `Refused` where it cannot be sent."""
-        wire.check_event(attributes, payload, headers)
+        if not wire.is_plain(attributes, payload, headers):
+            wire.check_event(attributes, payload, headers)
         if self._held and self._store_writer.full:
             raise Refused("the peer's store cannot be written, and no more events can wait for it")
         self.ask(Published(attributes, payload, headers or {}, ttl_ns, to, retain))
@@ -323,7 +332,7 @@ class LivePeer:
         if receipt is None:
             raise Refused("the peer could not take the event; its log says why")
         if not receipt.kept and self._store_writer.queued == receipt.id and self._store_writer.safe:
-            receipt = Receipt(receipt.id, receipt.targets, receipt.targets == (self.id,))
+            receipt = Receipt(receipt.id, receipt.targets, receipt.targets == (self.id,), receipt.congested)
         return receipt
 
     def retained(self, filter: str) -> list[tuple[Event, Nanos]]:
@@ -344,6 +353,7 @@ class LivePeer:
         """Handle an input for somebody who waits: their mistake is raised, a mistake of ours becomes `Refused`."""
         if self._loop is None:
             raise Refused("the peer is not running")
+        self._socket.queue.bundle_turn()
         try:
             effects = self._peer.handle(self._clock(), event)
         except WendError:
@@ -363,10 +373,14 @@ class LivePeer:
         self._last_sender = event.sender
         self.tell(event)
 
-    def _drain(self) -> None:
-        """Read the datagrams that have arrived, before a timer runs."""
-        self._socket.drain()
+    def _drain(self) -> Nanos:
+        """Read the datagrams that have arrived, before a timer runs; how long those had waited that are left."""
+        left_ns = self._socket.drain()
         self.multicast.drain()
+        return left_ns
+
+    def _paused(self, ns: Nanos) -> None:
+        self._handle(Paused(ns))
 
     def _handle(self, event: Input) -> None:
         """Handle an input that nobody waits for."""
@@ -401,9 +415,22 @@ class LivePeer:
         if header is not None:
             self._confirm(header, address, head)
         self._last_sender = sender
+        queue, handle = self._socket.queue, self._peer.handle
+        bundles = len(messages) > 1 and queue.bundle()
         for message in messages:
-            if self._loop is not None:
-                self._handle(Received(sender, older(message, waited_ns) if waited_ns else message))
+            if waited_ns:
+                message = older(message, waited_ns)
+            event = Received(sender, message)
+            if self._loop is None or (self._held and self._store_writer.refuses(event)):
+                continue
+            try:
+                effects = handle(self._clock(), event)
+            except Exception:
+                self.failed("handle", event)
+            else:
+                self.perform(effects)
+        if bundles:
+            queue.flush()
 
     def _confirm(self, header: wire.Header, address: Address, head: bytes) -> None:
         """Note the first datagram with this header: mostly that of a new incarnation."""
@@ -470,20 +497,22 @@ class LivePeer:
                 self.failed("carry out", effect)
 
     def _send(self, effect: Send) -> None:
-        if effect.peer not in self._reachable:
+        peer, message = effect.peer, effect.message
+        if peer not in self._reachable:
             self._find(effect)
             return
+        if type(message) is Ack:  # half of all messages
+            self.counters.sent_control(ACKS)
+            self._socket.queue.send_ack(peer, message)
+            return
         try:
-            body = wire.encode_message(effect.message)
+            body = wire.encode_message(message)
         except WireError as error:
             self.counters.refused["oversize"] += 1
-            log.warning("peer %d cannot send to %d: %s", self.id, effect.peer, error)
-            self._handle(Unsent(effect.peer, effect.message))
+            log.warning("peer %d cannot send to %d: %s", self.id, peer, error)
+            self._handle(Unsent(peer, message))
             return
-        message = effect.message
-        if type(message) is Ack:
-            self.counters.sent_control(ACKS)
-        elif type(message) is Data:
+        if type(message) is Data:
             self.counters.sent_data(message.event.id, len(message.dests) or 1)
         elif type(message) is Fragment:
             self.counters.sent_data(message.id, as_unicast(message))
@@ -491,7 +520,7 @@ class LivePeer:
             self.counters.sent_data(id_, 1)
         else:
             self.counters.sent_control(control_name(message))
-        self._socket.queue.send(effect.peer, body)
+        self._socket.queue.send(peer, body)
 
     def _send_each(self, effect: SendEach) -> None:
         body = wire.encode_message(effect.message)
@@ -533,7 +562,7 @@ class LivePeer:
         # An event that only this peer's subscribers want is not stored.
         stored = not self._peer.names_everyone or any(target != self.id for target in effect.targets)
         safe = self._store_writer.safe and stored
-        self._receipt = receipt = Receipt(effect.id, effect.targets, effect.kept and safe)
+        self._receipt = receipt = Receipt(effect.id, effect.targets, effect.kept and safe, effect.congested)
         for published in self._observers.published:
             try:
                 published(receipt)

@@ -35,6 +35,8 @@ MAX_ANSWERS = 1_000
 LOOK_S = 1.0
 OPEN_S = 5.0
 """How long a new subscription may get retained events of peers that become known after it."""
+_NONE: frozenset[EventId] = frozenset()
+"""Of most subscriptions: there may be very many."""
 _ANNOUNCED, _QUESTIONS, _ANSWERS = 1, 2, 3
 """Its own subscriptions."""
 
@@ -60,8 +62,13 @@ class Question:
         self.filter = filter
         self.until_s = until_s
         self.asked: tuple[PeerId, ...] = ()
-        self.delivered: frozenset[EventId] = frozenset()
+        self.delivered: set[EventId] | frozenset[EventId] = _NONE
         """The events that it has, as they were published or as they were retained."""
+
+    def got(self, id_: EventId) -> None:
+        if isinstance(self.delivered, frozenset):
+            self.delivered = set()
+        self.delivered.add(id_)
 
 
 class RetainedExchange:
@@ -113,7 +120,7 @@ class RetainedExchange:
         """A client got an event that was just published: it need not get it again."""
         number = self._numbers.get((client, handle)) if self._numbers else None
         if number is not None:
-            self._questions[number].delivered |= {id_}
+            self._questions[number].got(id_)
 
     def ended(self, client: "BrokerClient", handle: int) -> None:
         """A subscription ended."""
@@ -149,7 +156,7 @@ class RetainedExchange:
 
     def _hand(self, question: Question, event: Event, age_ns: Nanos) -> None:
         if event.id not in question.delivered:
-            question.delivered |= {event.id}
+            question.got(event.id)
             subscription = SubscriptionId(self._broker.peer.id, 0)
             question.client.deliver(question.handle, Deliver(subscription, event, age_ns, None, retained=True))
 

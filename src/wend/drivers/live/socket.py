@@ -4,8 +4,8 @@ The socket is read in bounded batches, so that timers and clients are served whi
 directly instead of through an asyncio transport: a datagram from a stranger is refused before anything is allocated
 for it, and datagrams that have arrived can be read before a timer runs.
 
-While a batch is read, messages to the same neighbour are bundled into one datagram. A busy peer answers many datagrams
-at once, and most of the answers go to a few neighbours.
+While a batch is read, or requests of clients are served, messages to the same neighbour are bundled into one datagram.
+A busy peer answers many datagrams at once, and most of the answers go to a few neighbours.
 """
 
 import asyncio
@@ -19,7 +19,8 @@ from wend.drivers.live.clock import Clock
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.kernel_queue import CHECK_NS, KernelQueue
 from wend.model.events import PeerId
-from wend.model.units import MS, Nanos
+from wend.model.units import MS, SECOND, Nanos
+from wend.protocol.messages import Ack
 
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 BATCH_DATAGRAMS = 64
@@ -29,31 +30,50 @@ QUIET_NS = MS
 """A socket that had nothing to read for this long is quiet."""
 AT_ONCE_NS = MS // 10
 """A datagram that can be read so soon after the last one was mostly there before: more may be."""
+HOLD_NS = MS
+"""How long an ACK may wait for other messages to the same neighbour. Timeouts of live peers allow for more."""
+MOST_ACKS = 32
+"""So many ACKs fit into one bundle."""
 
 Transmit = Callable[[bytes], None]
 
 
 class SendQueue:
-    """Sends messages at once, or bundles them until `flush` while a batch is read."""
+    """Sends messages at once, or bundles them until `flush` while a batch is read.
 
-    def __init__(self) -> None:
+    ACKs to a neighbour that got some within `HOLD_NS` wait for other messages to it, for at most as long. So a busy
+    link carries a few datagrams of ACKs per millisecond instead of one for each packet, and each ACK says how long it
+    waited.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._routes: dict[PeerId, tuple[bytes, int, Transmit]] = {}
         """By peer: the header of all datagrams to it, the CRC32 of that, and the function that transmits them."""
         self._bundling = False
         self._waiting: dict[PeerId, tuple[int, list[bytes]]] = {}
         """By peer: the size of the bundle, and its encoded messages."""
+        self._acks: dict[PeerId, list[tuple[Ack, Nanos]]] = {}
+        """By peer: the ACKs that wait, each with the time since which it does."""
+        self._acked_ns: dict[PeerId, Nanos] = {}
+        """By peer: when ACKs left last."""
+        self._timer: asyncio.TimerHandle | None = None
 
     def add(self, peer: PeerId, header: bytes, transmit: Transmit) -> None:
         self._routes[peer] = (header, crc32(header), transmit)
 
     def remove(self, peer: PeerId) -> None:
-        self._routes.pop(peer, None)
-        self._waiting.pop(peer, None)
+        for by_peer in (self._routes, self._waiting, self._acks, self._acked_ns):
+            by_peer.pop(peer, None)
 
     def send(self, peer: PeerId, body: bytes) -> None:
+        """Send an encoded message."""
         header, head_sum, transmit = self._routes[peer]
         if not self._bundling:
-            transmit(header + body + crc32(body, head_sum).to_bytes(4, "little"))  # as `wire.seal` does
+            if peer in self._acks:
+                self._transmit(peer, [body])
+            else:
+                transmit(header + body + crc32(body, head_sum).to_bytes(4, "little"))  # as `wire.seal` does
             return
         size, bodies = self._waiting.get(peer, (0, []))
         if bodies and size + len(body) > wire.BUNDLE_BYTES:
@@ -62,21 +82,76 @@ class SendQueue:
         bodies.append(body)
         self._waiting[peer] = (size + len(body), bodies)
 
-    def bundle(self) -> None:
-        """Bundle messages from now on, until `flush`."""
-        self._bundling = True
+    def send_ack(self, peer: PeerId, ack: Ack) -> None:
+        now = self._clock()
+        acks = self._acks.get(peer)
+        if acks is not None:
+            acks.append((ack, now))
+            if len(acks) >= MOST_ACKS:
+                self._transmit(peer, [])
+        elif self._bundling:
+            self._acks[peer] = [(ack, now)]
+        elif now - self._acked_ns.get(peer, now - HOLD_NS) < HOLD_NS:
+            self._acks[peer] = [(ack, now)]
+            self._release_later()
+        else:
+            self._acked_ns[peer] = now
+            self.send(peer, wire.encode_message(ack))
+
+    def bundle(self) -> bool:
+        """Bundle messages from now on, until `flush`. False if they are already."""
+        was, self._bundling = self._bundling, True
+        return not was
+
+    def bundle_turn(self) -> None:
+        """Bundle messages until this turn of the event loop ends."""
+        if not self._bundling:
+            self._bundling = True
+            asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
         self._bundling = False
         for peer, (_, bodies) in self._waiting.items():
-            header, _, transmit = self._routes[peer]
-            transmit(wire.bundle(header, bodies))
+            self._transmit(peer, bodies)
         self._waiting.clear()
+        if self._acks:
+            now = self._clock()
+            for peer in list(self._acks):
+                if now - self._acked_ns.get(peer, now - HOLD_NS) >= HOLD_NS:
+                    self._transmit(peer, [])
+            if self._acks:
+                self._release_later()
+
+    def release(self) -> None:
+        """Send the ACKs that wait."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for peer in list(self._acks):
+            self._transmit(peer, [])
 
     def clear(self) -> None:
-        """Drop the messages that wait: the peer is closed."""
+        """Drop everything that waits: the peer is closed."""
         self._bundling = False
         self._waiting.clear()
+        self._acks.clear()
+        self.release()
+
+    def _release_later(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(HOLD_NS / SECOND, self.release)
+
+    def _transmit(self, peer: PeerId, bodies: list[bytes]) -> None:
+        """Send messages with the ACKs that wait."""
+        header, _, transmit = self._routes[peer]
+        if acks := self._acks.pop(peer, None):
+            self._acked_ns[peer] = now = self._clock()
+            encoded = [wire.encode_message(Ack(ack.tx, ack.accepted, now - since)) for ack, since in acks]
+            if bodies and sum(map(len, encoded)) + sum(map(len, bodies)) > wire.BUNDLE_BYTES:
+                transmit(wire.bundle(header, encoded))
+            else:
+                bodies = [*encoded, *bodies]
+        transmit(wire.bundle(header, bodies))
 
 
 class PeerSocket:
@@ -91,7 +166,7 @@ class PeerSocket:
         clock: Clock,
     ) -> None:
         """`receive` gets each datagram, its sender's address, and the time for which it waited in the kernel."""
-        self.queue = SendQueue()
+        self.queue = SendQueue(clock)
         self._receive = receive
         self._counters = counters
         self._clock = clock
@@ -119,11 +194,13 @@ class PeerSocket:
         self.queue.clear()
         self._socket.close()
 
-    def drain(self) -> None:
-        """Read the datagrams that have arrived."""
+    def drain(self) -> Nanos:
+        """Read the datagrams that have arrived. Returns how long those had waited that are left, because there are too
+        many."""
         self.queue.bundle()
-        self._read_some(WAITING_DATAGRAMS)
+        left = self._read_some(WAITING_DATAGRAMS) == WAITING_DATAGRAMS
         self.queue.flush()
+        return self._waited_ns if left else 0
 
     def transmit(self, address: Address, datagram: bytes) -> None:
         try:

@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import msgspec
-
 from wend.drivers.live import frames
 from wend.model.errors import ClientError
-from wend.model.events import DurableOptions, as_scalar
+from wend.model.events import Attributes, DurableOptions, as_scalar
 from wend.model.units import FOREVER, SECOND, seconds
 
 PUBLISHER = "publisher"
@@ -65,14 +63,14 @@ def subscribe_frame(
     )
 
 
-def retaining(request: frames.Publish, retain: Any) -> frames.Publish:
-    """The publication of an event that the peer retains. Raises `ClientError` if it lacks the attribute."""
+def retained_by(attributes: Attributes, retain: Any) -> str:
+    """The attribute by which the peer is to retain an event. Raises `ClientError` if the event lacks it."""
     attribute = "topic" if retain is True else retain
     if not isinstance(attribute, str):
         raise ClientError(f"retain is True or the name of an attribute, got {retain!r}")
-    if attribute not in request.attributes:
+    if attribute not in attributes:
         raise ClientError(f"an event is retained by its attribute {attribute!r}, which this one does not have")
-    return msgspec.structs.replace(request, retain=attribute)
+    return attribute
 
 
 def _group(group: Any, durable: bool, ordered: bool) -> str:

@@ -2,6 +2,9 @@
 
 Most of these times are later than the one before, because ACKs arrive. The timer is not moved for them: it fires at
 the earlier time, finds that nothing is due, and is set again.
+
+A timer that fires late shows that the process was not scheduled, or that the event loop was busy. The peer is told, so
+that it does not blame its links for a silence that it could not have heard.
 """
 
 import asyncio
@@ -11,17 +14,30 @@ from wend.drivers.live.clock import Clock
 from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol.ports import WakeAt
 
+LATE_NS = 5 * MS
+"""A timer that fires so much later than it should shows a busy host."""
+
 
 class WakeTimer:
-    def __init__(self, clock: Clock, drain: Callable[[], None], wake: Callable[[], None]) -> None:
-        """`drain` reads the datagrams that have arrived, `wake` tells the peer that its time has come."""
+    def __init__(
+        self,
+        clock: Clock,
+        drain: Callable[[], Nanos],
+        wake: Callable[[], None],
+        paused: Callable[[Nanos], None] = lambda _: None,
+    ) -> None:
+        """`drain` reads the datagrams that have arrived, and returns how long those had waited that are left. `wake`
+        tells the peer that its time has come, `paused` how long it could not hear anyone."""
         self._clock = clock
         self._drain = drain
         self._wake = wake
+        self._paused = paused
         self.wake_ns: Nanos | None = None
         """The newest time that was asked for; None once the peer was woken."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns: Nanos = FOREVER
+        self._due_ns: Nanos = FOREVER
+        """When it should fire; it may have been set for a time that was past."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -47,10 +63,13 @@ class WakeTimer:
     def fire(self) -> None:
         """Wake the peer if it is due. Datagrams that have arrived come first, as in the simulator: while this process
         was held up, the ACK that the peer waits for may have reached the socket."""
+        late_ns = self._clock() - self._due_ns
         self._timer_ns = 0  # a time that is asked for meanwhile does not set the timer: that is done below
         try:
             if self._is_due():
-                self._drain()
+                late_ns = max(late_ns, self._drain())
+                if late_ns > LATE_NS and self._loop is not None:
+                    self._paused(late_ns)
             if self._is_due():
                 self.wake_ns = None
                 self._wake()
@@ -64,7 +83,9 @@ class WakeTimer:
         if self._loop is None or self.wake_ns is None:
             return
         # Rounded up to the loop's tick: a timer that fires early would only be set again.
-        wait_ms = max(0, -((self._clock() - self.wake_ns) // MS))
+        now = self._clock()
+        self._due_ns = max(now, self.wake_ns)
+        wait_ms = max(0, -((now - self.wake_ns) // MS))
         self._timer, self._timer_ns = self._loop.call_later(wait_ms / 1000, self.fire), self.wake_ns
 
     def _is_due(self) -> bool:

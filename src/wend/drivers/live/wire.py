@@ -45,6 +45,9 @@ MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
 BUNDLE_BYTES = 1_200
 """The most bytes of a bundle, so that it is one packet on every link. A larger message is sent alone."""
 
+_PLAIN_ATTRIBUTES, _PLAIN_CHARS = 32, 8_000
+"""So many attributes with so many ASCII characters are far below the bounds of an event."""
+
 _HEADER = struct.Struct("!2sBBQQQ")
 _VERSION, _KIND = 2, 3
 MESSAGE, _BUNDLE, ADDRESSES, MULTICAST = 0, 1, 2, 3
@@ -121,6 +124,30 @@ def check_event(attributes: Attributes, payload: bytes, headers: Headers | None 
         raise Refused(f"the {what} of an event may have {MAX_ATTRIBUTES_BYTES} bytes, these have {size}")
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise Refused(f"a payload may have {MAX_PAYLOAD_BYTES} bytes, this one has {len(payload)}")
+
+
+def is_plain(attributes: object, payload: object, headers: object) -> bool:
+    """Whether an event passes `check_kinds` and `check_event` for sure. It is cheaper, and true of most events."""
+    if type(attributes) is not dict or headers or type(payload) is not bytes or len(payload) > MAX_PAYLOAD_BYTES:
+        return False
+    size = len(attributes)
+    if size > _PLAIN_ATTRIBUTES:
+        return False
+    for name, value in attributes.items():
+        if type(name) is not str or not name.isascii():
+            return False
+        size += len(name)
+        kind = type(value)
+        if kind is str:
+            if not value.isascii():
+                return False
+            size += len(value)
+        elif kind is int:
+            if not MIN_INTEGER <= value <= MAX_INTEGER:
+                return False
+        elif kind is not float and kind is not bool:
+            return False
+    return size <= _PLAIN_CHARS
 
 
 def ttl_ns(ttl: float | None) -> Nanos | None:
