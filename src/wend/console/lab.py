@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console import lab_bench, lab_replay
+from wend.console import lab_bench, lab_bottleneck, lab_replay
 from wend.console.options import Degree, Json, Peers, Pl, Seed, Topology, of
 from wend.console.outputs import check_file
 from wend.console.sim import read_scenario
@@ -38,6 +38,7 @@ lab = typer.Typer(
 def register(app: typer.Typer) -> None:
     lab_bench.register(lab)
     lab_replay.register(lab)
+    lab_bottleneck.register(lab)
     app.add_typer(lab, name="lab")
 
 
