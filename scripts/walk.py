@@ -56,7 +56,7 @@ async def walk() -> Visits:
         await anext(events)
         # a packet that waits in a queue on a busy machine passes one file more, so the shortest walk counts
         walks = [await _profiled(publisher.publish({"topic": "a"}, PAYLOAD), lambda: anext(events)) for _ in range(5)]
-        visits = min(walks, key=len)
+        visits = min([each for each in walks if each], key=len)
     for listener, peer in zip(listeners, peers, strict=True):
         await listener.stop()
         peer.close()

@@ -85,7 +85,7 @@ def page() -> str:
         headers=MAX_HEADERS,
         event=wire.MAX_ATTRIBUTES_BYTES,
         payload=MAX_PAYLOAD_BYTES,
-        types=structs((Event, Range), "struct"),
+        types=structs((Event, Range, frames.PostedEvent), "struct"),
         greet_s=listener.GREET_S,
         clients=listener.MAX_CLIENTS,
         handles=broker.MAX_HANDLES,

@@ -147,6 +147,8 @@ SIMULATED = {
     "notices.multicast-lost": "`wend sim`: a multicast packet did not reach a peer that joined its group.",
     "drops.queue full": "`wend sim`: the queue of a link with a capacity was full.",
     "drops.peer's queue full": "`wend sim`: the queue of a peer with a capacity was full.",
+    "drops.waited too long": "`wend sim`: CoDel dropped a packet, because packets waited too long in its queue.",
+    "notices.background packets": "`wend sim`: packets of background flows that arrived.",
     "notices.queue full": "`wend sim`: the same for a control message; `peer's queue full` likewise.",
     "notices.queue full again": "`wend sim`: the same for a destination that was counted as dropped before.",
     "notices.after-settling": "`wend up`: an event arrived after it had been counted as missing.",

@@ -63,7 +63,7 @@ def test_every_reason_has_its_row() -> None:
 LIVE = re.findall(r"^\| `(.+?)` \| .+ \|$", section("Counters of the live driver"), re.MULTILINE)
 OTHER = re.findall(r"^\| `(.+?)` \| .+ \|$", section("Counters of the simulator and of `wend up`"), re.MULTILINE)
 COMPUTED = {"drops.queue full", "drops.peer's queue full", "notices.queue full", "notices.queue full again"}
-COMPUTED |= {"notices.refused: corrupted"}
+COMPUTED |= {"drops.waited too long", "notices.background packets", "notices.refused: corrupted"}
 """Counters whose names stand in no one place (`drivers/sim/capacity.py`, `drivers/sim/disturbances.py`)."""
 
 
