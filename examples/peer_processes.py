@@ -1,6 +1,8 @@
 """Peers as processes of their own, for the examples."""
 
 import asyncio
+import contextlib
+import random
 import re
 import signal
 import socket
@@ -37,14 +39,14 @@ class PeerProcess:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses, all different."""
-    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
+    """Ports that nobody uses, all different, below those that the system hands out by itself."""
+    found: set[int] = set()
+    while len(found) < count:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            found.add(port)
+    return sorted(found)
 
 
 def shown(payloads: list[bytes]) -> str:

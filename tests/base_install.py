@@ -30,7 +30,6 @@ import asyncio  # noqa: E402
 import contextlib  # noqa: E402
 import io  # noqa: E402
 import json  # noqa: E402
-import socket  # noqa: E402
 from importlib import import_module  # noqa: E402
 from pathlib import Path  # noqa: E402
 from pkgutil import walk_packages  # noqa: E402
@@ -38,6 +37,7 @@ from pkgutil import walk_packages  # noqa: E402
 import wend  # noqa: E402
 import wend.drivers.live  # noqa: E402
 import wend.protocol  # noqa: E402
+from tests.ports import free_ports  # noqa: E402
 from wend.console.app import main  # noqa: E402
 from wend.drivers.live.addresses import SCHEME, show  # noqa: E402
 from wend.drivers.live.config import PeerFile  # noqa: E402
@@ -52,16 +52,6 @@ def imported() -> int:
     packages = (wend.protocol, wend.drivers.live)
     names = [each.name for one in packages for each in walk_packages(one.__path__, f"{one.__name__}.")]
     return len([import_module(name) for name in names if name not in FOR_UP])
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def peer(number: int, ports: list[int], **settings: Any) -> PeerService:

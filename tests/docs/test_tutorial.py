@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tests.docs.pages import FENCED, files_of, read
-from tests.drivers.live.processes import free_ports
+from tests.ports import free_ports
 
 PAGE = "docs/tutorial.md"
 COMMAND = re.compile(r"^\$ (.*)\n((?:[^$].*\n)*)", re.MULTILINE)

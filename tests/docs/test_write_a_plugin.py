@@ -16,7 +16,7 @@ import wend
 from tests.cores import pure_only
 from tests.docs.pages import ROOT, blocks, files_of, section, write_files
 from tests.drivers.live.net import known
-from tests.drivers.live.processes import free_ports
+from tests.ports import free_ports
 from tests.spark import needs_java, shared_session
 from wend.console.sweeps import Means
 from wend.drivers.live.config import PeerFile, load

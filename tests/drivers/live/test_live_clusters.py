@@ -9,8 +9,8 @@ import pytest
 
 import wend
 from tests.drivers.live.net import run, until
-from tests.ports import free_ports
 from tests.drivers.live.test_multicast import needs_multicast
+from tests.ports import free_ports
 from wend.drivers.live.addresses import show
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.process import PeerService

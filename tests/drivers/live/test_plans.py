@@ -13,8 +13,8 @@ import pytest
 import wend
 from tests.drivers.live.net import known, until
 from tests.drivers.live.processes import Process
-from tests.ports import free_ports
 from tests.plans import Flow, plan_of
+from tests.ports import free_ports
 from wend.drivers.live.config import load
 from wend.drivers.live.process import PeerService
 from wend.model.errors import ConfigError, Refused
