@@ -22,7 +22,7 @@ from wend.protocol import tables
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "wend"
-PURE = ("model", "matching", "protocol", "topology/__init__.py", "topology/paths.py")
+PURE = ("model", "matching", "protocol", "security", "topology/__init__.py", "topology/paths.py")
 """Rooms, and files of rooms that are not pure as a whole."""
 
 BANNED = {

@@ -1,0 +1,60 @@
+"""Identities: what a verified certificate says about a peer or a client, and what a peer needs to prove its own.
+
+The session layer knows certificates only as bytes and asks a `Verifier` about them. So it can be tested without
+X.509, and whoever reads files or revocation lists does so outside of this package.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from wend.model.errors import WendError
+from wend.model.events import PeerId
+
+
+class Untrusted(WendError):
+    """A certificate that is not accepted; the text says why in one sentence."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What a verified certificate says."""
+
+    serial: int
+    name: str
+    """Of the site or client."""
+    peer: PeerId | None
+    """None: a client."""
+    groups: tuple[str, ...]
+    session_key: bytes
+    """The X25519 public key, 32 bytes."""
+    signing_key: bytes
+    """The Ed25519 public key of the certificate, 32 bytes."""
+    not_before_s: int
+    not_after_s: int
+
+
+class Verifier(Protocol):
+    """Decides about certificates: it knows the root and the revoked serials."""
+
+    def verify(self, certificate: bytes, now_s: int) -> Identity:
+        """The identity in a certificate (DER) that is valid at this time. Raises `Untrusted`."""
+        ...
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """What a peer has itself."""
+
+    certificate: bytes
+    """DER."""
+    session_secret: bytes
+    """The X25519 private key, 32 bytes."""
+    signing_secret: bytes
+    """The Ed25519 private key, 32 bytes."""
+    identity: Identity
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.identity!r})"
