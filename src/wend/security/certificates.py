@@ -1,0 +1,401 @@
+"""Certificates: who a site or a client is, as the root of an overlay says.
+
+They are X.509 certificates with Ed25519 keys, so that TLS libraries and `openssl x509 -text` read them. An extension
+of our own holds what X.509 has no field for: the peer's id, the groups, and the X25519 key for sessions between peers.
+Certificates are small (`MAX_CERTIFICATE` bytes), so that a handshake with one fits a datagram.
+
+`RootVerifier` reads certificates of strangers. It checks the root's signature first, and looks at the content only
+after that. Whatever the bytes are, it returns an identity or raises `Untrusted`.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from typing import Final, NoReturn
+
+import msgspec
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, SignatureAlgorithmOID
+
+from wend.model.errors import ConfigError
+from wend.model.events import PeerId
+from wend.security.identity import Credentials, Identity, Untrusted
+
+MAX_CERTIFICATE: Final = 500
+"""The size of a certificate, in bytes of DER: a handshake with one fits the smallest datagram that IPv6 guarantees."""
+MAX_ROOT: Final = 1000
+MAX_REQUEST: Final = 1000
+MAX_NAME: Final = 64
+"""The length of a name, which is X.509's limit for common names."""
+MAX_GROUPS: Final = 16
+MAX_PEER_ID: Final = 2**32 - 1
+MAX_SERIAL: Final = 2**63 - 1
+KEY_BYTES: Final = 32
+
+WEND_OID: Final = x509.ObjectIdentifier("2.25.166094757036713484372906532064185301")
+"""The extension of our own. Its arc is derived from a UUID, so nobody else has it."""
+_VERSION: Final = 1
+_SHORT_DER: Final = 0x7F
+
+
+class Claims(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The content of our extension. A request states only the session key."""
+
+    version: int
+    session_key: bytes
+    peer: PeerId | None = None
+    groups: tuple[str, ...] = ()
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What a site or a client asks the root to sign."""
+
+    name: str
+    session_key: bytes
+    signing_key: bytes
+
+
+class Root(msgspec.Struct, frozen=True):
+    """The root's certificate, as peers and clients know it."""
+
+    name: str
+    certificate: bytes
+    signing_key: bytes
+    not_before_s: int
+    not_after_s: int
+
+
+# ---------------------------------------------------------------- making
+
+
+def make_root(name: str, signing_secret: bytes, *, serial: int, not_before_s: int, not_after_s: int) -> bytes:
+    """A self-signed certificate of a root."""
+    key = Ed25519PrivateKey.from_private_bytes(signing_secret)
+    subject = _subject(name)
+    _check_dates(not_before_s, not_after_s)
+    builder = (
+        _dated(x509.CertificateBuilder(), not_before_s, not_after_s)
+        .subject_name(subject)
+        .issuer_name(subject)
+        .serial_number(_checked_serial(serial))
+        .public_key(key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+    )
+    return builder.sign(key, None).public_bytes(Encoding.DER)
+
+
+def make_request(name: str, signing_secret: bytes, session_secret: bytes) -> bytes:
+    """A certificate request. Its signature shows that the site has the key."""
+    key = Ed25519PrivateKey.from_private_bytes(signing_secret)
+    claims = Claims(_VERSION, public_session_key(session_secret))
+    builder = x509.CertificateSigningRequestBuilder().subject_name(_subject(name))
+    builder = builder.add_extension(make_extension(claims), critical=False)
+    return builder.sign(key, None).public_bytes(Encoding.DER)
+
+
+def sign(
+    request: bytes,
+    root: bytes,
+    root_secret: bytes,
+    *,
+    serial: int,
+    peer: PeerId | None,
+    groups: Sequence[str],
+    not_before_s: int,
+    not_after_s: int,
+    name: str | None = None,
+) -> bytes:
+    """The certificate for a request. The root decides on the name, if it gives one, the peer's id and the groups."""
+    asked = read_request(request)
+    issuer = read_root(root)
+    key = Ed25519PrivateKey.from_private_bytes(root_secret)
+    if key.public_key().public_bytes_raw() != issuer.signing_key:
+        raise ConfigError("the root's key does not belong to the root's certificate")
+    if peer is not None and not 0 <= peer <= MAX_PEER_ID:
+        raise ConfigError(f"a peer id is in 0..{MAX_PEER_ID}, got {peer}")
+    if not_after_s > issuer.not_after_s:
+        raise ConfigError(f"the root ends at {show_time(issuer.not_after_s)}, before the certificate would")
+    _check_dates(not_before_s, not_after_s)
+    check_groups(groups)
+    use = [ExtendedKeyUsageOID.CLIENT_AUTH] if peer is None else list(_PEER_USE)
+    claims = Claims(_VERSION, asked.session_key, peer, tuple(groups))
+    builder = (
+        _dated(x509.CertificateBuilder(), not_before_s, not_after_s)
+        .subject_name(_subject(asked.name if name is None else name))
+        .issuer_name(_subject(issuer.name))
+        .serial_number(_checked_serial(serial))
+        .public_key(Ed25519PublicKey.from_public_bytes(asked.signing_key))
+        .add_extension(x509.ExtendedKeyUsage(use), critical=False)
+        .add_extension(make_extension(claims), critical=False)
+    )
+    made = builder.sign(key, None).public_bytes(Encoding.DER)
+    if len(made) > MAX_CERTIFICATE:
+        raise ConfigError(
+            f"the certificate would have {len(made)} bytes, more than {MAX_CERTIFICATE}: give fewer or shorter groups"
+        )
+    return made
+
+
+_PEER_USE: Final = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+
+
+def make_credentials(certificate: bytes, session_secret: bytes, signing_secret: bytes) -> Credentials:
+    """A certificate with its keys. Raises `ConfigError` for keys of another certificate. It does not check who signed
+    the certificate: that is a verifier's business."""
+    try:
+        identity = _identity(x509.load_der_x509_certificate(certificate))
+    except Untrusted as error:
+        raise ConfigError(error.reason) from None
+    except Exception:
+        raise ConfigError("this is not a certificate") from None
+    if public_session_key(session_secret) != identity.session_key:
+        raise ConfigError(f"the session key does not belong to the certificate of {identity.name}")
+    if public_signing_key(signing_secret) != identity.signing_key:
+        raise ConfigError(f"the signing key does not belong to the certificate of {identity.name}")
+    return Credentials(certificate, session_secret, signing_secret, identity)
+
+
+def public_session_key(secret: bytes) -> bytes:
+    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+def public_signing_key(secret: bytes) -> bytes:
+    return Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+def check_groups(groups: Sequence[str]) -> None:
+    """Raise `ConfigError` for groups that a certificate or token cannot have."""
+    if len(groups) > MAX_GROUPS or len(set(groups)) != len(groups):
+        raise ConfigError(f"a certificate has up to {MAX_GROUPS} different groups, got {', '.join(groups)}")
+    for group in groups:
+        check_name(group, "group")
+
+
+def check_name(name: str, what: str = "name") -> None:
+    """Raise `ConfigError` for a name that certificates, files and logs cannot have."""
+    if not 0 < len(name.encode()) <= MAX_NAME or not name.isprintable() or name != name.strip():
+        raise ConfigError(f"a {what} has 1 to {MAX_NAME} bytes, all printable, got {name!r}")
+
+
+def show_time(seconds: int) -> str:
+    """A time in UTC, as commands and refusals show it."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds} s"
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_request(request: bytes) -> Request:
+    """Read a request and check its signature. Raises `ConfigError`."""
+    if len(request) > MAX_REQUEST:
+        raise ConfigError(f"a request has up to {MAX_REQUEST} bytes, got {len(request)}")
+    try:
+        found = x509.load_der_x509_csr(request)
+        key = found.public_key()
+        is_signed = isinstance(key, Ed25519PublicKey) and found.is_signature_valid
+        name, claims = _name(found.subject), _claims(found.extensions)
+    except Untrusted as error:
+        raise ConfigError(f"the request cannot be signed: {error.reason}") from None
+    except Exception:
+        raise ConfigError("this is not a certificate request") from None
+    if not is_signed or not isinstance(key, Ed25519PublicKey):
+        raise ConfigError("the request is not signed by the key that it names")
+    return Request(name, claims.session_key, key.public_bytes_raw())
+
+
+def read_root(certificate: bytes) -> Root:
+    """Read a root's certificate and check its own signature. Raises `ConfigError`."""
+    if len(certificate) > MAX_ROOT:
+        raise ConfigError(f"a root's certificate has up to {MAX_ROOT} bytes, got {len(certificate)}")
+    try:
+        found = x509.load_der_x509_certificate(certificate)
+        key = found.public_key()
+        is_root = found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        if not is_root or not isinstance(key, Ed25519PublicKey):
+            raise ConfigError("this certificate is not a root's")
+        key.verify(found.signature, found.tbs_certificate_bytes)
+        dates = int(found.not_valid_before_utc.timestamp()), int(found.not_valid_after_utc.timestamp())
+        return Root(_name(found.subject), certificate, key.public_bytes_raw(), *dates)
+    except InvalidSignature:
+        raise ConfigError("the root's certificate is not signed by the root") from None
+    except (x509.ExtensionNotFound, Untrusted):
+        raise ConfigError("this certificate is not a root's") from None
+    except ConfigError:
+        raise
+    except Exception:
+        raise ConfigError("this is not a certificate") from None
+
+
+class RootVerifier:
+    """Verifies certificates by one root, or by several while one replaces another.
+
+    It is immutable: a renewed blocklist makes a new verifier.
+    """
+
+    def __init__(self, roots: bytes | Sequence[bytes], revoked: Collection[int] = frozenset()) -> None:
+        self.roots = tuple(read_root(root) for root in ([roots] if isinstance(roots, bytes) else roots))
+        self.revoked = frozenset(revoked)
+        self._keys = [Ed25519PublicKey.from_public_bytes(root.signing_key) for root in self.roots]
+
+    def verify(self, certificate: bytes, now_s: int) -> Identity:
+        """Who a certificate names. Raises `Untrusted`, and nothing else."""
+        if len(certificate) > MAX_CERTIFICATE:
+            raise Untrusted(f"a certificate has up to {MAX_CERTIFICATE} bytes, got {len(certificate)}")
+        try:
+            found = x509.load_der_x509_certificate(certificate)
+            issuer = self._issuer(found)
+            identity = _identity(found)
+        except Untrusted:
+            raise
+        except Exception:  # hostile bytes: whatever the parser found, it is not a certificate of ours
+            raise Untrusted("this is not a certificate") from None
+        self.check(identity, now_s)
+        if now_s > issuer.not_after_s:
+            raise Untrusted(f"the root {issuer.name} has ended at {show_time(issuer.not_after_s)}")
+        return identity
+
+    def check(self, identity: Identity, now_s: int) -> None:
+        """Check again an identity that was verified before: it may have ended or been revoked since. Raises
+        `Untrusted`."""
+        if identity.serial in self.revoked:
+            raise Untrusted(f"the certificate of {identity.name} is revoked")
+        if now_s < identity.not_before_s:
+            raise Untrusted(f"the certificate of {identity.name} begins at {show_time(identity.not_before_s)}")
+        if now_s > identity.not_after_s:
+            raise Untrusted(f"the certificate of {identity.name} has ended at {show_time(identity.not_after_s)}")
+
+    def _issuer(self, certificate: x509.Certificate) -> Root:
+        """The root that signed the certificate."""
+        if certificate.signature_algorithm_oid != SignatureAlgorithmOID.ED25519:
+            raise Untrusted("the certificate is not signed with Ed25519")
+        for root, key in zip(self.roots, self._keys, strict=True):
+            try:
+                key.verify(certificate.signature, certificate.tbs_certificate_bytes)
+            except InvalidSignature:
+                continue
+            return root
+        raise Untrusted("the certificate is not signed by the root")
+
+
+def _identity(found: x509.Certificate) -> Identity:
+    """What a certificate says. Raises `Untrusted` for content that is not ours, or what the parser raises."""
+    key = found.public_key()
+    if not isinstance(key, Ed25519PublicKey):
+        raise Untrusted("the certificate's key is not an Ed25519 key")
+    if not 0 < found.serial_number <= MAX_SERIAL:
+        raise Untrusted("the certificate's serial number is out of range")
+    claims = _claims(found.extensions)
+    return Identity(
+        serial=found.serial_number,
+        name=_name(found.subject),
+        peer=claims.peer,
+        groups=claims.groups,
+        session_key=claims.session_key,
+        signing_key=key.public_bytes_raw(),
+        not_before_s=int(found.not_valid_before_utc.timestamp()),
+        not_after_s=int(found.not_valid_after_utc.timestamp()),
+    )
+
+
+def _claims(extensions: x509.Extensions) -> Claims:
+    """Our extension. The only other one that a certificate may have says what TLS may use it for."""
+    ours: Claims | None = None
+    for extension in extensions:
+        if extension.oid == WEND_OID and isinstance(extension.value, x509.UnrecognizedExtension):
+            ours = _read_extension(extension.value.value)
+        elif not isinstance(extension.value, x509.ExtendedKeyUsage):
+            raise Untrusted("the certificate has an extension that Wend does not use")
+    if ours is None:
+        raise Untrusted("the certificate was not made for Wend")
+    return ours
+
+
+def _read_extension(value: bytes) -> Claims:
+    try:
+        claims = msgspec.msgpack.decode(_octets(value), type=Claims)
+        check_groups(claims.groups)
+    except (msgspec.DecodeError, ConfigError):
+        _malformed()
+    if claims.version != _VERSION or len(claims.session_key) != KEY_BYTES:
+        _malformed()
+    if claims.peer is not None and not 0 <= claims.peer <= MAX_PEER_ID:
+        _malformed()
+    return claims
+
+
+def _malformed() -> NoReturn:
+    raise Untrusted("the certificate's extension for Wend is malformed") from None
+
+
+def _name(subject: x509.Name) -> str:
+    found = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    if len(found) != 1 or len(list(subject)) != 1 or not isinstance(found[0].value, str):
+        raise Untrusted("the certificate does not have one name")
+    try:
+        check_name(found[0].value)
+    except ConfigError as error:
+        raise Untrusted(str(error)) from None
+    return found[0].value
+
+
+# ---------------------------------------------------------------- X.509
+
+
+def _subject(name: str) -> x509.Name:
+    check_name(name)
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _dated(builder: x509.CertificateBuilder, not_before_s: int, not_after_s: int) -> x509.CertificateBuilder:
+    return builder.not_valid_before(datetime.fromtimestamp(not_before_s, UTC)).not_valid_after(
+        datetime.fromtimestamp(not_after_s, UTC)
+    )
+
+
+def _check_dates(not_before_s: int, not_after_s: int) -> None:
+    if not 0 <= not_before_s < not_after_s < 2**37:
+        raise ConfigError("a certificate ends after it begins")
+
+
+def _checked_serial(serial: int) -> int:
+    if not 0 < serial <= MAX_SERIAL:
+        raise ConfigError(f"a serial number is in 1..{MAX_SERIAL}, got {serial}")
+    return serial
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def make_extension(claims: Claims) -> x509.UnrecognizedExtension:
+    """Our extension, as a DER octet string."""
+    content = msgspec.msgpack.encode(claims)
+    size = len(content)
+    header = bytes([4, size]) if size <= _SHORT_DER else bytes([4, 0x82, *size.to_bytes(2, "big")])
+    return x509.UnrecognizedExtension(WEND_OID, header + content)
+
+
+def _octets(value: bytes) -> bytes:
+    """The content of a DER octet string, as `make_extension` makes it."""
+    if len(value) >= 2 and value[0] == 4 and value[1] <= _SHORT_DER and len(value) == 2 + value[1]:
+        return value[2:]
+    if len(value) >= 4 and value[:2] == b"\x04\x82" and len(value) == 4 + int.from_bytes(value[2:4], "big"):
+        return value[4:]
+    _malformed()
