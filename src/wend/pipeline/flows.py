@@ -20,7 +20,8 @@ from wend.model.errors import ConfigError
 from wend.model.files import check_out, drafted
 from wend.model.units import SECOND, Nanos
 from wend.pipeline.match import survey
-from wend.pipeline.match_input import NUMBERS, Id, decoded, first_line, id_column, is_lines, lines_of, need, parquet_of
+from wend.pipeline.match_input import NUMBERS, Id, decoded, first_line, id_column, is_lines, lines_of, need
+from wend.pipeline.parquet_tables import parquet_of
 from wend.pipeline.spark_paths import literal_path
 from wend.pipeline.task_errors import plain_errors
 

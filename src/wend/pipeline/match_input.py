@@ -23,6 +23,7 @@ from wend.matching.batch import Batch
 from wend.matching.filters import Filter, parse
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import Attributes, Range, Value
+from wend.pipeline.parquet_tables import parquet_of
 from wend.pipeline.spark_paths import literal_path
 
 if TYPE_CHECKING:
@@ -109,16 +110,6 @@ def is_lines(path: str) -> bool:
         held = "both Parquet and JSON lines" if found else "neither Parquet nor JSON lines"
         raise ConfigError(f"the folder {path} holds {held}")
     return found[0] in LINES
-
-
-def parquet_of(spark: "SparkSession", path: str) -> "DataFrame":
-    try:
-        frame = spark.read.parquet(literal_path(path))
-        frame.schema  # noqa: B018  over Connect, reading the schema finds a file that cannot be read
-    except Exception as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ConfigError(f"cannot read {path} as Parquet: {first}") from None
-    return frame
 
 
 def need(frame: "DataFrame", path: str, *names: str) -> None:

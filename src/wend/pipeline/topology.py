@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from wend.model.errors import ConfigError
-from wend.pipeline.spark_paths import literal_path
+from wend.pipeline.parquet_tables import parquet_of
 from wend.topology.inference import LONGEST, merge
 from wend.topology.traceroute_counts import RECORDS, count
 
@@ -52,13 +52,11 @@ def infer(records: "DataFrame", *, least: int = LEAST, overlay: "DataFrame | Non
 
 def read_records(spark: "SparkSession", path: str) -> "DataFrame":
     """Read traceroute records from Parquet, and check their columns."""
+    found = parquet_of(spark, path)
     try:
-        found = spark.read.parquet(literal_path(path))
         check(found)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    except Exception as error:  # Spark raises errors of many types
-        raise ConfigError(f"cannot read {path} as Parquet: {str(error).strip().splitlines()[0]}") from None
     return found
 
 
