@@ -40,6 +40,7 @@ SUBCOMMANDS = {
     "status": Subcommand("status", "Print the state of a running peer: its links and its counters."),
     "subscriptions": Subcommand("subscriptions", "List the durable subscriptions of a running peer, or remove one."),
     "link": Subcommand("link", "List, add and remove the links of a running peer."),
+    "key": Subcommand("keys", "Make, sign, show and revoke the keys of peers and clients."),
     "sim": Subcommand("sim", "Run one scenario in the simulator.", "sim"),
     "study": Subcommand("study", "Run the evaluation of a paper on Spark, and write the report.", "spark"),
     "topology": Subcommand("topology", "Make, list, convert and draw underlay networks.", "maps"),

@@ -146,12 +146,7 @@ _PEER_USE: Final = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_
 def make_credentials(certificate: bytes, session_secret: bytes, signing_secret: bytes) -> Credentials:
     """A certificate with its keys. Raises `ConfigError` for keys of another certificate. It does not check who signed
     the certificate: that is a verifier's business."""
-    try:
-        identity = _identity(x509.load_der_x509_certificate(certificate))
-    except Untrusted as error:
-        raise ConfigError(error.reason) from None
-    except Exception:
-        raise ConfigError("this is not a certificate") from None
+    identity = read_identity(certificate)
     if public_session_key(session_secret) != identity.session_key:
         raise ConfigError(f"the session key does not belong to the certificate of {identity.name}")
     if public_signing_key(signing_secret) != identity.signing_key:
@@ -208,6 +203,16 @@ def read_request(request: bytes) -> Request:
     if not is_signed or not isinstance(key, Ed25519PublicKey):
         raise ConfigError("the request is not signed by the key that it names")
     return Request(name, claims.session_key, key.public_bytes_raw())
+
+
+def read_identity(certificate: bytes) -> Identity:
+    """Who a certificate names, whoever signed it. Raises `ConfigError`."""
+    try:
+        return _identity(x509.load_der_x509_certificate(certificate))
+    except Untrusted as error:
+        raise ConfigError(error.reason) from None
+    except Exception:
+        raise ConfigError("this is not a certificate") from None
 
 
 def read_root(certificate: bytes) -> Root:

@@ -1,0 +1,307 @@
+"""`wend key`: who belongs to an overlay.
+
+A root signs certificates. A site makes its own keys and a request; its private keys never leave it.
+
+    wend key root ROOT                        once: the root's key and certificate
+    wend key new KEYS --name plant-7          at the site: its keys and a request
+    wend key sign REQUEST --root ROOT --peer 7 --groups plant --out CERTIFICATE
+    wend key show DIR, wend key revoke DIR WHO, wend key token DIR --name WHO
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wend.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from wend.security.identity import Identity
+
+DAY_S = 86_400
+CERTIFICATE_DAYS = 90
+ROOT_DAYS = 3650
+SKEW_S = 300
+"""Certificates begin a little earlier, because the clocks of sites differ."""
+
+Root = Annotated[Path, typer.Option("--root", metavar="DIR", help="The root's folder, as `wend key root` made it.")]
+Groups = Annotated[
+    str, typer.Option(metavar="NAMES", help="Groups, separated by commas. Grants say what a group may do.")
+]
+Days = Annotated[float, typer.Option(help="How long it is valid, in days.", min=0.0)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON objects.")]
+
+
+def register(app: typer.Typer) -> None:
+    keys = typer.Typer(no_args_is_help=True, help="Make, sign, show and revoke the keys of peers and clients.")
+    for name, command in (
+        ("root", root),
+        ("new", new),
+        ("sign", sign),
+        ("token", token),
+        ("revoke", revoke),
+        ("show", show),
+    ):
+        keys.command(name)(command)
+    app.add_typer(keys, name="key")
+
+
+def root(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder for the root. Guard it: it makes members.")],
+    name: Annotated[str, typer.Option(help="The name of the overlay.")] = "wend",
+    days: Days = ROOT_DAYS,
+) -> None:
+    """Make the root of an overlay: its key and its certificate."""
+    from wend.drivers.live import key_files
+    from wend.security.certificates import make_root, show_time
+
+    key_files.check_new(folder / key_files.ROOT_KEY, folder / key_files.ROOT)
+    secret, now = key_files.new_secret(), key_files.now_s()
+    ends = now + _seconds(days)
+    made = make_root(name, secret, serial=key_files.new_serial(), not_before_s=now - SKEW_S, not_after_s=ends)
+    key_files.make_folder(folder)
+    key_files.write_signing_key(folder / key_files.ROOT_KEY, secret)
+    key_files.write_new(folder / key_files.ROOT, key_files.pem_of_certificates([made]))
+    print(f"{folder}: the root {name}, until {show_time(ends)}; {key_files.ROOT_KEY} is secret")
+
+
+def new(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder for the keys of a site or a client.")],
+    name: Annotated[str, typer.Option(help="The name of the site or client.")],
+) -> None:
+    """Make keys for a site or a client, and the request that the root signs. The keys stay here."""
+    from wend.drivers.live import key_files
+    from wend.security.certificates import make_request
+
+    places = [folder / file for file in (key_files.SIGNING_KEY, key_files.SESSION_KEY, key_files.REQUEST)]
+    key_files.check_new(*places)
+    signing, session = key_files.new_secret(), key_files.new_secret()
+    request = make_request(name, signing, session)
+    key_files.make_folder(folder)
+    key_files.write_signing_key(places[0], signing)
+    key_files.write_session_key(places[1], session)
+    key_files.write_new(places[2], key_files.pem_of_request(request))
+    print(f"{places[2]}: have the root sign it, and put the certificate at {folder / key_files.CERTIFICATE}")
+
+
+def sign(
+    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The request.pem of a site or client.")],
+    root: Root,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the certificate goes.")],
+    peer: Annotated[int | None, typer.Option(metavar="ID", help="The peer's id. None: a client.", min=0)] = None,
+    groups: Groups = "",
+    name: Annotated[str | None, typer.Option(help="Another name than the request's.")] = None,
+    days: Days = CERTIFICATE_DAYS,
+) -> None:
+    """Sign a request at the root: the certificate of a peer or, without --peer, of a client."""
+    from wend.drivers.live import key_files
+    from wend.security import certificates
+
+    key_files.check_new(out)
+    secret = key_files.read_signing_key(root / key_files.ROOT_KEY)
+    roots = key_files.read_certificates(root / key_files.ROOT)
+    asked, now, serial = key_files.read_request_file(request), key_files.now_s(), key_files.new_serial()
+    made = certificates.sign(
+        asked,
+        roots[0],
+        secret,
+        serial=serial,
+        peer=peer,
+        groups=_names(groups),
+        not_before_s=now - SKEW_S,
+        not_after_s=now + _seconds(days),
+        name=name,
+    )
+    _check_id_is_free(root, peer, certificates.read_request(asked).signing_key)
+    key_files.make_folder(root / key_files.ISSUED)
+    key_files.write_new(root / key_files.ISSUED / f"{serial}.pem", key_files.pem_of_certificates([made]))
+    key_files.write_new(out, key_files.pem_of_certificates([made, *roots]))
+    identity = certificates.RootVerifier(roots).verify(made, now)
+    print(f"{out}: {_described(identity)}, until {certificates.show_time(identity.not_after_s)}, serial {serial}")
+
+
+def _check_id_is_free(root: Path, peer: int | None, signing_key: bytes) -> None:
+    """Two sites with one id would take each other's place. The same key renews its own certificate."""
+    from wend.drivers.live import key_files
+
+    if peer is None:
+        return
+    revoked, now = key_files.read_revoked(root / key_files.REVOKED), key_files.now_s()
+    for identity in _issued(root):
+        is_valid = identity.not_after_s > now and identity.serial not in revoked
+        if identity.peer == peer and identity.signing_key != signing_key and is_valid:
+            raise ConfigError(
+                f"peer {peer} has a certificate with another key, serial {identity.serial}: revoke it first "
+                f"(wend key revoke {root} {identity.serial}), or give another id"
+            )
+
+
+def token(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The keys of the peer that the client connects to.")],
+    name: Annotated[str, typer.Option(help="The name of the client.")],
+    groups: Groups = "",
+    days: Days = CERTIFICATE_DAYS,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A private file for the token. Without: it is printed.")
+    ] = None,
+) -> None:
+    """Make a token by which a client may connect without a certificate. The peer stores its hash."""
+    import msgspec
+
+    from wend.drivers.live import key_files
+    from wend.security.certificates import check_groups, check_name, show_time
+
+    check_name(name)
+    check_groups(_names(groups))
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder}: name the one with the peer's keys")
+    secret, ends, serial = key_files.new_token(), key_files.now_s() + _seconds(days), key_files.new_serial()
+    key_files.read_tokens(folder / key_files.TOKENS)
+    if out is not None:
+        key_files.write_new(out, f"{secret}\n".encode(), mode=0o600)
+    made = key_files.ClientToken(name, key_files.token_hash(secret), serial, ends, tuple(_names(groups)))
+    key_files.append_line(folder / key_files.TOKENS, msgspec.json.encode(made).decode())
+    if out is None:
+        print(secret)
+    else:
+        print(f"{out}: a token of {name}, until {show_time(ends)}, serial {serial}")
+
+
+def revoke(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The root's folder, or a peer's.")],
+    who: Annotated[str, typer.Argument(metavar="WHO", help="A serial number, or the name of a site, client or token.")],
+) -> None:
+    """Trust certificates and tokens no more: all of that name that are valid, or the one with that serial number.
+
+    The serial numbers go to revoked.txt. Peers read their own copy of it, on SIGHUP also while they run.
+    """
+    from wend.drivers.live import key_files
+    from wend.security.certificates import MAX_SERIAL
+
+    place = folder / key_files.REVOKED
+    revoked, now = key_files.read_revoked(place), key_files.now_s()
+    if who.isascii() and who.isdigit():
+        if not 0 < int(who) <= MAX_SERIAL:
+            raise ConfigError(f"a serial number is in 1..{MAX_SERIAL}, got {who}")
+        found = [(int(who), "by serial number")]
+    else:
+        known = [*_issued(folder), *_tokens(folder)]
+        found = [(each.serial, each.name) for each in known if each.name == who and each.not_after_s > now]
+        if not found:
+            raise ConfigError(f"{folder} knows no valid certificate or token of {who!r}; give the serial number")
+    fresh = [(serial, name) for serial, name in found if serial not in revoked]
+    for serial, name in fresh:
+        key_files.append_line(place, f"{serial}  # {name}")
+    print(f"{place}: {len(fresh)} more, {len(revoked) + len(fresh)} in all; copy it to the peers and send them SIGHUP")
+
+
+def show(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of keys, or a root's.")],
+    as_json: Json = False,
+) -> None:
+    """Print whose keys a folder holds: certificates and tokens, with their end and whether they are revoked."""
+    from wend.drivers.live import key_files
+
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder}")
+    revoked, now = key_files.read_revoked(folder / key_files.REVOKED), key_files.now_s()
+    found = [*_roots(folder)]
+    found += [_row("own", each, revoked, now) for each in _own(folder)]
+    found += [_row("issued", each, revoked, now) for each in _issued(folder)]
+    found += [_row("token", each, revoked, now) for each in _tokens(folder)]
+    if as_json:
+        for row in found:
+            print(json.dumps(row))
+    elif found:
+        print(_table(found))
+    else:
+        print(f"{folder} holds no certificates and no tokens")
+
+
+# ---------------------------------------------------------------- helpers
+
+
+def _seconds(days: float) -> int:
+    if not 0 < days <= 36_500:
+        raise ConfigError(f"--days is above 0 and up to 36500, got {days:g}")
+    return max(1, round(days * DAY_S))
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _described(identity: "Identity") -> str:
+    what = "client" if identity.peer is None else f"peer {identity.peer}"
+    groups = f" in {', '.join(identity.groups)}" if identity.groups else ""
+    return f"{identity.name}, {what}{groups}"
+
+
+def _own(folder: Path) -> "list[Identity]":
+    from wend.drivers.live import key_files
+    from wend.security.certificates import read_identity
+
+    place = folder / key_files.CERTIFICATE
+    return [read_identity(key_files.read_certificates(place)[0])] if place.exists() else []
+
+
+def _issued(folder: Path) -> "list[Identity]":
+    from wend.drivers.live import key_files
+    from wend.security.certificates import read_identity
+
+    places = sorted((folder / key_files.ISSUED).glob("*.pem"))
+    found = [read_identity(key_files.read_certificates(place)[0]) for place in places]
+    return sorted(found, key=lambda each: (each.peer is None, each.peer or 0, each.name, each.not_after_s))
+
+
+def _tokens(folder: Path) -> "list[Identity]":
+    from wend.drivers.live import key_files
+
+    return [key_files.token_identity(each) for each in key_files.read_tokens(folder / key_files.TOKENS)]
+
+
+def _roots(folder: Path) -> list[dict[str, Any]]:
+    from wend.drivers.live import key_files
+    from wend.security.certificates import read_root, show_time
+
+    own = folder / key_files.CERTIFICATE
+    ders = key_files.read_certificates(own)[1:] if own.exists() else []
+    ders += key_files.read_certificates(folder / key_files.ROOT) if (folder / key_files.ROOT).exists() else []
+    now = key_files.now_s()
+    rows: list[dict[str, Any]] = []
+    for root_ in map(read_root, dict.fromkeys(ders)):
+        state = "valid" if now <= root_.not_after_s else "ended"
+        ends = show_time(root_.not_after_s)
+        rows.append({"kind": "root", "name": root_.name, "peer": None, "groups": [], "serial": None, "ends": ends})
+        rows[-1]["state"] = state
+    return rows
+
+
+def _row(kind: str, identity: "Identity", revoked: frozenset[int], now: int) -> dict[str, Any]:
+    from wend.security.certificates import show_time
+
+    state = "revoked" if identity.serial in revoked else "ended" if now > identity.not_after_s else "valid"
+    return {
+        "kind": kind,
+        "name": identity.name,
+        "peer": identity.peer,
+        "groups": list(identity.groups),
+        "serial": identity.serial,
+        "ends": show_time(identity.not_after_s),
+        "state": state,
+    }
+
+
+def _table(found: list[dict[str, Any]]) -> str:
+    columns = ("kind", "name", "peer", "groups", "ends", "state", "serial")
+    rows = [columns]
+    for row in found:
+        peer = "" if row["peer"] is None else str(row["peer"])
+        serial = "" if row["serial"] is None else str(row["serial"])
+        groups = ",".join(row["groups"])
+        rows.append((row["kind"], row["name"], peer, groups, row["ends"], row["state"], serial))
+    wide = [max(len(row[column]) for row in rows) for column in range(len(columns))]
+    return "\n".join(
+        "  ".join(f"{cell:{width}}" for cell, width in zip(row, wide, strict=True)).rstrip() for row in rows
+    )

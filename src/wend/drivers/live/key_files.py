@@ -1,0 +1,314 @@
+"""Key files: the folder with the keys of a site, a client or a root, read with suspicion and written with care.
+
+    signing.key, session.key   private keys, PEM, mode 0600; they never leave their folder
+    request.pem                what the root is asked to sign
+    certificate.pem            the certificate, and after it the root's
+    root.pem                   further roots that are trusted, or the only one where there is no certificate
+    revoked.txt                serial numbers that are not trusted any more, one on each line, a remark behind it
+    tokens.jsonl               hashes of tokens by which clients may connect
+    root.key, issued/          at the root alone: its private key, and the certificates that it signed
+
+Nothing is overwritten here but the lists of tokens and of revoked serials. Mistakes end in `ConfigError`.
+"""
+
+import hashlib
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from wend.model.errors import ConfigError
+from wend.model.files import written
+from wend.security.certificates import MAX_SERIAL, RootVerifier, check_groups, check_name, make_credentials
+from wend.security.identity import Credentials, Identity, Untrusted
+
+SIGNING_KEY: Final = "signing.key"
+SESSION_KEY: Final = "session.key"
+REQUEST: Final = "request.pem"
+CERTIFICATE: Final = "certificate.pem"
+ROOT: Final = "root.pem"
+ROOT_KEY: Final = "root.key"
+REVOKED: Final = "revoked.txt"
+TOKENS: Final = "tokens.jsonl"
+ISSUED: Final = "issued"
+
+MAX_FILE_BYTES: Final = 16 * 1024 * 1024
+TOKEN_PREFIX: Final = "wend-token-"
+_BEGIN_CERTIFICATE = "-----BEGIN CERTIFICATE-----"
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+class ClientToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A token by which a client may connect. Who knows the hash does not know the token."""
+
+    name: str
+    hash: str
+    serial: int
+    ends_s: int
+    groups: tuple[str, ...] = ()
+
+
+class KeyFolder(msgspec.Struct, frozen=True):
+    """What a peer reads from its folder of keys."""
+
+    folder: Path
+    credentials: Credentials
+    verifier: RootVerifier
+    tokens: dict[str, ClientToken]
+    """By hash."""
+
+    @property
+    def chain(self) -> tuple[Path, Path]:
+        """The files of the certificate and of its key, for TLS."""
+        return self.folder / CERTIFICATE, self.folder / SIGNING_KEY
+
+
+def now_s() -> int:
+    """The time of the wall clock, which certificates are checked with."""
+    return int(time.time())
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_folder(folder: Path) -> KeyFolder:
+    """The keys of a site. Raises `ConfigError` for keys that do not work, or that other users could have read."""
+    certificates = read_certificates(folder / CERTIFICATE)
+    session, signing = read_session_key(folder / SESSION_KEY), read_signing_key(folder / SIGNING_KEY)
+    try:
+        credentials = make_credentials(certificates[0], session, signing)
+        verifier = RootVerifier(_roots(folder, certificates[1:]), read_revoked(folder / REVOKED))
+        verifier.verify(credentials.certificate, now_s())
+    except Untrusted as error:
+        raise ConfigError(f"{folder / CERTIFICATE}: {error.reason}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{folder / CERTIFICATE}: {error}") from None
+    tokens = {token.hash: token for token in read_tokens(folder / TOKENS)}
+    return KeyFolder(folder, credentials, verifier, tokens)
+
+
+def _roots(folder: Path, beside: Sequence[bytes]) -> list[bytes]:
+    more = read_certificates(folder / ROOT) if (folder / ROOT).exists() else []
+    roots = list(dict.fromkeys([*beside, *more]))
+    if not roots:
+        raise ConfigError(f"no root follows the certificate, and there is no {ROOT} beside it")
+    return roots
+
+
+def read_bytes(path: Path, *, private: bool = False) -> bytes:
+    """The content of a file. A private one must not be open to other users."""
+    try:
+        with path.open("rb") as file:
+            if private:
+                _check_private(path, os.fstat(file.fileno()))
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(f"{path} has more than {MAX_FILE_BYTES} bytes: it is no file of keys")
+    return data
+
+
+def _check_private(path: Path, found: os.stat_result) -> None:
+    if found.st_mode & _OTHERS:
+        raise ConfigError(f"other users can read or write {path}: make it private (chmod 600), or make new keys")
+    if found.st_uid not in (os.geteuid(), 0):
+        raise ConfigError(f"{path} belongs to another user")
+
+
+def read_signing_key(path: Path) -> bytes:
+    """The secret of an Ed25519 key."""
+    key = _private_key(path)
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ConfigError(f"{path} holds no Ed25519 key")
+    return key.private_bytes_raw()
+
+
+def read_session_key(path: Path) -> bytes:
+    """The secret of an X25519 key."""
+    key = _private_key(path)
+    if not isinstance(key, X25519PrivateKey):
+        raise ConfigError(f"{path} holds no X25519 key")
+    return key.private_bytes_raw()
+
+
+def _private_key(path: Path) -> object:
+    try:
+        return load_pem_private_key(read_bytes(path, private=True), None)
+    except ConfigError:
+        raise
+    except Exception:
+        raise ConfigError(f"{path} is not a private key in PEM format without a passphrase") from None
+
+
+def read_certificates(path: Path) -> list[bytes]:
+    """The certificates of a PEM file, as DER, at least one."""
+    try:
+        found = x509.load_pem_x509_certificates(read_bytes(path))
+    except ConfigError:
+        raise
+    except Exception:
+        raise ConfigError(f"{path} holds no certificate in PEM format") from None
+    return [one.public_bytes(Encoding.DER) for one in found]
+
+
+def read_request_file(path: Path) -> bytes:
+    """The request of a PEM file, as DER."""
+    try:
+        return x509.load_pem_x509_csr(read_bytes(path)).public_bytes(Encoding.DER)
+    except ConfigError:
+        raise
+    except Exception:
+        raise ConfigError(f"{path} holds no certificate request in PEM format") from None
+
+
+def read_revoked(path: Path) -> frozenset[int]:
+    """The revoked serials; none where there is no file."""
+    if not path.exists():
+        return frozenset()
+    serials = set()
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        content = line.partition("#")[0].strip()
+        if not content:
+            continue
+        if not (content.isascii() and content.isdigit()) or not 0 < int(content) <= MAX_SERIAL:
+            raise ConfigError(f"{path}, line {number}: {content!r} is no serial number")
+        serials.add(int(content))
+    return frozenset(serials)
+
+
+def read_tokens(path: Path) -> list[ClientToken]:
+    """The tokens of clients; none where there is no file."""
+    if not path.exists():
+        return []
+    tokens = []
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            token = msgspec.json.decode(line, type=ClientToken)
+            check_name(token.name)
+            check_groups(token.groups)
+        except (msgspec.MsgspecError, ConfigError) as error:
+            raise ConfigError(f"{path}, line {number}: {error}") from None
+        tokens.append(token)
+    return tokens
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bytes(path).decode()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not a text") from None
+
+
+# ---------------------------------------------------------------- writing
+
+
+def new_secret() -> bytes:
+    return secrets.token_bytes(32)
+
+
+def new_serial() -> int:
+    return secrets.randbelow(MAX_SERIAL) + 1
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that other users cannot look into, where there is none."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make the folder {folder}: {error.strerror}") from None
+
+
+def write_signing_key(path: Path, secret: bytes) -> None:
+    _write_key(path, Ed25519PrivateKey.from_private_bytes(secret))
+
+
+def write_session_key(path: Path, secret: bytes) -> None:
+    _write_key(path, X25519PrivateKey.from_private_bytes(secret))
+
+
+def _write_key(path: Path, key: Ed25519PrivateKey | X25519PrivateKey) -> None:
+    write_new(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), mode=0o600)
+
+
+def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+    """Write a file that must not exist."""
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(number, "wb") as file:
+            os.fchmod(number, mode)  # whatever the umask says
+            file.write(content)
+            file.flush()
+            os.fsync(number)
+    except FileExistsError:
+        raise ConfigError(f"{path} exists already, and keys and certificates are not overwritten") from None
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def check_new(*paths: Path) -> None:
+    """Raise `ConfigError` where one of the files exists."""
+    for path in paths:
+        if path.exists():
+            raise ConfigError(f"{path} exists already, and keys and certificates are not overwritten")
+
+
+def pem_of_certificates(certificates: Iterable[bytes]) -> bytes:
+    return b"".join(x509.load_der_x509_certificate(one).public_bytes(Encoding.PEM) for one in certificates)
+
+
+def pem_of_request(request: bytes) -> bytes:
+    return x509.load_der_x509_csr(request).public_bytes(Encoding.PEM)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a list. A crash leaves the old list or the new one."""
+    before = _text(path) if path.exists() else ""
+    if before and not before.endswith("\n"):
+        before += "\n"
+    with written(path, lasting=True) as draft:
+        draft.write_text(f"{before}{line}\n", encoding="utf-8")
+
+
+# ---------------------------------------------------------------- tokens
+
+
+def new_token() -> str:
+    return TOKEN_PREFIX + secrets.token_urlsafe(32)
+
+
+def token_hash(token: str) -> str:
+    """The hash under which a peer knows a token. Tokens are random, so that a plain hash is enough."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def read_token_file(path: Path) -> str:
+    """The token in a client's file."""
+    try:
+        token = read_bytes(path, private=True).decode("ascii").strip()
+    except UnicodeDecodeError:
+        token = ""
+    if not token.startswith(TOKEN_PREFIX):
+        raise ConfigError(f"{path} holds no token: one begins with {TOKEN_PREFIX}")
+    return token
+
+
+def token_identity(token: ClientToken) -> Identity:
+    """Who a token names, in the shape of a certificate's identity. It has no keys."""
+    return Identity(token.serial, token.name, None, token.groups, b"", b"", 0, token.ends_s)
