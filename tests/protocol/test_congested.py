@@ -1,10 +1,25 @@
 """Conversations with a peer whose links are full: what waits, what takes another route, and what routing is told."""
 
+from itertools import count
+
 from tests.protocol.test_adaptive import FAR, LEFT, ME, MIDDLE, RIGHT, Talk, data, hops, notices
+from wend.model.events import Event, EventId
 from wend.model.units import MS, SECOND
 from wend.protocol.graph.link_state import LinkState
-from wend.protocol.messages import Ack, Hello
-from wend.protocol.ports import Drop, Effect, Paused, Published, Receipt, Refuse, Woken
+from wend.protocol.link.waiting import HEADER_BYTES
+from wend.protocol.messages import TX_SHIFT, Ack, Data, Hello
+from wend.protocol.ports import (
+    Deliver,
+    Drop,
+    Effect,
+    LocalSubscription,
+    Paused,
+    Published,
+    Receipt,
+    Refuse,
+    Subscribed,
+    Woken,
+)
 
 WINDOW = 10
 """The packets that a new link takes at once."""
@@ -69,6 +84,24 @@ def test_prices_that_do_not_fit_the_links_are_refused() -> None:
     for prices in ((1,), (1, -1), (1, 1 << 62)):
         effects = talk.control(LinkState(LEFT, (1, 2), links, (), prices))
         assert Refuse(LEFT, "a link state that cannot be") in effects
+
+
+def test_an_event_that_waited_while_many_others_overtook_it_is_delivered() -> None:
+    talk = Talk(deadline_ms=None, send_queue_limit=1 << 20)
+    talk(Subscribed(LocalSubscription(1, "topic = 't'")), SECOND)
+    numbers = count(1)
+
+    def arrives(sequence: int) -> list[Effect]:
+        event = Event(EventId(FAR, 1, sequence), {"topic": "t"})
+        return talk.hear(LEFT, Data((1 << TX_SHIFT) + 1000 + next(numbers), event, 0, (ME,), (FAR, LEFT)))
+
+    longest = (1 << 20) // HEADER_BYTES  # as many may wait for one link
+    for sequence in (longest, 1):
+        assert [e.event.id.sequence for e in arrives(sequence) if isinstance(e, Deliver)] == [sequence]
+    assert "duplicate" in notices(arrives(1))
+    assert [e.reason for e in (arrives(longest + 2), arrives(2))[1] if isinstance(e, Drop)] == [
+        "older than the duplicate filter"
+    ]
 
 
 def test_a_peer_that_did_not_run_blames_no_link() -> None:

@@ -25,6 +25,7 @@ from wend.protocol.host import Host, Hosted, blamed
 from wend.protocol.link.layer import LinkLayer
 from wend.protocol.link.link import Link
 from wend.protocol.link.retransmission import OutgoingControl
+from wend.protocol.link.waiting import HEADER_BYTES
 from wend.protocol.messages import (
     TX_MASK,
     TX_SHIFT,
@@ -120,6 +121,7 @@ class Peer:
         self._next_hops = host.router.handle
         self.view = host.view
         self.interest = host.interest
+        controlled = any(needs.congestion_control for needs in host.needs)
         self._layer = LinkLayer(
             config,
             self.links,
@@ -128,7 +130,7 @@ class Peer:
             header=self._header,
             detects_failures=any(needs.failure_detector for needs in host.needs),
             shares_news=any(needs.news for needs in host.needs),
-            controls_congestion=any(needs.congestion_control for needs in host.needs),
+            controls_congestion=controlled,
             uses_paths=config.of(LinkSettings).trace_paths and any(needs.paths for needs in host.needs),
         )
         self._detector = self._layer.detector
@@ -142,7 +144,8 @@ class Peer:
             late = LateJoiners(limits.retry_limit, limits.store_limit) if forming else None
             self._stored = StoreAndForward(config, self._timers, host.interest, self.view, late, self._route)
         queue = None if self._stored is None else self._stored.queue
-        self._local = LocalDelivery(config, host.interest, self.view, self._timers, queue, self._send_alone)
+        waiting = config.of(LinkSettings).send_queue_limit // HEADER_BYTES if controlled else 0
+        self._local = LocalDelivery(config, host.interest, self.view, self._timers, queue, self._send_alone, waiting)
         self._pending = self._local.pending
         self.retained = RetainedEvents(self.me, stores=self._stored is not None)
         """The newest events that publishers asked to retain, to look at."""

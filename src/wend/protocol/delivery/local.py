@@ -51,8 +51,10 @@ class LocalDelivery:
         timers: Timers,
         queue: RetryQueue | None,
         send_alone: SendAlone,
+        waiting: int = 0,
     ) -> None:
-        """`send_alone` sends an event, with its time of publication, to a peer that it is for alone."""
+        """`send_alone` sends an event, with its time of publication, to a peer that it is for alone. `waiting`: how
+        many events may wait for a link, while later ones overtake them."""
         self._me = config.peer
         self._config = config
         self._reliability = config.of(DeliverySettings).reliability
@@ -61,7 +63,8 @@ class LocalDelivery:
         self._remembers = queue is not None and config.stores
         self._sequence = 0
         self._began: Nanos = 0
-        self._seen = DuplicateFilter(4 * config.of(DeliverySettings).retry_limit if queue is not None else 0)
+        stored = 0 if queue is None else 4 * config.of(DeliverySettings).retry_limit
+        self._seen = DuplicateFilter(max(stored, waiting))
         self.groups = QueueGroups(self._me, interest, self.number, send_alone)
         self.pending: PendingDeliveries | None = None
         """Set where persistency is on."""
