@@ -186,10 +186,12 @@ def test_what_fails_half_way_leaves_what_was_there(tmp_path: Path, monkeypatch: 
     """The overlaps fail after the generated records and the links were written."""
     from wend.console import data_topology
     from wend.pipeline import session
+    from wend.pipeline.storage import local_path
 
-    def half(_: Any, records: str, draft: Path, *__: Any) -> Any:
-        assert list(Path(records).iterdir())
-        (draft / "links").mkdir()
+    def half(_: Any, records: str, draft: str, *__: Any) -> Any:
+        written, folder = local_path(records), local_path(draft)
+        assert written is not None and folder is not None and list(written.iterdir())
+        (folder / "links").mkdir()
         raise RuntimeError("no room\nat all")
 
     monkeypatch.setattr(session, "spark_session", lambda *_, **__: nullcontext())

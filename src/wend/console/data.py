@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from wend.console.outputs import Overwrite, check_out
+from wend.console.outputs import Overwrite, check_target
 from wend.console.show import facts, messages, output, stoppable
 from wend.console.study import AsJson, Master, Ship, data_sweep
 from wend.model.errors import ConfigError
@@ -50,7 +50,7 @@ def data_match(
     subscriptions: Annotated[str, typer.Option(metavar="PATH", help="Subscriptions: id and filter.")],
     events: Annotated[str, typer.Option(metavar="PATH", help="Events: id and attributes.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for the result; --explain alone needs none.")
+        str | None, typer.Option(metavar="DIR", help="Folder for the result; --explain alone needs none.")
     ] = None,
     count: Annotated[bool, typer.Option("--count", help="Count the matches of each event and subscription.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show the plan and the reason for it.")] = False,
@@ -58,6 +58,9 @@ def data_match(
         str, typer.Option(help="broadcast: the index in every task; partitioned: region by region; auto: by size.")
     ] = "auto",
     task_memory: Annotated[int, typer.Option(help="The most memory of an index in a task, in MB (for auto).")] = 1024,
+    scratch: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Local folder that all workers share, for the index.")
+    ] = None,
     overwrite: Overwrite = False,
     master: Master = "local[*]",
     ship: Ship = False,
@@ -72,7 +75,7 @@ def data_match(
     is_lines(subscriptions)
     is_lines(events)
     if out is not None:
-        check_out(out, overwrite, subscriptions, events)
+        check_target(out, overwrite, subscriptions, events)
     elif not explain:
         raise ConfigError("--out is needed for the result (only --explain works without)")
     with stoppable("nothing was written"), spark_session(master, ship=ship) as spark:
@@ -86,7 +89,7 @@ def data_match(
             if as_json:
                 print(json.dumps({"plan": msgspec.to_builtins(chosen)}))
             return
-        matched = job.run(chosen, out, count=count, overwrite=overwrite, quiet=as_json)
+        matched = job.run(chosen, out, count=count, overwrite=overwrite, scratch=scratch, quiet=as_json)
         total_s = time.perf_counter() - started
     _say_match(matched, total_s, as_json)
 
@@ -125,7 +128,7 @@ def _say_match(matched: "Matched", total_s: float, as_json: bool) -> None:
 
 
 def data_workload(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for events and subscriptions, as Parquet.")],
+    out: Annotated[str, typer.Option(metavar="DIR", help="Folder for events and subscriptions, as Parquet.")],
     events: Annotated[int, typer.Option(metavar="N", help="Number of events.")] = 100_000,
     subscriptions: Annotated[int, typer.Option(metavar="N", help="Number of subscriptions.")] = 10_000,
     kind: Annotated[str, typer.Option(help="uniform, zipf, narrow, fixed (dmm) or rectangles (quist).")] = "uniform",
@@ -160,7 +163,7 @@ def data_workload(
     for name, count in (("--events", events), ("--subscriptions", subscriptions)):
         if count < 0:
             raise ConfigError(f"{name} must not be negative, got {count}")
-    check_out(out, overwrite)
+    check_target(out, overwrite)
     with stoppable("nothing was written"), spark_session(master, ship=ship) as spark:
         started = time.perf_counter()
         write_workload(
@@ -170,12 +173,12 @@ def data_workload(
         took_s = time.perf_counter() - started
     if as_json:
         about = {"workload": msgspec.to_builtins(workload), "events": events, "subscriptions": subscriptions}
-        print(json.dumps({**about, "out": str(out), "seconds": round(took_s, 3)}))
+        print(json.dumps({**about, "out": out, "seconds": round(took_s, 3)}))
         return
     rate = (events + subscriptions) / took_s
     rows = [
-        ("events", f"{events:,}", str(out / "events")),
-        ("subscriptions", f"{subscriptions:,}", str(out / "subscriptions")),
+        ("events", f"{events:,}", f"{out}/events"),
+        ("subscriptions", f"{subscriptions:,}", f"{out}/subscriptions"),
         ("time", f"{took_s:.1f} s", f"{rate:,.0f} rows per second"),
     ]
     output().print(facts(f"Workload {kind}, seed {seed}", rows))

@@ -3,13 +3,12 @@
 import json
 import time
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from wend.console.outputs import Overwrite, check_out
+from wend.console.outputs import Overwrite, check_target
 from wend.console.show import facts, messages, output, stoppable
 from wend.console.study import AsJson, Master, Ship
 from wend.model.errors import ConfigError
@@ -30,7 +29,7 @@ def data_flows(
     matches: Annotated[str, typer.Option(metavar="DIR", help="The output of `wend data match`.")],
     subscriptions: Annotated[str, typer.Option(metavar="PATH", help="The subscriptions: id and peer.")],
     events: Annotated[str, typer.Option(metavar="PATH", help="The events: id and publisher.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the flows.")],
+    out: Annotated[str, typer.Option(metavar="DIR", help="Folder for the flows.")],
     span: Annotated[str | None, typer.Option(help="The time in which the events were published: 60s, 24h.")] = None,
     overwrite: Overwrite = False,
     master: Master = "local[*]",
@@ -49,7 +48,7 @@ def data_flows(
     is_lines(events)
     if is_lines(matches):
         raise ConfigError(f"{matches} is not the output of `wend data match`, which is Parquet")
-    check_out(out, overwrite, matches, subscriptions, events)
+    check_target(out, overwrite, matches, subscriptions, events)
     with stoppable("nothing was written"), spark_session(master, ship=ship) as spark:
         began = time.perf_counter()
         with nullcontext() if as_json else messages().status("grouping matches into flows"):

@@ -2,12 +2,13 @@
 
 import json
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.outputs import Overwrite, check_out, drafted
+from wend.console.outputs import Overwrite, check_target
 from wend.console.show import compiling, facts, messages, output, percent, stoppable
 from wend.console.study import AsJson, Master, Ship
 from wend.model.errors import ConfigError
@@ -29,7 +30,7 @@ network with it.
 
 
 def data_topology(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the result.")],
+    out: Annotated[str, typer.Option(metavar="DIR", help="Folder for the result.")],
     records: Annotated[str | None, typer.Option(metavar="PATH", help="Traceroute records, Parquet.")] = None,
     synthetic: Annotated[int | None, typer.Option(metavar="N", help="Generate N records instead.")] = None,
     underlay: Annotated[str, typer.Option(help="The network of generated records.")] = "brite",
@@ -47,6 +48,7 @@ def data_topology(
 ) -> None:
     """Infer the underlay from traceroute records."""
     from wend.pipeline.session import spark_session
+    from wend.pipeline.storage import drafted, local_path
     from wend.pipeline.task_errors import plain_errors
 
     if (records is None) == (synthetic is None):
@@ -54,20 +56,28 @@ def data_topology(
     for name, value, least_value in (("--synthetic", synthetic, 1), ("--least", least, 1), ("--degree", degree, 1)):
         if value is not None and value < least_value:
             raise ConfigError(f"{name} must be at least {least_value}, got {value}")
-    check_out(out, overwrite, *([] if records is None else [records]))
-    if records is not None and "://" not in records and not Path(records).exists():
+    check_target(out, overwrite, *([] if records is None else [records]))
+    place = None if records is None else local_path(records)
+    if place is not None and not place.exists():
         raise ConfigError(f"cannot read {records}: there is no such file or folder")
-    with stoppable("nothing was written"), drafted(out) as (draft, _):
-        truth = None
-        if synthetic is not None:
+    if synthetic is not None and local_path(out) is None:
+        raise ConfigError(f"generated records need a local folder, not {out}")
+    with stoppable("nothing was written"), plain_errors(), ExitStack() as stack:
+        truth, draft, folder = None, None, None
+        if local_path(out) is not None:
+            # Mistakes about the output and the generated records are found before Spark starts.
+            draft = stack.enter_context(drafted(None, out, overwrite=overwrite))
+            folder = local_path(draft.result)
+        if synthetic is not None and folder is not None:
             with compiling():
-                truth = _generated(draft / "records", synthetic, underlay, peers, degree, loss, anonymous, seed)
-        with plain_errors(), spark_session(master, ship=ship) as spark:
-            found = _infer(spark, records or str(draft / "records"), draft, least, overlap)
-        if truth is not None:
-            found |= _scored(truth, draft / "links")
+                truth = _generated(folder / "records", synthetic, underlay, peers, degree, loss, anonymous, seed)
+        spark = stack.enter_context(spark_session(master, ship=ship))
+        draft = draft or stack.enter_context(drafted(spark, out, overwrite=overwrite))
+        found = _infer(spark, records or f"{draft.result}/records", draft.result, least, overlap)
+        if truth is not None and folder is not None:
+            found |= _scored(truth, folder / "links")
     if as_json:
-        print(json.dumps({**found, "out": str(out)}))
+        print(json.dumps({**found, "out": out}))
     else:
         _say(found, out)
 
@@ -89,18 +99,18 @@ def _generated(
     return write_records(folder, placement, pairs, count, seed=seed, flaws=Flaws(loss=loss, anonymous=anonymous))
 
 
-def _infer(spark: Any, records: str, out: Path, least: int, overlap: bool) -> dict[str, Any]:
-    from wend.pipeline.spark_paths import literal_path
+def _infer(spark: Any, records: str, out: str, least: int, overlap: bool) -> dict[str, Any]:
+    from wend.pipeline.storage import literal_path
     from wend.pipeline.topology import infer, read_records
 
     began = time.perf_counter()
     inferred = infer(read_records(spark, records), least=least)
-    inferred.links.write.parquet(str(out / "links"))
+    inferred.links.write.parquet(f"{out}/links")
     links_s = time.perf_counter() - began
     if overlap:
-        inferred.overlaps.write.parquet(str(out / "overlaps"))
+        inferred.overlaps.write.parquet(f"{out}/overlaps")
     counts = {row["what"]: row["seen"] for row in inferred.counts.toArrow().to_pylist()}
-    links = spark.read.parquet(literal_path(out / "links")).groupBy("kind").count().toArrow().to_pylist()
+    links = spark.read.parquet(literal_path(f"{out}/links")).groupBy("kind").count().toArrow().to_pylist()
     kinds = {row["kind"]: row["count"] for row in links}
     return {
         "records": counts["traces"]
@@ -111,7 +121,7 @@ def _infer(spark: Any, records: str, out: Path, least: int, overlap: bool) -> di
         "counts": counts,
         "links_s": links_s,
         "all_s": time.perf_counter() - began,
-        "overlaps": spark.read.parquet(literal_path(out / "overlaps")).count() if overlap else None,
+        "overlaps": spark.read.parquet(literal_path(f"{out}/overlaps")).count() if overlap else None,
     }
 
 
@@ -131,7 +141,7 @@ def _scored(truth: "Truth", folder: Path) -> dict[str, Any]:
     }
 
 
-def _say(found: dict[str, Any], out: Path) -> None:
+def _say(found: dict[str, Any], out: str) -> None:
     records, seconds = found["records"], found["links_s"]
     rows = [
         ("records", f"{records}", f"{records / seconds:,.0f} rows/s until the links were written, {seconds:.1f} s"),

@@ -29,6 +29,19 @@ def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
     say_made(out.parent)
 
 
+def check_target(out: str, overwrite: bool, *inputs: str) -> None:
+    """Check the output of a Spark job, as far as that is possible before Spark starts: it may be an address."""
+    from wend.pipeline.storage import local_path
+
+    inside = [str(local_path(path) or path) for path in inputs]
+    place = local_path(out)
+    if place is not None:
+        return check_out(place, overwrite, *inside)
+    for path in inside:
+        if f"{path}/".startswith(f"{out.rstrip('/')}/"):
+            raise ConfigError(f"{path} is in {out}, which the output would replace")
+
+
 def say_made(folder: Path) -> None:
     """Say that a command makes this folder, where it is missing."""
     if not folder.exists():

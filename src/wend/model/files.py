@@ -6,6 +6,7 @@ A failed writer leaves nothing. `--overwrite` replaces an old folder only when t
 
 import atexit
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -15,15 +16,28 @@ from pathlib import Path
 from wend.model.errors import ConfigError
 from wend.model.folders import put
 
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+def is_address(path: str | Path) -> bool:
+    """Whether a path names another file system (`s3a://bucket/x`). A Path has one of the two slashes."""
+    return _ADDRESS.match(str(path)) is not None
+
+
+def _check_local(path: Path) -> None:
+    if is_address(path):
+        raise ConfigError(f"{path} is an address, but this command writes to a local path")
+
 
 def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
     """Check that a folder can be written to `out` without destroying an input or the current folder."""
+    _check_local(out)
     if out.is_file():
         raise ConfigError(f"{out} is a file, but the output is a folder")
     if Path.cwd().is_relative_to(out.resolve()):
         raise ConfigError(f"{out} is or contains the current folder, and the output would replace it: choose another")
     for path in inputs:
-        if "://" not in path and Path(path).resolve().is_relative_to(out.resolve()):
+        if not is_address(path) and Path(path).resolve().is_relative_to(out.resolve()):
             raise ConfigError(f"{path} is in {out}, which the output would replace")
     check_writable(out)
     if out.is_dir() and any(out.iterdir()) and not overwrite:
@@ -33,6 +47,7 @@ def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
 def check_writable(path: Path, *, inside: bool = False) -> None:
     """Check that the path can be written or, with `inside`, that files can be written into it. It tries to write,
     because permission bits do not tell about read-only file systems."""
+    _check_local(path)
     try:
         full = path.absolute()
         above = next(folder for folder in (full, *full.parents)[not inside :] if folder.exists())

@@ -10,19 +10,17 @@ are numbers or names, as in a file of flows.
 
 from functools import partial
 from math import frexp, inf
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 
 from wend.model.errors import ConfigError
-from wend.model.files import check_out, drafted
 from wend.model.units import SECOND, Nanos
 from wend.pipeline.match import survey
 from wend.pipeline.match_input import NUMBERS, Id, decoded, first_line, id_column, is_lines, lines_of, need
 from wend.pipeline.parquet_tables import parquet_of
-from wend.pipeline.spark_paths import literal_path
+from wend.pipeline.storage import Target, drafted, literal_path, local_path
 from wend.pipeline.task_errors import plain_errors
 
 if TYPE_CHECKING:
@@ -70,14 +68,13 @@ def write_flows(
     matches: str,
     subscriptions: str,
     events: str,
-    out: Path,
+    out: Target,
     *,
     span: Nanos | None = None,
     overwrite: bool = False,
 ) -> FlowSummary:
     """Write the flows as Parquet. Rates are per second of `span` or, without it, of the time that the events cover."""
-    check_out(out, overwrite)
-    with plain_errors(), drafted(out) as (draft, scratch):
+    with plain_errors(), drafted(spark, out, overwrite=overwrite) as draft:
         pairs = _matches(spark, matches)
         published = _read(spark, events, EVENTS)
         subscribers = _read(spark, subscriptions, SUBSCRIPTIONS)
@@ -88,12 +85,12 @@ def write_flows(
         _check_peer_types(published, subscribers, events, subscriptions)
         check_values(published, seen, events)
         span = span or observed_span(published, seen, events)
-        gathered = scratch / "gathered"
+        gathered = f"{draft.scratch}/gathered"
         most = {name: seen[f"most_{name}"] or 0.0 for name in SUMMED}
-        flows_of(pairs, published, subscribers, most, small=asked["rows"] <= SMALL).write.parquet(str(gathered))
+        flows_of(pairs, published, subscribers, most, small=asked["rows"] <= SMALL).write.parquet(gathered)
         flows = spark.read.parquet(literal_path(gathered))
         _check_known(flows, matches, events, subscriptions)
-        rated(flows, span).write.parquet(str(draft))
+        rated(flows, span).write.parquet(draft.result)
         totals = flows.selectExpr(
             "count(*) AS flows", "coalesce(sum(events), 0) AS wanted",
             "coalesce(sum(events * size(receivers)), 0) AS deliveries",
@@ -164,7 +161,8 @@ def rated(flows: "DataFrame", span: Nanos) -> "DataFrame":
 
 
 def _matches(spark: "SparkSession", path: str) -> "DataFrame":
-    if "://" not in path and not Path(path).exists():
+    place = local_path(path)
+    if place is not None and not place.exists():
         raise ConfigError(f"there is no {path}")
     frame = parquet_of(spark, path)
     if {"event", "subscription"} - set(frame.columns):

@@ -18,13 +18,12 @@ import msgspec
 from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter
 from wend.model.errors import ConfigError
-from wend.model.files import check_out, drafted
 from wend.pipeline import match_broadcast, match_partitioned
 from wend.pipeline.match_input import parsed, read_events, read_subscriptions
 from wend.pipeline.match_output import of_side, totals
 from wend.pipeline.match_regions import Plane, planes_for
 from wend.pipeline.progress import READ, row_progress, rows_reported
-from wend.pipeline.spark_paths import literal_path
+from wend.pipeline.storage import JobFolders, Target, drafted, literal_path
 from wend.pipeline.task_errors import plain_errors
 
 if TYPE_CHECKING:
@@ -93,29 +92,38 @@ class MatchJob:
         return MatchPlan(name, why, self.subscription_count, self.event_count, size, planes)
 
     def run(
-        self, plan: MatchPlan, out: Path, *, count: bool = False, overwrite: bool = False, quiet: bool = True
+        self,
+        plan: MatchPlan,
+        out: Target,
+        *,
+        count: bool = False,
+        overwrite: bool = False,
+        scratch: Path | None = None,
+        quiet: bool = True,
     ) -> Matched:
-        check_out(out, overwrite)
+        """Write the matches. `scratch` is a local folder that all workers share, for the files of tasks; without it
+        these go beside the output."""
         self.seconds = {"survey": self.seconds["survey"]}
-        with drafted(out) as (draft, scratch):
+        with drafted(self.spark, out, overwrite=overwrite, scratch=scratch) as draft:
             answer = self._broadcast if plan.name == "broadcast" else self._partitioned
-            matches, regions = answer(draft, scratch, count, quiet)
+            matches, regions = answer(draft, count, quiet)
         return Matched(plan, matches, str(out), self.seconds, regions)
 
-    def _broadcast(self, draft: Path, scratch: Path, count: bool, quiet: bool) -> tuple[int, int]:
-        with self.timed("compile"), self._reading(scratch, quiet):
-            made = match_broadcast.compile_blocks(self.subscriptions, self.subscription_count, scratch)
+    def _broadcast(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int]:
+        folder = draft.shared()
+        with self.timed("compile"), self._reading(draft, quiet):
+            made = match_broadcast.compile_blocks(self.subscriptions, self.subscription_count, folder)
             files = sorted(made.toArrow()["file"].to_pylist())
         job = match_broadcast.counts if count else match_broadcast.pairs
-        answer = job(self.events, self.subscriptions, scratch, files)
-        return self._written(answer, draft, scratch, count, self.event_count, quiet, whole=True), 0
+        answer = job(self.events, self.subscriptions, folder, files)
+        return self._written(answer, draft, count, self.event_count, quiet, whole=True), 0
 
-    def _partitioned(self, draft: Path, scratch: Path, count: bool, quiet: bool) -> tuple[int, int]:
+    def _partitioned(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int]:
         planes = self.planes
         with self.timed("route"):
-            sent = str(scratch / "sent")
-            sending = match_partitioned.routed_subscriptions(self.subscriptions, planes, scratch)
-            with self._reading(scratch, quiet):
+            sent = f"{draft.scratch}/sent"
+            sending = match_partitioned.routed_subscriptions(self.subscriptions, planes, draft.folder)
+            with self._reading(draft, quiet):
                 sending.write.parquet(sent)
             routed = self.spark.read.schema(sending.schema).parquet(literal_path(sent))
             known = match_partitioned.population(routed).toArrow().to_pylist()
@@ -124,30 +132,30 @@ class MatchJob:
             layout, rows = match_partitioned.with_slices(layout, load)
         groups = match_partitioned.gathered(routed, self.events, layout, rows)
         job = match_partitioned.counts if count else match_partitioned.pairs
-        answer = job(groups, self.events, self.subscriptions, layout, scratch)
-        return self._written(answer, draft, scratch, count, rows, quiet), len(layout.regions)
+        answer = job(groups, self.events, self.subscriptions, layout, draft.folder)
+        return self._written(answer, draft, count, rows, quiet), len(layout.regions)
 
-    def _reading(self, scratch: Path, quiet: bool) -> AbstractContextManager[None]:
+    def _reading(self, draft: JobFolders, quiet: bool) -> AbstractContextManager[None]:
         return row_progress(
-            lambda: rows_reported(scratch, READ), "filters read", total=self.subscription_count, quiet=quiet
+            lambda: rows_reported(draft.folder, READ), "filters read", total=self.subscription_count, quiet=quiet
         )
 
     def _written(
-        self, answer: "DataFrame", draft: Path, scratch: Path, count: bool, rows: int, quiet: bool, whole: bool = False
+        self, answer: "DataFrame", draft: JobFolders, count: bool, rows: int, quiet: bool, whole: bool = False
     ) -> int:
         """Write the result; return the number of matches."""
         what = "events" if rows == self.event_count else "events by region"
-        with self.timed("match"), row_progress(lambda: rows_reported(scratch), what, total=rows, quiet=quiet):
-            answer.write.parquet(str(scratch / "counts" if count else draft))
+        with self.timed("match"), row_progress(lambda: rows_reported(draft.folder), what, total=rows, quiet=quiet):
+            answer.write.parquet(f"{draft.scratch}/counts" if count else draft.result)
         with self.timed("finish"):
             if not count:
-                return int(self.spark.read.parquet(literal_path(draft)).count())
-            counted = self.spark.read.schema(answer.schema).parquet(literal_path(scratch / "counts"))
+                return int(self.spark.read.parquet(literal_path(draft.result)).count())
+            counted = self.spark.read.schema(answer.schema).parquet(literal_path(f"{draft.scratch}/counts"))
             # A task with the whole index counts all matches of an event at once.
             alone = of_side(counted, "event") if whole else totals(counted, "event", self.events)
-            alone.write.parquet(str(draft / "events"))
-            totals(counted, "subscription", self.subscriptions).write.parquet(str(draft / "subscriptions"))
-            events = self.spark.read.parquet(literal_path(draft / "events"))
+            alone.write.parquet(f"{draft.result}/events")
+            totals(counted, "subscription", self.subscriptions).write.parquet(f"{draft.result}/subscriptions")
+            events = self.spark.read.parquet(literal_path(f"{draft.result}/events"))
             found = events.selectExpr("coalesce(sum(matches), 0) AS matches")
             return int(found.toArrow()["matches"][0].as_py())
 

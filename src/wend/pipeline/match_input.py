@@ -11,7 +11,6 @@ compare as a text.
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,7 +23,7 @@ from wend.matching.filters import Filter, parse
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import Attributes, Range, Value
 from wend.pipeline.parquet_tables import parquet_of
-from wend.pipeline.spark_paths import literal_path
+from wend.pipeline.storage import literal_path, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,9 +94,9 @@ def read_events(spark: "SparkSession", path: str) -> "DataFrame":
 
 def is_lines(path: str) -> bool:
     """Whether the path holds JSON lines and not Parquet, by the name of the file, or of the files in the folder."""
-    if "://" in path:
-        return path.endswith(LINES)
-    place = Path(path)
+    place = local_path(path)
+    if place is None:
+        return path.rstrip("/").endswith(LINES)
     if not place.exists():
         raise ConfigError(f"there is no {path}")
     if place.is_file():

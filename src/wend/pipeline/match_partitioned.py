@@ -54,16 +54,16 @@ class Layout(msgspec.Struct, frozen=True):
         return self.regions[int(at)]
 
 
-def routed_subscriptions(subscriptions: "DataFrame", planes: Sequence[Plane], folder: Path) -> "DataFrame":
+def routed_subscriptions(subscriptions: "DataFrame", planes: Sequence[Plane], folder: Path | None) -> "DataFrame":
     """Send `id`, `filter` to regions: `plane`, `region`, `subscription`, `filter` (parsed), a row for each region."""
     types = [("plane", pa.int32()), ("region", pa.string()), ("subscription", id_type(subscriptions))]
     schema = pa.schema([*types, ("filter", pa.binary())])
-    task = partial(send_batches, planes=tuple(planes), schema=schema, folder=str(folder))
+    task = partial(send_batches, planes=tuple(planes), schema=schema, folder=None if folder is None else str(folder))
     return subscriptions.mapInArrow(task, spark_schema(schema))
 
 
 def send_batches(
-    batches: Iterator[pa.RecordBatch], planes: tuple[Plane, ...], schema: pa.Schema, folder: str
+    batches: Iterator[pa.RecordBatch], planes: tuple[Plane, ...], schema: pa.Schema, folder: str | None
 ) -> Iterator[pa.RecordBatch]:
     done = 0
     for batch in batches:
@@ -200,25 +200,29 @@ def route_batches(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator
 
 
 def pairs(
-    groups: "DataFrame", events: "DataFrame", subscriptions: "DataFrame", layout: Layout, folder: Path
+    groups: "DataFrame", events: "DataFrame", subscriptions: "DataFrame", layout: Layout, folder: Path | None
 ) -> "DataFrame":
     """Match: `event`, `subscription`, a row for each match."""
     schema = pair_schema(events, subscriptions)
-    task = partial(meet_batches, layout=layout, schema=schema, folder=str(folder), count=False)
+    task = partial(
+        meet_batches, layout=layout, schema=schema, folder=None if folder is None else str(folder), count=False
+    )
     return groups.mapInArrow(task, spark_schema(schema))
 
 
 def counts(
-    groups: "DataFrame", events: "DataFrame", subscriptions: "DataFrame", layout: Layout, folder: Path
+    groups: "DataFrame", events: "DataFrame", subscriptions: "DataFrame", layout: Layout, folder: Path | None
 ) -> "DataFrame":
     """Count: `event`, `subscription`, `matches`. The count of an event or subscription is the sum over its rows."""
     schema = count_schema(events, subscriptions)
-    task = partial(meet_batches, layout=layout, schema=schema, folder=str(folder), count=True)
+    task = partial(
+        meet_batches, layout=layout, schema=schema, folder=None if folder is None else str(folder), count=True
+    )
     return groups.mapInArrow(task, spark_schema(schema))
 
 
 def meet_batches(
-    batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema, folder: str, count: bool
+    batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema, folder: str | None, count: bool
 ) -> Iterator[pa.RecordBatch]:
     group, done = None, 0
     for batch in batches:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from wend.model.errors import ConfigError
-from wend.pipeline.spark_paths import literal_path
+from wend.pipeline.storage import literal_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from wend.model.errors import ConfigError
 from wend.model.files import written
-from wend.pipeline.spark_paths import literal_path
+from wend.pipeline.storage import literal_path, spark_path
 from wend.planning.arrays import Ints
 from wend.planning.network import CsrGraph
 from wend.planning.paths import CandidatePaths, paths_from
@@ -87,7 +87,7 @@ def paths_on_spark(spark: "SparkSession", graph: CsrGraph, wanted: Wanted, k: in
 
 def write_paths(spark: "SparkSession", graph: CsrGraph, wanted: Wanted, k: int, out: Path, scratch: Path) -> int:
     """Write the paths as a folder of Parquet files; return their number. Workers read the network from `scratch`."""
-    paths_on_spark(spark, graph, wanted, k, scratch).write.parquet(str(out))
+    paths_on_spark(spark, graph, wanted, k, scratch).write.parquet(spark_path(out))
     return int(spark.read.parquet(literal_path(out)).count())
 
 

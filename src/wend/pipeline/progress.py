@@ -6,7 +6,7 @@ moves by estimated work: counting runs would overestimate the time left by a lar
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
@@ -42,17 +42,21 @@ def run_progress(
             yield
 
 
-def report_rows(folder: str, rows: int, what: str = DONE) -> None:
-    """Record how many rows this task has processed. A retried task starts again from 0."""
+def report_rows(folder: str | None, rows: int, what: str = DONE) -> None:
+    """Record how many rows this task has processed. A retried task starts again from 0. A worker that does not share
+    the folder records nothing: no job fails because its bar stands still."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
-    if task is not None:
-        Path(folder, f"{what}-{task.partitionId()}").write_text(str(rows))
+    if task is not None and folder is not None:
+        with suppress(OSError):
+            Path(folder, f"{what}-{task.partitionId()}").write_text(str(rows))
 
 
-def rows_reported(folder: Path, what: str = DONE) -> int:
+def rows_reported(folder: Path | None, what: str = DONE) -> int:
     """Sum the rows that all tasks have recorded."""
+    if folder is None:
+        return 0
     # A file that is just being written is empty.
     return sum(int(file.read_text() or 0) for file in folder.glob(f"{what}-*"))
 

@@ -185,7 +185,7 @@ def _settings(master: str, scratch: Path) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.local.dir": str(scratch),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         "spark.driver.extraJavaOptions": java,
         # Shuffles here move small rows; a sweep sets its own number of partitions.
         "spark.sql.shuffle.partitions": "4",

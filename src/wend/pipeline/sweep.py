@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from wend.model.errors import ConfigError, WendError
 from wend.model.files import written
 from wend.pipeline.progress import run_progress
-from wend.pipeline.spark_paths import literal_path
+from wend.pipeline.storage import literal_path, spark_path
 from wend.pipeline.work import Work, error_row, known
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class RunStore:
         # Without a schema, Spark would infer types: a hash that has only digits would become a number.
         keys = [pa.field("study", pa.string()), pa.field("code", pa.string())]
         schema = from_arrow_schema(pa.schema([*result_schema, *keys]))
-        base = str(self.out.absolute() / "runs")
+        base = spark_path(self.out / "runs")
         return spark.read.schema(schema).option("basePath", base).parquet(literal_path(self.folder))
 
 

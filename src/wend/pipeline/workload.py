@@ -24,10 +24,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wend.model.errors import ConfigError
-from wend.model.files import check_out, drafted
 from wend.model.randomness import stream
 from wend.pipeline.match_output import spark_schema
 from wend.pipeline.progress import report_rows, row_progress, rows_reported
+from wend.pipeline.storage import Target, drafted
 from wend.pipeline.task_errors import plain_errors
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def _sides(rng: np.random.Generator, workload: WorkloadSpec, shape: tuple[int, .
 def write_workload(
     spark: "SparkSession",
     workload: WorkloadSpec,
-    out: Path,
+    out: Target,
     *,
     events_count: int,
     subscriptions_count: int,
@@ -240,11 +240,11 @@ def write_workload(
     quiet: bool = True,
 ) -> None:
     """Write `out/events` and `out/subscriptions`, both or none."""
-    check_out(out, overwrite)
     wanted = {"events": (events, events_count), "subscriptions": (subscriptions, subscriptions_count)}
-    with drafted(out) as (draft, scratch), plain_errors():
+    with plain_errors(), drafted(spark, out, overwrite=overwrite) as draft:
         for name, (make, count) in wanted.items():
-            progress = scratch / name
-            progress.mkdir()
+            progress = None if draft.folder is None else draft.folder / name
+            if progress is not None:
+                progress.mkdir()
             with row_progress(partial(rows_reported, progress), name, total=count, quiet=quiet):
-                make(spark, workload, count, progress).write.parquet(str(draft / name))
+                make(spark, workload, count, progress).write.parquet(f"{draft.result}/{name}")
