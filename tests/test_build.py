@@ -42,7 +42,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     assert "wend = wend.console.start:main" in scripts
     needs = metadata.get_all("Requires-Dist") or []
     base = {re.split("[<>=;]", line)[0] for line in needs if "extra ==" not in line}
-    assert base == {"msgspec", "rich", "typer", "uvloop"}
+    assert base == {"cryptography", "msgspec", "rich", "typer", "uvloop"}
 
 
 def test_the_source_package_holds_what_git_holds(tmp_path: Path) -> None:

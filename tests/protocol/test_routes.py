@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from wend.protocol.config import PeerConfig
 from wend.protocol.plugins import View
-from wend.protocol.routing.routes import FAR, Leg, Route, RouteTable
+from wend.protocol.routing.routes import FAR, NONE, Edge, Leg, Route, RouteTable, UsableRoutes
 
 Costs = dict[int, dict[int, int]]
 ME = 3
@@ -56,6 +56,7 @@ def shortest(costs: Costs, without: tuple[int, int] | None = None) -> Any:
 def test_delays_and_detours_are_those_of_a_search_in_the_whole_graph(costs: Costs) -> None:
     view = seen(costs)
     table, distance = RouteTable(view), shortest(costs)
+    usable = UsableRoutes(table, NONE)
     links = {(min(a, b), max(a, b)) for a in costs for b in costs[a] if ME not in (a, b)}
     around = {link: shortest(costs, link) for link in links}
     for dest in costs:
@@ -68,7 +69,7 @@ def test_delays_and_detours_are_those_of_a_search_in_the_whole_graph(costs: Cost
             for link, detours in around.items():
                 expected = detours[route.hop, dest]
                 expected_ns = int(expected) if np.isfinite(expected) else FAR
-                assert table.early_ns(route, link) == min(FAR, view.links[route.hop].delay_ns + expected_ns)
+                assert usable.early_ns(route, link) == min(FAR, view.links[route.hop].delay_ns + expected_ns)
             assert route.beyond <= around.keys()
             assert route.links == route.beyond | {(ME, route.hop)}
             for number, leg in enumerate(table.legs(route)):
@@ -88,18 +89,32 @@ def check_leg(leg: Leg, number: int, route: Route, costs: Costs, distance: Any) 
 
 
 @given(directed(st.integers(1, 10**12) | st.integers(1, 3)), st.data())
-def test_without_links_a_table_is_that_of_the_graph_without_them(costs: Costs, data: st.DataObject) -> None:
+def test_without_links_the_routes_are_those_of_the_graph_without_them(costs: Costs, data: st.DataObject) -> None:
     links = sorted({(min(a, b), max(a, b)) for a in costs for b in costs[a] if ME not in (a, b)})
-    down = frozenset(data.draw(st.lists(st.sampled_from(links), max_size=3))) if links else frozenset()
+    down: frozenset[Edge] = frozenset(data.draw(st.lists(st.sampled_from(links), max_size=3))) if links else NONE
     view = seen(costs)
-    made = RouteTable(view, RouteTable(view), down)
+    hops = data.draw(st.sets(st.sampled_from(sorted(view.links)))) if view.links else set()
+    most = data.draw(st.integers(1, 4))
+    usable = UsableRoutes(RouteTable(view), down)
     left = {a: {b: d for b, d in row.items() if (min(a, b), max(a, b)) not in down} for a, row in costs.items()}
-    expected = RouteTable(seen(left))
+    distance = shortest(left)
     for dest in costs:
-        assert made.to(dest) == expected.to(dest)
-        for route in made.to(dest):
-            for one, other in zip(made.legs(route), expected.legs(route), strict=True):
-                assert (one.edge, one.reach_ns, one.detour_ns) == (other.edge, other.reach_ns, other.detour_ns)
+        expected = [route for route in RouteTable(seen(left)).to(dest) if route.hop in hops][:most]
+        routes = usable.best(dest, hops, most)
+        assert [(route.hop, route.delay_ns) for route in routes] == [(one.hop, one.delay_ns) for one in expected]
+        for route in routes:
+            steps = list(pairwise(route.path))
+            assert view.links[route.hop].delay_ns + sum(left[a][b] for a, b in steps) == route.delay_ns
+            assert (route.path[0], route.path[-1]) == (route.hop, dest)
+            assert route.beyond == {(min(a, b), max(a, b)) for a, b in steps}
+            assert route.links == route.beyond | {(ME, route.hop)}
+            for number, leg in enumerate(usable.legs(route)):
+                check_leg(leg, number, route, left, distance)
+            for link in links:
+                early = shortest({a: {b: d for b, d in row.items() if {a, b} != {*link}} for a, row in left.items()})
+                there = early[route.hop, dest]
+                expected_ns = view.links[route.hop].delay_ns + int(there) if np.isfinite(there) else FAR
+                assert usable.early_ns(route, link) == min(FAR, expected_ns)
 
 
 @given(directed(st.integers(1, 2)))

@@ -111,6 +111,8 @@ def test_doubt_is_the_share_of_the_causes_that_a_route_runs_over() -> None:
     assert causes == [{1, 2, (1, 2), (None, 1)}]
     over, beside = Route(2, MS, 7, frozenset({(2, 7)})), Route(2, MS, 2, frozenset())
     assert suspicion.doubt(over, causes) == 0.25
+    detour = Route(2, MS, 7, frozenset({(2, 3), (3, 7)}))
+    assert suspicion.doubt(detour, causes) == 0.0, "another path over the same hop"
     assert suspicion.doubt(beside, causes) == 0.0
     assert suspicion.spared(over, beside, causes) == 0.25
     assert suspicion.spared(beside, over, causes) == 0.0

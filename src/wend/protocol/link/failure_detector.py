@@ -47,6 +47,7 @@ class FailureDetector:
         self._tell = tell
         self._due_ns: Nanos = FOREVER
         retransmission.explains_loss = self.explains_loss
+        retransmission.heard_again = self.links_changed
 
     def begin(self, now: Nanos) -> None:
         self.outages.begin(now)

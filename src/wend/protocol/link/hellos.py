@@ -124,7 +124,6 @@ class HelloSchedule:
         news: News = ()
         forced_ns: Nanos = 0
         if self._news is not None:
-            self._news.links_changed(now)
             news = self._news.outgoing(now)
             forced_ns = self._news.told_ns + self._patience
         last_within, last_heard = -1, True

@@ -12,8 +12,10 @@ than the news of each neighbour's last hello, and a false claim ends with the he
 - Where data flows there are no hellos. If news changes, the link gets a hello all the same (`HelloSchedule`).
 """
 
+from collections.abc import Iterable
+
 from wend.model.events import PeerId
-from wend.model.units import FOREVER, MS, SECOND, Nanos
+from wend.model.units import FOREVER, SECOND, Nanos
 from wend.protocol.link.link import Link
 from wend.protocol.messages import FailureNews, Hello
 
@@ -23,7 +25,7 @@ LINGER_NS: Nanos = 4 * SECOND
 """How long a peer relays that nothing is down any more."""
 MAX_CLAIMS = 128
 """The most links that the news of a hello may name, and the most peers that it may speak of."""
-_LOOK_NS: Nanos = 250 * MS
+_LOOK_NS: Nanos = SECOND
 """How often a peer looks for news that has expired."""
 
 Edge = tuple[PeerId, PeerId]
@@ -47,8 +49,16 @@ class NewsTable:
         """When what this peer tells last changed."""
         self._told: dict[PeerId, News] = {}
         """The news of each neighbour's last hello, where it has some."""
-        self._learned: dict[PeerId, tuple[tuple[int, int], Nanos]] = {}
-        """By origin of relayed news: the version, and when it first came."""
+        self._by_origin: dict[PeerId, dict[PeerId, FailureNews]] = {}
+        """The same by origin and teller, without what speaks of this peer or came over too many links."""
+        self._newest: dict[PeerId, FailureNews] = {}
+        """By origin, the news that this peer believes."""
+        self._relayed: dict[PeerId, tuple[FailureNews, Nanos, FailureNews]] = {}
+        """By origin: the newest news, when it first came, and what this peer tells of it."""
+        self._changed: set[PeerId] = set()
+        """The origins of which something came since."""
+        self._look_ns: Nanos = 0
+        """When to look for news that has expired."""
         self._down: frozenset[Edge] = frozenset()
         self._fresh_ns: Nanos = FOREVER
         """How long `_outgoing` and `_down` hold if nothing happens."""
@@ -69,23 +79,56 @@ class NewsTable:
     def heard(self, now: Nanos, sender: PeerId, hello: Hello) -> bool:
         """Store the news of a hello. False if it cannot be: then the sender has told nothing."""
         news = hello.news
+        before = self._told.get(sender, ())
+        if news is before or news == before:
+            return True
         if not news:
             self.forget(now, sender)
             return True
         if not _sensible(sender, news):
             self.forget(now, sender)
             return False
-        before = self._told.get(sender, ())
         if before and before[0].origin == sender == news[0].origin and news[0].version < before[0].version:
             return True  # an older hello that was overtaken
-        self._told[sender] = tuple([one for one in news if one.hops <= self.hops and one.origin != self._me])
-        self._fresh_ns = now
+        self._told[sender] = news
+        for one in before:
+            if one not in news:
+                self._remove(now, sender, one)
+        for one in news:
+            if one not in before and one.hops <= self.hops and one.origin != self._me:
+                self._add(now, sender, one)
+        if self._fresh_ns == FOREVER:
+            self._fresh_ns = now
         return True
 
     def forget(self, now: Nanos, sender: PeerId) -> None:
         """A neighbour tells nothing: nothing is down, or it restarted, or it is none any more."""
-        if self._told.pop(sender, None) is not None:
+        for one in self._told.pop(sender, ()):
+            self._remove(now, sender, one)
+
+    def _add(self, now: Nanos, sender: PeerId, one: FailureNews) -> None:
+        """Most news came over another neighbour already: then what this peer believes stays the same."""
+        origin = one.origin
+        tellers = self._by_origin.get(origin)
+        if tellers is None:
+            tellers = self._by_origin[origin] = {}
+        tellers[sender] = one
+        if origin != sender and origin in self._links and self._links[origin].heard_lately(now):
+            return
+        known = self._newest.get(origin)
+        if known is None or (known.version, -known.hops) < (one.version, -one.hops):
+            self._changed.add(origin)
             self._fresh_ns = now
+
+    def _remove(self, now: Nanos, sender: PeerId, one: FailureNews) -> None:
+        tellers = self._by_origin.get(one.origin)
+        if tellers is not None and tellers.get(sender) is one:
+            del tellers[sender]
+            if not tellers:
+                del self._by_origin[one.origin]
+            if self._newest.get(one.origin) == one:
+                self._changed.add(one.origin)
+                self._fresh_ns = now
 
     # ---------------------------------------------------------------- what follows
 
@@ -106,52 +149,69 @@ class NewsTable:
         return (min(a, b), max(a, b)) in self.down(now)
 
     def _update(self, now: Nanos) -> None:
-        me, newest = self._me, self._newest(now)
-        claims = [(origin, end) for origin, news in newest.items() for end in news.down]
-        down = frozenset([(min(a, b), max(a, b)) for a, b in claims if me not in (a, b)])
+        changed: Iterable[PeerId] = self._changed
+        if now >= self._look_ns:
+            self._look_ns = now + _LOOK_NS
+            changed = {*self._by_origin, *self._newest}
+        newest = self._newest
+        for origin in changed:
+            believed = self._believed(now, origin)
+            if believed is None:
+                newest.pop(origin, None)
+            else:
+                newest[origin] = believed
+        self._changed.clear()
+        me = self._me
+        down = frozenset(
+            [(a, b) if a < b else (b, a) for a, one in newest.items() for b in one.down if me not in (a, b)]
+        )
         if down != self._down:
             self._down = down
-        outgoing = self._relay(now, newest) if self.hops > 1 else (self._own,) if self._own.down else ()
+        outgoing = self._relay(now) if self.hops > 1 else (self._own,) if self._own.down else ()
         if outgoing != self._outgoing:
             self._outgoing = outgoing
             self.told_ns = now
-        self._fresh_ns = now + _LOOK_NS if self._told or self._outgoing else FOREVER
+        self._fresh_ns = self._look_ns if self._told or self._outgoing else FOREVER
 
-    def _newest(self, now: Nanos) -> dict[PeerId, FailureNews]:
-        """By origin, the newest news of tellers that were heard lately. An origin that is heard speaks for itself."""
+    def _believed(self, now: Nanos, origin: PeerId) -> FailureNews | None:
+        """The newest news of an origin, by tellers heard lately. An origin that is heard speaks for itself."""
         links = self._links
-        found: dict[PeerId, FailureNews] = {}
-        for teller, told in self._told.items():
-            if now - links[teller].heard_ns > EXPIRY_NS:
-                continue
-            for news in told:
-                origin = news.origin
-                if origin != teller and origin in links and links[origin].heard_lately(now):
-                    continue
-                known = found.get(origin)
-                if known is None or (known.version, -known.hops) < (news.version, -news.hops):
-                    found[origin] = news
+        told = self._by_origin.get(origin, {})
+        if origin in links and links[origin].heard_lately(now):
+            return told.get(origin)
+        found: FailureNews | None = None
+        for teller, news in told.items():
+            if now - links[teller].heard_ns <= EXPIRY_NS and (
+                found is None or (found.version, -found.hops) < (news.version, -news.hops)
+            ):
+                found = news
         return found
 
-    def _relay(self, now: Nanos, newest: dict[PeerId, FailureNews]) -> News:
+    def _relay(self, now: Nanos) -> News:
         """This peer's own news, and that of others which may go on."""
         found = [self._own] if self._own.down or now - self._own_ns < LINGER_NS else []
         room = MAX_CLAIMS - 1 - len(self._own.down)
-        learned: dict[PeerId, tuple[tuple[int, int], Nanos]] = {}
+        newest, relayed = self._newest, self._relayed
+        for origin in [origin for origin in relayed if origin not in newest]:
+            del relayed[origin]
         for origin, news in sorted(newest.items()):
-            before = self._learned.get(origin)
-            since = before[1] if before is not None and before[0] == news.version else now
-            learned[origin] = (news.version, since)
-            if news.hops < self.hops and (news.down or now - since < LINGER_NS):
+            before = relayed.get(origin)
+            if before is None or before[0] is not news:
+                since = now if before is None or before[0].version != news.version else before[1]
+                before = (news, since, FailureNews(origin, news.version, news.hops + 1, news.down))
+                relayed[origin] = before
+            if news.hops < self.hops and (news.down or now - before[1] < LINGER_NS):
                 room -= max(1, len(news.down))
                 if room >= 0:
-                    found.append(FailureNews(origin, news.version, news.hops + 1, news.down))
-        self._learned = learned
+                    found.append(before[2])
         return tuple(found)
 
 
 def _sensible(sender: PeerId, news: News) -> bool:
     """Whether a neighbour may say so: of few links, and only of its own links as their end."""
-    if len(news) > MAX_CLAIMS or sum([len(one.down) for one in news]) > MAX_CLAIMS:
-        return False
-    return all(one.hops >= 1 and (one.hops == 1) == (one.origin == sender) for one in news)
+    claims = len(news)
+    for one in news:
+        claims += len(one.down)
+        if one.hops < 1 or (one.hops == 1) != (one.origin == sender):
+            return False
+    return claims <= MAX_CLAIMS

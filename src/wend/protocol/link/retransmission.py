@@ -74,6 +74,8 @@ class Retransmission:
         self._given_up: dict[int, tuple[PeerId, Nanos, bool]] = {}
         self.explains_loss: Callable[[Nanos, Link, int], bool] | None = None
         """Whether loss explains so many missing ACKs better than an outage; None without the failure detector."""
+        self.heard_again: Callable[[Nanos], None] | None = None
+        """Called where an ACK shows that a neighbour hears this peer again; None without the failure detector."""
         self._paused_ns: Nanos = -FOREVER
         self._grace_ns: Nanos = 0
         self._timeout = self._unanswered  # one bound method, so that `is` finds its timers
@@ -175,6 +177,8 @@ class Retransmission:
                 self.clear_answered()
         if not link.heard_by_neighbour:
             link.acknowledged()
+            if self.heard_again is not None:
+                self.heard_again(now)
         sender = link.sender
         if sender is not None and type(what) is not OutgoingControl:
             sender.newest_ns = max(sender.newest_ns, first)

@@ -41,8 +41,8 @@ from wend.protocol.plugins import (
 from wend.protocol.ports import Notice
 from wend.protocol.routing.dcrd import back
 from wend.protocol.routing.load_spreading import PricedRoutes, Spreading
-from wend.protocol.routing.routes import FAR, NONE, Edge, Route, RouteTable
-from wend.protocol.routing.scores import Scorer
+from wend.protocol.routing.routes import FAR, NONE, Edge, Route, RouteTable, UsableRoutes
+from wend.protocol.routing.scores import ScoredRoute, Scorer
 from wend.protocol.routing.shared_risk import Parts, SharedRisk
 
 PRICE = {"none": 0.0052, "tight": 0.0052, "free": 0.0005}
@@ -97,8 +97,8 @@ class Adaptive(Routing):
         self._redundancy = config.of(AdaptiveSettings).redundancy
         self._trace_paths = config.of(LinkSettings).trace_paths
         self._routes: RouteTable | None = None
-        self._without: dict[frozenset[Edge], RouteTable] = {}
-        """The same without links that are down."""
+        self._usable: dict[frozenset[Edge], UsableRoutes] = {}
+        """By set of links that are down: the routes without them."""
         self._priced: PricedRoutes | None = None
         """The routes under load; None before they are needed."""
         self._shared_risk: SharedRisk | None = None
@@ -125,7 +125,7 @@ class Adaptive(Routing):
             case Changed():
                 if self._routes is not None and not self._routes.hold(view):
                     self._routes = None
-                    self._without.clear()
+                    self._usable.clear()
                 self._traced, self._shared_risk = self._trace_paths, None
                 self._priced = None
         return []
@@ -190,7 +190,7 @@ class Adaptive(Routing):
         found: list[tuple[Nanos, PeerId, int, list[Route]]] = []
         stuck: list[tuple[PeerId, int]] = []
         for dest, rank in zip(packet.dests, packet.ranks, strict=True):
-            open_ = [route for route in table.to(dest) if route.hop in up]
+            open_ = table.best(dest, up, ROUTES)
             if open_:
                 found.append((open_[0].delay_ns, dest, rank, open_))
                 continue
@@ -256,19 +256,17 @@ class Adaptive(Routing):
             effects += self._stuck(packet, left, view)
         return effects
 
-    def _table(self, now: Nanos, view: View) -> RouteTable:
+    def _table(self, now: Nanos, view: View) -> UsableRoutes:
         """The routes without the links that are down by the news of other peers."""
         if self._routes is None:
             self._routes = RouteTable(view)
-            self._without.clear()
+            self._usable.clear()
         down = NONE if view.news is None else view.news.down(now)
-        if not down:
-            return self._routes
-        found = self._without.get(down)
+        found = self._usable.get(down)
         if found is None:
-            if len(self._without) >= TABLES:
-                del self._without[next(iter(self._without))]
-            found = self._without[down] = RouteTable(view, self._routes, down)
+            if len(self._usable) >= TABLES:
+                del self._usable[next(iter(self._usable))]
+            found = self._usable[down] = UsableRoutes(self._routes, down)
         return found
 
     def _at_worst(self, dest: PeerId, untried: list[PeerId], up: list[PeerId]) -> list[Route]:
@@ -332,25 +330,27 @@ class Adaptive(Routing):
             return open_[0], second
         if delay_ns == FAR:
             return open_[0], None
-        best = scorer.score(open_[0], open_[1] if len(open_) > 1 else None, slack)
-        scored = [best]
-        for route in open_[1:ROUTES]:
-            if route.delay_ns <= slack:
-                scored.append(scorer.score(route, open_[0], slack))
-        least = best.late + price * len(best.route.links - used)
-        for each in scored:
-            cost = each.late + price * len(each.route.links - used)
-            if cost < least:
-                best, least = each, cost
-        if not hedges or best.late <= 0.0:
+        first = open_[0]
+        best = scorer.score(first, open_[1] if len(open_) > 1 else None, slack)
+        least = best.late + price * len(first.links - used)
+        scored: dict[PeerId, ScoredRoute] = {first.hop: best}
+        for route in open_[1:]:
+            cost = price * len(route.links - used)
+            if cost < least and route.delay_ns <= slack:
+                each = scored[route.hop] = scorer.score(route, first, slack)
+                if each.late + cost < least:
+                    best, least = each, each.late + cost
+        if not hedges:
             return best.route, None
         used = used | best.route.links
         second, least = None, best.late
-        for each in scored:
-            if each is not best:
-                cost = scorer.both_late(best, each) + price * len(each.route.links - used)
+        for route in open_:
+            cost = price * len(route.links - used)
+            if cost < least and route is not best.route and route.delay_ns <= slack:
+                found = scored.get(route.hop) or scorer.score(route, first, slack)
+                cost += scorer.both_late(best, found)
                 if cost < least:
-                    second, least = each.route, cost
+                    second, least = route, cost
         return best.route, second
 
     def _perhaps_back(

@@ -5,11 +5,12 @@ A `Leg` is a link further on, with the delay of the route if the peer before tha
 computes each result on demand, once per state of the graph: a peer forwards to few of the destinations that it knows.
 All delays are exact integers. Of equal routes the one over the peer with the lower id wins.
 
-A table may leave out links that are down. It takes from the complete table what these links do not change.
+The table is of a graph without failures. Links that are down change often, so `UsableRoutes` takes from the table all
+that they do not change, and searches a detour only for routes that they cut.
 """
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 
 import msgspec
@@ -25,6 +26,9 @@ FAR: Nanos = 10**18
 Edge = tuple[PeerId, PeerId]
 Costs = dict[PeerId, dict[PeerId, Nanos]]
 NONE: frozenset[Edge] = frozenset()
+Cut = Mapping[PeerId, Collection[PeerId]]
+"""By peer, the neighbours to which its link is down."""
+_NOBODY: frozenset[PeerId] = frozenset()
 
 
 class Route(msgspec.Struct, frozen=True, gc=False):
@@ -65,23 +69,19 @@ class Leg(msgspec.Struct, frozen=True, gc=False):
 class RouteTable:
     """The routes for one state of the graph and the link estimates. A new state needs a new table."""
 
-    def __init__(self, view: View, complete: "RouteTable | None" = None, without: frozenset[Edge] = NONE) -> None:
-        """Without some links, the table is made from the `complete` one."""
-        self.without = without
-        self._complete = complete
+    def __init__(self, view: View) -> None:
         self._me = view.me
         self._neighbours = _neighbours(view)
-        if complete is None:
-            self.costs: Costs = {peer: dict(costs) for peer, costs in view.graph.costs.items()}
-            self.turned = turned(self.costs, view.me)
-        else:
-            self.costs = _pruned(complete.costs, without)
-            self.turned = _pruned(complete.turned, without)
+        self.first_ns = dict(self._neighbours)
+        """The delay to each neighbour."""
+        self.costs: Costs = {peer: dict(costs) for peer, costs in view.graph.costs.items()}
+        self._turned = turned(self.costs, view.me)
         self._found: dict[PeerId, tuple[Route, ...]] = {}
-        self.towards: dict[PeerId, tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]] = {}
+        self._towards: dict[PeerId, tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]] = {}
         """By destination: the delay of every peer to it, and every peer's next hop towards it."""
         self._legs: dict[tuple[PeerId, PeerId], tuple[Leg, ...]] = {}
         """By hop and destination."""
+        self._early: dict[tuple[PeerId, PeerId, Edge], tuple[Nanos, frozenset[Edge]]] = {}
 
     def hold(self, view: View) -> bool:
         """Whether the graph and the link delays are still those of the table."""
@@ -91,7 +91,7 @@ class RouteTable:
         """The routes to a destination, shortest first; the hop's id breaks ties."""
         found = self._found.get(dest)
         if found is None:
-            if dest not in self.turned:  # a neighbour can invent others: do not cache those
+            if dest not in self._turned:  # a neighbour can invent others: do not cache those
                 return ()
             found = self._found[dest] = self._find(dest)
         return found
@@ -101,36 +101,42 @@ class RouteTable:
         key = (route.hop, route.dest)
         found = self._legs.get(key)
         if found is None:
-            found = self._legs[key] = tuple([self._leg(number, route) for number in range(len(route.path) - 1)])
+            numbers = range(len(route.path) - 1)
+            found = self._legs[key] = tuple([self.leg(number, route, {}) for number in numbers])
         return found
 
-    def early_ns(self, route: Route, without: Edge) -> Nanos:
-        """The delay of a route if its hop knows that a link of it is down; FAR where there is no other route."""
-        distance, _ = self.towards[route.dest]
-        return min(FAR, route.delay_ns - distance[route.hop] + self._around(route.hop, route.dest, without, ())[0])
+    def early(self, route: Route, without: Edge) -> tuple[Nanos, frozenset[Edge]]:
+        """The delay of a route if its hop knows that a link of it is down, and the links after the hop; FAR where there
+        is no other route."""
+        key = (route.hop, route.dest, without)
+        found = self._early.get(key)
+        if found is None:
+            around, path = self.search(route.hop, route.dest, {}, without)
+            found = self._early[key] = (min(FAR, self.first_ns[route.hop] + around), _links(path))
+        return found
 
-    def _leg(self, number: int, route: Route) -> Leg:
-        complete = self._complete
-        if complete is not None and self.towards[route.dest] is complete.towards[route.dest]:
-            leg = complete.legs(route)[number]
-            if self.without.isdisjoint(leg.detour):
-                return leg
-        distance, _ = self.towards[route.dest]
-        a, b = route.path[number], route.path[number + 1]
-        reach = route.delay_ns - distance[a]
+    def leg(self, number: int, route: Route, cut: Cut) -> Leg:
+        """A link of a route after its first one, given which links are down."""
+        costs, path = self.costs, route.path
+        a, b = path[number], path[number + 1]
+        reach = self.first_ns[route.hop]
+        for i in range(number):
+            reach += costs[path[i]][path[i + 1]]
         edge = (a, b) if a < b else (b, a)
-        around, detour = self._around(a, route.dest, edge, route.path[:number])
-        return Leg(edge, a, b, reach, distance[a] - distance[b], min(FAR, reach + around), detour)
+        around, detour = self.search(a, route.dest, cut, edge, path[:number])
+        return Leg(edge, a, b, reach, costs[a][b], min(FAR, reach + around), _links(detour))
+
+    def around(self, route: Route, cut: Cut) -> Route | None:
+        """The shortest route over the same hop, if links of the given one are down."""
+        delay, path = self.search(route.hop, route.dest, cut)
+        if delay == FAR:
+            return None
+        beyond = _links(path)
+        first = self.first_ns[route.hop]
+        return Route(route.hop, first + delay, route.dest, beyond, path, beyond | {(self._me, route.hop)})
 
     def _find(self, dest: PeerId) -> tuple[Route, ...]:
-        complete = self._complete
-        if complete is not None:
-            routes = complete.to(dest)
-            _, following = complete.towards[dest]
-            if not any(following.get(a) == b or following.get(b) == a for a, b in self.without):
-                self.towards[dest] = complete.towards[dest]
-                return routes
-        distance, following = self.towards[dest] = tree(self.turned, dest)
+        distance, following = self._towards[dest] = tree(self._turned, dest)
         found = []
         for hop, delay in self._neighbours:
             if hop in distance:
@@ -139,62 +145,134 @@ class RouteTable:
                 found.append(Route(hop, delay + distance[hop], dest, beyond, path, beyond | {(self._me, hop)}))
         return tuple(sorted(found, key=_by_delay))
 
-    def _around(
-        self, start: PeerId, dest: PeerId, without: Edge, passed: tuple[PeerId, ...]
-    ) -> tuple[Nanos, frozenset[Edge]]:
-        """The shortest delay from a peer to the destination without a link, and not over peers that were passed; and
-        the links of that route.
+    def search(
+        self,
+        start: PeerId,
+        dest: PeerId,
+        cut: Cut,
+        without: Edge | None = None,
+        passed: tuple[PeerId, ...] = (),
+    ) -> tuple[Nanos, tuple[PeerId, ...]]:
+        """The shortest path from a peer to the destination without links that are down, one link more, and not over
+        peers that were passed. Its delay is FAR if there is none.
 
-        Without the link, only the peers behind it need another route. The search stays among them, and ends with the
-        first arc that leads out of them: from there on, the known delay still holds.
+        This is A*. The estimate for a peer is its delay to the destination if nothing is down. That is mostly exact, so
+        the search ends at the first peer whose path is not cut.
         """
-        distance, following = self.towards[dest]
-        a, b = without
-        if following.get(a) == b:
-            near, far = a, b
-        elif following.get(b) == a:
-            near, far = b, a
-        else:
-            return distance[start], _links(walk(following, dest, start))
-        behind: dict[PeerId, bool] = {dest: False, near: True}
-        if not _is_behind(start, following, behind):
-            return distance[start], _links(walk(following, dest, start))
-        best, leaves, enters = FAR, start, start
+        distance, following = self._towards[dest]
+        costs = self.costs
+        one, other = without or (-1, -1)
+        done = set(passed)
         came: dict[PeerId, PeerId] = {}
-        done: set[PeerId] = set(passed)
-        heap: list[tuple[Nanos, PeerId, PeerId]] = [(0, start, start)]
-        while heap and heap[0][0] < best:
-            so_far, here, before = heapq.heappop(heap)
+        known: dict[PeerId, Nanos] = {start: 0}
+        heap: list[tuple[Nanos, Nanos, PeerId]] = [(distance[start], 0, start)]
+        while heap:
+            estimate, so_far, here = heapq.heappop(heap)
             if here in done:
                 continue
+            onward = [here]
+            peer = here
+            while peer != dest:  # is its path whole?
+                there = following[peer]
+                if there in done or (peer in cut and there in cut[peer]) or (peer == one and there == other):
+                    break
+                if peer == other and there == one:
+                    break
+                onward.append(there)
+                peer = there
+            else:
+                path = [here]
+                while path[-1] != start:
+                    path.append(came[path[-1]])
+                return estimate, (*path[:0:-1], *onward)
             done.add(here)
-            came[here] = before
-            for there, delay in self.costs[here].items():
-                if there not in distance or there in done or (here == near and there == far):
+            closed = cut.get(here, _NOBODY)
+            far = other if here == one else one if here == other else -1
+            for there, delay in costs[here].items():
+                if there in done or there not in distance or there in closed or there == far:
                     continue
-                if _is_behind(there, following, behind):
-                    heapq.heappush(heap, (so_far + delay, there, here))
-                elif so_far + delay + distance[there] < best:
-                    best, leaves, enters = so_far + delay + distance[there], here, there
-        if best == FAR:
-            return FAR, NONE
-        path = [*walk(following, dest, enters), leaves]
-        while leaves != start:
-            leaves = came[leaves]
-            path.append(leaves)
-        return best, _links(tuple(path))
+                total = so_far + delay
+                if total < known.get(there, FAR):
+                    known[there] = total
+                    came[there] = here
+                    heapq.heappush(heap, (total + distance[there], total, there))
+        return FAR, ()
 
 
-def _is_behind(peer: PeerId, following: dict[PeerId, PeerId], behind: dict[PeerId, bool]) -> bool:
-    """Whether a peer's route to the destination uses the link. `behind` has the known answers, and gets new ones."""
-    passed = []
-    while peer not in behind:
-        passed.append(peer)
-        peer = following[peer]
-    answer = behind[peer]
-    for each in passed:
-        behind[each] = answer
-    return answer
+class UsableRoutes:
+    """The routes of a table without links that are down. It takes from the table what these links do not change."""
+
+    __slots__ = ("_cut", "_detours", "_legs", "_table", "without")
+
+    def __init__(self, table: RouteTable, without: frozenset[Edge]) -> None:
+        self.without = without
+        self._table = table
+        self._cut: dict[PeerId, set[PeerId]] = {}
+        for a, b in without:
+            self._cut.setdefault(a, set()).add(b)
+            self._cut.setdefault(b, set()).add(a)
+        self._detours: dict[tuple[PeerId, PeerId], Route | None] = {}
+        self._legs: dict[tuple[PeerId, PeerId], tuple[Leg, ...]] = {}
+        """Both by hop and destination."""
+
+    def best(self, dest: PeerId, hops: Collection[PeerId], most: int) -> list[Route]:
+        """The shortest routes to a destination over some hops, at most so many; the hop's id breaks ties.
+
+        A detour is not shorter than the route that it replaces, so only detours are searched that can be among them.
+        """
+        without = self.without
+        found: list[Route] = []
+        detours: list[Route] = []
+        for route in self._table.to(dest):
+            if route.hop not in hops:
+                continue
+            while detours and _by_delay(detours[0]) < _by_delay(route):
+                found.append(detours.pop(0))
+            if len(found) >= most:
+                return found[:most]
+            if without.isdisjoint(route.beyond):
+                found.append(route)
+            elif (detour := self._detour(route)) is not None:
+                detours.append(detour)
+                detours.sort(key=_by_delay)
+        return (found + detours)[:most]
+
+    def legs(self, route: Route) -> tuple[Leg, ...]:
+        """The links of a route after its first one, in order."""
+        key = (route.hop, route.dest)
+        found = self._legs.get(key)
+        if found is None:
+            found = self._legs[key] = self._find_legs(route)
+        return found
+
+    def early_ns(self, route: Route, without: Edge) -> Nanos:
+        """The delay of a route if its hop knows that a link of it is down; FAR where there is no other route."""
+        table = self._table
+        delay, links = table.early(route, without)
+        if self._cut and not links.isdisjoint(self.without):
+            around, _ = table.search(route.hop, route.dest, self._cut, without)
+            delay = min(FAR, table.first_ns[route.hop] + around)
+        return delay
+
+    def _detour(self, route: Route) -> Route | None:
+        key = (route.hop, route.dest)
+        if key not in self._detours:
+            self._detours[key] = self._table.around(route, self._cut)
+        return self._detours[key]
+
+    def _find_legs(self, route: Route) -> tuple[Leg, ...]:
+        table, without = self._table, self.without
+        if route is self._detours.get((route.hop, route.dest)):
+            return tuple([table.leg(number, route, self._cut) for number in range(len(route.path) - 1)])
+        legs = table.legs(route)
+        for leg in legs:
+            if not without.isdisjoint(leg.detour):
+                break
+        else:
+            return legs
+        return tuple(
+            [leg if without.isdisjoint(leg.detour) else table.leg(n, route, self._cut) for n, leg in enumerate(legs)]
+        )
 
 
 def turned(costs: Mapping[PeerId, Mapping[PeerId, Nanos]], me: PeerId) -> Costs:
@@ -209,16 +287,6 @@ def turned(costs: Mapping[PeerId, Mapping[PeerId, Nanos]], me: PeerId) -> Costs:
 
 def _by_delay(route: Route) -> tuple[Nanos, PeerId]:
     return route.delay_ns, route.hop
-
-
-def _pruned(costs: Costs, without: frozenset[Edge]) -> Costs:
-    """The same graph without some links."""
-    pruned = dict(costs)
-    for edge in without:
-        for a, b in (edge, edge[::-1]):
-            if b in pruned.get(a, ()):
-                pruned[a] = {peer: delay for peer, delay in pruned[a].items() if peer != b}
-    return pruned
 
 
 def _links(path: tuple[PeerId, ...]) -> frozenset[Edge]:

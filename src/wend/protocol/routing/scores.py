@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
 from wend.protocol.plugins import OutageChanceView, View
-from wend.protocol.routing.routes import FAR, Edge, Leg, Route, RouteTable
+from wend.protocol.routing.routes import FAR, Edge, Leg, Route, UsableRoutes
 from wend.protocol.routing.shared_risk import Parts, SharedRisk
 
 DETECTION_NS: Nanos = 40 * MS
@@ -50,7 +50,7 @@ class Scorer:
     __slots__ = ("_blamed", "_links", "_loss", "_now", "_others", "_shared_risk", "_table", "_view", "sends")
 
     def __init__(
-        self, now: Nanos, view: View, table: RouteTable, shared_risk: SharedRisk | None, blamed: list[Parts]
+        self, now: Nanos, view: View, table: UsableRoutes, shared_risk: SharedRisk | None, blamed: list[Parts]
     ) -> None:
         assert view.outages is not None
         self._now = now

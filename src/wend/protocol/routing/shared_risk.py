@@ -23,6 +23,9 @@ Parts = frozenset[Part]
 Evidence = list[tuple[PeerId, tuple[PeerId, ...]]]
 """Links that are down, each with the links that were heard since."""
 
+_STORED = 4096
+"""Of so many routes a peer stores the elements."""
+
 
 class SharedRisk:
     """Suspected elements for one set of underlay paths. New paths need a new object."""
@@ -37,7 +40,8 @@ class SharedRisk:
             for edge, path in view.graph.paths.items()
             if any_named(path)
         }
-        self._by_route: dict[tuple[PeerId, PeerId], Parts] = {}
+        self._by_route: dict[tuple[PeerId, frozenset[Edge]], Parts] = {}
+        """By hop and further links: links that are down change the path over a hop."""
         self._evidence: Evidence = []
         self._causes: list[Parts] = []
 
@@ -91,9 +95,11 @@ class SharedRisk:
         return max((len((suspects & here) - there) / len(suspects) for suspects in blamed), default=0.0)
 
     def _elements(self, route: Route) -> Parts:
-        key = (route.hop, route.dest)
+        key = (route.hop, route.beyond)
         found = self._by_route.get(key)
         if found is None:
+            if len(self._by_route) >= _STORED:
+                self._by_route.clear()
             edges = [self._edges.get(edge, Parts()) for edge in route.beyond]
             found = self._by_route[key] = self._own.get(route.hop, Parts()).union(*edges)
         return found
