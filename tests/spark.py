@@ -32,6 +32,7 @@ SQL = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "4",
 }
 """For a few rows, interpreting a query is faster than compiling it."""
 

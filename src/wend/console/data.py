@@ -15,7 +15,7 @@ import typer
 
 from wend.console.outputs import Overwrite, check_target
 from wend.console.show import facts, messages, output, stoppable
-from wend.console.study import AsJson, Master, Ship, data_sweep
+from wend.console.study import AsJson, Conf, Master, Ship, data_sweep
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def data_match(
         Path | None, typer.Option(metavar="DIR", help="Local folder that all workers share, for the index.")
     ] = None,
     overwrite: Overwrite = False,
-    master: Master = "local[*]",
+    master: Master = None,
+    conf: Conf = None,
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
@@ -78,7 +79,7 @@ def data_match(
         check_target(out, overwrite, subscriptions, events)
     elif not explain:
         raise ConfigError("--out is needed for the result (only --explain works without)")
-    with stoppable("nothing was written"), spark_session(master, ship=ship) as spark:
+    with stoppable("nothing was written"), spark_session(master, conf=conf, ship=ship) as spark:
         started = time.perf_counter()
         with nullcontext() if as_json else messages().status("checking both tables"):
             job = MatchJob(spark, subscriptions, events)
@@ -143,7 +144,8 @@ def data_workload(
     width: Annotated[float | None, typer.Option(help="Widest range, as a share of the domain (narrow).")] = None,
     ranges: Annotated[float, typer.Option(help="Share of values that are published as ranges.")] = 0.0,
     overwrite: Overwrite = False,
-    master: Master = "local[*]",
+    master: Master = None,
+    conf: Conf = None,
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
@@ -164,7 +166,7 @@ def data_workload(
         if count < 0:
             raise ConfigError(f"{name} must not be negative, got {count}")
     check_target(out, overwrite)
-    with stoppable("nothing was written"), spark_session(master, ship=ship) as spark:
+    with stoppable("nothing was written"), spark_session(master, conf=conf, ship=ship) as spark:
         started = time.perf_counter()
         write_workload(
             spark, workload, out, events_count=events, subscriptions_count=subscriptions,

@@ -10,7 +10,7 @@ import typer
 
 from wend.console.outputs import Overwrite, check_target
 from wend.console.show import facts, messages, output, stoppable
-from wend.console.study import AsJson, Master, Ship
+from wend.console.study import AsJson, Conf, Master, Ship
 from wend.model.errors import ConfigError
 from wend.model.units import parse_duration
 
@@ -32,7 +32,8 @@ def data_flows(
     out: Annotated[str, typer.Option(metavar="DIR", help="Folder for the flows.")],
     span: Annotated[str | None, typer.Option(help="The time in which the events were published: 60s, 24h.")] = None,
     overwrite: Overwrite = False,
-    master: Master = "local[*]",
+    master: Master = None,
+    conf: Conf = None,
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
@@ -49,7 +50,7 @@ def data_flows(
     if is_lines(matches):
         raise ConfigError(f"{matches} is not the output of `wend data match`, which is Parquet")
     check_target(out, overwrite, matches, subscriptions, events)
-    with stoppable("nothing was written"), spark_session(master, ship=ship) as spark:
+    with stoppable("nothing was written"), spark_session(master, conf=conf, ship=ship) as spark:
         began = time.perf_counter()
         with nullcontext() if as_json else messages().status("grouping matches into flows"):
             found = write_flows(spark, matches, subscriptions, events, out, span=length, overwrite=overwrite)

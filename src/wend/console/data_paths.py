@@ -14,7 +14,7 @@ import typer
 from wend.console.options import TOPOLOGIES, Degree, Peers, Seed
 from wend.console.outputs import Overwrite, check_out, drafted
 from wend.console.show import compiling, facts, output, stoppable
-from wend.console.study import AsJson, Master, Ship
+from wend.console.study import AsJson, Conf, Master, Ship
 from wend.model.errors import ConfigError
 from wend.model.flows import known_peers
 from wend.model.rates import parse_rate
@@ -48,7 +48,8 @@ def data_paths(
     seed: Seed = None,
     overwrite: Overwrite = False,
     spread: Annotated[SparkChoice, typer.Option(help="Use Spark or not; auto decides by size.")] = SparkChoice.AUTO,
-    master: Master = "local[*]",
+    master: Master = None,
+    conf: Conf = None,
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
@@ -69,7 +70,7 @@ def data_paths(
     began = time.perf_counter()
     with stoppable("nothing was written"), drafted(out) as (draft, scratch):
         if on_spark:
-            found = _on_spark(graph, wanted, k, draft, scratch, master, ship)
+            found = _on_spark(graph, wanted, k, draft, scratch, master, conf, ship)
         else:
             with compiling():
                 found = _here(graph, wanted, k, draft)
@@ -78,7 +79,7 @@ def data_paths(
     if as_json:
         print(json.dumps(about))
         return
-    where = f"on {master}" if on_spark else "in this process"
+    where = f"on {master or 'Spark'}" if on_spark else "in this process"
     rows = [("sources", str(len(wanted)), ""), ("paths", f"{found:,}", where), ("time", f"{took_s:.1f} s", "")]
     output().print(facts(f"Paths: {out}", rows))
 
@@ -121,10 +122,19 @@ def _here(graph: "CsrGraph", wanted: "Wanted", k: int, draft: Path) -> int:
     return found
 
 
-def _on_spark(graph: "CsrGraph", wanted: "Wanted", k: int, draft: Path, scratch: Path, master: str, ship: bool) -> int:
+def _on_spark(
+    graph: "CsrGraph",
+    wanted: "Wanted",
+    k: int,
+    draft: Path,
+    scratch: Path,
+    master: str | None,
+    conf: list[str] | None,
+    ship: bool,
+) -> int:
     from wend.pipeline.paths import write_paths
     from wend.pipeline.session import spark_session
     from wend.pipeline.task_errors import plain_errors
 
-    with plain_errors(), spark_session(master, ship=ship) as spark:
+    with plain_errors(), spark_session(master, conf=conf, ship=ship) as spark:
         return write_paths(spark, graph, wanted, k, draft, scratch)

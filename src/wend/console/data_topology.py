@@ -10,7 +10,7 @@ import typer
 
 from wend.console.outputs import Overwrite, check_target
 from wend.console.show import compiling, facts, messages, output, percent, stoppable
-from wend.console.study import AsJson, Master, Ship
+from wend.console.study import AsJson, Conf, Master, Ship
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def data_topology(
     least: Annotated[int, typer.Option(help="Leave out links seen less often.")] = 3,
     overlap: Annotated[bool, typer.Option("--overlap/--no-overlap", help="Also compute the overlaps.")] = True,
     overwrite: Overwrite = False,
-    master: Master = "local[*]",
+    master: Master = None,
+    conf: Conf = None,
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
@@ -71,7 +72,7 @@ def data_topology(
         if synthetic is not None and folder is not None:
             with compiling():
                 truth = _generated(folder / "records", synthetic, underlay, peers, degree, loss, anonymous, seed)
-        spark = stack.enter_context(spark_session(master, ship=ship))
+        spark = stack.enter_context(spark_session(master, conf=conf, ship=ship))
         draft = draft or stack.enter_context(drafted(spark, out, overwrite=overwrite))
         found = _infer(spark, records or f"{draft.result}/records", draft.result, least, overlap)
         if truth is not None and folder is not None:

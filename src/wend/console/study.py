@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from wend.studies.run import Finished
 
 Master = Annotated[
-    str, typer.Option(help="local[*], local[N], spark://HOST:PORT, or sc://HOST:PORT for Spark Connect.")
+    str | None,
+    typer.Option(
+        help="local[*], local[N], spark://HOST:PORT, or sc://HOST:PORT for Spark Connect. Default: what spark-submit "
+        "or spark-defaults.conf say, else local[*]."
+    ),
+]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be repeated.")
 ]
 Ship = Annotated[bool, typer.Option(help="Send Wend's code to workers that have another version or none.")]
 AsJson = Json
@@ -44,7 +51,8 @@ def study(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for runs and report; default: out/studies/NAME-SIZE.")
     ] = None,
-    master: Master = "local[*]",
+    master: Master = None,
+    conf: Conf = None,
     strategies: Annotated[
         list[str] | None, typer.Option(help="Only these strategies, by commas or by repeating the option.")
     ] = None,
@@ -71,8 +79,8 @@ def study(
     console = Console(stderr=True)
     length = f"{size.length} x " if size.length else ""
     topologies = counted(size.seeds, "topology", "topologies")
-    console.print(f"study {name}, {size.name}: {length}{topologies}, on {master}")
-    with stoppable(_RESUMES), spark_session(master, ship=ship) as spark:
+    console.print(f"study {name}, {size.name}: {length}{topologies}, on {master or 'Spark'}")
+    with stoppable(_RESUMES), spark_session(master, conf=conf, ship=ship) as spark:
         finished = run_study(
             spark,
             chosen,
@@ -131,7 +139,8 @@ def _ours(ours: "Estimate | None") -> str:
 def data_sweep(
     scenarios: Annotated[Path, typer.Option(metavar="FILE", help=_SCENARIOS)],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the runs (Parquet) and their means (CSV).")],
-    master: Master = "local[*]",
+    master: Master = None,
+    conf: Conf = None,
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
@@ -158,7 +167,7 @@ def data_sweep(
     check_file(place, say=False)
     plugins = dict.fromkeys(name for run in runs for name in outside_plugins(run.chosen))
     beside = list(dict.fromkeys(file for name in plugins for file in outside(name)))
-    with stoppable(_RESUMES), spark_session(master, ship=ship, beside=beside) as spark:
+    with stoppable(_RESUMES), spark_session(master, conf=conf, ship=ship, beside=beside) as spark:
         swept = sweep(spark, SIMULATIONS, runs, scenarios.stem, out, quiet=as_json)
         rows = by_setting(swept.results, SIMULATIONS.averaged).toArrow().to_pylist()
         settings = swept.results.drop("seed").dropDuplicates(["setting"]).toArrow().to_pylist()

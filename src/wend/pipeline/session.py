@@ -25,40 +25,47 @@ from typing import TYPE_CHECKING, Any
 
 from wend.model.errors import ConfigError
 from wend.model.extras import needed_by
+from wend.pipeline.spark_settings import (
+    LOCAL,
+    choose_python,
+    is_submitted,
+    own_settings,
+    parse_conf,
+    user_settings,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     __all__ = ["DataFrame", "SparkSession", "check_master", "ship_code", "spark_session"]
 
-LOCAL = "local[*]"
 _MASTER = re.compile(r"local(\[[\d*]+(,\s*\d+)?\])?|spark://\S+|sc://\S+|k8s://\S+|yarn")
 _LEAST_JAVA = 17
 _CLOSE_TIMEOUT_S = 15.0
 _SCRATCH = "wend-spark-"
-_LOG_CONFIG = """\
-rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = console
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
-"""
 
 
 @contextmanager
 def spark_session(
-    master: str = LOCAL, *, ship: bool = False, beside: Iterable[tuple[str, bytes]] = ()
+    master: str | None = None,
+    *,
+    conf: Iterable[str] | None = None,
+    ship: bool = False,
+    beside: Iterable[tuple[str, bytes]] = (),
 ) -> "Iterator[SparkSession]":
-    """Start a session on `master`; stop it at the end. `ship` sends Wend's code, and files `beside` it, to workers."""
-    spark = _connect(master) if master.startswith("sc://") else _start(master)
+    """Start a session; stop it at the end. Without `master`, Spark's own settings decide, else it is this machine.
+    `conf` has settings of Spark, as NAME=VALUE. `ship` sends Wend's code, and files `beside` it, to workers."""
+    settings = parse_conf(conf)
+    if master is None and os.environ.get("SPARK_REMOTE", "").startswith("sc://"):
+        master = os.environ["SPARK_REMOTE"]
+    remote = master is not None and master.startswith("sc://")
+    spark = _connect(master, settings) if remote and master else _start(master, settings)
     try:
         if ship:
             ship_code(spark, beside)
         yield spark
     finally:
-        if master.startswith("sc://"):
+        if remote:
             _close(spark)
         else:
             spark.stop()
@@ -106,24 +113,34 @@ def _zip_into(out: zipfile.ZipFile, folder: Traversable, name: str) -> None:
             out.writestr(zipfile.ZipInfo(f"{name}/{entry.name}"), entry.read_bytes())
 
 
-def _start(master: str) -> "SparkSession":
-    check_master(master)
+def _start(master: str | None, conf: dict[str, str]) -> "SparkSession":
+    if master is not None:
+        check_master(master)
+        conf = {**conf, "spark.master": master}
     session_class = _import()
-    _need_java()
+    if not is_submitted():
+        _need_java()
     scratch = _scratch()
+    given = user_settings(conf)
     # If Ctrl-C interrupts a call to Java, py4j logs a stack trace to the root logger. Drop it.
     logging.getLogger().addFilter(_not_py4j)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = session_class.builder.master(master).appName("wend")
-    for name, value in _settings(master, scratch).items():
+    choose_python(given)
+    builder = session_class.builder
+    for name, value in {
+        "spark.master": given.get("spark.master", LOCAL),
+        **conf,
+        **own_settings(given, scratch),
+    }.items():
         builder = builder.config(name, value)
     log = scratch / "spark.log"
     try:
         with _stderr_to(log), _no_java_left():
             spark = builder.getOrCreate()
     except Exception as error:
-        raise ConfigError(f"cannot start Spark on {master}: {_first_line(error)}{_last_log_line(log)}") from None
-    spark.sparkContext.setLogLevel("ERROR")
+        where = given.get("spark.master", LOCAL)
+        raise ConfigError(f"cannot start Spark on {where}: {_first_line(error)}{_last_log_line(log)}") from None
+    if "spark.log.level" not in given:
+        spark.sparkContext.setLogLevel("ERROR")
     return spark
 
 
@@ -159,11 +176,14 @@ def _not_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in Path(record.pathname).parts
 
 
-def _connect(address: str) -> "SparkSession":
+def _connect(address: str, conf: dict[str, str]) -> "SparkSession":
     check_master(address)
     session_class = _import()
     try:
-        spark: SparkSession = session_class.builder.remote(address).appName("wend").getOrCreate()
+        builder = session_class.builder.remote(address).appName("wend")
+        for name, value in conf.items():
+            builder = builder.config(name, value)
+        spark: SparkSession = builder.getOrCreate()
         spark.version  # noqa: B018  the first request to the server
     except Exception as error:
         raise ConfigError(f"cannot reach Spark Connect at {address}: {_first_line(error)}") from None
@@ -174,26 +194,6 @@ def _import() -> "type[SparkSession]":
     with needed_by("this command", "spark"):
         from pyspark.sql import SparkSession
     return SparkSession
-
-
-def _settings(master: str, scratch: Path) -> dict[str, str]:
-    log_config = scratch / "log4j2.properties"
-    log_config.write_text(_LOG_CONFIG)
-    java = f"-Dlog4j2.configurationFile={log_config.as_uri()} -Djava.io.tmpdir={scratch} -XX:-UsePerfData"
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-        "spark.local.dir": str(scratch),
-        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
-        "spark.driver.extraJavaOptions": java,
-        # Shuffles here move small rows; a sweep sets its own number of partitions.
-        "spark.sql.shuffle.partitions": "4",
-    }
-    if master.startswith("local") or re.match(r"spark://(127\.|localhost)", master):
-        # Without this, a host name that does not resolve would stop a run on this machine.
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    return settings
 
 
 def _need_java() -> None:
