@@ -5,6 +5,7 @@
     ├── FilterError            a filter with a syntax error; the text shows the position below the sentence
     ├── MissingExtra           a part of Wend that is not installed; the text says how to install it
     ├── WireError              bytes from another host that are not a message
+    ├── Untrusted              a certificate that is not accepted
     ├── LabError               an emulated network that cannot be made, found or controlled
     └── ClientError            a client call that failed
         ├── ConnectionLost     the connection to the peer was lost and not restored in time
@@ -37,6 +38,14 @@ class MissingExtra(WendError):
 
 class WireError(WendError):
     """Bytes that are not a message."""
+
+
+class Untrusted(WendError):
+    """A certificate that is not accepted."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class LabError(WendError):

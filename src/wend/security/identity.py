@@ -8,16 +8,8 @@ from typing import Protocol
 
 import msgspec
 
-from wend.model.errors import WendError
+from wend.model.errors import Untrusted as Untrusted
 from wend.model.events import PeerId
-
-
-class Untrusted(WendError):
-    """A certificate that is not accepted; the text says why in one sentence."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class Identity(msgspec.Struct, frozen=True):
