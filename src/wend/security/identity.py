@@ -8,8 +8,10 @@ from typing import Protocol
 
 import msgspec
 
-from wend.model.errors import Untrusted as Untrusted
+from wend.model.errors import Untrusted
 from wend.model.events import PeerId
+
+__all__ = ["Credentials", "Identity", "Untrusted", "Verifier"]
 
 
 class Identity(msgspec.Struct, frozen=True):

@@ -1,0 +1,79 @@
+"""Decides whether an initiation of a stranger is worth a public-key operation.
+
+Without a cookie there are so many in a second, for all strangers together, and some more for each address at which a
+peer with a session was heard. When these are used up, a stranger must show a cookie: then there are so many for each
+host, and for all. Replies to strangers are bounded, too, and none is larger than its cause.
+"""
+
+import hmac
+from collections import Counter
+from collections.abc import Callable, Container
+
+import msgspec
+
+from wend.model.units import Nanos
+from wend.security import packets
+from wend.security.cookies import Address, CookieJar, SourceLimits, TokenBucket, mac, mac1_key
+from wend.security.packets import InitiationPacket
+
+_BUSY = "too many handshakes"
+
+
+class SessionLimits(msgspec.Struct, frozen=True):
+    """How much a peer does for strangers, per second."""
+
+    handshakes: float = 50
+    """Without a cookie, of all sources together; four times as many at once."""
+    proved: float = 200
+    """With a cookie, of all sources together."""
+    per_source: float = 20
+    """With a cookie, of one host."""
+    per_peer: float = 2
+    """From the address of a peer with a session, beside the others."""
+    replies: float = 1000
+    """Cookies and certificates."""
+
+
+class Admission:
+    """The limits of one peer."""
+
+    def __init__(
+        self, public: bytes, limits: SessionLimits, random: Callable[[int], bytes], refused: Counter[str]
+    ) -> None:
+        self._random = random
+        self._refused = refused
+        self._mac1_key = mac1_key(public)
+        self._jar = CookieJar(public)
+        self._unproved = TokenBucket(limits.handshakes, 4 * limits.handshakes)
+        self._proved = TokenBucket(limits.proved, limits.proved)
+        self._replies = TokenBucket(limits.replies, limits.replies)
+        self._sources = SourceLimits(limits.per_source, 2 * limits.per_source)
+        self._known_sources = SourceLimits(limits.per_peer, 4 * limits.per_peer)
+
+    @property
+    def size(self) -> int:
+        return len(self._sources) + len(self._known_sources)
+
+    def admits(self, now: Nanos, packet: InitiationPacket, address: Address, known: Container[Address]) -> bool | bytes:
+        """Whether to go on with an initiation. If not, perhaps a cookie to send."""
+        if not hmac.compare_digest(mac(self._mac1_key, packet.signed), packet.mac1):
+            self._refused["wrong mac"] += 1
+            return False
+        if any(packet.mac2) and self._jar.accepts(now, address, packet.signed, packet.mac1, packet.mac2):
+            if self._sources.take(now, address) and self._proved.take(now):
+                return True
+            self._refused[_BUSY] += 1
+            return False
+        if self._unproved.take(now) or (address in known and self._known_sources.take(now, address)):
+            return True
+        self._refused[_BUSY] += 1
+        return self._cookie(now, packet, address) if self._replies.take(now) else False
+
+    def may_reply(self, now: Nanos) -> bool:
+        return self._replies.take(now)
+
+    def _cookie(self, now: Nanos, packet: InitiationPacket, address: Address) -> bytes:
+        if self._jar.needs_secret(now):
+            self._jar.renew(now, self._random(32))
+        salt = self._random(packets.SALT_BYTES)
+        return packets.cookie(packet.sender, salt, self._jar.seal(address, salt, packet.mac1))

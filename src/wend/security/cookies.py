@@ -1,0 +1,131 @@
+"""What a peer does about strangers before it spends a public-key operation on them.
+
+**mac1** shows that the sender of an initiation knows this peer's public key. It costs a microsecond to check.
+
+**mac2** shows that the sender gets datagrams at the address that it claims: it is keyed by a cookie that the peer sent
+there. It is asked for only while there are many handshakes. Cookies need no memory: a cookie is a mac of the address
+under a secret that changes every two minutes.
+
+**Token buckets** bound what a peer does for one source and for all. The table of sources has a fixed size.
+"""
+
+import hmac
+from hashlib import blake2s
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from wend.model.errors import WireError
+from wend.model.units import MINUTE, SECOND, Nanos
+from wend.security.packets import COOKIE_BYTES, MAC_BYTES
+
+SECRET_NS: Nanos = 2 * MINUTE
+"""How long a cookie is valid, at most twice that."""
+_MAC1_LABEL, _COOKIE_LABEL = b"wend mac1", b"wend cookie"
+_NO_NONCE = bytes(12)
+
+Address = tuple[str, int]
+
+
+def mac(key: bytes, *parts: bytes) -> bytes:
+    return blake2s(b"".join(parts), digest_size=MAC_BYTES, key=key).digest()
+
+
+def mac1_key(public: bytes) -> bytes:
+    """The key of mac1 in initiations to the peer with this static key."""
+    return blake2s(_MAC1_LABEL + public).digest()
+
+
+def cookie_key(public: bytes, salt: bytes) -> bytes:
+    """The key under which the peer with this static key seals one cookie."""
+    return blake2s(_COOKIE_LABEL + public + salt).digest()
+
+
+def open_cookie(public: bytes, salt: bytes, sealed: bytes, mac1: bytes) -> bytes:
+    """The cookie that a peer sent in reply to the initiation with this mac1. Raises `WireError`."""
+    try:
+        return ChaCha20Poly1305(cookie_key(public, salt)).decrypt(_NO_NONCE, sealed, mac1)
+    except InvalidTag:
+        raise WireError("a cookie that is not authentic") from None
+
+
+class CookieJar:
+    """Makes and checks the cookies of one peer."""
+
+    def __init__(self, public: bytes) -> None:
+        self._public = public
+        self._secrets: list[bytes] = []
+        self._made_ns: Nanos = 0
+
+    def needs_secret(self, now: Nanos) -> bool:
+        return not self._secrets or now - self._made_ns >= SECRET_NS
+
+    def renew(self, now: Nanos, secret: bytes) -> None:
+        """Use a new secret. Cookies of the one before stay valid, if it was the last."""
+        recent = self._secrets[:1] if now - self._made_ns < 2 * SECRET_NS else []
+        self._secrets = [secret, *recent]
+        self._made_ns = now
+
+    def seal(self, address: Address, salt: bytes, mac1: bytes) -> bytes:
+        """The cookie for an address, which only somebody can open who saw the initiation."""
+        sealing = ChaCha20Poly1305(cookie_key(self._public, salt))
+        return sealing.encrypt(_NO_NONCE, self._cookie(self._secrets[0], address), mac1)
+
+    def accepts(self, now: Nanos, address: Address, signed: bytes, mac1: bytes, mac2: bytes) -> bool:
+        """Whether mac2 is made with a cookie for this address."""
+        return now - self._made_ns < 2 * SECRET_NS and any(
+            hmac.compare_digest(mac(self._cookie(secret, address), signed, mac1), mac2) for secret in self._secrets
+        )
+
+    @staticmethod
+    def _cookie(secret: bytes, address: Address) -> bytes:
+        return blake2s(f"{address[0]} {address[1]}".encode(), digest_size=COOKIE_BYTES, key=secret).digest()
+
+
+class TokenBucket:
+    """So many per second, and so many at once."""
+
+    __slots__ = ("_burst", "_per_s", "_since_ns", "_tokens")
+
+    def __init__(self, per_s: float, burst: float) -> None:
+        self._per_s = per_s
+        self._burst = self._tokens = burst
+        self._since_ns: Nanos = 0
+
+    def take(self, now: Nanos) -> bool:
+        """Take a token, if there is one."""
+        self._tokens = min(self._burst, self._tokens + (now - self._since_ns) * self._per_s / SECOND)
+        self._since_ns = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+class SourceLimits:
+    """A bucket for each host that has proved its address, in a table of fixed size. The oldest makes room."""
+
+    def __init__(self, per_s: float, burst: float, most: int = 1024) -> None:
+        self._per_s, self._burst, self._most = per_s, burst, most
+        self._buckets: dict[str, TokenBucket] = {}
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, now: Nanos, address: Address) -> bool:
+        source = network_of(address[0])
+        bucket = self._buckets.pop(source, None)
+        if bucket is None:
+            if len(self._buckets) >= self._most:
+                del self._buckets[next(iter(self._buckets))]
+            bucket = TokenBucket(self._per_s, self._burst)
+        self._buckets[source] = bucket
+        return bucket.take(now)
+
+
+def network_of(host: str) -> str:
+    """The host; of an IPv6 address the network of 64 bits, because a stranger has that many addresses."""
+    if ":" not in host:
+        return host
+    groups = host.partition("%")[0].partition("::")[0].split(":")
+    return ":".join(groups[:4])

@@ -1,0 +1,105 @@
+"""The keys of one session, and what is sealed and opened with them.
+
+Every pair of keys has a number of its own for each message (the nonce), which is never used again. It lives for three
+minutes. A peer keeps a few pairs for each other peer, so that packets under way are opened after a new handshake:
+
+    next       this peer answered a handshake, and nothing came under these keys yet: only for opening
+    current    for sealing
+    previous   were current before: only for opening, until they end
+"""
+
+from typing import Final, NamedTuple, final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from wend.model.events import PeerId
+from wend.model.units import SECOND, Nanos
+from wend.security.identity import Identity
+from wend.security.packets import HEAD_NUMBERS, HEADER_BYTES, TRANSPORT_HEADER
+from wend.security.replay import ReplayWindow
+
+REKEY_NS: Nanos = 120 * SECOND
+"""The initiator of a session begins the next handshake when its keys are so old and it has something to send."""
+REKEY_LATE_NS: Nanos = 150 * SECOND
+"""The other side does, if the initiator did not."""
+END_NS: Nanos = 180 * SECOND
+"""Keys that are older seal and open nothing."""
+_ZERO: Final = b"\0\0\0\0"
+
+
+class Opened(NamedTuple):
+    """An authentic message."""
+
+    peer: PeerId
+    incarnation: int
+    kind: int
+    body: bytes
+
+
+@final
+class TransportKeys:
+    """The keys of both directions of a session."""
+
+    __slots__ = (
+        "_opening",
+        "_sealing",
+        "certificate",
+        "ends_ns",
+        "identity",
+        "incarnation",
+        "index",
+        "made_ns",
+        "peer",
+        "receiver",
+        "rekey_ns",
+        "sent",
+        "window",
+    )
+
+    def __init__(
+        self,
+        now: Nanos,
+        identity: Identity,
+        incarnation: int,
+        certificate: bytes,
+        *,
+        index: int,
+        receiver: int,
+        sealing: bytes,
+        opening: bytes,
+        initiator: bool,
+    ) -> None:
+        assert identity.peer is not None
+        self.peer: PeerId = identity.peer
+        self.identity = identity
+        self.incarnation = incarnation
+        """Of the other peer."""
+        self.certificate = certificate
+        """Of the other peer, as the handshake had it."""
+        self.index = index
+        """By which this peer finds the keys."""
+        self.receiver = receiver
+        """By which the other peer does."""
+        self.made_ns = now
+        self.rekey_ns = now + (REKEY_NS if initiator else REKEY_LATE_NS)
+        self.ends_ns = now + END_NS
+        self.sent = 0
+        self.window = ReplayWindow()
+        self._sealing = ChaCha20Poly1305(sealing)
+        self._opening = ChaCha20Poly1305(opening)
+
+    def seal(self, kind: int, body: bytes) -> bytes:
+        """The transport packet of a message."""
+        counter = self.sent
+        self.sent = counter + 1
+        header = TRANSPORT_HEADER.pack(HEAD_NUMBERS[kind], self.receiver, counter)
+        return header + self._sealing.encrypt(_ZERO + header[8:], body, header)
+
+    def open(self, counter: int, datagram: bytes | memoryview) -> bytes | None:
+        """The message in a packet with this counter; None if it is not authentic."""
+        header = bytes(datagram[:HEADER_BYTES])
+        try:
+            return self._opening.decrypt(_ZERO + header[8:], datagram[HEADER_BYTES:], header)
+        except InvalidTag:
+            return None

@@ -1,0 +1,335 @@
+"""Worlds of sessions under virtual time: peers, a network, and an attacker who has it, or who only writes to it.
+
+Run many of them: `python -m tests.security.worlds 1000`. Each world is a function of its number.
+"""
+
+import heapq
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from tests.security.doubles import START_S, MacVerifier, credentials_of, random_bytes
+from wend.model.random_stream import peer_stream
+from wend.model.units import MS, SECOND, Nanos
+from wend.security import packets
+from wend.security.cookies import Address, mac, mac1_key
+from wend.security.noise import Initiation, KeyPair
+from wend.security.session_effects import SessionEffect, TransmitPacket
+from wend.security.session_layer import PROLOGUE, SessionLayer
+from wend.security.transport import Opened
+
+TICK_NS = 250 * MS
+ON_PATH = ("drop", "delay", "replay", "reflect", "alter", "elsewhere")
+OFF_PATH = ("noise", "guess", "initiate", "ask", "answers", "impostor")
+
+
+class Violation(AssertionError):
+    """Something reached a peer that must not."""
+
+
+class Host:
+    """A peer with its session layer."""
+
+    def __init__(self, world: "World", peer: int) -> None:
+        self.world, self.peer = world, peer
+        self.address: Address = (f"10.0.0.{peer}", 7000)
+        self.incarnation = 0
+        self.clock_s = START_S
+        self.verifier = world.verifier()
+        self.effects: list[SessionEffect] = []
+        self.start()
+
+    def start(self) -> None:
+        self.incarnation += 1
+        self.layer = SessionLayer(
+            credentials_of(self.peer), self.verifier, incarnation=self.incarnation, version=3,
+            random=random_bytes(self.world.seed, self.peer, self.incarnation),
+        )  # fmt: skip
+        self.layer.tick(self.world.now, self.wall_s)
+        for other in self.world.hosts.values():
+            if other is not self:
+                self.layer.locate(self.world.now, other.peer, other.address)
+
+    @property
+    def wall_s(self) -> int:
+        return self.clock_s + self.world.now // SECOND
+
+    def send(self, to: int, body: bytes) -> None:
+        self.world.sent[body] = (self.peer, self.incarnation, to)
+        datagram = self.layer.seal(self.world.now, to, 0, body)
+        self.perform()
+        if datagram is not None:
+            self.world.transmit(self, self.world.where(self, to), datagram)
+
+    def receive(self, datagram: bytes, source: Address) -> None:
+        opened = self.layer.open(self.world.now, datagram, source)
+        if opened is not None:
+            self.world.deliver(self, opened)
+        self.perform(datagram)
+
+    def perform(self, cause: bytes | None = None) -> None:
+        for effect in self.layer.take_effects():
+            if isinstance(effect, TransmitPacket):
+                if cause is not None and effect.peer is None and len(effect.datagram) > len(cause):
+                    raise Violation("a reply to a stranger is larger than what caused it")
+                self.world.transmit(self, effect.address, effect.datagram)
+            else:
+                self.effects.append(effect)
+
+
+class World:
+    def __init__(
+        self,
+        seed: int,
+        peers: int = 3,
+        *,
+        on_path: tuple[str, ...] = (),
+        off_path: tuple[str, ...] = (),
+        verifier: Callable[[], MacVerifier] = MacVerifier,
+        tick_ns: Nanos = TICK_NS,
+    ) -> None:
+        self._tick_ns = tick_ns
+        self.seed, self.now = seed, SECOND
+        self.verifier = verifier
+        self.on_path, self.off_path = on_path, off_path
+        self.attacks = False
+        self.random = peer_stream(seed, "world")
+        self.evil = peer_stream(seed, "attacker")
+        self.sent: dict[bytes, tuple[int, int, int]] = {}
+        self.delivered: Counter[tuple[int, bytes]] = Counter()
+        self.recorded: list[tuple[Address, Address, bytes]] = []
+        self.counters: set[tuple[int, int, bytes]] = set()
+        self.bytes_on_the_wire = 0
+        self._agenda: list[tuple[Nanos, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._steps = 0
+        self.hosts: dict[int, Host] = {}
+        for peer in range(1, peers + 1):
+            self.hosts[peer] = Host(self, peer)
+        for host in self.hosts.values():
+            for other in self.hosts.values():
+                if other is not host:
+                    host.layer.locate(self.now, other.peer, other.address)
+        self.impostor = self._impostor() if "impostor" in off_path else None
+        self.at(self.now, self._tick)
+
+    # ---------------------------------------------------------------- time and network
+
+    def at(self, when: Nanos, call: Callable[..., None], *words: Any) -> None:
+        self._steps += 1
+        heapq.heappush(self._agenda, (when, self._steps, call, words))
+
+    def run(self, until: Nanos) -> None:
+        while self._agenda and self._agenda[0][0] <= until:
+            self.now, _, call, words = heapq.heappop(self._agenda)
+            call(*words)
+        self.now = until
+
+    def _tick(self) -> None:
+        for host in self.hosts.values():
+            host.layer.tick(self.now, host.wall_s)
+            host.perform()
+        if self.attacks and self.off_path and self.evil.random() < 0.15:
+            self._attack_from_outside()
+        self.at(self.now + self._tick_ns, self._tick)
+
+    def where(self, host: Host, to: int) -> Address:
+        """Where a host believes that another is."""
+        address = host.layer.address(to)
+        assert address is not None
+        return address
+
+    def transmit(self, host: Host, to: Address, datagram: bytes) -> None:
+        self.bytes_on_the_wire += len(datagram)
+        if (packets.type_of(datagram) or 0) >= packets.TRANSPORT:
+            nonce = (host.peer, host.incarnation, datagram[4:16])
+            if nonce in self.counters:
+                raise Violation("a nonce was used twice")
+            self.counters.add(nonce)
+        delay = self.random.randrange(1, 80) * MS
+        if self.attacks and self.on_path:
+            self._attack_on_path(host.address, to, datagram, delay)
+        else:
+            self._carry(host.address, to, datagram, delay)
+
+    def _carry(self, source: Address, to: Address, datagram: bytes, delay: Nanos) -> None:
+        self.at(self.now + delay, self._arrive, source, to, datagram)
+
+    def _arrive(self, source: Address, to: Address, datagram: bytes) -> None:
+        for host in self.hosts.values():
+            if host.address == to:
+                host.receive(datagram, source)
+
+    def deliver(self, host: Host, opened: Opened) -> None:
+        """The property: what arrives was sent by that incarnation of that peer to this one, and arrives once."""
+        if self.sent.get(opened.body) != (opened.peer, opened.incarnation, host.peer):
+            raise Violation(f"peer {host.peer} got {opened!r}, which nobody sent to it")
+        self.delivered[host.peer, opened.body] += 1
+        if self.delivered[host.peer, opened.body] > 1:
+            raise Violation(f"peer {host.peer} got {opened.body!r} twice")
+
+    # ---------------------------------------------------------------- the attacker
+
+    def _attack_on_path(self, source: Address, to: Address, datagram: bytes, delay: Nanos) -> None:
+        """Everything passes the attacker, who records it and chooses."""
+        self.recorded.append((source, to, datagram))
+        evil = self.evil
+        deed = evil.choice(self.on_path) if evil.random() < 0.4 else "pass"
+        if deed == "delay":
+            delay += evil.randrange(1, 20_000) * MS
+        if deed == "alter" and datagram:
+            changed = bytearray(datagram)
+            changed[evil.randrange(len(changed))] ^= 1 << evil.randrange(8)
+            self._carry(source, to, bytes(changed), delay)
+        if deed == "reflect":
+            self._carry(to, source, datagram, delay)
+        if deed == "replay":
+            for _ in range(3):
+                was_from, was_to, old = evil.choice(self.recorded)
+                self._carry(was_from, was_to, old, evil.randrange(1, 500) * MS)
+        if deed == "elsewhere":
+            self._carry(("66.6.6.6", 666), to, datagram, delay)
+            self._carry(source, evil.choice([*self.hosts.values()]).address, datagram, delay)
+        if deed not in ("drop", "alter"):
+            self._carry(source, to, datagram, delay)
+
+    def _attack_from_outside(self) -> None:
+        """The attacker sees nothing, knows all certificates, and may forge the source of a datagram."""
+        evil = self.evil
+        for _ in range(20):
+            victim, other = evil.sample([*self.hosts.values()], 2)
+            source = evil.choice([other.address, ("66.6.6.6", evil.randrange(1, 65536))])
+            datagram = self._forgery(evil.choice(self.off_path), victim, other)
+            if datagram is not None:
+                self._carry(source, victim.address, datagram, evil.randrange(1, 200) * MS)
+
+    def _forgery(self, deed: str, victim: Host, other: Host) -> bytes | None:
+        evil, some = self.evil, self.evil.randbytes
+        match deed:
+            case "noise":
+                return some(evil.randrange(0, 700))
+            case "guess":
+                head = packets.head(packets.TRANSPORT + evil.randrange(packets.MOST_KINDS))
+                return head + some(4) + evil.randrange(100).to_bytes(8, "little") + some(evil.randrange(16, 100))
+            case "initiate":
+                stolen = credentials_of(other.peer).certificate
+                said = packets.Introduction(3, 99, evil.randrange(1 << 32), stolen)
+                key = KeyPair(credentials_of(victim.peer).session_secret).public
+                made = Initiation(KeyPair(some(32)), key, some(32), PROLOGUE).write(said.encode(padded=True))
+                packet = packets.initiation(evil.randrange(1 << 32), made)
+                return packet + mac(mac1_key(key), packet) + some(16)
+            case "ask":
+                return packets.question(some(8))
+            case "answers":
+                kind = evil.choice([packets.ANSWER, packets.COOKIE, packets.CERTIFICATE, packets.INITIATION])
+                return packets.head(kind) + some(evil.choice([8, 52, 60, 400, 500, 666]))
+            case "impostor":
+                assert self.impostor is not None
+                self.impostor.tick(self.now, START_S + self.now // SECOND)
+                self.impostor.locate(self.now, victim.peer, victim.address)
+                self._send_impostor(self.impostor.seal(self.now, victim.peer, 0, b"evil"), victim)
+        return None
+
+    def _impostor(self) -> SessionLayer:
+        """Somebody with a certificate of a root of his own, which says that he is peer 1."""
+        forged = credentials_of(1, root=b"another root", key="forged")
+        return SessionLayer(forged, MacVerifier(), incarnation=99, version=3, random=random_bytes(self.seed, "evil"))
+
+    def _send_impostor(self, datagram: bytes | None, victim: Host) -> None:
+        assert self.impostor is not None
+        queue = [] if datagram is None else [datagram]
+        while queue or self.impostor.has_effects:  # he is near, and answers at once
+            effects = self.impostor.take_effects()
+            queue += [effect.datagram for effect in effects if isinstance(effect, TransmitPacket)]
+            for packet in queue:
+                opened = victim.layer.open(self.now, packet, ("66.6.6.6", 1))
+                if opened is not None:
+                    self.deliver(victim, opened)
+                for effect in victim.layer.take_effects():
+                    if isinstance(effect, TransmitPacket) and effect.address == ("66.6.6.6", 1):
+                        self.impostor.open(self.now, effect.datagram, victim.address)
+                    elif isinstance(effect, TransmitPacket):
+                        self.transmit(victim, effect.address, effect.datagram)
+            queue = []
+
+
+def converse(world: World, until: Nanos, *, restarts: bool = False, moves: bool = False) -> None:
+    """Peers send to each other at random times; some restart or move."""
+    random, when, number = peer_stream(world.seed, "talk", until), world.now, 0
+    while when < until:
+        when += random.randrange(10, 3_000) * MS
+        number += 1
+        speaker, to = random.sample(sorted(world.hosts), 2)
+        world.at(when, _say, world, speaker, to, f"{world.seed} {until} {number}".encode())
+        if restarts and random.random() < 0.02:
+            world.at(when, world.hosts[random.choice(sorted(world.hosts))].start)
+        if moves and random.random() < 0.02:
+            world.at(when, _move, world, random.choice(sorted(world.hosts)), number)
+    world.run(until)
+
+
+def _say(world: World, speaker: int, to: int, body: bytes) -> None:
+    world.hosts[speaker].send(to, body)
+
+
+def _move(world: World, peer: int, number: int) -> None:
+    world.hosts[peer].address = (f"10.0.{1 + number % 200}.{peer}", 7000)
+
+
+# ---------------------------------------------------------------- the properties
+
+
+def nothing_but_loss_and_delay(seed: int, **options: Any) -> World:
+    """With the network in his hands, the attacker can only drop and delay; when he leaves, everything arrives."""
+    world = World(seed, 2 + seed % 3, on_path=ON_PATH, off_path=OFF_PATH, **options)
+    world.attacks = True
+    converse(world, 400 * SECOND, restarts=True, moves=seed % 2 == 0)
+    world.attacks = False
+    for host in world.hosts.values():  # as an operator or a lookup would
+        for other in world.hosts.values():
+            if other is not host:
+                host.layer.locate(world.now, other.peer, other.address)
+    converse(world, 440 * SECOND)
+    before = len(world.sent)
+    converse(world, 600 * SECOND)
+    world.run(610 * SECOND)
+    late = set([*world.sent][before:])
+    missing = late - {body for _, body in world.delivered}
+    if missing:
+        raise Violation(f"{len(missing)} of {len(late)} messages were lost after the attacker had left")
+    return world
+
+
+def outsiders_change_nothing(seed: int, **options: Any) -> World:
+    """An attacker off the path changes nothing of what is delivered."""
+    found = []
+    for off_path in ((), OFF_PATH):
+        world = World(seed, 2 + seed % 3, off_path=off_path, **options)
+        world.attacks = True
+        converse(world, 400 * SECOND)
+        world.run(410 * SECOND)
+        found.append(set(world.delivered))
+    if found[0] != found[1] or len(found[0]) != len(world.sent):
+        raise Violation(f"{len(found[0] ^ found[1])} deliveries differ; {len(world.sent) - len(found[0])} are missing")
+    return world
+
+
+def main(words: list[str]) -> None:
+    first, count = (int(words[1]), int(words[0])) if len(words) > 1 else (0, int(words[0]))
+    refused: Counter[str] = Counter()
+    delivered = sent = 0
+    for seed in range(first, first + count):
+        for check in (nothing_but_loss_and_delay, outsiders_change_nothing):
+            try:
+                world = check(seed)
+            except Violation as violation:
+                raise SystemExit(f"world {seed}, {check.__name__}: {violation}") from None
+            for host in world.hosts.values():
+                refused += host.layer.refused
+            delivered += len(world.delivered)
+            sent += len(world.sent)
+    print(f"{count} worlds: {delivered} of {sent} messages delivered, refused: {dict(refused)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
