@@ -13,8 +13,9 @@ PAGE = """\
 <!-- Written by scripts/reference.py. -->
 
 How a client talks to a peer over TCP (version {version}), for a client in another language.
-[examples/client.mjs](../../examples/client.mjs) is one in JavaScript. The connection is neither authenticated nor
-encrypted.
+[examples/client.mjs](../../examples/client.mjs) is one in JavaScript. A peer with keys takes the same frames over TLS
+1.3 (`wends://`), from clients that show a certificate of the overlay's root, or a token in `greet`. Without TLS, which
+peers take on loopback only unless they are told to be insecure, the connection is neither authenticated nor encrypted.
 
 ## Frames
 
@@ -47,7 +48,7 @@ and `Publish(ref=1, attributes={{"topic": "a"}}, payload=b"hi")` is
 | client | peer | |
 | --- | --- | --- |
 | `greet` | | The first frame, within {greet_s:g} s. |
-| | `welcome` | Or `no` with `ref` 0, and the end: for another version, or beyond {clients} clients. |
+| | `welcome` | Or `no` with `ref` 0, and the end: for another version, an unknown token, or beyond {clients} clients. |
 | `subscribe` 1 | | The client chooses `ref` for the answer, and `handle` for the deliveries. |
 | `publish` 2 | | It need not wait for the answer before. |
 | | `done` 1 | The subscription holds from now on, at this peer. |

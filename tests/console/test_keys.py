@@ -138,6 +138,20 @@ def test_tokens(said: Said, tmp_path: Path) -> None:
         read_token_file(out)
 
 
+def test_every_command_can_print_an_object(said: Said, tmp_path: Path) -> None:
+    def printed(*words: str) -> dict[str, object]:
+        found: dict[str, object] = json.loads(said("key", *words, "--json")[1])
+        return found
+
+    root, site = str(tmp_path / "root"), str(tmp_path / "site")
+    assert printed("root", root)["name"] == "wend"
+    request, certificate = (str(printed("new", site, "--name", "a")[name]) for name in ("request", "certificate"))
+    made = printed("sign", request, "--root", root, "--peer", "3", "--groups", "g", "--out", certificate)
+    assert (made["name"], made["peer"], made["groups"], made["state"]) == ("a", 3, ["g"], "valid")
+    assert str(printed("token", site, "--name", "b")["token"]).startswith("wend-token-")
+    assert printed("revoke", root, "a")["revoked"] == [made["serial"]]
+
+
 def test_show_as_a_table(said: Said, tmp_path: Path) -> None:
     enrolled(said, tmp_path)
     enrolled(said, tmp_path, "alice", "--groups", "plant", "--days", "0.5")

@@ -16,6 +16,7 @@ from tests.cores import pure_only
 from wend.drivers.live import wire
 from wend.drivers.live.address_book import Unidentified
 from wend.drivers.live.config import load
+from wend.drivers.live.grants import Denial
 from wend.drivers.live.process import PeerService
 from wend.protocol import notices
 from wend.protocol.messages import ACKS, HELLOS, Ack
@@ -74,6 +75,7 @@ def test_every_counter_of_drivers_has_its_row() -> None:
     found |= {"published", "delivered", "late", "subscriptions", "in_flight", "waiting"}
     found |= {"data", "data_unicast", f"control.{ACKS}", f"control.{HELLOS}", "control.flooded"}
     found |= {"shaper.lost", "shaper.corrupted"}
+    found |= {f"clients.{denial}" for denial in get_args(Denial)}
     assert {*LIVE, *OTHER} == found | COMPUTED
     assert len(LIVE) == len(set(LIVE)) and len(OTHER) == len(set(OTHER))
     assert "flooded" in PLUGINS["interest"]

@@ -12,6 +12,7 @@ import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -43,6 +44,22 @@ Peer = Annotated[
     typer.Option(metavar="URL", help="The peer to connect to; several with commas between them: wend://a:7700,b:7700."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+Keys = Annotated[
+    Path | None,
+    typer.Option("--keys", metavar="DIR", help="For wends://: the folder with this client's keys (wend key new)."),
+]
+RootFile = Annotated[
+    Path | None,
+    typer.Option("--root", metavar="FILE", help="For wends://: the root's certificate, if the keys do not have it."),
+]
+TokenFile = Annotated[
+    Path | None, typer.Option("--token", metavar="FILE", help="For wends://: a file with a token (wend key token).")
+]
+
+
+def key_options(keys: Path | None, root: Path | None, token: Path | None) -> dict[str, Any]:
+    """The options of `wend.connect` for these flags."""
+    return {"keys": keys, "root": root, "token": token}
 
 
 def register(app: typer.Typer) -> None:
@@ -64,6 +81,9 @@ def pub(
     ] = False,
     lines: Annotated[bool, typer.Option("--lines", help="Publish every line of stdin as a payload.")] = False,
     peer: Peer = DEFAULT_PEER,
+    keys: Keys = None,
+    root: RootFile = None,
+    token: TokenFile = None,
     as_json: Json = False,
     ttl: Annotated[str | None, typer.Option(help="Peers drop the event when it is older: 10s.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no receipts.")] = False,
@@ -90,7 +110,7 @@ def pub(
     async def run() -> None:
         import wend
 
-        async with wend.connect(peer) as client:
+        async with wend.connect(peer, **key_options(keys, root, token)) as client:
             async for event in _in_thread(events):
                 receipt = await client.publish(*event, headers, ttl=lives, retain=retain)
                 if not quiet:
@@ -121,6 +141,9 @@ def sub(
     count: Annotated[int | None, typer.Option(min=1, help="End after this many events.")] = None,
     timeout: Annotated[str | None, typer.Option(help="End after this time: 10s.")] = None,
     peer: Peer = DEFAULT_PEER,
+    keys: Keys = None,
+    root: RootFile = None,
+    token: TokenFile = None,
     as_json: Json = False,
 ) -> None:
     """Print events as they arrive, until Ctrl-C, --count or --timeout."""
@@ -142,7 +165,8 @@ def sub(
         "group": group,
     }
     try:
-        complete = uvloop.run(_print_events(peer, filter, options, count, limit, as_json))
+        opened = key_options(keys, root, token)
+        complete = uvloop.run(_print_events(peer, opened, filter, options, count, limit, as_json))
     except KeyboardInterrupt:
         if count is None:
             return
@@ -153,6 +177,7 @@ def sub(
 
 async def _print_events(
     url: str,
+    opened: dict[str, Any],
     filter: str,
     options: dict[str, Any],
     count: int | None,
@@ -166,7 +191,7 @@ async def _print_events(
 
     seen = 0
     async with (
-        wend.connect(url) as client,
+        wend.connect(url, **opened) as client,
         client.subscribe(filter, **options) as events,
     ):
         print(f"subscribed at peer {client.peer}", file=sys.stderr, flush=True)

@@ -51,6 +51,7 @@ def root(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder for the root. Guard it: it makes members.")],
     name: Annotated[str, typer.Option(help="The name of the overlay.")] = "wend",
     days: Days = ROOT_DAYS,
+    as_json: Json = False,
 ) -> None:
     """Make the root of an overlay: its key and its certificate."""
     from wend.drivers.live import key_files
@@ -63,12 +64,14 @@ def root(
     key_files.make_folder(folder)
     key_files.write_signing_key(folder / key_files.ROOT_KEY, secret)
     key_files.write_new(folder / key_files.ROOT, key_files.pem_of_certificates([made]))
-    print(f"{folder}: the root {name}, until {show_time(ends)}; {key_files.ROOT_KEY} is secret")
+    text = f"{folder}: the root {name}, until {show_time(ends)}; {key_files.ROOT_KEY} is secret"
+    _say(text, as_json, folder=str(folder), name=name, ends=show_time(ends))
 
 
 def new(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder for the keys of a site or a client.")],
     name: Annotated[str, typer.Option(help="The name of the site or client.")],
+    as_json: Json = False,
 ) -> None:
     """Make keys for a site or a client, and the request that the root signs. The keys stay here."""
     from wend.drivers.live import key_files
@@ -82,7 +85,8 @@ def new(
     key_files.write_signing_key(places[0], signing)
     key_files.write_session_key(places[1], session)
     key_files.write_new(places[2], key_files.pem_of_request(request))
-    print(f"{places[2]}: have the root sign it, and put the certificate at {folder / key_files.CERTIFICATE}")
+    text = f"{places[2]}: have the root sign it, and put the certificate at {folder / key_files.CERTIFICATE}"
+    _say(text, as_json, request=str(places[2]), certificate=str(folder / key_files.CERTIFICATE))
 
 
 def sign(
@@ -93,6 +97,7 @@ def sign(
     groups: Groups = "",
     name: Annotated[str | None, typer.Option(help="Another name than the request's.")] = None,
     days: Days = CERTIFICATE_DAYS,
+    as_json: Json = False,
 ) -> None:
     """Sign a request at the root: the certificate of a peer or, without --peer, of a client."""
     from wend.drivers.live import key_files
@@ -118,7 +123,8 @@ def sign(
     key_files.write_new(root / key_files.ISSUED / f"{serial}.pem", key_files.pem_of_certificates([made]))
     key_files.write_new(out, key_files.pem_of_certificates([made, *roots]))
     identity = certificates.RootVerifier(roots).verify(made, now)
-    print(f"{out}: {_described(identity)}, until {certificates.show_time(identity.not_after_s)}, serial {serial}")
+    text = f"{out}: {_described(identity)}, until {certificates.show_time(identity.not_after_s)}, serial {serial}"
+    _say(text, as_json, **_row("issued", identity, frozenset(), now))
 
 
 def _check_id_is_free(root: Path, peer: int | None, signing_key: bytes) -> None:
@@ -145,6 +151,7 @@ def token(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A private file for the token. Without: it is printed.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Make a token by which a client may connect without a certificate. The peer stores its hash."""
     import msgspec
@@ -162,15 +169,15 @@ def token(
         key_files.write_new(out, f"{secret}\n".encode(), mode=0o600)
     made = key_files.ClientToken(name, key_files.token_hash(secret), serial, ends, tuple(_names(groups)))
     key_files.append_line(folder / key_files.TOKENS, msgspec.json.encode(made).decode())
-    if out is None:
-        print(secret)
-    else:
-        print(f"{out}: a token of {name}, until {show_time(ends)}, serial {serial}")
+    text = secret if out is None else f"{out}: a token of {name}, until {show_time(ends)}, serial {serial}"
+    shown = {"token": secret} if out is None else {"file": str(out)}
+    _say(text, as_json, **shown, **_row("token", key_files.token_identity(made), frozenset(), 0))
 
 
 def revoke(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The root's folder, or a peer's.")],
     who: Annotated[str, typer.Argument(metavar="WHO", help="A serial number, or the name of a site, client or token.")],
+    as_json: Json = False,
 ) -> None:
     """Trust certificates and tokens no more: all of that name that are valid, or the one with that serial number.
 
@@ -193,7 +200,8 @@ def revoke(
     fresh = [(serial, name) for serial, name in found if serial not in revoked]
     for serial, name in fresh:
         key_files.append_line(place, f"{serial}  # {name}")
-    print(f"{place}: {len(fresh)} more, {len(revoked) + len(fresh)} in all; copy it to the peers and send them SIGHUP")
+    text = f"{place}: {len(fresh)} more, {len(revoked) + len(fresh)} in all; copy it to the peers and send them SIGHUP"
+    _say(text, as_json, file=str(place), revoked=[serial for serial, _ in fresh])
 
 
 def show(
@@ -220,6 +228,10 @@ def show(
 
 
 # ---------------------------------------------------------------- helpers
+
+
+def _say(text: str, as_json: bool, **fields: Any) -> None:
+    print(json.dumps(fields) if as_json else text)
 
 
 def _seconds(days: float) -> int:

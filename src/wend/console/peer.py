@@ -3,6 +3,7 @@
 import json
 import logging
 import signal
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,7 +29,7 @@ def peer(
         typer.Option(metavar="HOST:PORT", help="A peer of the overlay to join by; several, if given more than once."),
     ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen on any address: you know who can reach it.")
+        bool, typer.Option("--insecure", help="Listen on any address without keys: you know who can reach it.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only warnings: no changes of links.")] = False,
@@ -63,14 +64,12 @@ def peer(
 
 
 def _ready(service: "PeerService", *, as_json: bool) -> None:
-    from wend.drivers.live.addresses import SCHEME, show
+    from wend.drivers.live.addresses import show
 
+    place, clients = show(service.peer.address), f"{service.listener.scheme}{show(service.listener.address)}"
     if as_json:
-        place, clients = show(service.peer.address), f"{SCHEME}{show(service.listener.address)}"
         print(json.dumps({"peer": service.peer.id, "listens": place, "clients": clients}), flush=True)
-        return
-    print(
-        f"peer {service.peer.id} listens on {show(service.peer.address)}, "
-        f"clients on {SCHEME}{show(service.listener.address)}",
-        flush=True,
-    )
+    else:
+        print(f"peer {service.peer.id} listens on {place}, clients on {clients}", flush=True)
+    for warning in service.warnings():
+        print(f"wend: {warning}", file=sys.stderr, flush=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from wend.console.clients import DEFAULT_PEER, Json, Peer
+from wend.console.clients import DEFAULT_PEER, Json, Keys, Peer, RootFile, TokenFile, key_options
 from wend.console.show import counted
 from wend.model.units import MS, duration_text
 
@@ -24,14 +24,20 @@ def register(app: typer.Typer) -> None:
     app.command("status")(status)
 
 
-def status(peer: Peer = DEFAULT_PEER, as_json: Json = False) -> None:
+def status(
+    peer: Peer = DEFAULT_PEER,
+    keys: Keys = None,
+    root: RootFile = None,
+    token: TokenFile = None,
+    as_json: Json = False,
+) -> None:
     """Print the state of a running peer: its links and its counters."""
     import uvloop
 
     async def ask() -> "StatusSnapshot":
         import wend
 
-        async with wend.connect(peer) as client:
+        async with wend.connect(peer, **key_options(keys, root, token)) as client:
             return await client.status()
 
     found = uvloop.run(ask())

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wend.console.clients import DEFAULT_PEER, Json, Peer
+from wend.console.clients import DEFAULT_PEER, Json, Keys, Peer, RootFile, TokenFile, key_options
 
 if TYPE_CHECKING:
     from wend.drivers.live.frames import DurableStatus
@@ -20,6 +20,9 @@ def subscriptions(
         str | None, typer.Option(metavar="NAME", help="Remove this one, with the events that wait for it.")
     ] = None,
     peer: Peer = DEFAULT_PEER,
+    keys: Keys = None,
+    root: RootFile = None,
+    token: TokenFile = None,
     as_json: Json = False,
 ) -> None:
     """List the durable subscriptions of a running peer, or remove one."""
@@ -29,7 +32,7 @@ def subscriptions(
     async def ask() -> "tuple[DurableStatus, ...]":
         import wend
 
-        async with wend.connect(peer) as client:
+        async with wend.connect(peer, **key_options(keys, root, token)) as client:
             if remove is not None:
                 await client.remove_subscription(remove)
             return await client.subscriptions()

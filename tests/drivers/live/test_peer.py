@@ -528,7 +528,7 @@ def test_no_more_sockets_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_only_loopback_unless_the_owner_knows() -> None:
-    with pytest.raises(ConfigError, match=r"refusing to listen on 0\.0\.0\.0:0: links are not authenticated"):
+    with pytest.raises(ConfigError, match=r"refusing to listen on 0\.0\.0\.0:0 without keys"):
         LivePeer(PeerConfig(peer=0), listen=("0.0.0.0", 0))
     LivePeer(PeerConfig(peer=0), listen=("0.0.0.0", 0), insecure=True).close()
     LivePeer(PeerConfig(peer=0), listen=("localhost", 0)).close()

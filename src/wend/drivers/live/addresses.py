@@ -1,6 +1,6 @@
 """Addresses of peers and clients: `127.0.0.1:7700`, `wend://host:7700`.
 
-Links are not authenticated yet, so a host that can reach a peer can pretend to be its neighbour. Until then a peer
+Without keys links are not authenticated, so a host that can reach a peer can pretend to be its neighbour. Such a peer
 listens on loopback only, unless its owner says that the network is safe.
 """
 
@@ -13,6 +13,7 @@ from wend.model.errors import ConfigError
 Address = tuple[str, int]
 DEFAULT_PORT = 7700
 SCHEME = "wend://"
+TLS_SCHEME = "wends://"
 TOO_MANY_FILES = "this process may not open more files; ask for fewer peers, or raise the limit (ulimit -n)"
 
 
@@ -29,10 +30,21 @@ def parse_address(text: str, default_port: int | None = None) -> Address:
 
 def parse_urls(text: str) -> tuple[Address, ...]:
     """Read `wend://site-a:7700,site-b:7700`: the peers that a client can go to, in order. Ports may be left out."""
-    if not text.startswith(SCHEME):
-        raise ConfigError(f"cannot read {text!r} as a peer: it looks like {SCHEME}127.0.0.1:{DEFAULT_PORT}")
-    parts = [part.strip().removeprefix(SCHEME).rstrip("/") for part in text.split(",")]
+    scheme = scheme_of(text)
+    parts = [part.strip().removeprefix(scheme).rstrip("/") for part in text.split(",")]
+    if any("://" in part for part in parts):
+        raise ConfigError(
+            f"cannot read {text!r}: all peers of a client are reached by {SCHEME}, or all by {TLS_SCHEME}"
+        )
     return tuple(dict.fromkeys(parse_address(part, DEFAULT_PORT) for part in parts))
+
+
+def scheme_of(text: str) -> str:
+    """`wend://`, or `wends://` for TLS."""
+    for scheme in (SCHEME, TLS_SCHEME):
+        if text.startswith(scheme):
+            return scheme
+    raise ConfigError(f"cannot read {text!r} as a peer: it looks like {SCHEME}127.0.0.1:{DEFAULT_PORT}")
 
 
 def show(address: Address) -> str:
@@ -71,8 +83,8 @@ def check_listen(address: Address, insecure: bool) -> Address:
     host, port = resolve(address)
     if not insecure and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
         raise ConfigError(
-            f"refusing to listen on {show((host, port))}: links are not authenticated yet, so only loopback "
-            f"addresses are allowed unless you say insecure = true"
+            f"refusing to listen on {show((host, port))} without keys: anyone who can reach it could speak for a peer "
+            f"or a client. Give keys (wend key), or say insecure = true"
         )
     return host, port
 

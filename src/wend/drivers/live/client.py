@@ -15,13 +15,16 @@ reach the peer meanwhile (but see `protocol/delivery/pending.py`). A request tha
 import asyncio
 import itertools
 from collections import Counter, deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wend.drivers.live import frames, wire
+from wend.drivers.live.addresses import TLS_SCHEME, parse_urls, scheme_of
 from wend.drivers.live.answer_deadlines import AnswerDeadlines
 from wend.drivers.live.arrivals import Arrival, Publication, PublishReceipt, receipt_of
 from wend.drivers.live.batches import BATCH_BYTES, Calls, PendingBatch, send_batches
@@ -29,12 +32,22 @@ from wend.drivers.live.connection import PeerConnection
 from wend.drivers.live.peer_requests import A, PeerRequests
 from wend.drivers.live.posts import Posts
 from wend.drivers.live.subscribe_options import retained_by, subscribe_frame
-from wend.model.errors import ClientError, ConnectionLost, FilterError, PartlyPublished, Refused, WendError, WireError
+from wend.model.errors import (
+    ClientError,
+    ConfigError,
+    ConnectionLost,
+    FilterError,
+    PartlyPublished,
+    Refused,
+    WendError,
+    WireError,
+)
 from wend.model.events import Attributes, Headers, PeerId, as_scalar, event_bytes
 from wend.model.units import SECOND
 
 if TYPE_CHECKING:
     from wend.drivers.live.requests import Inbox
+    from wend.drivers.live.tls import ClientTls
 
 BUFFER_MSGS = 10_000
 BUFFER_BYTES = 16 * 1024 * 1024
@@ -167,7 +180,9 @@ class EventStream:
 class Client(PeerRequests):
     """A connection to a peer; made by `connect`."""
 
-    def __init__(self, url: str, *, timeout: float, patience: float) -> None:
+    def __init__(
+        self, url: str, *, timeout: float, patience: float, tls: "Callable[[], ClientTls] | None" = None
+    ) -> None:
         self.url = url
         self.timeout = timeout
         self._refs = itertools.count(1)
@@ -183,6 +198,7 @@ class Client(PeerRequests):
             restore=self._restore,
             lost=self._lost,
             ended=self._ended,
+            tls=tls,
         )
         self._congested_until = 0.0
         self._deadlines = AnswerDeadlines(self._calls, self._overdue)
@@ -543,11 +559,35 @@ def _refusal(answer: frames.No) -> WendError:
     return (FilterError if answer.filter else Refused)(answer.why)
 
 
-def connect(url: str, *, timeout: float = 10.0, patience: float = 60.0) -> Client:
+def connect(
+    url: str,
+    *,
+    timeout: float = 10.0,
+    patience: float = 60.0,
+    keys: str | Path | None = None,
+    root: str | Path | None = None,
+    certificate: str | Path | None = None,
+    key: str | Path | None = None,
+    token: str | Path | None = None,
+) -> Client:
     """A client of the peer at `url`: enter it with `async with`, or await it.
 
     A URL with several peers, such as `wend://site-a:7700,site-b:7700`, lets the client go to another one when its own
     is gone. In seconds: `timeout` bounds each attempt to connect, and each answer once the request is sent; `patience`
     is how long a broken connection is tried again. Requests that are made meanwhile wait.
+
+    `wends://` connects by TLS. The client shows a certificate: `keys` is its folder, as `wend key new` made it, or
+    `root`, `certificate` and `key` are single files. Or it shows a `token`, a text or the `Path` of a private file.
     """
-    return Client(url, timeout=timeout, patience=patience)
+    options = {"keys": keys, "root": root, "certificate": certificate, "key": key, "token": token}
+    given = [name for name, value in options.items() if value is not None]
+    parse_urls(url)
+    if scheme_of(url) != TLS_SCHEME:
+        if given:
+            raise ConfigError(f"{given[0]} is for {TLS_SCHEME}, not for {url}")
+        return Client(url, timeout=timeout, patience=patience)
+    from wend.drivers.live.tls import client_tls
+
+    read = partial(client_tls, **options)
+    read()  # a mistake is told now
+    return Client(url, timeout=timeout, patience=patience, tls=read)

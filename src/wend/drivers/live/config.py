@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Self
 import msgspec
 
 from wend.drivers.live.addresses import Address, check_listen, parse_address, resolve
+from wend.drivers.live.grants import Grant
 from wend.drivers.live.multicast import AUTO, MulticastOptions, check_interface, parse_multicast
 from wend.drivers.live.paths.source import NONE, SOURCES
 from wend.drivers.settings import ByName, Configuration
@@ -87,9 +88,31 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     id: Annotated[PeerId, setting("The peer's number, unique in the overlay.", low=0, high=MAX_PEER_ID)]
     listen: Annotated[str, setting("The UDP address at which other peers reach this one.")] = "127.0.0.1:7701"
     clients: Annotated[str, setting("The TCP address at which applications connect.")] = "127.0.0.1:7700"
+    keys: Annotated[
+        str | None,
+        setting(
+            "The folder with the peer's certificate and keys (`wend key`), relative to the peer's file. Without it, "
+            "other peers and clients are not authenticated."
+        ),
+    ] = None
+    tls: Annotated[
+        bool | None,
+        setting("Whether clients connect by TLS (wends://). With keys they do, unless clients is a loopback address."),
+    ] = None
     insecure: Annotated[
-        bool, setting("Whether addresses other than loopback are allowed. Links are not authenticated yet.")
+        bool,
+        setting(
+            "Whether addresses other than loopback are allowed without keys. Whoever can send a packet to them can "
+            "then speak for a neighbour or a client."
+        ),
     ] = False
+    grants: Annotated[
+        dict[str, Grant],
+        setting("What groups of clients and peers may do: tables by group. None: whoever may connect may do all."),
+    ] = msgspec.field(default_factory=dict)
+    grants_folder: Annotated[
+        str | None, setting("A folder of TOML files with further grants, relative to the peer's file.")
+    ] = None
     neighbours: Annotated[
         tuple[NeighbourEntry, ...],
         setting("Peers that this one can reach: tables of id, address, delay, reliability and shape."),
@@ -187,8 +210,9 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
             raise ConfigError(f"detection {detection} is too short: the margin of {margin} needs 20 ms more")
         if links.trace_paths and self.paths in (None, NONE):
             raise ConfigError('trace_paths needs a source of paths: say paths = "trace", "traceroute" or a file')
+        self._check_keys()
         check_listen(parse_address(self.listen), self.insecure)
-        check_listen(parse_address(self.clients), self.insecure)
+        check_listen(parse_address(self.clients), self.insecure or self.uses_tls)
         self._check_neighbours()
         self._own_cluster()
         for text in self.join:
@@ -201,6 +225,20 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
                 parse(text)
             except FilterError as error:
                 raise ConfigError(f"advertise: {error}") from None
+
+    def _check_keys(self) -> None:
+        if self.tls and self.keys is None:
+            raise ConfigError("tls = true needs keys: make some with `wend key new`")
+        for group, grant in self.grants.items():
+            grant.check(group)
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether clients connect by TLS."""
+        if self.keys is None or self.tls is not None:
+            return self.keys is not None and bool(self.tls)
+        host, _ = resolve(parse_address(self.clients))
+        return not ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
     def _own_cluster(self) -> str | None:
         """The name of the peer's cluster, where it follows from its address."""
@@ -266,8 +304,8 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         return Started(neighbours=tuple(n.link() for n in self.neighbours), advertisements=self.advertise)
 
     def changes(self, other: "PeerFile") -> list[str]:
-        """The settings that differ in another file, but for the neighbours."""
-        names = [name for name in self.__struct_fields__ if name not in ("neighbours", "settings")]
+        """The settings that differ in another file, but for those that are taken over without a restart."""
+        names = [name for name in self.__struct_fields__ if name not in ("neighbours", "grants", "settings")]
         changed = [name for name in names if getattr(self, name) != getattr(other, name)]
         settings = sorted({*self.settings, *other.settings})
         return changed + [name for name in settings if self.settings.get(name) != other.settings.get(name)]
@@ -296,7 +334,7 @@ def load(path: Path, *, insecure: bool = False, join: Sequence[str] = ()) -> Pee
     # Files are relative to the one that names them, wherever the process was started.
     beside = {
         name: str(path.parent / file)
-        for name in ("store", "plan", "paths")
+        for name in ("store", "plan", "paths", "keys", "grants_folder")
         if (file := getattr(found, name)) is not None and not (name == "paths" and file in SOURCES)
     }
     return msgspec.structs.replace(found, **beside)

@@ -13,11 +13,16 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from ssl import SSLError
+from typing import TYPE_CHECKING
 
 from wend.drivers.live import frames
-from wend.drivers.live.addresses import SCHEME, Address, parse_urls, show
-from wend.model.errors import ClientError, ConnectionLost, Refused, WireError
+from wend.drivers.live.addresses import Address, parse_urls, scheme_of, show
+from wend.model.errors import ClientError, ConfigError, ConnectionLost, Refused, WireError
 from wend.model.events import PeerId
+
+if TYPE_CHECKING:  # most clients connect without TLS
+    from wend.drivers.live.tls import ClientTls
 
 FIRST_BACKOFF_S = 0.05
 LAST_BACKOFF_S = 2.0
@@ -39,8 +44,11 @@ class PeerConnection:
         restore: Callable[[], None],
         lost: Callable[[ClientError], None],
         ended: Callable[[ClientError], None],
+        tls: "Callable[[], ClientTls] | None" = None,
     ) -> None:
+        """`tls` reads the client's keys, anew for each connection: certificates are renewed."""
         self.url = url
+        self._tls = tls
         self.timeout = timeout
         self.patience = patience
         self.peer: PeerId = -1
@@ -79,7 +87,7 @@ class PeerConnection:
         return self._url(self._addresses[self._last])
 
     def _url(self, address: Address) -> str:
-        return self.url if len(self._addresses) == 1 else f"{SCHEME}{show(address)}"
+        return self.url if len(self._addresses) == 1 else f"{scheme_of(self.url)}{show(address)}"
 
     async def opened(self) -> None:
         """Wait for a connection. Raises if none will come."""
@@ -143,30 +151,66 @@ class PeerConnection:
         url = self._url(address)
         try:
             async with asyncio.timeout(timeout):
-                reader, writer = await asyncio.open_connection(*address)
+                reader, writer, token, certified = await self._open(address)
                 try:
-                    writer.write(frames.encode(frames.Greet(batches=True)))
+                    writer.write(frames.encode(frames.Greet(batches=True, token=token)))
                     frames_read = self._frames(reader, writer)
                     match await anext(frames_read, None):
                         case frames.Welcome(peer=peer, version=frames.VERSION):
+                            if certified not in (None, peer):
+                                raise Refused(
+                                    f"{url} says that it is peer {peer}, but has the certificate of peer {certified}"
+                                )
                             self.peer = peer
                         case frames.No(why=why):
                             raise Refused(why)
                         case None:
-                            raise ConnectionLost(f"{url} closed the connection")
+                            perhaps = (
+                                "" if self._tls is None else "; perhaps it does not trust this client's certificate"
+                            )
+                            raise ConnectionLost(f"{url} closed the connection{perhaps}")
                         case _:
                             raise WireError("it did not welcome us")
                 except BaseException:
                     writer.close()
                     raise
         except (OSError, TimeoutError) as error:
-            why = getattr(error, "strerror", None) or "it does not answer"
-            raise ConnectionLost(f"cannot reach a peer at {url}: {why}") from None
+            raise self._unreached(url, error) from None
         except WireError as error:
             raise ConnectionLost(f"{url} is not a Wend peer of this version: {error}") from None
         self.writer = writer
         self._ready.set()
         return frames_read
+
+    async def _open(self, address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str, PeerId | None]:
+        """A connection and, by TLS, the token to show and the peer whose certificate it has. Raises `Refused` for one
+        that is not trusted."""
+        if self._tls is None:
+            return *await asyncio.open_connection(*address), "", None
+        from wend.security.identity import Untrusted
+
+        try:
+            tls = self._tls()
+        except ConfigError as error:
+            raise Refused(str(error)) from None
+        # The name is not checked, but has to be given.
+        reader, writer = await asyncio.open_connection(*address, ssl=tls.context, server_hostname=address[0])
+        try:
+            identity = tls.check(writer.get_extra_info("ssl_object").getpeercert(True))
+        except Untrusted as error:
+            writer.close()
+            raise Refused(f"{self._url(address)} is not trusted: {error}") from None
+        return reader, writer, tls.token, identity.peer
+
+    def _unreached(self, url: str, error: Exception) -> ClientError:
+        """What a connection that could not be made means. One that is not trusted is not tried again."""
+        if self._tls is None or not isinstance(error, SSLError):
+            return ConnectionLost(
+                f"cannot reach a peer at {url}: {getattr(error, 'strerror', None) or 'it does not answer'}"
+            )
+        from wend.drivers.live.tls import reason
+
+        return Refused(f"{url}: {reason(error)}")
 
     async def _run(self, frames_read: AsyncIterator[frames.ToClient]) -> None:
         try:

@@ -30,6 +30,8 @@ class Greet(msgspec.Struct, frozen=True, gc=False, tag="greet"):
     version: int = VERSION
     batches: bool = False
     """Whether the client takes `Deliveries`."""
+    token: str = ""
+    """By TLS, from a client without a certificate: the token that `wend key token` made for it."""
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False, tag="publish"):
@@ -363,8 +365,10 @@ def decode_to_client(body: bytes) -> ToClient:
 class Splitter:
     """Finds the frames in a stream of bytes; holds at most one unfinished frame."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = MAX_FRAME_BYTES) -> None:
         self._rest = bytearray()
+        self.limit = limit
+        """The longest frame."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         self._rest += data
@@ -374,8 +378,8 @@ class Splitter:
         """The complete frames. Those that the caller does not iterate over stay for the next call."""
         while len(self._rest) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._rest)
-            if not 0 < length <= MAX_FRAME_BYTES:
-                raise WireError(f"a frame may have 1..{MAX_FRAME_BYTES} bytes, this one claims {length}")
+            if not 0 < length <= self.limit:
+                raise WireError(f"a frame may have 1..{self.limit} bytes, this one claims {length}")
             end = _LENGTH.size + length
             if len(self._rest) < end:
                 return

@@ -17,15 +17,21 @@ from collections.abc import Callable
 from typing import cast
 
 from wend.drivers.live import frames
-from wend.drivers.live.addresses import Address, bind, check_listen
+from wend.drivers.live.acceptor import Acceptor
+from wend.drivers.live.access import Access
+from wend.drivers.live.addresses import SCHEME, TLS_SCHEME, Address, bind, check_listen
+from wend.drivers.live.admission import Admission
 from wend.drivers.live.broker import Broker
 from wend.drivers.live.clock import monotonic
 from wend.drivers.live.config import NeighbourEntry
+from wend.drivers.live.grants import Denial, NotGranted
+from wend.drivers.live.source_limits import SourceLimits, TokenBucket
 from wend.model.errors import FilterError, Refused, WendError, WireError
-from wend.model.events import Qos, event_bytes
+from wend.model.events import Attributes, Headers, PeerId, Qos, Value, event_bytes
 from wend.model.units import Nanos
 from wend.protocol.notices import MissedReason
-from wend.protocol.ports import Deliver, Unretained
+from wend.protocol.ports import Deliver, Receipt, Unretained
+from wend.security.identity import Identity, Untrusted
 
 log = logging.getLogger("wend.clients")
 
@@ -41,6 +47,13 @@ ROOM_S = 0.005
 """How often a session looks whether the peer can take more."""
 MAX_PAUSE_S = 2.0
 """After so long it serves another request all the same, so that its client does not believe the peer gone."""
+RECHECK_S = 30.0
+"""How often it looks whether the keys of connected clients have ended."""
+STATUS_PER_S = 10.0
+"""Status calls of a client that shows keys; `STATUS_BURST` at once."""
+STATUS_BURST = 50.0
+STRANGER_FRAME_BYTES = 4096
+"""The first frame of a client that is not known yet."""
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 
@@ -55,8 +68,12 @@ class TcpListener:
         queue_bytes: int = QUEUE_BYTES,
         stall_s: float = STALL_S,
         greet_s: float = GREET_S,
+        admission: Admission | None = None,
+        limits: SourceLimits | None = None,
     ) -> None:
         self.broker = broker
+        self.admission = admission or Admission()
+        self.limits = limits or SourceLimits(time.monotonic)
         self.queue_msgs = queue_msgs
         self.queue_bytes = queue_bytes
         self.stall_s = stall_s
@@ -64,11 +81,17 @@ class TcpListener:
         self.address: Address = ("", 0)
         self.sessions: set[ClientSession] = set()
         self._bound: socket.socket | None = None
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def scheme(self) -> str:
+        return SCHEME if self.admission.context is None else TLS_SCHEME
 
     def bind(self, listen: Address, *, insecure: bool = False) -> None:
         """Take the address, so that it is known whether it can be used. Nobody can connect before `start`."""
-        self._bound = bind(check_listen(listen, insecure), socket.SOCK_STREAM)
+        secure = self.admission.context is not None
+        self._bound = bind(check_listen(listen, insecure or secure), socket.SOCK_STREAM)
         self.address = self._bound.getsockname()[:2]
 
     async def start(self, listen: Address = ("127.0.0.1", 0), *, insecure: bool = False) -> None:
@@ -76,11 +99,30 @@ class TcpListener:
         if self._bound is None:
             self.bind(listen, insecure=insecure)
         assert self._bound is not None
-        self._server = await asyncio.get_running_loop().create_server(lambda: ClientSession(self), sock=self._bound)
+        self._acceptor = Acceptor(
+            self._bound,
+            lambda source: ClientSession(self, source),
+            lambda: self.admission.context,
+            self.limits,
+            self.broker.counts,
+        )
+        self._recheck()
+
+    def recheck(self) -> None:
+        """End the sessions of clients whose keys have ended or are revoked, or whose rights have changed. The latter
+        connect again."""
+        for session in list(self.sessions):
+            session.recheck()
+
+    def _recheck(self) -> None:
+        self.recheck()
+        self._timer = asyncio.get_running_loop().call_later(RECHECK_S, self._recheck)
 
     async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._acceptor is not None:
+            self._acceptor.close()
         elif self._bound is not None:
             self._bound.close()
         for session in list(self.sessions):
@@ -101,11 +143,18 @@ def _tune(connection: socket.socket) -> None:
 class ClientSession(asyncio.Protocol):
     """The connection of one client."""
 
-    def __init__(self, listener: TcpListener) -> None:
+    def __init__(self, listener: TcpListener, source: str) -> None:
         self._listener = listener
         self._broker = listener.broker
-        self._splitter = frames.Splitter()
+        self._splitter = frames.Splitter(STRANGER_FRAME_BYTES)
         self._transport: asyncio.Transport | None = None
+        self._source: str | None = source
+        """Where it comes from, until the client is known."""
+        self._identity: Identity | None = None
+        """Who the client is; None: it did not connect by TLS, or is not known yet."""
+        self._access: Access | None = None
+        """What the client may do; None: everything."""
+        self._status_calls: TokenBucket | None = None
         self.greeted = False
         self.stalled = False
         """Whether the client reads more slowly than frames are written."""
@@ -150,10 +199,20 @@ class ClientSession(asyncio.Protocol):
         self._listener.sessions.add(self)
         self._broker.counts["now"] += 1
         self._call_in(self._listener.greet_s, self._not_greeted)
+        tls = transport.get_extra_info("ssl_object")
+        shown = None if tls is None else tls.getpeercert(True)
+        if shown is not None:
+            try:
+                self._identity = self._listener.admission.by_certificate(shown)
+            except Untrusted as error:
+                self._turn_away(str(error))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._cancel_timer()
+        self._known()
+        if self._access is not None:
+            self._access.close()
         if self in self._listener.sessions:
             self._listener.sessions.discard(self)
             self._broker.counts["now"] -= 1
@@ -214,13 +273,38 @@ class ClientSession(asyncio.Protocol):
         """Close the connection. The client can read the frames written before, for as long as it may stall."""
         self._cancel_timer()
         self._write_gathered()
-        if self._transport is not None:
-            if self.stalled:
-                self._transport.abort()
-            else:
-                self._transport.close()
-                self._call_in(self._listener.stall_s, self._transport.abort)
-            self._transport = None
+        transport, self._transport = self._transport, None
+        if transport is None:
+            return
+        if self.stalled:
+            transport.abort()
+        else:
+            self._call_in(self._listener.stall_s, transport.abort)
+            transport.close()  # by TLS it may be lost before this returns
+
+    def _known(self) -> None:
+        """The client is no stranger any more, or is gone."""
+        if self._source is not None:
+            self._listener.limits.known(self._source)
+            self._source = None
+
+    def _turn_away(self, why: str, counter: Denial = "not-admitted") -> None:
+        """End the session of a client that may not connect, or not any more."""
+        self._broker.counts[counter] += 1
+        self._answer(frames.No(0, why))
+        self.end()
+
+    def recheck(self) -> None:
+        """End the session if the client's keys have ended, or its rights have changed."""
+        admission = self._listener.admission
+        try:
+            if self._identity is not None:
+                admission.check(self._identity)
+        except Untrusted as error:
+            self._turn_away(str(error))
+            return
+        if self.greeted and admission.is_changed(self._identity, self._access):
+            self._turn_away("what this client may do has changed: it connects again", "rights-changed")
 
     # ---------------------------------------------------------------- time limits
 
@@ -268,80 +352,151 @@ class ClientSession(asyncio.Protocol):
         if frame.version != frames.VERSION:
             raise WireError(f"the client speaks version {frame.version}, this peer version {frames.VERSION}")
         if not self.greeted:
+            try:
+                self._admit(frame.token)
+            except (Untrusted, NotGranted) as error:
+                counter = error.counter if isinstance(error, NotGranted) else "not-admitted"
+                self._turn_away(str(error), counter)
+                return
             self._cancel_timer()
         self.greeted = True
         self._batches = frame.batches
         peer = self._broker.peer
         self._answer(frames.Welcome(peer.id, peer.incarnation))
 
+    def _admit(self, token: str) -> None:
+        """Find out who the client is and what it may do. Raises `Untrusted` or `NotGranted`."""
+        admission = self._listener.admission
+        tls = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
+        if tls and self._identity is None:
+            self._identity = admission.by_token(token)
+        backlogs = self._broker.peer.peer.durable.values()
+        self._access = admission.open(self._identity, [backlog.options for backlog in backlogs])
+        if self._identity is not None:
+            self._status_calls = TokenBucket(STATUS_PER_S, STATUS_BURST, time.monotonic())
+        self._splitter.limit = frames.MAX_FRAME_BYTES
+        self._known()
+
+    def _check_admin(self) -> None:
+        if self._access is not None:
+            self._access.check_admin()
+
+    def _publish(
+        self,
+        attributes: Attributes,
+        payload: bytes,
+        headers: Headers,
+        ttl_ns: Nanos | None,
+        to: PeerId | None,
+        retain: str,
+    ) -> Receipt:
+        if ttl_ns is not None and ttl_ns <= 0:
+            raise Refused(f"a ttl must be above 0, got {ttl_ns} ns")
+        if self._access is not None:
+            held = self._broker.peer.peer.retained.held
+            self._access.check_publication(attributes, payload, headers, to, retain, held)
+        return self._broker.publish(attributes, payload, headers, ttl_ns, to, retain)
+
+    def _subscribe(self, frame: frames.Subscribe) -> None:
+        if frame.handle < 1:
+            raise Refused(f"a subscription's number starts at 1, got {frame.handle}")
+        qos = Qos(
+            deadline_ns=frame.deadline_ns,
+            reliability=frame.reliability,
+            order=frame.order,
+            expire=frame.expire,
+            group=frame.group,
+        )
+        text, durable = frame.filter, frame.durable
+        if self._access is not None:
+            text, durable = self._access.subscription(text, durable, frame.announced)
+        self._broker.subscribe(self, frame.handle, text, qos, durable, frame.window, frame.announced)
+        if self._access is not None:
+            self._access.subscribed(frame.handle, durable)
+        self._answer(frames.Completed(frame.ref))
+        if frame.retained and frame.announced and frame.durable is None and not frame.group:
+            self._broker.retained.subscribed(self, frame.handle, text)
+
+    def _unretain(self, attribute: str, value: Value) -> None:
+        if self._access is not None:
+            self._access.check_replace(self._broker.peer.peer.retained.held(attribute, value))
+            self._access.unretained(attribute, value)
+        self._broker.peer.ask(Unretained(attribute, value))
+
+    def _remove(self, name: str) -> None:
+        if self._access is not None:
+            name = self._access.removable(name)
+            self._access.removed(name)
+        self._broker.remove(name)
+
+    def _check_status_call(self) -> None:
+        if self._status_calls is not None and not self._status_calls.take(time.monotonic()):
+            raise NotGranted("status-refused", f"a client may ask for the status {STATUS_PER_S:g} times a second")
+
     def _serve(self, frame: frames.Request) -> None:
         match frame:
             case frames.Publish(ref, attributes, payload, headers, ttl_ns, to, retain):
-                if ttl_ns is not None and ttl_ns <= 0:
-                    raise Refused(f"a ttl must be above 0, got {ttl_ns} ns")
-                receipt = self._broker.publish(attributes, payload, headers, ttl_ns, to, retain)
+                receipt = self._publish(attributes, payload, headers, ttl_ns, to, retain)
                 if receipt.congested:
                     self._wait_for_room()
                 self._answer(frames.Accepted(ref, receipt.id, len(receipt.targets), receipt.kept, receipt.congested))
             case frames.Post(ref, events):
                 self._posting = Posting(ref, events)
-            case frames.Subscribe(ref, handle, text):
-                if handle < 1:
-                    raise Refused(f"a subscription's number starts at 1, got {handle}")
-                qos = Qos(
-                    deadline_ns=frame.deadline_ns,
-                    reliability=frame.reliability,
-                    order=frame.order,
-                    expire=frame.expire,
-                    group=frame.group,
-                )
-                self._broker.subscribe(self, handle, text, qos, frame.durable, frame.window, frame.announced)
-                self._answer(frames.Completed(ref))
-                if frame.retained and frame.announced and frame.durable is None and not frame.group:
-                    self._broker.retained.subscribed(self, handle, text)
+            case frames.Subscribe():
+                self._subscribe(frame)
             case frames.Unsubscribe(ref, handle):
                 self._dropped.pop(handle, None)
                 self._broker.unsubscribe(self, handle)
+                if self._access is not None:
+                    self._access.unsubscribed(handle)
                 self._answer(frames.Completed(ref))
             case frames.PingFrame(ref):
                 self._answer(frames.Completed(ref))
             case frames.AskStatus(ref):
+                self._check_status_call()
                 self._answer(frames.StatusFrame(ref, self._broker.status()))
             case frames.ListSubscriptions(ref):
-                self._answer(frames.Subscriptions(ref, self._broker.durable()))
+                durable = self._broker.durable()
+                self._answer(
+                    frames.Subscriptions(ref, durable if self._access is None else self._access.visible(durable))
+                )
             case frames.Unretain(ref, attribute, value):
-                self._broker.peer.ask(Unretained(attribute, value))
+                self._unretain(attribute, value)
                 self._answer(frames.Completed(ref))
             case frames.RemoveSubscription(ref, name):
-                self._broker.remove(name)
+                self._remove(name)
                 self._answer(frames.Completed(ref))
             case frames.SetLink(ref, peer, up):
+                self._check_admin()
                 self._broker.set_link(peer, up)
                 self._answer(frames.Completed(ref))
             case frames.AddLink(ref, peer, address, delay, reliability):
+                self._check_admin()
                 self._broker.add_link(NeighbourEntry(peer, address, delay, reliability))
                 self._answer(frames.Completed(ref))
             case frames.RemoveLink(ref, peer):
+                self._check_admin()
                 self._broker.remove_link(peer)
                 self._answer(frames.Completed(ref))
             case frames.LoadPlan(ref):
+                self._check_admin()
                 task = asyncio.get_running_loop().create_task(self._load_plan(ref))
                 self._tasks.add(task)  # the loop itself holds tasks only weakly
                 task.add_done_callback(self._tasks.discard)
 
     def _post_some(self, posting: "Posting", until: float) -> None:
         """Publish posted events until then. A frame has many, and other clients wait."""
-        publish = self._broker.publish
+        publish = self._publish
         for event in posting.left:
             try:
-                if event.ttl_ns is not None and event.ttl_ns <= 0:
-                    raise Refused(f"a ttl must be above 0, got {event.ttl_ns} ns")
                 receipt = publish(event.attributes, event.payload, event.headers, event.ttl_ns, None, event.retain)
                 posting.accepted += 1
                 if receipt.congested:
                     posting.congested = True
                     self._wait_for_room()
             except WendError as error:
+                if isinstance(error, NotGranted):
+                    self._broker.counts[error.counter] += 1
                 posting.refused += 1
                 posting.why = posting.why or str(error)
             if self._transport is None or self.stalled or self._served_at is not None or time.monotonic() >= until:
@@ -376,6 +531,8 @@ class ClientSession(asyncio.Protocol):
 
     def _refuse(self, ref: int, error: WendError) -> None:
         self._broker.counts["denied"] += 1
+        if isinstance(error, NotGranted):
+            self._broker.counts[error.counter] += 1
         self._answer(frames.No(ref, str(error), filter=isinstance(error, FilterError)))
 
     def _answer(self, frame: frames.ToClient) -> None:
@@ -428,10 +585,15 @@ class ClientSession(asyncio.Protocol):
         self._answer(frames.MissedFrame(handle, {str(reason): count for reason, count in counts.items()}))
 
     def replaced(self, handle: int) -> None:
+        if self._access is not None:
+            self._access.unsubscribed(handle)
         self._answer(frames.Replaced(handle))
 
     def deliver(self, handle: int, effect: Deliver) -> None:
         if self._transport is None:
+            return
+        if self._access is not None and not self._access.takes(effect.event, effect.position > 0):
+            self._withhold(handle, effect.position)
             return
         if not self.stalled:
             self._write_later(event_bytes(effect.event))
@@ -441,6 +603,13 @@ class ClientSession(asyncio.Protocol):
         while len(self._queue) > self._listener.queue_msgs or self.queued_bytes > self._listener.queue_bytes:
             if not self._drop_oldest():
                 return
+
+    def _withhold(self, handle: int, position: int) -> None:
+        """Skip an event of a backlog that came there when more was granted."""
+        self._broker.counts["withheld"] += 1
+        self._answer(frames.MissedFrame(handle, {"not granted": 1}))
+        # Not now: the peer is handing over the event.
+        asyncio.get_running_loop().call_soon(self._broker.confirm, self, handle, (position,))
 
     def _enqueue(self, handle: int, size: int, what: bytes | tuple[Deliver, Nanos]) -> None:
         self._queue.append((handle, size, what))

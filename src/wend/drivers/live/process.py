@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wend.drivers.live.addresses import Address, show
+from wend.drivers.live.admission import Admission
 from wend.drivers.live.broker import Broker
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.given_links import GivenLinks
+from wend.drivers.live.grants import GrantTable, read_grants
 from wend.drivers.live.host_names import HostNames, in_thread, is_numeric
+from wend.drivers.live.key_files import KeyFolder, read_folder
 from wend.drivers.live.listener import TcpListener
 from wend.drivers.live.paths.source import NONE, open_paths
 from wend.drivers.live.peer import LivePeer
@@ -34,6 +37,8 @@ class PeerService:
 
     def __init__(self, file: PeerFile) -> None:
         self._file = file
+        self.keys = read_keys(file)
+        self.admission = Admission(self.keys, read_grant_table(file), tls=file.uses_tls)
         counters = Counters()
         paths = open_paths(file.paths or NONE, file.listen_address, file.paths_age_ns, counters.paths)
         store = None if file.store is None else Store(Path(file.store), sync=file.sync)
@@ -61,7 +66,7 @@ class PeerService:
         self._names = HostNames(file.id, self.peer.family)
         self.links = GivenLinks(self.peer, self._names)
         self.broker = Broker(self.peer, experiments=file.experiments, load_plan=self.load_plan, links=self.links)
-        self.listener = TcpListener(self.broker)
+        self.listener = TcpListener(self.broker, admission=self.admission)
 
     async def start(self) -> None:
         try:
@@ -81,6 +86,18 @@ class PeerService:
         except BaseException:
             await self.leave()
             raise
+
+    def warnings(self) -> list[str]:
+        """What an operator should know about who can speak to this peer."""
+        file, told = self._file, []
+        if file.insecure:
+            told.append(
+                "INSECURE: other peers are not authenticated; whoever can send a packet to this one can read events "
+                "and speak for any peer"
+            )
+        if self.keys is not None and self.admission.context is None:
+            told.append("clients on this machine connect without TLS, and show no keys")
+        return told
 
     async def leave(self) -> None:
         """End and tell no other peer: one that has the same id goes on."""
@@ -124,9 +141,23 @@ class PeerService:
         """Make the links those of another file. Everything else needs a restart."""
         former, self._file = self._file, msgspec.structs.replace(self._file, neighbours=file.neighbours)
         self.links.update(former.neighbours, file.neighbours)
+        self._renew(file)
         log.info("peer %d has read its file again", self.peer.id)
         if changed := former.changes(file):
             log.warning("peer %d needs a restart for what else has changed: %s", self.peer.id, ", ".join(changed))
+
+    def _renew(self, file: PeerFile) -> None:
+        """Take over certificates, revoked serials, tokens and grants. Those that cannot be read change nothing."""
+        try:
+            keys = None if self.keys is None else read_keys(self._file)
+            grants = read_grant_table(msgspec.structs.replace(self._file, grants=file.grants))
+            self.admission.replace(keys, grants)
+        except WendError as error:
+            self.peer.counters.failed["read keys"] += 1
+            log.warning("peer %d keeps its keys and grants: %s", self.peer.id, error)
+            return
+        self.keys = keys
+        self.listener.recheck()
 
     async def _reload_plan(self) -> None:
         try:
@@ -143,6 +174,23 @@ class PeerService:
         if joining is not None and not is_numeric(address):
             joining.unresolved.add(address)
             self._names.follow(address, address, partial(joining.resolved, address), partial(joining.is_lost, address))
+
+
+def read_keys(file: PeerFile) -> KeyFolder | None:
+    """The keys that a peer's file names. Raises `ConfigError`."""
+    if file.keys is None:
+        return None
+    keys = read_folder(Path(file.keys))
+    identity = keys.credentials.identity
+    if identity.peer != file.id:
+        whose = "a client" if identity.peer is None else f"peer {identity.peer}"
+        raise ConfigError(f"the certificate in {file.keys} is for {whose}, and this is peer {file.id}")
+    return keys
+
+
+def read_grant_table(file: PeerFile) -> GrantTable:
+    """The grants of a peer's file and of the folder that it names. Raises `ConfigError`."""
+    return GrantTable(read_grants(file.grants, None if file.grants_folder is None else Path(file.grants_folder)))
 
 
 async def serve(

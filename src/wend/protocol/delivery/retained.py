@@ -56,6 +56,11 @@ class RetainedEvents:
         else:
             self._put(key, record.event, record.born_ns)
 
+    def held(self, attribute: str, value: Value) -> Event | None:
+        """The event that is retained for this value of an attribute."""
+        found = self._events.get((attribute, value))
+        return None if found is None else found[0]
+
     def matching(self, now: Nanos, text: str) -> list[tuple[Event, Nanos]]:
         """The events that match a filter, with their ages, the oldest first. Raises FilterError."""
         wanted = parse(text)

@@ -1,0 +1,115 @@
+"""Admission: which clients may connect to a peer, and what they may do.
+
+A client shows a certificate of the overlay's root, or a token whose hash the peer knows. Clients without TLS, which a
+peer takes on loopback only unless it is told to be insecure, are the group `local`. Keys and grants can be replaced
+while the peer runs.
+"""
+
+import ssl
+import time
+from collections.abc import Callable, Iterable
+
+from wend.drivers.live import key_files
+from wend.drivers.live.access import SEPARATOR, Access, Usage
+from wend.drivers.live.grants import LOCAL, NO_GRANTS, GrantTable, UsageLimits
+from wend.drivers.live.key_files import KeyFolder, token_hash, token_identity
+from wend.drivers.live.tls import server_context
+from wend.model.events import DurableOptions
+from wend.security.identity import Identity, Untrusted
+
+MAX_TOKEN_CHARS = 256
+_PRUNE = 1024
+
+
+class Admission:
+    """Decides about the clients of one peer."""
+
+    def __init__(
+        self,
+        keys: KeyFolder | None = None,
+        grants: GrantTable = NO_GRANTS,
+        *,
+        tls: bool = False,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.keys = keys
+        self.grants = grants
+        self.context: ssl.SSLContext | None = None if keys is None or not tls else server_context(keys)
+        """For TLS; None: clients connect without."""
+        self._clock_s = clock_s
+        self._usages: dict[tuple[str, str], Usage] = {}
+        """By "client" or "group", and its name."""
+
+    def replace(self, keys: KeyFolder | None, grants: GrantTable) -> None:
+        """Take over renewed keys and changed grants."""
+        context = None if self.context is None or keys is None else server_context(keys)
+        self.keys, self.context = keys, context
+        if grants != self.grants:  # equal ones stay, so that clients stay connected
+            self.grants = grants
+
+    # ---------------------------------------------------------------- who it is
+
+    def by_certificate(self, certificate: bytes) -> Identity:
+        """Who a certificate names. Raises `Untrusted`."""
+        if self.keys is None:
+            raise Untrusted("this peer has no keys")
+        return self.keys.verifier.verify(certificate, key_files.now_s())
+
+    def by_token(self, token: str) -> Identity:
+        """Who a token names. Raises `Untrusted`."""
+        if not token:
+            raise Untrusted("this peer needs a certificate or a token")
+        found = None if self.keys is None or len(token) > MAX_TOKEN_CHARS else self.keys.tokens.get(token_hash(token))
+        if found is None:
+            raise Untrusted("this peer does not know the token")
+        identity = token_identity(found)
+        self.check(identity)
+        return identity
+
+    def check(self, identity: Identity) -> None:
+        """Check a client again that was admitted before. Raises `Untrusted`."""
+        if self.keys is None:
+            raise Untrusted("this peer has no keys")
+        is_token = not identity.signing_key
+        what = "token" if is_token else "certificate"
+        now_s = key_files.now_s()
+        if identity.serial in self.keys.verifier.revoked:
+            raise Untrusted(f"the {what} of {identity.name} is revoked")
+        if now_s > identity.not_after_s:
+            raise Untrusted(f"the {what} of {identity.name} has ended")
+        if is_token and all(token.serial != identity.serial for token in self.keys.tokens.values()):
+            raise Untrusted(f"the token of {identity.name} is withdrawn")
+
+    # ---------------------------------------------------------------- what it may do
+
+    def open(self, identity: Identity | None, durable: Iterable[DurableOptions] = ()) -> Access | None:
+        """The access of a new connection; None: it may do everything. `durable`: the durable subscriptions of the peer.
+        Raises `NotGranted` where the client has too many connections."""
+        name = LOCAL if identity is None else identity.name
+        rights = self.grants.rights((LOCAL,) if identity is None else identity.groups)
+        if rights is None:
+            return None
+        now_s = self._clock_s()
+        if len(self._usages) > _PRUNE:
+            self._usages = {key: usage for key, usage in self._usages.items() if not usage.is_idle(now_s)}
+        mine = self._usage("client", name, "this client", rights.limits, now_s)
+        for options in durable:
+            if options.name.startswith(f"{name}{SEPARATOR}"):
+                mine.kept.setdefault(("durable", options.name, ""), options.max_bytes)
+        groups = [
+            self._usage("group", group, f"the group {group}", limits, now_s)
+            for group, limits in rights.group_limits.items()
+        ]
+        return Access(name, rights, (mine, *groups), self._clock_s)
+
+    def _usage(self, kind: str, name: str, who: str, limits: UsageLimits, now_s: float) -> Usage:
+        usage = self._usages.get((kind, name))
+        if usage is None:
+            usage = self._usages[kind, name] = Usage(who, limits, now_s)
+        usage.change(limits, now_s)
+        return usage
+
+    def is_changed(self, identity: Identity | None, access: Access | None) -> bool:
+        """Whether a client has other rights now than when it connected."""
+        rights = self.grants.rights((LOCAL,) if identity is None else identity.groups)
+        return rights is not (None if access is None else access.rights)

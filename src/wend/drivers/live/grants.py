@@ -1,0 +1,272 @@
+"""Grants: what the clients and peers of a group may do, as filters and limits.
+
+    [grants.plant]
+    publish = "topic prefix 'plant.'"
+    subscribe = "topic prefix 'plant.' and secret absent"
+    client_limits = { connections = 4, events_per_s = 100 }
+
+A publication must match `publish`. `subscribe` is conjoined with every subscription, so that the overlay does not even
+learn of interest in events that are not granted. A client with several groups has the rights of all of them together.
+Where a peer has grants, who is in no group with a grant may do nothing; where it has none, all who may connect may do
+everything. The group `local` stands for clients on this machine that connect without TLS; it is not limited unless a
+grant says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from wend.matching.algebra import covers
+from wend.matching.filters import Filter, parse, topic_filter
+from wend.matching.printer import name_text, value_text
+from wend.model.errors import ConfigError, FilterError, Refused
+from wend.model.events import Attributes, Event, PeerId, Range, Value
+from wend.model.scenario import read_toml
+
+LOCAL = "local"
+"""The group of clients on this machine that show no certificate and no token."""
+NOTHING = "false"
+OWN = "own"
+"""Among publishers: the neighbour itself."""
+INBOX = "wend.inbox."
+"""The topics of inboxes for replies, which have random names, begin so."""
+MIN_INBOX_CHARS = len(INBOX) + 16
+
+
+Denial = Literal[
+    "not-admitted", "rights-changed", "publish-refused", "subscribe-refused", "reply-refused", "admin-refused",
+    "rate-refused", "connections-refused", "subscriptions-refused", "kept-refused", "status-refused",
+]  # fmt: skip
+"""The counters of what clients were denied."""
+
+
+class NotGranted(Refused):
+    """A refusal that the operator counts under a name of its own."""
+
+    def __init__(self, counter: Denial, sentence: str) -> None:
+        super().__init__(sentence)
+        self.counter = counter
+
+
+class UsageLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a client, or all clients of a group together, may use of one peer. None: as much as the peer has."""
+
+    connections: int | None = None
+    subscriptions: int | None = None
+    events_per_s: float | None = None
+    """Publications, on average; within a second as many at once."""
+    bytes_per_s: float | None = None
+    """The same for their bytes."""
+    kept_bytes: int | None = None
+    """What backlogs of durable subscriptions may hold, and what retained events take."""
+
+    def check(self, whose: str) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 2**60:
+                raise ConfigError(f"{whose}: {name} must be 0 or more, got {value:g}")
+
+
+NO_LIMITS = UsageLimits()
+
+
+class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one group may do. What is not stated is not granted, except for limits and publishers."""
+
+    publish: str = NOTHING
+    subscribe: str = NOTHING
+    admin: bool = False
+    """Whether its clients may change links, plans, and the subscriptions and retained events of others."""
+    publishers: tuple[PeerId | str, ...] | None = None
+    """Of peers: the publishers whose events they may forward to this peer, by id, and "own" for themselves."""
+    client_limits: UsageLimits = NO_LIMITS
+    """For each of its clients. A client with several groups has the highest limit of them."""
+    group_limits: UsageLimits = NO_LIMITS
+    """For all of its clients together."""
+
+    def check(self, group: str) -> None:
+        """Raise `ConfigError` for what cannot be."""
+        for name, text in (("publish", self.publish), ("subscribe", self.subscribe)):
+            try:
+                parse(text)
+            except FilterError as error:
+                raise ConfigError(f"grants.{group}: {name}: {error}") from None
+        for publisher in self.publishers or ():
+            if isinstance(publisher, str) and publisher != OWN:
+                raise ConfigError(f'grants.{group}: publishers are ids of peers and "{OWN}", got {publisher!r}')
+        self.client_limits.check(f"grants.{group}.client_limits")
+        self.group_limits.check(f"grants.{group}.group_limits")
+
+
+class Rights:
+    """What a client may do: the grants of all of its groups together."""
+
+    def __init__(self, granted: Mapping[str, Grant]) -> None:
+        self.groups = tuple(granted)
+        grants = granted.values()
+        self.admin = any(grant.admin for grant in grants)
+        self.subscribe = _any_of([grant.subscribe for grant in grants])
+        self.limits = _highest([grant.client_limits for grant in grants])
+        self.group_limits = {group: grant.group_limits for group, grant in granted.items()}
+        self._publish = parse(_any_of([grant.publish for grant in grants]))
+        self._receives = parse(self.subscribe)
+        self._publish_names = _names(self._publish)
+
+    def check_publication(self, attributes: Attributes) -> None:
+        """Raise `NotGranted` for an event that the client may not publish."""
+        if not self.may_publish(attributes):
+            raise NotGranted("publish-refused", f"this client may publish only events with {self._publish}")
+
+    def may_publish(self, attributes: Attributes) -> bool:
+        """A range stands for many values. All of them have to be granted, where matching asks for one."""
+        if not self._publish.matches(attributes):
+            return False
+        if not any(isinstance(value, Range) for value in attributes.values()):
+            return True
+        return covers(self._publish, _as_filter(attributes, self._publish_names))
+
+    def may_receive(self, attributes: Attributes) -> bool:
+        return self._receives.matches(attributes)
+
+    def granted_filter(self, text: str) -> str:
+        """The subscription that the client gets for a filter. Raises `FilterError` or `NotGranted`."""
+        wanted = parse(text)
+        if not self._receives.conjunctions:
+            raise NotGranted("subscribe-refused", "this client may not subscribe")
+        if self.subscribe == "true":
+            return text
+        try:
+            found = parse(f"({self.subscribe}) and ({wanted})")
+        except FilterError:
+            sentence = f"together with what is granted ({self.subscribe}) this filter is too large"
+            raise NotGranted("subscribe-refused", sentence) from None
+        if wanted.conjunctions and not found.conjunctions:
+            raise NotGranted("subscribe-refused", f"this client may subscribe only to events with {self._receives}")
+        return str(found)
+
+
+def check_inbox(text: str) -> None:
+    """Check a subscription that is not announced: it is for replies, at a topic that nobody can guess. Others would
+    see the replies to other clients. Raises `NotGranted`."""
+    topic = parse(text).topic
+    if topic is None or not topic.startswith(INBOX) or len(topic) < MIN_INBOX_CHARS or text != topic_filter(topic):
+        raise NotGranted(
+            "subscribe-refused", "this client may have subscriptions that are not announced for replies only"
+        )
+
+
+class GrantTable:
+    """The grants of a peer."""
+
+    def __init__(self, grants: Mapping[str, Grant]) -> None:
+        for group, grant in grants.items():
+            grant.check(group)
+        self._grants = dict(sorted(grants.items()))
+        self._rights: dict[tuple[str, ...], Rights] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GrantTable) and self._grants == other._grants
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def rights(self, groups: Sequence[str]) -> Rights | None:
+        """What a client of these groups may do; None: everything."""
+        if not self._grants:
+            return None
+        mine = {group: grant for group, grant in self._grants.items() if group in groups}
+        if groups == (LOCAL,) and not mine:
+            return None
+        key = tuple(mine)
+        if key not in self._rights:  # as many as there are combinations of groups, which certificates name
+            self._rights[key] = Rights(mine)
+        return self._rights[key]
+
+    def may_forward(self, neighbour: PeerId, groups: Sequence[str], event: Event) -> bool:
+        """Whether a neighbour of these groups may forward an event to this peer."""
+        rules = [self._grants[group].publishers for group in groups if group in self._grants]
+        stated = [rule for rule in rules if rule is not None]
+        if not stated:
+            return True
+        publishers = {event.id.publisher} if event.origin is None else {event.id.publisher, event.origin.publisher}
+        allowed = {neighbour if publisher == OWN else publisher for rule in stated for publisher in rule}
+        return publishers <= allowed
+
+    @property
+    def limits_neighbours(self) -> bool:
+        """Whether some group of peers may forward only some events."""
+        return any(grant.publishers is not None for grant in self._grants.values())
+
+
+NO_GRANTS = GrantTable({})
+
+
+def read_grants(inline: Mapping[str, Grant], folder: Path | None) -> dict[str, Grant]:
+    """The grants of a peer's file, and those of all TOML files of a folder. Raises `ConfigError`."""
+    grants = dict(inline)
+    if folder is None:
+        return grants
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder} with grants")
+    for path in sorted(folder.glob("*.toml")):
+        for group, table in read_toml(path).items():
+            if group in grants:
+                raise ConfigError(f"{path}: the group {group!r} has grants already")
+            try:
+                grants[group] = _read_grant(group, table)
+            except ConfigError as error:
+                raise ConfigError(f"{path}: {error}") from None
+    return grants
+
+
+def _read_grant(group: str, table: Any) -> Grant:
+    try:
+        grant = msgspec.convert(table, Grant)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{group}: {error}") from None
+    grant.check(group)
+    return grant
+
+
+def _any_of(texts: Sequence[str]) -> str:
+    """A filter for events that match one of these, in its normal form."""
+    joined = " or ".join(f"({text})" for text in texts) or NOTHING
+    try:
+        return str(parse(joined))
+    except FilterError as error:
+        raise ConfigError(f"the grants of these groups are too large together: {error}") from None
+
+
+def _names(filter_: Filter) -> list[str]:
+    """The attributes that a filter speaks of."""
+    found = {name for one in filter_.conjunctions for name, _ in one.values}
+    found |= {name for one in filter_.conjunctions for each in one.bindings for name in (each.left, each.right)}
+    return sorted(found)
+
+
+def _as_filter(attributes: Attributes, names: Sequence[str]) -> Filter:
+    """A filter for exactly the values that these attributes of an event may have."""
+    return parse(" and ".join(_predicate(name_text(name), attributes.get(name)) for name in names) or "true")
+
+
+def _predicate(name: str, value: Value | None) -> str:
+    if value is None:
+        return f"{name} absent"
+    if not isinstance(value, Range):
+        return f"{name} = {value_text(value)}"
+    ends = []
+    if value.low is not None:
+        ends.append(f"{name} {'>' if value.low_open else '>='} {value_text(value.low)}")
+    if value.high is not None:
+        ends.append(f"{name} {'<' if value.high_open else '<='} {value_text(value.high)}")
+    return " and ".join(ends)
+
+
+def _highest(limits: Sequence[UsageLimits]) -> UsageLimits:
+    """Of several limits the highest, each by itself."""
+    found = {}
+    for name in UsageLimits.__struct_fields__:
+        values = [getattr(each, name) for each in limits]
+        found[name] = None if not values or None in values else max(values)
+    return UsageLimits(**found)
