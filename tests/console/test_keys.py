@@ -145,7 +145,8 @@ def test_every_command_can_print_an_object(said: Said, tmp_path: Path) -> None:
 
     root, site = str(tmp_path / "root"), str(tmp_path / "site")
     assert printed("root", root)["name"] == "wend"
-    request, certificate = (str(printed("new", site, "--name", "a")[name]) for name in ("request", "certificate"))
+    asked = printed("new", site, "--name", "a")
+    request, certificate = str(asked["request"]), str(asked["certificate"])
     made = printed("sign", request, "--root", root, "--peer", "3", "--groups", "g", "--out", certificate)
     assert (made["name"], made["peer"], made["groups"], made["state"]) == ("a", 3, ["g"], "valid")
     assert str(printed("token", site, "--name", "b")["token"]).startswith("wend-token-")
