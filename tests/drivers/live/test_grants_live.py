@@ -14,7 +14,7 @@ import wend
 from tests.drivers.live.key_ring import KeyRing, add_token
 from tests.drivers.live.net import PAIR, RawClient, Site, known, overlay, run, until
 from wend.drivers.live import frames
-from wend.drivers.live.admission import Admission
+from wend.drivers.live.admission import ClientAdmission
 from wend.drivers.live.grants import LOCAL, Grant, GrantTable, UsageLimits
 from wend.drivers.live.key_files import KeyFolder, read_folder
 from wend.model.errors import FilterError, NoReply, PartlyPublished, Refused
@@ -66,7 +66,7 @@ def ring(tmp_path_factory: pytest.TempPathFactory) -> KeyRing:
 @asynccontextmanager
 async def granting(ring: KeyRing, **grants: Grant) -> AsyncIterator[Scene]:
     keys, clock = ring.keys("site", 0), Clock()
-    admission = Admission(keys, GrantTable(grants or GRANTS), tls=True, clock_s=clock)
+    admission = ClientAdmission(keys, GrantTable(grants or GRANTS), tls=True, clock_s=clock)
     async with overlay([], admission=admission) as (site,):
         yield Scene(site, ring, keys, clock)
 
@@ -99,9 +99,9 @@ def test_publications_must_match_and_subscriptions_are_conjoined(ring: KeyRing) 
 
 def test_the_overlay_does_not_learn_of_interest_that_is_not_granted(ring: KeyRing) -> None:
     async def scene() -> None:
-        admission = Admission(ring.keys("site", 0), GrantTable({LOCAL: PLANT}))
+        admission = ClientAdmission(ring.keys("site", 0), GrantTable({LOCAL: PLANT}))
         async with overlay(PAIR, admission=admission) as (a, b), wend.connect(a.url) as here:
-            b.listener.admission = Admission()
+            b.listener.admission = ClientAdmission()
             async with wend.connect(b.url) as there, here.subscribe("topic = 'plant.1' or topic = 'office'"):
                 await known(there, "plant.1", 1)
                 assert (await there.publish({"topic": "office"})).targets == 0
@@ -141,7 +141,7 @@ def test_tokens_have_groups_too(ring: KeyRing) -> None:
     async def scene() -> None:
         folder = ring.enrol("site", 0)
         token = add_token(folder, "cam", ("office",))
-        admission = Admission(read_folder(folder), GrantTable(GRANTS), tls=True)
+        admission = ClientAdmission(read_folder(folder), GrantTable(GRANTS), tls=True)
         async with overlay([], admission=admission) as (site,):
             url = site.url.replace("wend://", "wends://")
             async with wend.connect(url, root=ring.root, token=token) as client:

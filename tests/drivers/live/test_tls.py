@@ -12,7 +12,7 @@ import wend
 from tests.drivers.live.key_ring import KeyRing, add_token, revoke
 from tests.drivers.live.net import RawClient, Site, overlay, run, until
 from wend.drivers.live import frames, key_files
-from wend.drivers.live.admission import Admission
+from wend.drivers.live.admission import ClientAdmission
 from wend.drivers.live.grants import NO_GRANTS, Grant, GrantTable
 from wend.drivers.live.key_files import read_folder
 from wend.drivers.live.tls import client_tls
@@ -23,7 +23,7 @@ from wend.model.errors import ConfigError, ConnectionLost, Refused
 async def served(ring: KeyRing, **grants: Grant) -> AsyncIterator[tuple[Site, str, Path]]:
     """A peer with keys, its URL for TLS, and the folder of its keys."""
     folder = ring.enrol("site", 0)
-    admission = Admission(read_folder(folder), GrantTable(grants), tls=True)
+    admission = ClientAdmission(read_folder(folder), GrantTable(grants), tls=True)
     async with overlay([], admission=admission) as (site,):
         yield site, site.url.replace("wend://", "wends://"), folder
 
@@ -215,7 +215,7 @@ def test_a_client_cannot_serve_as_a_peer_and_a_peer_not_as_another(ring: KeyRing
             (ring.enrol("bob"), "not trusted: unsuitable certificate purpose"),
             (ring.enrol("other", 9), "says that it is peer 0, but has the certificate of peer 9"),
         ):
-            admission = Admission(read_folder(folder), tls=True)
+            admission = ClientAdmission(read_folder(folder), tls=True)
             async with overlay([], admission=admission) as (site,):
                 with refused_with(why):
                     await wend.connect(site.url.replace("wend://", "wends://"), keys=ring.enrol("alice"))

@@ -1,6 +1,6 @@
 """Accepts connections of clients: with TLS where the peer has keys, and never more strangers than it can afford.
 
-The loop accepts a connection and asks `SourceLimits` before it costs anything. A TLS handshake has a time limit. The
+The loop accepts a connection and asks `StrangerLimits` before it costs anything. A TLS handshake has a time limit. The
 session that follows says when its client is known, or gone.
 """
 
@@ -11,7 +11,7 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 
-from wend.drivers.live.source_limits import SourceLimits
+from wend.drivers.live.source_limits import StrangerLimits
 
 log = logging.getLogger("wend.clients")
 
@@ -29,7 +29,7 @@ class Acceptor:
         bound: socket.socket,
         make_session: Callable[[str], asyncio.Protocol],
         context: Callable[[], ssl.SSLContext | None],
-        limits: SourceLimits,
+        limits: StrangerLimits,
         counts: Counter[str],
     ) -> None:
         """`make_session` gets the source of the connection; `context` says whether the next one uses TLS."""

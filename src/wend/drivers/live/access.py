@@ -13,7 +13,7 @@ import msgspec
 from wend.drivers.live.frames import DurableStatus
 from wend.drivers.live.grants import NotGranted, Rights, UsageLimits, check_inbox
 from wend.drivers.live.retained import REPLY_TO
-from wend.drivers.live.source_limits import TokenBucket
+from wend.drivers.live.source_limits import RateBudget
 from wend.model.events import Attributes, DurableOptions, Event, EventId, Headers, PeerId, Value, event_bytes
 
 SEPARATOR = "/"
@@ -85,8 +85,8 @@ class Usage:
         return left
 
 
-def _bucket(rate_per_s: float | None, now_s: float) -> TokenBucket | None:
-    return None if rate_per_s is None else TokenBucket(rate_per_s, max(1.0, rate_per_s) if rate_per_s else 0.0, now_s)
+def _bucket(rate_per_s: float | None, now_s: float) -> RateBudget | None:
+    return None if rate_per_s is None else RateBudget(rate_per_s, max(1.0, rate_per_s) if rate_per_s else 0.0, now_s)
 
 
 class Access:

@@ -21,7 +21,7 @@ MAX_TOKEN_CHARS = 256
 _PRUNE = 1024
 
 
-class Admission:
+class ClientAdmission:
     """Decides about the clients of one peer."""
 
     def __init__(

@@ -20,12 +20,12 @@ from wend.drivers.live import frames
 from wend.drivers.live.acceptor import Acceptor
 from wend.drivers.live.access import Access
 from wend.drivers.live.addresses import SCHEME, TLS_SCHEME, Address, bind, check_listen
-from wend.drivers.live.admission import Admission
+from wend.drivers.live.admission import ClientAdmission
 from wend.drivers.live.broker import Broker
 from wend.drivers.live.clock import monotonic
 from wend.drivers.live.config import NeighbourEntry
 from wend.drivers.live.grants import Denial, NotGranted
-from wend.drivers.live.source_limits import SourceLimits, TokenBucket
+from wend.drivers.live.source_limits import RateBudget, StrangerLimits
 from wend.model.errors import FilterError, Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId, Qos, Value, event_bytes
 from wend.model.units import Nanos
@@ -68,12 +68,12 @@ class TcpListener:
         queue_bytes: int = QUEUE_BYTES,
         stall_s: float = STALL_S,
         greet_s: float = GREET_S,
-        admission: Admission | None = None,
-        limits: SourceLimits | None = None,
+        admission: ClientAdmission | None = None,
+        limits: StrangerLimits | None = None,
     ) -> None:
         self.broker = broker
-        self.admission = admission or Admission()
-        self.limits = limits or SourceLimits(time.monotonic)
+        self.admission = admission or ClientAdmission()
+        self.limits = limits or StrangerLimits(time.monotonic)
         self.queue_msgs = queue_msgs
         self.queue_bytes = queue_bytes
         self.stall_s = stall_s
@@ -154,7 +154,7 @@ class ClientSession(asyncio.Protocol):
         """Who the client is; None: it did not connect by TLS, or is not known yet."""
         self._access: Access | None = None
         """What the client may do; None: everything."""
-        self._status_calls: TokenBucket | None = None
+        self._status_calls: RateBudget | None = None
         self.greeted = False
         self.stalled = False
         """Whether the client reads more slowly than frames are written."""
@@ -373,7 +373,7 @@ class ClientSession(asyncio.Protocol):
         backlogs = self._broker.peer.peer.durable.values()
         self._access = admission.open(self._identity, [backlog.options for backlog in backlogs])
         if self._identity is not None:
-            self._status_calls = TokenBucket(STATUS_PER_S, STATUS_BURST, time.monotonic())
+            self._status_calls = RateBudget(STATUS_PER_S, STATUS_BURST, time.monotonic())
         self._splitter.limit = frames.MAX_FRAME_BYTES
         self._known()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wend.drivers.live.addresses import Address, show
-from wend.drivers.live.admission import Admission
+from wend.drivers.live.admission import ClientAdmission
 from wend.drivers.live.broker import Broker
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.counters import Counters
@@ -38,7 +38,7 @@ class PeerService:
     def __init__(self, file: PeerFile) -> None:
         self._file = file
         self.keys = read_keys(file)
-        self.admission = Admission(self.keys, read_grant_table(file), tls=file.uses_tls)
+        self.admission = ClientAdmission(self.keys, read_grant_table(file), tls=file.uses_tls)
         counters = Counters()
         paths = open_paths(file.paths or NONE, file.listen_address, file.paths_age_ns, counters.paths)
         store = None if file.store is None else Store(Path(file.store), sync=file.sync)

@@ -23,7 +23,7 @@ SOURCE_BURST: Final = 60.0
 _IPV6_SITE_BITS = 64
 
 
-class TokenBucket:
+class RateBudget:
     """Permits `rate_per_s` on average, and up to `burst` at once."""
 
     __slots__ = ("_at_s", "_left", "burst", "rate_per_s")
@@ -54,14 +54,14 @@ class TokenBucket:
         return self._left + (now_s - self._at_s) * self.rate_per_s >= self.burst
 
 
-class SourceLimits:
+class StrangerLimits:
     """Decides which strangers may connect."""
 
     def __init__(self, clock_s: Callable[[], float], *, exempt_loopback: bool = True) -> None:
         self._clock_s = clock_s
         self._exempt_loopback = exempt_loopback
-        self._all = TokenBucket(RATE_PER_S, BURST, clock_s())
-        self._sources: OrderedDict[str, TokenBucket] = OrderedDict()
+        self._all = RateBudget(RATE_PER_S, BURST, clock_s())
+        self._sources: OrderedDict[str, RateBudget] = OrderedDict()
         self._waiting: dict[str, int] = {}
         """By source: connections that have not shown who they are. It has at most `MAX_WAITING` entries."""
         self.waiting = 0
@@ -78,7 +78,7 @@ class SourceLimits:
         now_s = self._clock_s()
         if self.waiting >= MAX_WAITING or self._waiting.get(source, 0) >= MAX_WAITING_PER_SOURCE:
             return None
-        bucket = self._sources.pop(source, None) or TokenBucket(SOURCE_RATE_PER_S, SOURCE_BURST, now_s)
+        bucket = self._sources.pop(source, None) or RateBudget(SOURCE_RATE_PER_S, SOURCE_BURST, now_s)
         self._sources[source] = bucket
         if len(self._sources) > MAX_SOURCES:
             self._sources.popitem(last=False)
