@@ -1,8 +1,8 @@
 """The `wend` command: finds the subcommand, runs it and prints errors.
 
-A `WendError` ends a command with one sentence on stderr and exit code 2, without a stack trace. Only the module of the
-command that is called is imported, and that imports heavy modules when it runs: a peer starts quickly, and so does
-`wend --help`.
+A `WendError` ends a command with one sentence on stderr and the exit code of its class, 2 for most, without a stack
+trace. Only the module of the command that is called is imported, and that imports heavy modules when it runs: a peer
+starts quickly, and so does `wend --help`.
 """
 
 import sys
@@ -122,7 +122,7 @@ def main() -> None:
             app()
     except WendError as error:
         print(f"wend: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from wend.console.outputs import Overwrite, check_target
-from wend.console.show import facts, messages, output, stoppable
+from wend.console.show import EXIT_CODES, facts, messages, output, stoppable
 from wend.console.study import AsJson, Conf, Master, Ship, data_sweep
 from wend.model.errors import ConfigError
 
@@ -36,13 +36,13 @@ def register(app: typer.Typer) -> None:
     """Add the commands on data to the `wend` command."""
     from wend.console import data_flows, data_paths, data_topology
 
-    data = typer.Typer(help="Spark jobs on files.", no_args_is_help=True)
-    data.command("match", help=_MATCH_HELP)(data_match)
-    data.command("workload")(data_workload)
-    data.command("flows", help=data_flows.HELP)(data_flows.data_flows)
-    data.command("topology", help=data_topology.HELP)(data_topology.data_topology)
-    data.command("paths")(data_paths.data_paths)
-    data.command("sweep")(data_sweep)
+    data = typer.Typer(help="Spark jobs on files.", epilog=EXIT_CODES, no_args_is_help=True)
+    data.command("match", help=_MATCH_HELP, epilog=EXIT_CODES)(data_match)
+    data.command("workload", epilog=EXIT_CODES)(data_workload)
+    data.command("flows", help=data_flows.HELP, epilog=EXIT_CODES)(data_flows.data_flows)
+    data.command("topology", help=data_topology.HELP, epilog=EXIT_CODES)(data_topology.data_topology)
+    data.command("paths", epilog=EXIT_CODES)(data_paths.data_paths)
+    data.command("sweep", epilog=EXIT_CODES)(data_sweep)
     app.add_typer(data, name="data")
 
 

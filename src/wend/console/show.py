@@ -13,6 +13,10 @@ if TYPE_CHECKING:  # rich takes longer to import than a peer to start
 
 STOPPED = 130
 """The exit code of an interrupted command."""
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 some runs failed; 2 your input; 70 a mistake of Wend's; 75 a part of Spark was lost, try "
+    "again; 130 and 143 stopped."
+)
 COLOURS = {
     "oracle": "bright_black",
     "adaptive": "green",

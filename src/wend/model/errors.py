@@ -6,6 +6,8 @@
     ├── MissingExtra           a part of Wend that is not installed; the text says how to install it
     ├── WireError              bytes from another host that are not a message
     ├── Untrusted              a certificate that is not accepted
+    ├── InternalError          a mistake of Wend's own; the text says where the log is
+    ├── TryAgain               a machine, a process or a connection was lost, and another try may succeed
     ├── LabError               an emulated network that cannot be made, found or controlled
     └── ClientError            a client call that failed
         ├── ConnectionLost     the connection to the peer was lost and not restored in time
@@ -22,6 +24,9 @@ from typing import Any
 
 class WendError(Exception):
     """The base of all errors that Wend raises on purpose."""
+
+    exit_code = 2
+    """With which a command ends."""
 
 
 class ConfigError(WendError):
@@ -46,6 +51,18 @@ class Untrusted(WendError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class InternalError(WendError):
+    """A mistake of Wend's own."""
+
+    exit_code = 70
+
+
+class TryAgain(WendError):
+    """A failure that has nothing to do with the input."""
+
+    exit_code = 75
 
 
 class LabError(WendError):

@@ -211,6 +211,12 @@ def _need_java() -> None:
 _made: dict[int, Path] = {}
 
 
+def spark_log() -> Path | None:
+    """The log of the Java process that this process has started."""
+    made = _made.get(os.getpid())
+    return None if made is None else made / "spark.log"
+
+
 def _scratch() -> Path:
     """The temporary folder of this process. The JVM outlives its session, so the folder goes when the process ends."""
     pid = os.getpid()
