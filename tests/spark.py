@@ -7,10 +7,12 @@ on their path.
 import atexit
 import os
 import shutil
+import signal
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 from typing import Any
 
 import pytest
@@ -92,6 +94,17 @@ def invented(scenario: Scenario) -> Summary:
     """Metrics that depend on the scenario alone, so that a test can compute them, too."""
     late = scenario.pf * (1.0 if scenario.strategy == "dcrd" else 0.5)
     return summary(on_time=1.0 - late + scenario.seed / 1000, delivery=1.0 - scenario.pf / 10)
+
+
+def deadly(scenario: Scenario, folder: str) -> Summary:
+    """A runner that kills its process at seed 2, and never ends at seed 3. Each start is a line of `FOLDER/started`."""
+    with Path(folder, "started").open("a") as log:
+        log.write(f"{scenario.seed}\n")
+    if scenario.seed == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if scenario.seed == 3:
+        Event().wait()
+    return invented(scenario)
 
 
 def poisoned(scenario: Scenario) -> Summary:

@@ -1,17 +1,19 @@
 """A sweep runs each scenario once, stores its result, and continues if one of them fails."""
 
+from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.spark import invented, needs_java, poisoned, summary
+from tests.spark import deadly, invented, needs_java, poisoned, summary
 from wend.drivers.scenarios import Scenario
 from wend.model.errors import ConfigError
 from wend.pipeline.metrics import by_setting
 from wend.pipeline.rows import METRICS, scenario_key
 from wend.pipeline.simulations import SIMULATIONS, Simulations
-from wend.pipeline.sweep import Swept, execute, run_frame, sweep
+from wend.pipeline.sweep import TRIES, Swept, execute, run_frame, sweep
 from wend.studies.claims import estimate
 
 pytestmark = [needs_java, pytest.mark.spark]
@@ -99,6 +101,28 @@ def test_a_poisoned_run_is_a_row_with_its_error_and_stops_no_other(spark: Any, t
     healed = run(spark, tmp_path)
     assert (healed.ran, healed.failures) == (4, [])
     assert not [name for name in files_of(healed) if "error" in name]
+
+
+def test_runs_that_kill_their_process_or_never_end_are_quarantined_and_the_rest_finishes(
+    spark: Any, tmp_path: Path
+) -> None:
+    runner = partial(deadly, folder=str(tmp_path))
+    scenarios = [Scenario(seed=seed) for seed in (1, 2, 3, 4)]
+    first = run(spark, tmp_path / "out", scenarios, run=runner, limit_s=3.0)
+    rows = {row["seed"]: row for row in first.results.toArrow().to_pylist()}
+    assert {seed: row["error"] is None for seed, row in rows.items()} == {1: True, 2: False, 3: False, 4: True}
+    assert "RunDied: the run ended its process (signal SIGKILL" in rows[2]["error"]
+    assert f"{TRIES} times" in rows[2]["error"]
+    assert "RunTimeout: the run took longer than 3 s" in rows[3]["error"]
+    started = Counter((tmp_path / "started").read_text().split())
+    assert started == {"1": 1, "2": TRIES, "3": 1, "4": 1}
+
+    again = run(spark, tmp_path / "out", scenarios, run=runner)
+    assert again.ran == 0 and len(again.failures) == 2
+    place = Path(rows[2]["error"].rpartition("remove ")[2])
+    place.unlink()
+    healed = run(spark, tmp_path / "out", scenarios)
+    assert (healed.ran, len(healed.failures)) == (1, 1)
 
 
 def test_the_task_returns_what_it_wrote_and_finds_what_was_written(spark: Any, tmp_path: Path) -> None:

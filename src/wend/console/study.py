@@ -14,8 +14,9 @@ from rich.table import Table
 
 from wend.console.options import Json
 from wend.console.outputs import check_file, check_goes_on, check_page
-from wend.console.show import counted, stoppable
+from wend.console.show import EXIT_CODES, counted, stoppable
 from wend.model.errors import ConfigError
+from wend.model.units import SECOND, parse_duration
 
 if TYPE_CHECKING:
     from wend.studies.claims import Estimate
@@ -33,6 +34,7 @@ Conf = Annotated[
 ]
 Ship = Annotated[bool, typer.Option(help="Send Wend's code to workers that have another version or none.")]
 AsJson = Json
+TimeLimit = Annotated[str, typer.Option(help="The longest that a run may take; the rest goes on without it.")]
 
 _FAILED_RUNS = 1
 _SCENARIOS = r"TOML with \[base] and \[sweep] (lists: all combinations), or JSON lines."
@@ -41,7 +43,7 @@ _RESUMES = "finished runs are stored; the same command goes on from here"
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to the `wend` command."""
-    app.command("study")(study)
+    app.command("study", epilog=EXIT_CODES)(study)
 
 
 def study(
@@ -57,6 +59,7 @@ def study(
         list[str] | None, typer.Option(help="Only these strategies, by commas or by repeating the option.")
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Only these figures, for example 2,3.")] = None,
+    time_limit: TimeLimit = "6h",
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
@@ -66,6 +69,7 @@ def study(
     from wend.studies.report import PAGES  # loads all that a report needs, before any run
     from wend.studies.run import choose, run_study
 
+    limit_s = _limit_s(time_limit)
     if smoke and full:
         raise ConfigError("--smoke and --full exclude each other")
     chosen = find_study(name)
@@ -88,6 +92,7 @@ def study(
             folder,
             strategies=_names(strategies),
             only=_names(only),
+            limit_s=limit_s,
             quiet=as_json,
         )
     _report(finished, folder, as_json)
@@ -141,6 +146,7 @@ def data_sweep(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the runs (Parquet) and their means (CSV).")],
     master: Master = None,
     conf: Conf = None,
+    time_limit: TimeLimit = "6h",
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
@@ -155,6 +161,7 @@ def data_sweep(
     from wend.pipeline.simulations import SIMULATIONS
     from wend.pipeline.sweep import sweep
 
+    limit_s = _limit_s(time_limit)
     runs = load_scenarios(scenarios)
     strategies = dict.fromkeys(scenario.strategy for scenario in runs)
     for name in strategies:
@@ -168,7 +175,7 @@ def data_sweep(
     plugins = dict.fromkeys(name for run in runs for name in outside_plugins(run.chosen))
     beside = list(dict.fromkeys(file for name in plugins for file in outside(name)))
     with stoppable(_RESUMES), spark_session(master, conf=conf, ship=ship, beside=beside) as spark:
-        swept = sweep(spark, SIMULATIONS, runs, scenarios.stem, out, quiet=as_json)
+        swept = sweep(spark, SIMULATIONS, runs, scenarios.stem, out, limit_s=limit_s, quiet=as_json)
         rows = by_setting(swept.results, SIMULATIONS.averaged).toArrow().to_pylist()
         settings = swept.results.drop("seed").dropDuplicates(["setting"]).toArrow().to_pylist()
     means = sweeps.Means(settings, rows)
@@ -181,6 +188,13 @@ def data_sweep(
 def _say_failures(console: Console, failures: list[dict[str, Any]]) -> None:
     for failure in failures:
         console.print(f"[red]failed[/] {failure['strategy']}, seed {failure['seed']}: {failure['error']}")
+
+
+def _limit_s(text: str) -> float:
+    limit = parse_duration(text)
+    if not limit:
+        raise ConfigError(f"--time-limit must be longer than 0, got {text}")
+    return limit / SECOND
 
 
 def _names(values: list[str] | None) -> list[str]:

@@ -13,12 +13,13 @@ The hash of its fields names a run, and the hash of the code names its folder (`
 code never repeats a run, and changed code runs everything again.
 
 If a run raises, its error becomes a row in `RUN.error.parquet`. The sweep goes on, reports the error at the end, and
-tries the run again the next time.
+tries the run again the next time. Each run has a process of its own (`run_process.py`): one that kills its process
+several times, or exceeds the time limit, becomes a row in `RUN.quarantine.parquet`, and is not tried again.
 """
 
 import os
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,16 +28,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wend.model.errors import ConfigError, WendError
+from wend.model.errors import ConfigError
 from wend.model.files import written
 from wend.pipeline.progress import run_progress
+from wend.pipeline.run_process import RunDied, RunFailed, RunTimeout, call_apart
 from wend.pipeline.storage import literal_path, spark_path
+from wend.pipeline.task_errors import explained
 from wend.pipeline.work import Work, error_row, known
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 R = TypeVar("R")
+
+TRIES = 3
+"""How often a run may kill its process."""
+LIMIT_S = 6 * 3600.0
+"""The longest that a run may take."""
 
 _MOST_PARTITIONS = 10_000
 """Up to this many runs, each has its own task. Beyond it tasks take several runs: the driver tracks every task."""
@@ -62,9 +70,15 @@ class RunStore:
 
     def finished(self) -> set[str]:
         """The keys of the runs that finished without an error. It only lists the folder, so it is cheap."""
+        return {name.removesuffix(".parquet") for name in self._names() if _is_result(name)}
+
+    def quarantined(self) -> set[str]:
+        """The keys of the runs that are not tried again."""
+        return {name.removesuffix(_QUARANTINE) for name in self._names() if name.endswith(_QUARANTINE)}
+
+    def _names(self) -> list[str]:
         with os.scandir(self.folder) as entries:
-            names = [entry.name for entry in entries]
-        return {name.removesuffix(".parquet") for name in names if _is_result(name)}
+            return [entry.name for entry in entries if not entry.name.startswith(".")]
 
     def read(self, spark: "SparkSession", result_schema: pa.Schema) -> "DataFrame":
         """Read all runs of this store; failed runs have their error."""
@@ -97,21 +111,23 @@ def sweep(
     *,
     code: str | None = None,
     cost: Callable[[R], float] | None = None,
+    limit_s: float = LIMIT_S,
     quiet: bool = False,
 ) -> Swept:
-    """Execute the runs that have no result, slowest first; return the results of all of `runs`."""
+    """Execute the runs that have no result, slowest first; return the results of all of `runs`. No run may take longer
+    than `limit_s`."""
     code = work.code() if code is None else code
     wanted = {work.key(run): run for run in runs}
     if not wanted:
         raise ConfigError("there is nothing to run: the sweep has no runs")
     store = RunStore(out.absolute(), study, code)
     store.make()
-    finished = store.finished()
+    finished = store.finished() | store.quarantined()
     weights = {key: (cost or work.cost)(run) for key, run in wanted.items() if key not in finished}
     queue = sorted(weights, key=lambda key: (-weights[key], key))
     if queue:
         frame = run_frame(spark, work, [wanted[key] for key in queue])
-        results = execute(frame, store.folder, work, code, len(queue))
+        results = execute(frame, store.folder, work, code, len(queue), limit_s)
         with run_progress(store.finished, weights, total=len(wanted), quiet=quiet):
             _compute(results, store, queue)
     return _gather(spark, store, work.result_schema, list(wanted), len(queue))
@@ -123,26 +139,28 @@ def run_frame(spark: "SparkSession", work: Work[R], runs: Sequence[R]) -> "DataF
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema=work.run_schema))
 
 
-def execute(runs: "DataFrame", folder: Path, work: Work[R], code: str, count: int) -> "DataFrame":
+def execute(
+    runs: "DataFrame", folder: Path, work: Work[R], code: str, count: int, limit_s: float = LIMIT_S
+) -> "DataFrame":
     """Execute rows of runs; return rows of results. Each result is a file in `folder` before it is a row."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     # Spark schedules partitions in order of their number, so `place` is the order of the queue.
     spread = runs.repartitionById(min(count, _MOST_PARTITIONS), "place")
-    task = partial(_run_batches, folder=str(folder), work=work, code=code)
+    task = partial(_run_batches, folder=str(folder), work=work, code=code, limit_s=limit_s)
     return spread.mapInArrow(task, from_arrow_schema(work.result_schema))
 
 
 def _run_batches(
-    batches: Iterator[pa.RecordBatch], folder: str, work: Work[Any], code: str
+    batches: Iterator[pa.RecordBatch], folder: str, work: Work[Any], code: str, limit_s: float
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            result = _run_row(row, Path(folder), work, code)
+            result = _run_row(row, Path(folder), work, code, limit_s)
             yield pa.RecordBatch.from_pylist([result], schema=work.result_schema)
 
 
-def _run_row(row: dict[str, Any], folder: Path, work: Work[Any], code: str) -> dict[str, Any]:
+def _run_row(row: dict[str, Any], folder: Path, work: Work[Any], code: str, limit_s: float) -> dict[str, Any]:
     place = folder / f"{row['run']}.parquet"
     failed = folder / f"{row['run']}.error.parquet"
     schema = work.result_schema
@@ -150,14 +168,31 @@ def _run_row(row: dict[str, Any], folder: Path, work: Work[Any], code: str) -> d
         found: dict[str, Any] = pq.ParquetFile(place).read().to_pylist()[0]
         return found
     try:
-        result = {**known(row, schema), **work.run_metrics(row, code)}
-    except Exception as error:
-        result = error_row(row, schema, error, traceback.format_exc())
+        result = {**known(row, schema), **_tried(partial(work.run_metrics, row, code), limit_s)}
+    except RunFailed as error:
+        result = error_row(row, schema, str(error), error.trace)
         _write(result, schema, failed)
+    except (RunDied, RunTimeout) as error:
+        apart = folder / f"{row['run']}{_QUARANTINE}"
+        sentence = f"{type(error).__name__}: {error}; it is not tried again unless you remove {apart}"
+        result = error_row(row, schema, sentence, "")
+        _write(result, schema, apart)
+        failed.unlink(missing_ok=True)
     else:
         _write(result, schema, place)
         failed.unlink(missing_ok=True)
     return result
+
+
+def _tried(task: Callable[[], dict[str, Any]], limit_s: float) -> dict[str, Any]:
+    """Execute a run, again if it kills its process: that may be another program's fault."""
+    for _ in range(TRIES - 1):
+        with suppress(RunDied):
+            return dict(call_apart(task, limit_s))
+    try:
+        return dict(call_apart(task, limit_s))
+    except RunDied as error:
+        raise RunDied(f"{error}, {TRIES} times") from None
 
 
 def _write(result: dict[str, Any], schema: pa.Schema, place: Path) -> None:
@@ -165,8 +200,11 @@ def _write(result: dict[str, Any], schema: pa.Schema, place: Path) -> None:
         pq.write_table(pa.Table.from_pylist([result], schema=schema), draft)
 
 
+_QUARANTINE = ".quarantine.parquet"
+
+
 def _is_result(name: str) -> bool:
-    return name.endswith(".parquet") and not name.startswith(".") and not name.endswith(".error.parquet")
+    return name.endswith(".parquet") and not name.endswith((".error.parquet", _QUARANTINE))
 
 
 def _compute(results: "DataFrame", store: RunStore, queue: list[str]) -> None:
@@ -175,10 +213,8 @@ def _compute(results: "DataFrame", store: RunStore, queue: list[str]) -> None:
         results.write.format("noop").mode("overwrite").save()
     except Exception as error:
         done = len(store.finished() & set(queue))
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise WendError(
-            f"the Spark job failed after {done} of {len(queue)} runs; start again to go on from there ({first})"
-        ) from error
+        said = f"the Spark job failed after {done} of {len(queue)} runs (start again to go on from there)"
+        raise explained(error, said) from error
 
 
 def _gather(spark: "SparkSession", store: RunStore, schema: pa.Schema, wanted: list[str], ran: int) -> Swept:

@@ -67,9 +67,9 @@ def known(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
     return {name: row.get(name) for name in schema.names}
 
 
-def error_row(row: Mapping[str, Any], schema: pa.Schema, error: Exception, traceback: str) -> dict[str, Any]:
+def error_row(row: Mapping[str, Any], schema: pa.Schema, error: str, traceback: str) -> dict[str, Any]:
     """The row of a run that raised: its metrics are null, and it has the error."""
-    return {**known(row, schema), "error": f"{type(error).__name__}: {error}", "traceback": traceback[-4000:]}
+    return {**known(row, schema), "error": error, "traceback": traceback[-4000:]}
 
 
 def number_or_nothing(value: Any) -> Any:

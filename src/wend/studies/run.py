@@ -14,7 +14,7 @@ import msgspec
 from wend.model.errors import ConfigError
 from wend.pipeline.metrics import by_setting
 from wend.pipeline.simulations import Runner, Simulations
-from wend.pipeline.sweep import sweep
+from wend.pipeline.sweep import LIMIT_S, sweep
 from wend.pipeline.work import Work
 from wend.studies.claims import Claim, Estimate, Result, Values, judge, load_claims
 from wend.studies.study import Fields, Run, Size, Study
@@ -50,6 +50,7 @@ def run_study(
     only: list[str] | None = None,
     run: Runner | None = None,
     available: frozenset[str] | None = None,
+    limit_s: float = LIMIT_S,
     quiet: bool = False,
 ) -> Finished:
     """Execute the missing runs, and judge the claims of the chosen figures. Tests replace the simulator by `run`, and
@@ -58,7 +59,9 @@ def run_study(
     selected, chosen, left_out = choose(study, size, strategies or [], only or [], available)
     claims = [claim for claim in load_claims(study.name) if not only or claim.figure in only]
     work: Work[Any] = size.trials or Simulations(run)
-    swept = sweep(spark, work, study_runs(selected, size, claims, chosen), study.name, out, quiet=quiet)
+    swept = sweep(
+        spark, work, study_runs(selected, size, claims, chosen), study.name, out, limit_s=limit_s, quiet=quiet
+    )
     values, wall_s = _per_run(swept.results, work.averaged)
     return Finished(
         study=selected,
