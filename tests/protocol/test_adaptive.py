@@ -264,6 +264,22 @@ def test_a_link_that_is_heard_again_is_told_so_at_once() -> None:
     assert Send(LEFT, Hello(1, True, news=(FailureNews(ME, (1, 2), 1, ()),))) in answer
 
 
+def test_a_link_whose_packets_wait_in_queues_announces_longer_silences_at_once() -> None:
+    """Round trips of 20 ms, and one of 200 ms: the next packet may come 180 ms later than LEFT expects it."""
+    talk = Talk(deadline_ms=None, estimator="measured", monitoring_ns=5 * SECOND)
+    everyone = (LEFT, MIDDLE, RIGHT)
+    talk.until(SECOND, hearing=everyone)
+    for round_trip_ms in (20, 20, 200):
+        ((_, packet),) = talk.publish()
+        talk.until(talk.now + round_trip_ms * MS, hearing=everyone)
+        talk.publish()  # data speaks for itself, so no hello is due
+        effects = talk.hear(LEFT, Ack(packet.tx)) + talk.until(talk.now + 1, hearing=())
+        announced = [message.within_ns for to, message in sent(effects) if to == LEFT and isinstance(message, Hello)]
+        assert announced == ([320 * MS] if round_trip_ms == 200 else [])
+    later = talk.until(talk.now + 15 * SECOND, hearing=everyone)
+    assert hellos_to(LEFT, later)[-1].within_ns == 480 * MS  # as that of any idle peer: the queue is long gone
+
+
 def test_an_ack_proves_that_we_are_heard() -> None:
     talk = Talk(deadline_ms=200)
     packets = talk.publish()

@@ -34,7 +34,8 @@ STEPS: dict[str, tuple[Callable[[Link], object], ...]] = {
     "hello": (lambda link: link.hello(Hello(1, True)), lambda link: link.hello(Hello(1, False, 7 * MS))),
     "ended": (Link.ended,),
     "forget_plan": (Link.forget_plan,),
-    "plan_hellos": (lambda link: link.plan_hellos(object(), 3, 2, 1),),
+    "plan_hellos": (lambda link: link.plan_hellos(object(), 3, 1, 2, 1),),
+    "expect_round_trips": (lambda link: link.expect_round_trips(5),),
     "acknowledged": (Link.acknowledged,),
     "unanswered": (Link.unanswered,),
     "gave_up": (Link.gave_up,),
@@ -93,7 +94,7 @@ def test_the_transitions_are_those_of_the_table() -> None:
 
 @pure_only
 def test_every_method_that_changes_a_link_was_tried() -> None:
-    reads = {"state", "seems_up", "heard_lately", "queue_ns", "price_ns"}
+    reads = {"state", "seems_up", "heard_lately", "queue_ns", "price_ns", "spread_ns"}
     assert {name for name in vars(Link) if not name.startswith("_")} - FIELDS - reads == set(STEPS)
 
 
@@ -131,12 +132,12 @@ def test_the_same_hello_is_news_again_after_an_ack_contradicted_it() -> None:
 def test_a_plan_of_hellos_is_void_after_every_change_that_it_depends_on() -> None:
     for change in (Link.declared_down, Link.adopt, Link.forget_plan, lambda link: link.said_hello(5, MS, True)):
         link = Link(1, 10 * MS, 1.0, PeerConfig(peer=0, estimator="measured"))
-        link.plan_hellos(mode := object(), 3, 2, 1)
+        link.plan_hellos(mode := object(), 3, 1, 2, 1)
         assert link.hello_mode is mode
         change(link)
         assert link.hello_mode is None
     link.declared_down()
-    link.plan_hellos(object(), 3, 2, 1)
+    link.plan_hellos(object(), 3, 1, 2, 1)
     assert link.restored()
     assert link.hello_mode is None
 

@@ -4,12 +4,43 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
 
+from wend.drivers.sim.background import Cubic
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.link.congestion import Controller
 from wend.protocol.link.send_queue import LinkSender
 
 SIZE = 100
 JITTER_NS = 5 * MS
+
+
+class TcpSender:
+    """A flow with the window of TCP cubic, in place of a link's sender."""
+
+    next_ns: Nanos = 0
+
+    def __init__(self) -> None:
+        self._control = Cubic()
+        self._in_flight = 0
+        self._reduced_ns: Nanos = -SECOND
+
+    def is_open(self, now: Nanos, size: int) -> bool:
+        return self._in_flight < int(self._control.window)
+
+    def leaves(self, now: Nanos, size: int) -> None:
+        self._in_flight += 1
+
+    def acked(self, now: Nanos, size: int, round_trip_ns: Nanos) -> None:
+        self._in_flight -= 1
+        self._round_trip_ns = round_trip_ns
+        self._control.acked(now, round_trip_ns)
+
+    def released(self, size: int) -> None:
+        self._in_flight -= 1
+
+    def lost(self, now: Nanos, size: int) -> None:
+        if now - self._reduced_ns > self._round_trip_ns:  # losses of one round trip count once
+            self._reduced_ns = now
+            self._control.lost(now)
 
 
 class Bottleneck:
@@ -24,8 +55,12 @@ class Bottleneck:
         round_trip_ms: int = 40,
         room: int = 64,
         loss: float = 0.0,
+        size: int = SIZE,
+        tcp_at_s: int | None = None,
     ) -> None:
-        self.senders = [LinkSender(make(JITTER_NS), 1 << 22) for _ in range(senders)]
+        """`tcp_at_s`: when a TCP flow begins, as the last sender."""
+        self.senders: list[LinkSender] = [LinkSender(make(JITTER_NS), 1 << 22) for _ in range(senders)]
+        self._all: list[LinkSender | TcpSender] = [*self.senders]
         self.queues_ms: list[float] = []
         """The queueing delay that each packet met."""
         self.served = [0] * senders
@@ -37,21 +72,30 @@ class Bottleneck:
         self._free_ns = 0
         self._count = 0
         self._agenda: list[tuple[Nanos, int, int, Nanos | None, bool]] = []
+        self._size = size
+        self._tcp_ended = False
         for number in range(senders):
             self._at(number * SECOND, number, None)
+        if tcp_at_s is not None:
+            self._all.append(TcpSender())
+            self.served.append(0)
+            self._at(tcp_at_s * SECOND, senders, None)
+
+    def end_tcp(self) -> None:
+        self._tcp_ended = True
 
     def run(self, until_s: int) -> None:
         while self._agenda[0][0] < until_s * SECOND:
             now, _, number, sent_ns, arrived = heappop(self._agenda)
-            sender = self.senders[number]
+            sender, size = self._all[number], self._size
             if sent_ns is not None and arrived:
                 self.served[number] += 1
-                sender.acked(now, SIZE, now - sent_ns)
+                sender.acked(now, size, now - sent_ns)
             elif sent_ns is not None:
-                sender.released(SIZE)
-                sender.lost(now, SIZE)
-            while sender.is_open(now, SIZE):
-                sender.leaves(now, SIZE)
+                sender.released(size)
+                sender.lost(now, size)
+            while not (self._tcp_ended and type(sender) is TcpSender) and sender.is_open(now, size):
+                sender.leaves(now, size)
                 self._send(now, number)
             if now < sender.next_ns:
                 self._at(sender.next_ns, number, None)

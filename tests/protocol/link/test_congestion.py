@@ -40,6 +40,31 @@ def test_flows_of_copa_share_a_link(senders: int, room: int) -> None:
     assert sorted(link.queues_ms)[len(link.queues_ms) * 95 // 100] < 60
 
 
+@pytest.mark.parametrize(("rate", "room"), [(221, 57), (221, 28), (1770, 230)])
+def test_copa_takes_its_share_beside_tcp(rate: int, room: int) -> None:
+    """1 Mbit/s with queues of 32 and 16 kB, and 8 Mbit/s. TCP keeps the queue full for longer than round trips are
+    remembered otherwise."""
+    link = Bottleneck(Copa, rate=rate, round_trip_ms=20, room=room, size=564, tcp_at_s=5)
+    link.run(9)
+    before = list(link.served)
+    link.run(60)
+    ours, theirs = (now - then for now, then in zip(link.served, before, strict=True))
+    assert 0.3 <= ours / (ours + theirs) <= 0.6
+    assert ours + theirs >= 0.95 * 51 * rate
+
+
+def test_copa_empties_the_queue_when_tcp_has_ended() -> None:
+    link = Bottleneck(Copa, rate=104, round_trip_ms=20, room=27, size=1200, tcp_at_s=2)
+    link.run(15)
+    assert link.senders[0].controller.queueing_ns > 100 * MS
+    link.end_tcp()
+    link.run(20)
+    met = len(link.queues_ms)
+    link.run(40)
+    late = sorted(link.queues_ms[met:])
+    assert late[len(late) * 95 // 100] <= 60
+
+
 def test_copa_does_not_take_the_pauses_of_its_host_for_congestion() -> None:
     """Round trips of 1 ms, and 40 ms longer because the host was busy."""
     windows = []

@@ -42,6 +42,11 @@ class LeastOf:
             samples.popleft()
         return samples[0][1]
 
+    @property
+    def least(self) -> Nanos:
+        """The least of those that were not too old when the last one came; 0 without any."""
+        return self._samples[0][1] if self._samples else 0
+
     def clear(self) -> None:
         self._samples.clear()
 
@@ -50,8 +55,8 @@ class Controller:
     """What all controllers measure. This one itself allows everything."""
 
     __slots__ = (
-        "_least", "_standing", "jitter_ns", "least_ns", "pace", "rttvar_ns", "segment", "srtt_ns", "standing_ns",
-        "window",
+        "_least", "_most_before_ns", "_most_ns", "_standing", "jitter_ns", "least_ns", "memory_ns", "pace", "rttvar_ns",
+        "segment", "srtt_ns", "standing_ns", "window",
     )  # fmt: skip
 
     def __init__(self, jitter_ns: Nanos) -> None:
@@ -68,8 +73,18 @@ class Controller:
         """The least round trip of late: that without queues. 0 before the first sample."""
         self.standing_ns: Nanos = 0
         """The least round trip of the last half round trip: longer ones are jitter, not queues."""
+        self.memory_ns: Nanos = LEAST_RTT_MEMORY_NS
+        """For how long a round trip may be the least."""
+        self._most_ns: Nanos = 0
+        """The longest round trip of this monitoring period."""
+        self._most_before_ns: Nanos = 0
         self._least = LeastOf()
         self._standing = LeastOf()
+
+    @property
+    def spread_ns(self) -> Nanos:
+        """By how much round trips differed in this period and the one before."""
+        return max(0, self._most_ns - self.least_ns, self._most_before_ns - self.least_ns)
 
     @property
     def queueing_ns(self) -> Nanos:
@@ -97,9 +112,15 @@ class Controller:
             self.rttvar_ns += (abs(error) - self.rttvar_ns) / 4
         else:
             self.srtt_ns, self.rttvar_ns = float(round_trip_ns), round_trip_ns / 2
-        self.least_ns = self._least.add(now, round_trip_ns, LEAST_RTT_MEMORY_NS)
+        if round_trip_ns > self._most_ns:  # noqa: PLR1730 - a call of max() costs more
+            self._most_ns = round_trip_ns
+        self.least_ns = self._least.add(now, round_trip_ns, self.memory_ns)
         self.standing_ns = self._standing.add(now, round_trip_ns, int(self.srtt_ns / 2))
         self._adjust(now, size, limited)
+
+    def end_period(self) -> None:
+        """A monitoring period is over."""
+        self._most_before_ns, self._most_ns = self._most_ns, 0
 
     def lost(self, now: Nanos, size: int) -> None:
         """No ACK came for a packet, though the neighbour is heard."""

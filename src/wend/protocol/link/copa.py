@@ -4,17 +4,26 @@ The rate aims at one packet per `delta` of queueing delay: flows that share a bo
 packets each wait there. The window moves towards that rate, faster the longer it moves in one direction.
 
 A flow that fills the queue would push this one aside. If the queue has not been almost empty for five round trips,
-somebody fills it: then `delta` shrinks by AIMD, as long as that lasts (competitive mode).
+somebody fills it: then `delta` shrinks by AIMD, as long as that lasts (competitive mode). The least round trip from
+before counts all that time: a queue that is never empty would seem so as soon as it is forgotten.
 
-Two things differ from the paper. A queueing delay below the jitter of the host counts as none: hosts that run Python
-are often late by milliseconds. And a window without any queueing delay shrinks where a tenth of its packets gets lost,
-because a queue may be shorter than that jitter.
+Some things differ from the paper. Competitive mode begins with a share of the former rate, and grows by bytes, since
+packets of peers are smaller than TCP's. A queueing delay below the jitter of the host counts as none: hosts that run
+Python are often late by milliseconds. And a window without any queueing delay shrinks where a tenth of its packets gets
+lost, because a queue may be shorter than that jitter.
 """
 
 from typing import Final
 
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.link.congestion import INITIAL_PACKETS, LEAST_PACKETS, UNLIMITED, Controller, LeastOf
+from wend.protocol.link.congestion import (
+    INITIAL_PACKETS,
+    LEAST_PACKETS,
+    LEAST_RTT_MEMORY_NS,
+    UNLIMITED,
+    Controller,
+    LeastOf,
+)
 
 DEFAULT_GAIN: Final = 2.0
 """1 / delta, the packets of a flow that wait at the bottleneck, where nobody else fills it."""
@@ -33,7 +42,20 @@ counts as empty."""
 RATE_MEMORY_NS: Final = 60 * SECOND
 MOST_QUIET_ROUNDS: Final = 40
 """After so many round trips of competitive mode without a loss the default mode tries to empty the queue."""
+EMPTY_NS: Final = SECOND // 2
+"""A queue that is not empty for less than this may be a short pause of a host."""
+GROWTH_BYTES: Final = 767
+"""By how many bytes the gain grows in a round trip of competitive mode without a loss: as much as a window of TCP
+cubic beside Reno's, 0.53 segments of 1448 bytes (RFC 9438). Packets of peers are often smaller than that."""
+KEPT: Final = 0.5
+"""The share of the gain that a loss leaves."""
+FIRST_SHARE: Final = 0.25
+"""Competitive mode begins with this share of the greatest rate of late."""
+CUT_ROUNDS: Final = 3
+"""Losses of so many round trips count once: timeouts find packets that got lost together one after the other."""
 TOO_MANY_LOST: Final = 0.1
+HELD_MEMORY_NS: Final = 300 * SECOND
+"""For how long the least round trip counts while the queue is never empty, so that a full one does not seem empty."""
 MAX_JITTER_NS: Final = 200 * MS
 BUSY_NS: Final = 5 * SECOND
 """For so long after a pause of this peer, queueing delays up to twice that pause count as jitter of the host."""
@@ -43,9 +65,11 @@ class Copa(Controller):
     __slots__ = (
         "_acked",
         "_busy_ns",
+        "_cut_ns",
         "_emptied_ns",
         "_fastest",
         "_gain",
+        "_held_ns",
         "_longest",
         "_lost",
         "_quiet_rounds",
@@ -56,6 +80,7 @@ class Copa(Controller):
         "_usual_jitter_ns",
         "_velocity",
         "_window_then",
+        "competitive",
     )  # fmt: skip
 
     def __init__(self, jitter_ns: Nanos) -> None:
@@ -78,16 +103,18 @@ class Copa(Controller):
         """When the queue was last almost empty."""
         self._quiet_rounds = 0
         """Round trips of competitive mode since a packet got lost."""
+        self.competitive = False
+        """Whether somebody else seems to fill the queue."""
+        self._held_ns: Nanos = 0
+        """Until when the least round trip from before that still counts."""
+        self._cut_ns: Nanos = 0
+        """When a loss last made this flow less competitive."""
         self._fastest = LeastOf()
         """The greatest rate of late in bytes per second, as the least of negative ones."""
         self._longest = LeastOf()
         """The longest round trip of late, as the least of negative ones."""
         self._acked = self._lost = 0
         """Bytes in the current round trip."""
-
-    @property
-    def competitive(self) -> bool:
-        return self._gain > DEFAULT_GAIN
 
     def first(self, size: int) -> None:
         super().first(size)
@@ -141,16 +168,28 @@ class Copa(Controller):
         if self._steady >= STEADY_ROUNDS:
             self._velocity = max(1.0, min(2 * self._velocity, FASTEST * self.window / (self._gain * self.segment)))
         lost = self._lost / (self._lost + self._acked) if self._lost else 0.0
-        if now - self._emptied_ns < EMPTY_ROUNDS * self.srtt_ns:
-            self._gain = DEFAULT_GAIN
+        if now - self._emptied_ns < max(EMPTY_NS, EMPTY_ROUNDS * self.srtt_ns):
+            self.competitive, self._gain = False, DEFAULT_GAIN
+            self.memory_ns = LEAST_RTT_MEMORY_NS if now > self._held_ns else HELD_MEMORY_NS
             if lost > TOO_MANY_LOST:
                 self._slow_start = False
                 self.window = max(LEAST_PACKETS * self.segment, self.window * 0.7)
-        elif self._lost:
-            self._gain, self._quiet_rounds = max(DEFAULT_GAIN, self._gain / 2), 0
         else:
-            self._gain, self._quiet_rounds = self._gain + 1, self._quiet_rounds + 1
-            if self._quiet_rounds > MOST_QUIET_ROUNDS:  # perhaps this flow is the one that fills the queue
-                self._emptied_ns, self._quiet_rounds = now, 0
+            self._compete(now)
         self._acked = self._lost = 0
         self._round_ns, self._window_then = now, self.window
+
+    def _compete(self, now: Nanos) -> None:
+        """Somebody else fills the queue: move the gain as TCP moves its window."""
+        self._held_ns, self.memory_ns = now + LEAST_RTT_MEMORY_NS, HELD_MEMORY_NS
+        if not self.competitive:
+            self.competitive, self._quiet_rounds = True, 0
+            fastest = -self._fastest.least / SECOND
+            self._gain = max(DEFAULT_GAIN, FIRST_SHARE * fastest * self.queueing_ns / self.segment)
+        elif not self._lost:
+            self._gain += GROWTH_BYTES / self.segment
+            self._quiet_rounds += 1
+            if self._quiet_rounds > MOST_QUIET_ROUNDS:  # perhaps this flow is the one that fills the queue
+                self._emptied_ns = now
+        elif now - self._cut_ns > CUT_ROUNDS * self.srtt_ns:
+            self._gain, self._quiet_rounds, self._cut_ns = max(DEFAULT_GAIN, KEPT * self._gain), 0, now

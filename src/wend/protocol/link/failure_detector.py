@@ -48,6 +48,7 @@ class FailureDetector:
         self._due_ns: Nanos = FOREVER
         retransmission.explains_loss = self.explains_loss
         retransmission.heard_again = self.links_changed
+        retransmission.delayed = self.delayed
 
     def begin(self, now: Nanos) -> None:
         self.outages.begin(now)
@@ -72,6 +73,11 @@ class FailureDetector:
     def paused(self, now: Nanos, ns: Nanos) -> None:
         """This peer did not run for so long."""
         if self._hellos.paused(now, ns):
+            self.hello_at(now)
+
+    def delayed(self, now: Nanos, link: Link) -> None:
+        """Packets over a link wait longer than its hellos allow for."""
+        if self._hellos.delayed(link):
             self.hello_at(now)
 
     def heard_again(self, now: Nanos, link: Link, effects: Effects) -> None:

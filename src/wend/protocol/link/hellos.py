@@ -11,7 +11,8 @@ links get hellos more often:
 A peer that has carried no event for a while is idle: it sends one hello in three detection times, until the next event.
 
 A peer whose host is busy announces longer silences than it plans, so that its neighbours do not take the time for which
-it does not run for outages.
+it does not run for outages. It does the same over a link whose packets wait in queues of the network: the next one may
+come later than the one before by the whole length of a queue.
 
 A hello announces how soon its receiver hears from the sender again. A longer silence means an outage, so the receiver
 knows of it within the detection time plus the link's delay, and mostly within half of that, with fewer packets than BFD
@@ -20,7 +21,7 @@ both ends know of a link that is dead in one direction.
 """
 
 from wend.model.events import PeerId
-from wend.model.units import SECOND, Nanos
+from wend.model.units import FOREVER, SECOND, Nanos
 from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.link import Link
 from wend.protocol.link.news import News, NewsTable
@@ -68,8 +69,6 @@ class HelloSchedule:
         """How many times the planned silence a hello announces; a power of two."""
         self._busy_ns: Nanos = 0
         """Until when it stays so."""
-        self._again = self._intervals
-        """By announced silence: after which time the next hello is planned."""
         self._hellos: dict[tuple[bool, Nanos], Hello] = {}
         """Most hellos are equal, so each is made once."""
         self._told: News = ()
@@ -92,10 +91,7 @@ class HelloSchedule:
 
     def paused(self, now: Nanos, ns: Nanos) -> bool:
         """This peer did not run for so long. True if it has to announce longer silences at once."""
-        within = self._active[0][0]
-        stretch = 1
-        while stretch < _MAX_STRETCH and within * stretch - self._intervals[within] < 2 * ns:
-            stretch *= 2
+        stretch = self._stretch_for(2 * ns)
         if stretch < self._stretch or stretch == 1:
             return False
         if stretch == self._stretch:
@@ -104,10 +100,30 @@ class HelloSchedule:
         self._set_stretch(now, stretch)
         return True
 
+    def delayed(self, link: Link) -> bool:
+        """Packets over a link wait for long in queues of the network. True if the peer has to announce longer silences
+        over it at once."""
+        if self._stretch_for(link.spread_ns) <= link.hello_stretch:
+            link.expect_round_trips(self._lateness_ns(link.hello_stretch))
+            return False
+        link.forget_plan()
+        return True
+
+    def _lateness_ns(self, stretch: int) -> Nanos:
+        """By how much a packet may be late, where silences are so many times as long as planned."""
+        within = self._active[0][0]
+        return FOREVER if stretch == _MAX_STRETCH else within * stretch - self._intervals[within]
+
+    def _stretch_for(self, ns: Nanos) -> int:
+        """How many times longer silences must be if packets may be late by so much."""
+        stretch = 1
+        while self._lateness_ns(stretch) < ns:
+            stretch *= 2
+        return stretch
+
     def _set_stretch(self, now: Nanos, stretch: int) -> None:
         self._stretch = stretch
         self._busy_ns = now + _BUSY_NS
-        self._again = {within * stretch: interval for within, interval in self._intervals.items()}
         for link in self._links.values():
             link.forget_plan()
 
@@ -126,7 +142,7 @@ class HelloSchedule:
         if self._news is not None:
             news = self._news.outgoing(now)
             forced_ns = self._news.told_ns + self._patience
-        last_within, last_heard = -1, True
+        last_within, last_heard, last_stretch = -1, True, 1
         peers: list[PeerId] = []
         for link in self._links.values():
             if link.hello_mode is not mode:
@@ -143,11 +159,12 @@ class HelloSchedule:
                     link.sent_ns = now
                 else:
                     link.said_hello(now, within, heard)
-                if within != last_within or heard != last_heard:
+                stretch = link.hello_stretch
+                if within != last_within or heard != last_heard or stretch != last_stretch:
                     peers = []
                     batches.append((heard, within, peers))
-                    last_within, last_heard = within, heard
-                    again = min(again, now + self._again[within])
+                    last_within, last_heard, last_stretch = within, heard, stretch
+                    again = min(again, now + self._intervals[within // stretch])
                 peers.append(link.peer)
             else:
                 due = link.sent_ns + link.hello_interval_ns
@@ -185,14 +202,14 @@ class HelloSchedule:
     def _plan(self, link: Link, mode: Announced) -> None:
         """Plan the next hello over a link. The plan holds until the mode or the link changes."""
         planned = mode[0 if link.up else 1][link.detect_multiplier - 1]
+        stretch = max(self._stretch, self._stretch_for(link.spread_ns))
         # a shorter interval that was announced holds until the next hello
         announced = min(planned, link.announced_ns)
         interval = 0
-        if announced:
-            interval = (
-                self._intervals.get(announced) or self._again.get(announced) or _interval(announced, self._margin_ns)
-            )
-        link.plan_hellos(mode, planned * self._stretch, interval, interval - interval // _EARLY)
+        if announced and stretch == link.hello_stretch:  # else the neighbour has to know at once
+            interval = self._intervals.get(announced) or _interval(announced, self._margin_ns)
+        link.plan_hellos(mode, planned * stretch, stretch, interval, interval - interval // _EARLY)
+        link.expect_round_trips(self._lateness_ns(stretch))
 
 
 def _interval(within: Nanos, margin: Nanos) -> Nanos:

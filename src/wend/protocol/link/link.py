@@ -84,6 +84,7 @@ class Link:
         "hello_early_ns",
         "hello_interval_ns",
         "hello_mode",
+        "hello_stretch",
         "hello_within_ns",
         "incarnation",
         "last_hello",
@@ -96,6 +97,7 @@ class Link:
         "sender",
         "sent_ns",
         "silence_ns",
+        "slow_ns",
         "suspected",
         "timeout_ns",
         "told_news",
@@ -162,6 +164,10 @@ class Link:
         """For which mode of the schedule the next three hold; None where the link has changed since."""
         self.hello_within_ns = self.hello_interval_ns = self.hello_early_ns = 0
         """What the next hello announces, and how long after the last packet it is due, and may go with others."""
+        self.hello_stretch = 1
+        """How many times the planned silence that is."""
+        self.slow_ns: Nanos = 0
+        """A longer round trip is later than the announced silence allows for."""
         self.told_news: tuple[FailureNews, ...] = ()
         """The news of this peer's last hello."""
         self.detect_multiplier = 1
@@ -189,6 +195,11 @@ class Link:
     def price_ns(self) -> Nanos:
         """What routing adds to the delay of the link, because it is full."""
         return 0 if self.sender is None else self.sender.price_ns
+
+    @property
+    def spread_ns(self) -> Nanos:
+        """By how much round trips differed of late, because packets waited for others."""
+        return 0 if self.sender is None or self.estimator is None else self.sender.controller.spread_ns
 
     def seems_up(self, now: Nanos) -> bool:
         """For strategies that use the failure detector: both directions work, as far as is known now."""
@@ -306,10 +317,15 @@ class Link:
         self.hello_mode = None
         self.sent_ns = now
 
-    def plan_hellos(self, mode: object, within_ns: Nanos, interval_ns: Nanos, early_ns: Nanos) -> None:
+    def plan_hellos(self, mode: object, within_ns: Nanos, stretch: int, interval_ns: Nanos, early_ns: Nanos) -> None:
         """What this peer will say next, and when."""
-        self.hello_mode = mode
+        self.hello_mode, self.hello_stretch = mode, stretch
         self.hello_within_ns, self.hello_interval_ns, self.hello_early_ns = within_ns, interval_ns, early_ns
+
+    def expect_round_trips(self, late_ns: Nanos) -> None:
+        """Packets may be late by so much before this peer has to announce longer silences."""
+        if self.sender is not None:
+            self.slow_ns = self.sender.controller.least_ns + late_ns
 
     def told(self, news: tuple[FailureNews, ...]) -> None:
         """A hello with this news leaves."""
@@ -335,6 +351,8 @@ class Link:
         if estimator is None:
             return False
         changed = estimator.adopt()
+        if self.sender is not None:
+            self.sender.controller.end_period()
         self.delay_ns, self.reliability = estimator.delay_ns, estimator.reliability
         self._allow_loss(estimator.latest_reliability)
         return changed

@@ -76,6 +76,8 @@ class Retransmission:
         """Whether loss explains so many missing ACKs better than an outage; None without the failure detector."""
         self.heard_again: Callable[[Nanos], None] | None = None
         """Called where an ACK shows that a neighbour hears this peer again; None without the failure detector."""
+        self.delayed: Callable[[Nanos, Link], None] | None = None
+        """Hears that packets over a link wait longer than its hellos allow for; None without the failure detector."""
         self._paused_ns: Nanos = -FOREVER
         self._grace_ns: Nanos = 0
         self._timeout = self._unanswered  # one bound method, so that `is` finds its timers
@@ -182,7 +184,10 @@ class Retransmission:
         sender = link.sender
         if sender is not None and type(what) is not OutgoingControl:
             sender.newest_ns = max(sender.newest_ns, first)
-            sender.acked(now, size_of(what), 0 if attempts > 1 else _round_trip_ns(now - first, ack))  # type: ignore[arg-type]
+            round_trip_ns = 0 if attempts > 1 else _round_trip_ns(now - first, ack)
+            sender.acked(now, size_of(what), round_trip_ns)  # type: ignore[arg-type]
+            if round_trip_ns > link.slow_ns and self.delayed is not None:
+                self.delayed(now, link)
             if ack.accepted and type(what) is FragmentInFlight:
                 self._cancel(what.of)
             if sender.queued_bytes:
@@ -443,6 +448,8 @@ class Retransmission:
             link.answered(round_trip_ns, retransmitted)
             if link.sender is not None and not retransmitted:
                 link.sender.late(now, round_trip_ns)
+                if round_trip_ns > link.slow_ns and self.delayed is not None:
+                    self.delayed(now, link)
 
 
 def _round_trip_ns(passed_ns: Nanos, ack: Ack) -> Nanos:
