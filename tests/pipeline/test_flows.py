@@ -22,7 +22,7 @@ from wend.model.errors import ConfigError
 from wend.model.flows import read_flows
 from wend.model.plan import read_plan
 from wend.model.units import MINUTE, SECOND
-from wend.pipeline.flows import check_values, observed_span, write_flows
+from wend.pipeline.flows import far_away, missing, observed_span, senseless, write_flows
 from wend.pipeline.match_input import read_events
 from wend.planning.check import check
 
@@ -118,7 +118,7 @@ def test_flows_are_those_of_a_loop_over_all_events(spark: Any, tmp_path: Path) -
 def test_what_events_say_of_themselves_beside_attributes_is_none(spark: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "events.parquet")
     pq.write_table(pa.table({"id": [1], "attributes": ['{"x": 1}'], "publisher": ["a"], "size_bytes": [3]}), path)
-    assert read_events(spark, path).columns == ["id", "attributes"]
+    assert read_events(spark, path).rows.columns == ["id", "attributes"]
 
 
 EVENT = {"id": 1, "publisher": 0, "size_bytes": 10, "weight": 1.0, "time_ns": 5}
@@ -150,18 +150,43 @@ def seen(**metrics: Any) -> dict[str, Any]:
     return {**plain, "known_size_bytes": 0, "known_weight": 0, **metrics}
 
 
-def test_metrics_that_make_no_sense_are_refused() -> None:
-    frame: Any = None
+def test_metrics_that_make_no_sense_have_a_reason() -> None:
     for name, value in (("weight", -1.0), ("size_bytes", float("nan")), ("weight", float("inf"))):
         metrics = {f"known_{name}": 2, f"least_{name}": min(value, 0.0), f"most_{name}": value}
-        with pytest.raises(ConfigError, match=f"e has an event with a {name} of {value:g}"):
-            check_values(frame, seen(**metrics), "e")
-    check_values(frame, seen(), "e")
+        ((wrong, text, *_),) = senseless(seen(**metrics))
+        assert name in wrong and f"has a {name} of" in text
+    assert senseless(seen()) == []
+    assert missing(seen(known_weight=1), "event", ["weight"])[0][0] == "weight IS NULL"
+    assert missing(seen(known_weight=2), "event", ["weight"]) == []
+
+
+def test_the_span_of_events() -> None:
     with pytest.raises(ConfigError, match="e has no column time_ns: give --span"):
-        observed_span(frame, seen(known_time_ns=0), "e")
+        observed_span(seen(known_time_ns=0), "e")
     with pytest.raises(ConfigError, match="all events in e have the same time: give --span"):
-        observed_span(frame, seen(most_time_ns=0), "e")
-    assert observed_span(frame, seen(), "e") == 20
+        observed_span(seen(most_time_ns=0), "e")
+    assert observed_span(seen(), "e") == 20
+    assert far_away(seen(middle_time_ns=[4, 6])) == []
+    assert far_away(seen(middle_time_ns=[4, 6], most_time_ns=27))[0][0] == "time_ns < -16BD OR time_ns > 26BD"
+
+
+def test_a_clock_that_was_not_set_changes_no_rate(spark: Any, tmp_path: Path) -> None:
+    pairs, events, homes = drawn(1)
+    good = written(tmp_path / "good", pairs, events, homes)
+    expected = write_flows(spark, *good, tmp_path / "expected")
+    odd = {"id": 999, "publisher": 0, "size_bytes": 5, "weight": 1.0, "time_ns": -(10**18)}
+    lost = {**odd, "id": 998, "publisher": None, "time_ns": events[0]["time_ns"]}
+    bad = written(tmp_path / "bad", [*pairs, (999, 0), (998, 0)], [*events, odd, lost], homes)
+    found = write_flows(spark, *bad, tmp_path / "found", max_bad=0.05)
+    assert (found.span_s, found.events, found.quarantined) == (expected.span_s, 80, 2)
+    assert_same(flows_in(tmp_path / "found"), flows_in(tmp_path / "expected"))
+    rows = {row["id"]: row for row in pq.read_table(tmp_path / "found" / "_quarantine").to_pylist()}
+    assert "is far from that of all others" in rows["999"]["reason"] and "has no publisher" in rows["998"]["reason"]
+    assert (rows["999"]["line"], rows["998"]["line"]) == (81, 82)
+    with pytest.raises(
+        ConfigError, match=r"2 of 82 rows cannot be used, more than --max-bad 0\.01; the first is in ev"
+    ):
+        write_flows(spark, *bad, tmp_path / "refused")
 
 
 @pytest.mark.usefixtures("spark_commands")

@@ -14,8 +14,8 @@ import msgspec
 import typer
 
 from wend.console.outputs import Overwrite, check_target
-from wend.console.show import EXIT_CODES, facts, messages, output, stoppable
-from wend.console.study import AsJson, Conf, Master, Ship, data_sweep
+from wend.console.show import EXIT_CODES, facts, messages, output, quarantine_row, stoppable
+from wend.console.study import AsJson, Conf, Master, MaxBad, Ship, data_sweep
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,17 +61,20 @@ def data_match(
     scratch: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Local folder that all workers share, for the index.")
     ] = None,
+    max_bad: MaxBad = 0.01,
     overwrite: Overwrite = False,
     master: Master = None,
     conf: Conf = None,
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
+    from wend.pipeline.input_tables import check_max_bad
     from wend.pipeline.match import MatchJob, check_plan
     from wend.pipeline.match_input import is_lines
     from wend.pipeline.session import spark_session
 
     # Find mistakes before Spark starts.
+    check_max_bad(max_bad)
     check_plan(plan, task_memory)
     is_lines(subscriptions)
     is_lines(events)
@@ -82,7 +85,7 @@ def data_match(
     with stoppable("nothing was written"), spark_session(master, conf=conf, ship=ship) as spark:
         started = time.perf_counter()
         with nullcontext() if as_json else messages().status("checking both tables"):
-            job = MatchJob(spark, subscriptions, events)
+            job = MatchJob(spark, subscriptions, events, max_bad=max_bad)
             chosen = job.plan(plan, task_memory)
         if explain and not as_json:
             _say_plan(chosen)
@@ -120,6 +123,7 @@ def _say_match(matched: "Matched", total_s: float, as_json: bool) -> None:
         ("events", f"{plan.events:,}", f"{rate:,.0f} per second while matching"),
         ("subscriptions", f"{plan.subscriptions:,}", ""),
         ("matches", f"{matched.matches:,}", f"{each:,.1f} for each event"),
+        *quarantine_row(matched.quarantined, matched.out),
         ("plan", plan.name, plan.why),
         ("time", f"{total_s:.1f} s", steps),
     ]

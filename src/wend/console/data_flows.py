@@ -9,8 +9,8 @@ import msgspec
 import typer
 
 from wend.console.outputs import Overwrite, check_target
-from wend.console.show import facts, messages, output, stoppable
-from wend.console.study import AsJson, Conf, Master, Ship
+from wend.console.show import facts, messages, output, quarantine_row, stoppable
+from wend.console.study import AsJson, Conf, Master, MaxBad, Ship
 from wend.model.errors import ConfigError
 from wend.model.units import parse_duration
 
@@ -22,6 +22,8 @@ topology.
 
 The result is Parquet: publisher, receivers, rate, size_bytes and weight, a row for each publisher and set of receivers.
 Rates are events per second of --span or, without it, of the time that time_ns covers.
+
+Rows that cannot be used, such as an event whose time is far from all others, go to the table _quarantine in the result.
 """
 
 
@@ -31,6 +33,7 @@ def data_flows(
     events: Annotated[str, typer.Option(metavar="PATH", help="The events: id and publisher.")],
     out: Annotated[str, typer.Option(metavar="DIR", help="Folder for the flows.")],
     span: Annotated[str | None, typer.Option(help="The time in which the events were published: 60s, 24h.")] = None,
+    max_bad: MaxBad = 0.01,
     overwrite: Overwrite = False,
     master: Master = None,
     conf: Conf = None,
@@ -38,10 +41,12 @@ def data_flows(
     as_json: AsJson = False,
 ) -> None:
     from wend.pipeline.flows import write_flows
+    from wend.pipeline.input_tables import check_max_bad
     from wend.pipeline.match_input import is_lines
     from wend.pipeline.session import spark_session
 
     # Find mistakes before Spark starts.
+    check_max_bad(max_bad)
     length = None if span is None else parse_duration(span)
     if length == 0:
         raise ConfigError(f"--span must be longer than 0, got {span}")
@@ -53,7 +58,9 @@ def data_flows(
     with stoppable("nothing was written"), spark_session(master, conf=conf, ship=ship) as spark:
         began = time.perf_counter()
         with nullcontext() if as_json else messages().status("grouping matches into flows"):
-            found = write_flows(spark, matches, subscriptions, events, out, span=length, overwrite=overwrite)
+            found = write_flows(
+                spark, matches, subscriptions, events, out, span=length, max_bad=max_bad, overwrite=overwrite
+            )
         took_s = time.perf_counter() - began
     if as_json:
         print(json.dumps({**msgspec.to_builtins(found), "seconds": round(took_s, 3)}))
@@ -62,6 +69,7 @@ def data_flows(
     rows = [
         ("events", f"{found.events:,}", f"in {found.span_s:g} s; no other peer wants {found.unwanted:,} of them"),
         ("flows", f"{found.flows:,}", f"{wanted / found.flows:,.1f} events in each"),
+        *quarantine_row(found.quarantined, found.out),
         ("deliveries", f"{found.deliveries:,.1f}", "per second"),
         ("time", f"{took_s:.1f} s", ""),
     ]

@@ -110,6 +110,11 @@ def named(strategy: str) -> str:
     return f"[{COLOURS.get(strategy, 'white')}]{strategy}[/]"
 
 
+def quarantine_row(rows: int, out: str) -> list[tuple[str, str, str]]:
+    """The row about bad rows in a table of facts, if there are any."""
+    return [("quarantined", f"{rows:,}", f"rows that could not be used: {out}/_quarantine")] if rows else []
+
+
 def facts(title: str, rows: list[tuple[str, str, str]]) -> "Table":
     """A table of names, values and remarks."""
     from rich.table import Table

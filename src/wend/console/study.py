@@ -34,6 +34,12 @@ Conf = Annotated[
 ]
 Ship = Annotated[bool, typer.Option(help="Send Wend's code to workers that have another version or none.")]
 AsJson = Json
+MaxBad = Annotated[
+    float,
+    typer.Option(
+        help="Largest share of rows of a table that may be bad; they go to the table _quarantine of the result."
+    ),
+]
 TimeLimit = Annotated[str, typer.Option(help="The longest that a run may take; the rest goes on without it.")]
 
 _FAILED_RUNS = 1

@@ -17,15 +17,24 @@ import pyarrow as pa
 
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, Nanos
-from wend.pipeline.match import survey
-from wend.pipeline.match_input import NUMBERS, Id, decoded, first_line, id_column, is_lines, lines_of, need
+from wend.pipeline.input_tables import (
+    MAX_BAD,
+    InputTable,
+    Sifted,
+    check_max_bad,
+    line_table,
+    parquet_table,
+    sift,
+    survey,
+    text_lines,
+    write_quarantine,
+)
+from wend.pipeline.match_input import NUMBERS, Id, checked_id, decoded, first_line, is_lines, need
 from wend.pipeline.parquet_tables import parquet_of
 from wend.pipeline.storage import Target, drafted, literal_path, local_path
 from wend.pipeline.task_errors import plain_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import Column, DataFrame, SparkSession
 
 SMALL = 1_000_000
@@ -33,6 +42,7 @@ SMALL = 1_000_000
 INTEGERS = {"tinyint", "smallint", "int", "bigint"}
 
 SUMMED = ("size_bytes", "weight")
+FAR = 10
 _HALF = 40
 """Bits of the coarse half of a sum, and of the fine half."""
 EVENTS = {"publisher": "peer", "size_bytes": "double", "weight": "double", "time_ns": "bigint"}
@@ -61,6 +71,8 @@ class FlowSummary(msgspec.Struct, frozen=True):
     """Per second."""
     span_s: float
     out: str
+    quarantined: int = 0
+    """Events and subscriptions that could not be used."""
 
 
 def write_flows(
@@ -71,20 +83,19 @@ def write_flows(
     out: Target,
     *,
     span: Nanos | None = None,
+    max_bad: float = MAX_BAD,
     overwrite: bool = False,
 ) -> FlowSummary:
     """Write the flows as Parquet. Rates are per second of `span` or, without it, of the time that the events cover."""
+    check_max_bad(max_bad)
     with plain_errors(), drafted(spark, out, overwrite=overwrite) as draft:
         pairs = _matches(spark, matches)
-        published = _read(spark, events, EVENTS)
-        subscribers = _read(spark, subscriptions, SUBSCRIPTIONS)
-        asked, seen = survey(subscribers, subscriptions, SUBSCRIPTIONS), survey(published, events, EVENTS)
-        why = "each subscription needs the peer that it belongs to"
-        _check_complete(subscribers, asked, subscriptions, "subscription", "peer", why)
-        _check_complete(published, seen, events, "event", "publisher", "each event needs the peer that publishes it")
+        of_peers = _sifted(_read(spark, subscriptions, SUBSCRIPTIONS), "subscription", None, max_bad)
+        of_events = _sifted(_read(spark, events, EVENTS), "event", span, max_bad)
+        published, subscribers, asked, seen = of_events.rows, of_peers.rows, of_peers.seen, of_events.seen
         _check_peer_types(published, subscribers, events, subscriptions)
-        check_values(published, seen, events)
-        span = span or observed_span(published, seen, events)
+        span = span or observed_span(seen, events)
+        pairs = _known_pairs(_known_pairs(pairs, "event", of_events), "subscription", of_peers)
         gathered = f"{draft.scratch}/gathered"
         most = {name: seen[f"most_{name}"] or 0.0 for name in SUMMED}
         flows_of(pairs, published, subscribers, most, small=asked["rows"] <= SMALL).write.parquet(gathered)
@@ -96,11 +107,12 @@ def write_flows(
             "coalesce(sum(events * size(receivers)), 0) AS deliveries",
         ).toArrow().to_pylist()[0]  # fmt: skip
         many = seen["rows"]
+        quarantined = write_quarantine(draft.result, of_peers, of_events)
         if not totals["flows"]:
             raise ConfigError(f"{events} has {many} events, and no peer but the publisher wants any of them")
     seconds = span / SECOND
     return FlowSummary(
-        totals["flows"], many, many - totals["wanted"], totals["deliveries"] / seconds, seconds, str(out)
+        totals["flows"], many, many - totals["wanted"], totals["deliveries"] / seconds, seconds, str(out), quarantined
     )
 
 
@@ -172,7 +184,7 @@ def _matches(spark: "SparkSession", path: str) -> "DataFrame":
     return frame.select("event", "subscription")
 
 
-def _read(spark: "SparkSession", path: str, wanted: dict[str, str]) -> "DataFrame":
+def _read(spark: "SparkSession", path: str, wanted: dict[str, str]) -> InputTable:
     """Read `id` and the wanted columns; a missing value is null."""
     from pyspark.sql import functions as F
 
@@ -192,49 +204,35 @@ def _read(spark: "SparkSession", path: str, wanted: dict[str, str]) -> "DataFram
             raise ConfigError(f"the column {name} of {path} holds {found}; it must hold {right}")
         cast = ("bigint" if found in INTEGERS else "string") if kind == "peer" else kind
         columns.append(F.col(name).cast(cast).alias(name))
-    return frame.select("id", *columns)
+    return parquet_table(path, frame, ["id", *columns])
 
 
-def _read_lines(spark: "SparkSession", path: str, wanted: dict[str, str]) -> "DataFrame":
+def _read_lines(spark: "SparkSession", path: str, wanted: dict[str, str]) -> InputTable:
     """Read JSON lines. The first line decides whether ids and peers are numbers or names."""
     what = "events" if "publisher" in wanted else "subscriptions"
-    lines = lines_of(spark, path)
+    lines = text_lines(spark, path)
     seen = first_line(lines, path, what)
     texts = {"id": isinstance(seen["id"], str)}
     for name, kind in wanted.items():
         if kind == "peer":
             texts[name] = not isinstance(seen.get(name), int)
-    kinds = {name: "string" if text else "bigint" for name, text in texts.items()}
-    schema = ", ".join(f"{name} {kinds.get(name, kind)}" for name, kind in {"id": "", **wanted}.items())
-    return lines.mapInArrow(partial(_line_rows, path=path, texts=texts, wanted=tuple(wanted)), schema)
+    types = {name: (pa.string() if text else pa.int64()) for name, text in texts.items()}
+    fields = [pa.field(name, types.get(name) or _ARROW[wanted[name]]) for name in ("id", *wanted)]
+    return line_table(path, lines, partial(_line_values, texts=texts, wanted=tuple(wanted)), fields)
 
 
 _line = msgspec.json.Decoder(FlowLine)
-
-
-def _line_rows(
-    batches: "Iterator[pa.RecordBatch]", path: str, texts: dict[str, bool], wanted: tuple[str, ...]
-) -> "Iterator[pa.RecordBatch]":
-    for batch in batches:
-        rows = [decoded(_line, line, path) for line in batch.column(0).to_pylist()]
-        columns = [id_column([row.id for row in rows], texts["id"], path)]
-        for name in wanted:
-            values = [getattr(row, name) for row in rows]
-            if name in texts:
-                _check_type(values, texts[name], name, path)
-            kind = (pa.string() if texts[name] else pa.int64()) if name in texts else _ARROW[EVENTS[name]]
-            columns.append(pa.array(values, kind))
-        yield pa.RecordBatch.from_arrays(columns, ["id", *wanted])
-
-
 _ARROW = {"double": pa.float64(), "bigint": pa.int64()}
 
 
-def _check_type(values: list[Id | None], text: bool, name: str, path: str) -> None:
-    for one in values:
-        if one is not None and isinstance(one, str) is not text:
-            kind = "a name" if text else "a number"
-            raise ConfigError(f"{path}: the first {name} is {kind}, but {one!r} is not")
+def _line_values(line: str, texts: dict[str, bool], wanted: tuple[str, ...]) -> tuple[Any, ...]:
+    row = decoded(_line, line)
+    for name in wanted:
+        value = getattr(row, name)
+        if name in texts and value is not None and isinstance(value, str) is not texts[name]:
+            kind = "a name" if texts[name] else "a number"
+            raise ConfigError(f"the first {name} is {kind}, but {value!r} is not")
+    return (checked_id(row.id, texts["id"]), *(getattr(row, name) for name in wanted))
 
 
 def _check_peer_types(published: "DataFrame", subscribers: "DataFrame", events: str, subscriptions: str) -> None:
@@ -245,34 +243,76 @@ def _check_peer_types(published: "DataFrame", subscribers: "DataFrame", events: 
         raise ConfigError(f"publishers in {events} are {said[0]}, but peers in {subscriptions} are {said[1]}")
 
 
-def check_values(published: "DataFrame", seen: dict[str, Any], events: str) -> None:
+def _sifted(table: InputTable, what: str, span: Nanos | None, max_bad: float) -> Sifted:
+    """The rows that can be used: with a peer and, as far as others have them, with size, weight and time that make
+    sense."""
+    is_event = what == "event"
+    names, peer = (EVENTS, "publisher") if is_event else (SUBSCRIPTIONS, "peer")
+    seen = survey(table.judged, names, "time_ns" if is_event else None)
+    if seen["rows"] and not seen[f"known_{peer}"]:
+        belongs = "publishes it" if is_event else "it belongs to"
+        raise ConfigError(f"{table.path} has no column {peer}: each {what} needs the peer that {belongs}")
+    reasons = missing(seen, what, [peer])
+    if is_event:
+        timed = [] if span is not None or not seen["known_time_ns"] else ["time_ns"]
+        reasons += missing(seen, what, [name for name in (*SUMMED, *timed) if seen[f"known_{name}"]])
+        reasons += senseless(seen)
+        reasons += far_away(seen) if timed else []
+    if not reasons:
+        return sift(table, names, max_bad=max_bad, seen=seen)
+    from pyspark.sql import functions as F
+
+    first = F.coalesce(*(F.when(F.expr(wrong), F.format_string(text, *shown)) for wrong, text, *shown in reasons))
+    return sift(table.condemned(first), names, max_bad=max_bad)
+
+
+Reasons = list[tuple[str, ...]]
+"""A condition that a bad row meets, the reason, and the columns that fill it in."""
+
+
+def missing(seen: dict[str, Any], what: str, names: list[str]) -> Reasons:
+    """Rows that lack a value which others have."""
+    lacking = [name for name in names if seen[f"known_{name}"] < seen["rows"]]
+    return [(f"{name} IS NULL", f"{what} %s has no {name}, but others have one", "id") for name in lacking]
+
+
+def senseless(seen: dict[str, Any]) -> Reasons:
+    """Sizes and weights that are negative or not finite."""
+    found: Reasons = []
     for name in SUMMED:
-        if not seen[f"known_{name}"]:
-            continue
-        _check_complete(published, seen, events, "event", name)
-        for value in (seen[f"least_{name}"], seen[f"most_{name}"]):
-            if not 0 <= value < inf:
-                raise ConfigError(
-                    f"{events} has an event with a {name} of {value:g}: it must be finite and not negative"
-                )
+        if seen[f"known_{name}"] and not (seen[f"least_{name}"] >= 0 and seen[f"most_{name}"] < inf):
+            wrong = f"NOT ({name} >= 0 AND {name} < double('inf'))"
+            found.append((wrong, f"event %s has a {name} of %s: it must be finite and not negative", "id", name))
+    return found
 
 
-def _check_complete(
-    frame: "DataFrame", seen: dict[str, Any], path: str, what: str, name: str, needed: str = ""
-) -> None:
-    """Refuse a column that some rows lack; the error names one of them."""
-    if seen[f"known_{name}"] == seen["rows"]:
-        return
-    if not seen[f"known_{name}"]:
-        raise ConfigError(f"{path} has no column {name}: {needed}")
-    one = frame.where(f"{name} IS NULL").select("id").limit(1).toArrow().to_pylist()[0]["id"]
-    raise ConfigError(f"{path}: {what} {one!r} has no {name}, but others have one")
+def far_away(seen: dict[str, Any]) -> Reasons:
+    """Times that are no times of this record: clocks that were not set, for example. Such a time is farther from the
+    middle 90 % of all events than ten times the length of that middle. A single one would stretch the span, and make
+    every rate wrong."""
+    low, high = seen["middle_time_ns"]
+    margin = FAR * (high - low)
+    if not margin or (low - margin <= seen["least_time_ns"] and seen["most_time_ns"] <= high + margin):
+        return []
+    wrong = f"time_ns < {low - margin}BD OR time_ns > {high + margin}BD"
+    return [(wrong, "the time_ns of event %s, %s, is far from that of all others", "id", "time_ns")]
 
 
-def observed_span(published: "DataFrame", seen: dict[str, Any], events: str) -> Nanos:
+def _known_pairs(pairs: "DataFrame", side: str, sifted: Sifted) -> "DataFrame":
+    """The matches without those of rows in quarantine."""
+    from pyspark.sql import functions as F
+
+    if sifted.bad is None:
+        return pairs
+    condemned = sifted.table.judged.where("reason IS NOT NULL AND id IS NOT NULL").select("id").distinct()
+    gone = condemned.join(sifted.rows.select("id"), "id", "left_anti").select(F.col("id").alias(side))
+    return pairs.join(F.broadcast(gone), side, "left_anti")
+
+
+def observed_span(seen: dict[str, Any], events: str) -> Nanos:
     """The time that events cover: from the first to the last, plus one mean gap. So n events have n gaps."""
-    why = "give --span, the time in which the events were published"
-    _check_complete(published, seen, events, "event", "time_ns", why)
+    if not seen["known_time_ns"]:
+        raise ConfigError(f"{events} has no column time_ns: give --span, the time in which the events were published")
     rows, covered = int(seen["rows"]), int(seen["most_time_ns"]) - int(seen["least_time_ns"])
     if rows < 2 or not covered:
         raise ConfigError(

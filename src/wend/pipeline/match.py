@@ -7,11 +7,12 @@ brings events and subscriptions together region by region. Both plans give the s
 
 import pickle
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -19,6 +20,15 @@ from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter
 from wend.model.errors import ConfigError
 from wend.pipeline import match_broadcast, match_partitioned
+from wend.pipeline.input_tables import (
+    MAX_BAD,
+    Sifted,
+    check_max_bad,
+    check_share,
+    located,
+    sift,
+    write_quarantine,
+)
 from wend.pipeline.match_input import parsed, read_events, read_subscriptions
 from wend.pipeline.match_output import of_side, totals
 from wend.pipeline.match_regions import Plane, planes_for
@@ -54,19 +64,24 @@ class Matched(msgspec.Struct, frozen=True):
     out: str
     seconds: dict[str, float]
     regions: int = 0
+    quarantined: int = 0
+    """Rows of both tables that could not be used."""
 
 
 class MatchJob:
-    """Both tables, checked once: they can be read, and each id is unique."""
+    """Both tables, sifted once: their rows can be read, and each id is unique."""
 
-    def __init__(self, spark: "SparkSession", subscriptions: str, events: str) -> None:
+    def __init__(self, spark: "SparkSession", subscriptions: str, events: str, *, max_bad: float = MAX_BAD) -> None:
+        check_max_bad(max_bad)
         self.spark = spark
+        self.max_bad = max_bad
         self.seconds: dict[str, float] = {}
         with self.timed("survey"):
-            self.subscriptions = read_subscriptions(spark, subscriptions)
-            self.events = read_events(spark, events)
-            self.subscription_count = int(survey(self.subscriptions, subscriptions)["rows"])
-            self.event_count = int(survey(self.events, events)["rows"])
+            self.sifted = sift(read_subscriptions(spark, subscriptions), max_bad=max_bad)
+            self.sifted_events = sift(read_events(spark, events), max_bad=max_bad)
+            self.subscriptions, self.events = self.sifted.rows, self.sifted_events.rows
+            self.subscription_count = int(self.sifted.seen["rows"])
+            self.event_count = int(self.sifted_events.seen["rows"])
             self.sample = _sample(self.subscriptions)
 
     @contextmanager
@@ -106,19 +121,24 @@ class MatchJob:
         self.seconds = {"survey": self.seconds["survey"]}
         with drafted(self.spark, out, overwrite=overwrite, scratch=scratch) as draft:
             answer = self._broadcast if plan.name == "broadcast" else self._partitioned
-            matches, regions = answer(draft, count, quiet)
-        return Matched(plan, matches, str(out), self.seconds, regions)
+            matches, regions, sifted = answer(draft, count, quiet)
+            with plain_errors():
+                quarantined = write_quarantine(draft.result, sifted, self.sifted_events)
+        return Matched(plan, matches, str(out), self.seconds, regions, quarantined)
 
-    def _broadcast(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int]:
+    def _broadcast(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int, Sifted]:
         folder = draft.shared()
         with self.timed("compile"), self._reading(draft, quiet):
             made = match_broadcast.compile_blocks(self.subscriptions, self.subscription_count, folder)
-            files = sorted(made.toArrow()["file"].to_pylist())
+            rows = made.toArrow()
+            files = sorted(rows["file"].drop_null().to_pylist())
+            bad = rows.filter(rows["reason"].is_valid()).select(["subscription", "reason"])
+            sifted, everyone = self._without(self.spark.createDataFrame(bad), bad.num_rows)
         job = match_broadcast.counts if count else match_broadcast.pairs
         answer = job(self.events, self.subscriptions, folder, files)
-        return self._written(answer, draft, count, self.event_count, quiet, whole=True), 0
+        return self._written(answer, draft, everyone, count, self.event_count, quiet, whole=True), 0, sifted
 
-    def _partitioned(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int]:
+    def _partitioned(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int, Sifted]:
         planes = self.planes
         with self.timed("route"):
             sent = f"{draft.scratch}/sent"
@@ -126,6 +146,8 @@ class MatchJob:
             with self._reading(draft, quiet):
                 sending.write.parquet(sent)
             routed = self.spark.read.schema(sending.schema).parquet(literal_path(sent))
+            bad = match_partitioned.unreadable(routed)
+            sifted, everyone = self._without(bad, bad.count())
             known = match_partitioned.population(routed).toArrow().to_pylist()
             layout = match_partitioned.layout_of(planes, known)
             load = match_partitioned.event_load(self.events, layout).toArrow().to_pylist()
@@ -133,7 +155,22 @@ class MatchJob:
         groups = match_partitioned.gathered(routed, self.events, layout, rows)
         job = match_partitioned.counts if count else match_partitioned.pairs
         answer = job(groups, self.events, self.subscriptions, layout, draft.folder)
-        return self._written(answer, draft, count, rows, quiet), len(layout.regions)
+        return self._written(answer, draft, everyone, count, rows, quiet), len(layout.regions), sifted
+
+    def _without(self, bad: "DataFrame", count: int) -> "tuple[Sifted, DataFrame]":
+        """Set subscriptions apart whose filters cannot be read; return also the others."""
+        from pyspark.sql import functions as F
+
+        if not count:
+            return self.sifted, self.subscriptions
+        table, few = self.sifted.table, F.broadcast(bad.withColumnRenamed("subscription", "id"))
+        rows = table.judged.where("reason IS NULL").drop("reason").join(few, "id")
+        found = located(table, rows.withColumn("text", F.coalesce("text", "filter")))
+        found = found if self.sifted.bad is None else self.sifted.bad.unionByName(found)
+        total = self.sifted.bad_rows + count
+        everything = self.subscription_count + self.sifted.bad_rows
+        check_share(table.path, found, total, everything, self.max_bad)
+        return replace(self.sifted, bad=found, bad_rows=total), self.subscriptions.join(few, "id", "left_anti")
 
     def _reading(self, draft: JobFolders, quiet: bool) -> AbstractContextManager[None]:
         return row_progress(
@@ -141,7 +178,14 @@ class MatchJob:
         )
 
     def _written(
-        self, answer: "DataFrame", draft: JobFolders, count: bool, rows: int, quiet: bool, whole: bool = False
+        self,
+        answer: "DataFrame",
+        draft: JobFolders,
+        everyone: "DataFrame",
+        count: bool,
+        rows: int,
+        quiet: bool,
+        whole: bool = False,
     ) -> int:
         """Write the result; return the number of matches."""
         what = "events" if rows == self.event_count else "events by region"
@@ -154,7 +198,7 @@ class MatchJob:
             # A task with the whole index counts all matches of an event at once.
             alone = of_side(counted, "event") if whole else totals(counted, "event", self.events)
             alone.write.parquet(f"{draft.result}/events")
-            totals(counted, "subscription", self.subscriptions).write.parquet(f"{draft.result}/subscriptions")
+            totals(counted, "subscription", everyone).write.parquet(f"{draft.result}/subscriptions")
             events = self.spark.read.parquet(literal_path(f"{draft.result}/events"))
             found = events.selectExpr("coalesce(sum(matches), 0) AS matches")
             return int(found.toArrow()["matches"][0].as_py())
@@ -167,29 +211,6 @@ def check_plan(wanted: str, task_memory_mb: int) -> None:
         raise ConfigError(f"a task needs at least 1 MB of memory, got {task_memory_mb}")
 
 
-def survey(frame: "DataFrame", path: str, names: Iterable[str] = ()) -> dict[str, Any]:
-    """Count the rows and check that ids are unique. For each named column, `known_NAME` is the number of rows that have
-    a value, `least_NAME` and `most_NAME` are the smallest and the largest value."""
-    from pyspark.sql import functions as F
-
-    kinds = (("known", F.count, F.sum), ("least", F.min, F.min), ("most", F.max, F.max))
-    columns = [(f"{kind}_{name}", name, inner, outer) for name in names for kind, inner, outer in kinds]
-    each = frame.groupBy("id").agg(F.count("*").alias("rows"), *(i(name).alias(out) for out, name, i, _ in columns))
-    asked = each.agg(
-        F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"),
-        F.max("rows").alias("most"),
-        F.max_by("id", F.struct("rows", "id")).alias("id"),
-        F.count_if(F.col("id").isNull()).alias("nameless"),
-        *(o(out).alias(out) for out, _, _, o in columns),
-    )
-    found: dict[str, Any] = asked.toArrow().to_pylist()[0]
-    if found["nameless"]:
-        raise ConfigError(f"{path} has rows without an id")
-    if (found["most"] or 0) > 1:
-        raise ConfigError(f"{path} has the id {found['id']!r} {found['most']} times; each row needs an id of its own")
-    return found
-
-
 def _sample(subscriptions: "DataFrame") -> list[Filter]:
     """Draw a sample of the filters that does not depend on the partitions."""
     from pyspark.sql import functions as F
@@ -197,4 +218,4 @@ def _sample(subscriptions: "DataFrame") -> list[Filter]:
     rows = subscriptions.orderBy(F.xxhash64("id"), "id").limit(SAMPLE).toArrow().combine_chunks()
     if not rows.num_rows:
         return []
-    return parsed(rows["id"].chunk(0), rows["filter"].chunk(0))
+    return parsed(rows["id"].chunk(0), rows["filter"].chunk(0))[1]

@@ -21,6 +21,7 @@ from wend.pipeline.match_input import batch_of, parsed
 from wend.pipeline.match_output import (
     count_schema,
     event_rows,
+    id_type,
     pair_rows,
     pair_schema,
     spark_schema,
@@ -41,20 +42,27 @@ Block = tuple[pa.Array, "BitmapIndex[int]"]
 
 
 def compile_blocks(subscriptions: "DataFrame", count: int, folder: Path) -> "DataFrame":
-    """Compile `id`, `filter` into block files. Each file is a row: `file`, `subscriptions`, `bytes`."""
+    """Compile `id`, `filter` into block files. Each file is a row: `file`, `subscriptions`, `bytes`. So is each filter
+    that cannot be read: `subscription`, `reason`."""
     blocks = max(1, -(-count // BLOCK))
     spread = subscriptions.repartition(blocks, "id").sortWithinPartitions("id")
-    return spread.mapInArrow(partial(_compile, folder=str(folder)), "file string, subscriptions bigint, bytes bigint")
+    types = {"file": pa.string(), "subscriptions": pa.int64(), "bytes": pa.int64()}
+    schema = pa.schema({**types, "subscription": id_type(subscriptions), "reason": pa.string()})
+    return spread.mapInArrow(partial(_compile, folder=str(folder), schema=schema), spark_schema(schema))
 
 
-def _compile(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
+def _compile(batches: Iterator[pa.RecordBatch], folder: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     from pyspark import TaskContext
 
     found: list[pa.Array] = []
     filters: list[Filter] = []
     for batch in batches:
-        found.append(batch.column("id"))
-        filters += parsed(batch.column("id"), batch.column("filter"))
+        rows, some, reasons = parsed(batch.column("id"), batch.column("filter"))
+        found.append(batch.column("id").take(pa.array(rows, pa.int64())))
+        filters += some
+        if reasons:
+            bad = [{"subscription": batch.column("id")[row].as_py(), "reason": text} for row, text in reasons.items()]
+            yield pa.RecordBatch.from_pylist(bad, schema=schema)
         report_rows(folder, len(filters), READ)
     if not filters:
         return
@@ -63,7 +71,7 @@ def _compile(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.Reco
     assert task is not None
     name = f"block-{task.partitionId()}"
     size = dump_mapped((ids, BitmapIndex(enumerate(filters))), Path(folder) / name)
-    yield pa.RecordBatch.from_pydict({"file": [name], "subscriptions": [len(ids)], "bytes": [size]})
+    yield pa.RecordBatch.from_pylist([{"file": name, "subscriptions": len(ids), "bytes": size}], schema=schema)
 
 
 @cache

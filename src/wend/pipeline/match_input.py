@@ -5,11 +5,10 @@ that holds a map or a JSON text. A published range is a struct of `low`, `high`,
 end may be missing. Null is a missing attribute. JSON lines have the same fields. The jobs always see `id` and
 `attributes`, and the type of that column says how to read it, so an attribute's name cannot collide with a column.
 
-A table that does not fit is refused, with the name of the column. Nothing is cast: a date that became a text would
-compare as a text.
+A table that does not fit is refused, with the name of the column; a row that cannot be read gets a reason
+(`input_tables.py`). Nothing is cast: a date that became a text would compare as a text.
 """
 
-from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +21,9 @@ from wend.matching.batch import Batch
 from wend.matching.filters import Filter, parse
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import Attributes, Range, Value
+from wend.pipeline.input_tables import InputTable, checked_column, line_table, parquet_table, text_lines
 from wend.pipeline.parquet_tables import parquet_of
-from wend.pipeline.storage import literal_path, local_path
+from wend.pipeline.storage import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +33,8 @@ BESIDE = ("publisher", "size_bytes", "weight", "time_ns")
 """Columns that events may have beside `attributes`; `flows.py` reads them."""
 _ENDS = ("low", "high", "low_open", "high_open")
 _SHOWN = 80
+_FIRST = 100
+"""How many lines may be bad before the first good one."""
 
 Id = int | str
 
@@ -53,24 +55,31 @@ _flat_line = msgspec.json.Decoder(dict[str, bool | int | float | str | Range | N
 _attributes = msgspec.json.Decoder(dict[str, bool | int | float | str | Range | None])
 
 
-def read_subscriptions(spark: "SparkSession", path: str) -> "DataFrame":
+def read_subscriptions(spark: "SparkSession", path: str) -> InputTable:
     """Read subscriptions: `id` and `filter`."""
     if is_lines(path):
-        return _from_lines(spark, path, "subscriptions", _subscription_lines, "filter")
+        lines = text_lines(spark, path)
+        text = isinstance(first_line(lines, path, "subscriptions")["id"], str)
+        return line_table(path, lines, partial(_subscription, text=text), line_fields(text, "filter"))
     frame = parquet_of(spark, path)
     need(frame, path, "id", "filter")
     _check_id(frame, path)
     if frame.schema["filter"].dataType.simpleString() != "string":
         raise ConfigError(f"the column filter of {path} must hold texts")
-    return frame.select("id", "filter")
+    return parquet_table(path, frame, ["id", "filter"])
 
 
-def read_events(spark: "SparkSession", path: str) -> "DataFrame":
+def read_events(spark: "SparkSession", path: str) -> InputTable:
     """Read events: `id` and `attributes`."""
     from pyspark.sql import functions as F
 
     if is_lines(path):
-        return _from_lines(spark, path, "events", _event_lines, "attributes")
+        lines = text_lines(spark, path)
+        seen = first_line(lines, path, "events")
+        text, nested = isinstance(seen["id"], str), isinstance(seen.get("attributes"), dict)
+        return line_table(
+            path, lines, partial(_event_line_values, text=text, nested=nested), line_fields(text, "attributes")
+        )
     frame = parquet_of(spark, path)
     need(frame, path, "id")
     _check_id(frame, path)
@@ -87,9 +96,11 @@ def read_events(spark: "SparkSession", path: str) -> "DataFrame":
     for field in others:
         _check_type(field.dataType, field.name, path, packed=bool(packed))
     if whole:
-        return frame.select("id", "attributes")
+        return checked_column(parquet_table(path, frame, ["id", "attributes"]), unreadable)
     columns = [F.col(f"`{field.name.replace('`', '``')}`").alias(field.name) for field in others]
-    return frame.select("id", F.struct(*columns).alias("attributes"))
+    table = parquet_table(path, frame, ["id", F.struct(*columns).alias("attributes")])
+    ranges = any(field.dataType.typeName() == "struct" for field in others)
+    return checked_column(table, unreadable) if ranges else table
 
 
 def is_lines(path: str) -> bool:
@@ -150,94 +161,95 @@ def _check_type(kind: Any, name: str, path: str, packed: bool) -> None:
     )
 
 
-def _from_lines(spark: "SparkSession", path: str, what: str, read: Any, column: str) -> "DataFrame":
-    """Read JSON lines. The first line decides the type of ids, and whether attributes are in an object of their own."""
-    lines = lines_of(spark, path)
-    seen = first_line(lines, path, what)
-    kind = "string" if isinstance(seen["id"], str) else "bigint"
-    nested = isinstance(seen.get("attributes"), dict)
-    return lines.mapInArrow(
-        partial(read, path=path, text=kind == "string", nested=nested), f"id {kind}, {column} string"
-    )
-
-
-def lines_of(spark: "SparkSession", path: str) -> "DataFrame":
-    lines = spark.read.text(literal_path(path), wholetext=False)
-    return lines.where("trim(value) != ''")
+def line_fields(text: bool, column: str) -> list[pa.Field]:
+    return [pa.field("id", pa.string() if text else pa.int64()), pa.field(column, pa.string())]
 
 
 def first_line(lines: "DataFrame", path: str, what: str) -> dict[str, Any]:
-    first = lines.limit(1).toArrow().column(0).to_pylist()
-    if not first:
+    """The first line that can be read. It decides the type of ids, and whether attributes are in an object of their
+    own."""
+    found = lines.where("trim(value) != ''").select("value").limit(_FIRST).toArrow().column(0).to_pylist()
+    if not found:
         raise ConfigError(f"{path} has no {what}")
-    try:
-        seen: dict[str, Any] = msgspec.json.decode(first[0], type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"{path}: {shown(first[0])} is not a JSON object: {error}") from None
-    if isinstance(seen.get("id"), bool) or not isinstance(seen.get("id"), int | str):
-        raise ConfigError(f"{path}: {shown(first[0])} has no id; an id is an integer or a text")
-    return seen
+    reasons = []
+    for line in found:
+        try:
+            seen: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+        except msgspec.MsgspecError as error:
+            reasons.append(f"{shown(line)} is not a JSON object: {error}")
+            continue
+        if not isinstance(seen.get("id"), bool) and isinstance(seen.get("id"), int | str):
+            return seen
+        reasons.append(f"{shown(line)} has no id; an id is an integer or a text")
+    raise ConfigError(f"{path}: {reasons[0]}")
 
 
-def _subscription_lines(
-    batches: Iterator[pa.RecordBatch], path: str, text: bool, nested: bool
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        rows = [decoded(_subscription_line, line, path) for line in batch.column(0).to_pylist()]
-        found = id_column([row.id for row in rows], text, path)
-        yield pa.RecordBatch.from_arrays([found, pa.array([row.filter for row in rows], pa.string())], ["id", "filter"])
+def _subscription(line: str, text: bool) -> tuple[Id, str]:
+    row = decoded(_subscription_line, line)
+    return checked_id(row.id, text), row.filter
 
 
-def _event_lines(batches: Iterator[pa.RecordBatch], path: str, text: bool, nested: bool) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        lines = batch.column(0).to_pylist()
-        if nested:
-            rows = [decoded(_event_line, line, path) for line in lines]
-            found = [row.id for row in rows]
-            carried = [bytes(row.attributes).decode() for row in rows]
-        else:
-            flat = [decoded(_flat_line, line, path) for line in lines]
-            found = [row.pop("id", None) for row in flat]
-            carried = [msgspec.json.encode(row).decode() for row in flat]
-        yield pa.RecordBatch.from_arrays(
-            [id_column(found, text, path), pa.array(carried, pa.string())], ["id", "attributes"]
-        )
+def _event_line_values(line: str, text: bool, nested: bool) -> tuple[Id, str]:
+    if nested:
+        row = decoded(_event_line, line)
+        carried = bytes(row.attributes).decode()
+        decoded(_attributes, carried)
+        return checked_id(row.id, text), carried
+    flat = decoded(_flat_line, line)
+    found = flat.pop("id", None)
+    return checked_id(found, text), msgspec.json.encode(flat).decode()
 
 
-def decoded(decoder: Any, line: str, path: str) -> Any:
+def decoded(decoder: Any, line: str) -> Any:
     try:
         return decoder.decode(line)
     except msgspec.MsgspecError as error:
-        raise ConfigError(f"{path}: {shown(line)}: {error}") from None
+        raise ConfigError(f"{shown(line)}: {error}") from None
 
 
-def id_column(found: list[Any], text: bool, path: str) -> pa.Array:
-    for one in found:
-        if isinstance(one, bool) or not isinstance(one, str if text else int):
-            kind = "a text" if text else "an integer"
-            raise ConfigError(f"{path}: the first id is {kind}, but {one!r} is not")
-    try:
-        return pa.array(found, pa.string() if text else pa.int64())
-    except OverflowError:
-        raise ConfigError(f"{path}: the id {max(found, key=abs)} has more than 64 bits") from None
+def checked_id(one: Any, text: bool) -> Id:
+    if isinstance(one, bool) or not isinstance(one, str if text else int):
+        kind = "a text" if text else "an integer"
+        raise ConfigError(f"the first id is {kind}, but {one!r} is not")
+    if isinstance(one, int) and not -(2**63) <= one < 2**63:
+        raise ConfigError(f"the id {one} has more than 64 bits")
+    found: Id = one
+    return found
 
 
 def shown(line: str) -> str:
     return repr(line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…")
 
 
-def parsed(ids: pa.Array, texts: pa.Array) -> list[Filter]:
-    """Parse filters. The error for a bad filter is one line with the id of its subscription."""
-    found = []
-    for one, text in zip(ids, texts.to_pylist(), strict=True):
+def parsed(ids: pa.Array, texts: pa.Array) -> tuple[list[int], list[Filter], dict[int, str]]:
+    """Parse filters: the rows of those that can be read, the filters, and the reasons of the others by row."""
+    rows, found, reasons = [], [], {}
+    for row, (one, text) in enumerate(zip(ids, texts.to_pylist(), strict=True)):
         if text is None:
-            raise ConfigError(f"subscription {one.as_py()!r} has no filter")
+            reasons[row] = f"subscription {one.as_py()!r} has no filter"
+            continue
         try:
             found.append(parse(text))
+            rows.append(row)
         except FilterError as error:
             reason = str(error).splitlines()[0]
-            raise ConfigError(f"the filter of subscription {one.as_py()!r}, {shown(text)}: {reason}") from None
-    return found
+            reasons[row] = f"the filter of subscription {one.as_py()!r}, {shown(text)}: {reason}"
+    return rows, found, reasons
+
+
+def unreadable(attributes: pa.Array) -> list[str | None]:
+    """Why the attributes of each event cannot be read; None if they can."""
+    if _reason(attributes) is None:
+        return [None] * len(attributes)
+    return [_reason(attributes.slice(row, 1)) for row in range(len(attributes))]
+
+
+def _reason(attributes: pa.Array) -> str | None:
+    try:
+        batch_of(attributes)
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 def batch_of(attributes: pa.Array) -> Batch:

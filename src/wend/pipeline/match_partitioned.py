@@ -41,6 +41,8 @@ SLICE = 250_000
 BATCH = 1000
 _ROWS_OF_A_TASK = 250_000
 _FEWEST_TASKS = 4
+UNREADABLE = -2
+"""The plane of filters that cannot be read."""
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -55,7 +57,8 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 def routed_subscriptions(subscriptions: "DataFrame", planes: Sequence[Plane], folder: Path | None) -> "DataFrame":
-    """Send `id`, `filter` to regions: `plane`, `region`, `subscription`, `filter` (parsed), a row for each region."""
+    """Send `id`, `filter` to regions: `plane`, `region`, `subscription`, `filter` (parsed), a row for each region. A
+    filter that cannot be read goes to the plane `UNREADABLE`, with the reason in place of the region."""
     types = [("plane", pa.int32()), ("region", pa.string()), ("subscription", id_type(subscriptions))]
     schema = pa.schema([*types, ("filter", pa.binary())])
     task = partial(send_batches, planes=tuple(planes), schema=schema, folder=None if folder is None else str(folder))
@@ -69,7 +72,13 @@ def send_batches(
     for batch in batches:
         ids = batch.column("id")
         rows, numbers, codes, read = [], [], [], []
-        for row, wanted in enumerate(parsed(ids, batch.column("filter"))):
+        good, filters, reasons = parsed(ids, batch.column("filter"))
+        for row, reason in reasons.items():
+            rows.append(row)
+            numbers.append(UNREADABLE)
+            codes.append(reason)
+            read.append(b"")
+        for row, wanted in zip(good, filters, strict=True):
             number, regions = regions_of(planes, wanted)
             packed = dumps(wanted, protocol=5)
             rows += [row] * len(regions)
@@ -82,11 +91,20 @@ def send_batches(
         report_rows(folder, done, READ)
 
 
+def unreadable(routed: "DataFrame") -> "DataFrame":
+    """The filters that cannot be read: `subscription`, `reason`."""
+    from pyspark.sql import functions as F
+
+    return routed.where(F.col("plane") == UNREADABLE).select("subscription", F.col("region").alias("reason"))
+
+
 def population(routed: "DataFrame") -> "DataFrame":
     """Count the subscriptions of each region."""
     from pyspark.sql import functions as F
 
-    return routed.groupBy("plane", "region").agg(F.count("*").alias("subscriptions"))
+    return (
+        routed.where(F.col("plane") != UNREADABLE).groupBy("plane", "region").agg(F.count("*").alias("subscriptions"))
+    )
 
 
 def event_load(events: "DataFrame", layout: Layout) -> "DataFrame":
