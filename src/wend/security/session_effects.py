@@ -37,4 +37,11 @@ class SessionEnded(msgspec.Struct, frozen=True):
     reason: str
 
 
-SessionEffect = TransmitPacket | SessionReady | SessionMoved | SessionEnded
+class SessionRefused(msgspec.Struct, frozen=True):
+    """A certificate that came from this address is not accepted."""
+
+    address: Address
+    reason: str
+
+
+SessionEffect = TransmitPacket | SessionReady | SessionMoved | SessionEnded | SessionRefused

@@ -5,7 +5,7 @@ effects (`take_effects`): packets to transmit, and what became of sessions.
 
 - **Begin.** A message to a peer without keys waits, in a queue of fixed size, for a handshake. The handshake needs the
   certificate of the other peer; whoever does not have it asks the address for it (`QUESTION`).
-- **Strangers.** An initiation costs nothing but a mac until it has passed the limits of `admission.py`. It makes no
+- **Strangers.** An initiation costs a mac and no more until it has passed `handshake_limits.py`. It makes no
   state until its certificate is verified. Then there is one entry for each peer, in a table of fixed size.
 - **Replayed handshakes.** An initiation has the incarnation of its sender and a number. One that is not higher than the
   last is refused. After a restart this peer does not know the last one, so a replayed initiation may be answered; but
@@ -27,13 +27,20 @@ from wend.model.errors import Untrusted, WireError
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.security import packets
-from wend.security.admission import Admission, SessionLimits
 from wend.security.cookies import Address, mac, mac1_key, open_cookie
+from wend.security.handshake_limits import HandshakeLimiter, SessionLimits
 from wend.security.identity import Credentials, Identity, Verifier
 from wend.security.noise import Answer, Initiation, KeyPair
 from wend.security.packets import Introduction
 from wend.security.peer_session import AddressSession, PeerSession, PendingHandshake, WaitingMessage
-from wend.security.session_effects import SessionEffect, SessionEnded, SessionMoved, SessionReady, TransmitPacket
+from wend.security.session_effects import (
+    SessionEffect,
+    SessionEnded,
+    SessionMoved,
+    SessionReady,
+    SessionRefused,
+    TransmitPacket,
+)
 from wend.security.session_table import MOST_UNKNOWN, SessionTable
 from wend.security.transport import Opened, TransportKeys
 
@@ -55,18 +62,17 @@ class SessionLayer:
         version: int,
         random: Callable[[int], bytes],
         limits: SessionLimits = SessionLimits(),  # noqa: B008
+        refused: Counter[str] | None = None,
+        notices: Counter[str] | None = None,
     ) -> None:
-        """`version`: of the wire format of the messages inside. `random`: makes so many random bytes."""
+        """`version`: of the wire format of the messages inside. `random`: makes so many random bytes. `refused` counts
+        packets that are refused, by reason; `notices` counts what happens."""
         peer = credentials.identity.peer
         if peer is None:
             raise Untrusted("the certificate is that of a client, and a peer needs one with a peer id")
         self.id: PeerId = peer
-        self.refused: Counter[str] = Counter()
-        """Packets that were refused, by reason."""
-        self.dropped: Counter[str] = Counter()
-        """Messages that were not sent, by reason."""
-        self.counted: Counter[str] = Counter()
-        """Handshakes and replies."""
+        self.refused: Counter[str] = Counter() if refused is None else refused
+        self.notices: Counter[str] = Counter() if notices is None else notices
         self._incarnation = incarnation
         self._version = version
         self._random = random
@@ -157,7 +163,7 @@ class SessionLayer:
     @property
     def size(self) -> int:
         """Entries of all tables together: what strangers must not make grow."""
-        return self._table.size + self._admission.size
+        return self._table.size + self._limiter.size
 
     # ---------------------------------------------------------------- messages to send
 
@@ -165,7 +171,7 @@ class SessionLayer:
         """The packet for a message to a peer; None if there are no keys: then it waits, and leaves as an effect."""
         session = self._peers.get(peer)
         if session is None:
-            self.dropped["no address"] += 1
+            self._lost(1)
             return None
         keys = session.current
         if keys is None or now >= keys.ends_ns:
@@ -191,10 +197,10 @@ class SessionLayer:
     def _wait(self, now: Nanos, session: PeerSession, message: WaitingMessage, address: Address | None) -> None:
         """Let a message wait for a handshake with a peer."""
         if address is None:
-            self.dropped["no address"] += 1
+            self._lost(1)
             return
         session.waiting.append(message)
-        self.dropped["no session"] += session.trim(now)
+        self._lost(session.trim(now))
         self._begin(now, session, address)
 
     def _wait_at(self, now: Nanos, message: WaitingMessage, address: Address) -> None:
@@ -202,12 +208,12 @@ class SessionLayer:
         waiting = self._table.unknown.get(address)
         if waiting is None:
             if len(self._table.unknown) >= MOST_UNKNOWN:
-                self.dropped["no session"] += 1
+                self._lost(1)
                 return
             waiting = self._table.unknown[address] = AddressSession(address, now)
             self._ask(waiting, None)
         waiting.waiting.append(message)
-        self.dropped["no session"] += waiting.trim(now)
+        self._lost(waiting.trim(now))
 
     # ---------------------------------------------------------------- datagrams that arrive
 
@@ -271,9 +277,9 @@ class SessionLayer:
 
     def _on_initiation(self, now: Nanos, datagram: bytes, address: Address) -> None:
         packet = packets.decode_initiation(datagram)
-        admitted = self._admission.admits(now, packet, address, self._table.at)
+        admitted = self._limiter.admits(now, packet, address, self._table.at)
         if isinstance(admitted, bytes):
-            self.counted["cookies sent"] += 1
+            self.notices["cookie-sent"] += 1
             self._transmit(address, None, admitted)
         if admitted is not True:
             return
@@ -283,7 +289,7 @@ class SessionLayer:
         except WireError:
             self.refused["wrong handshake"] += 1
             return
-        identity = self._verified(now, said, answer.remote)
+        identity = self._verified(now, said, answer.remote, address)
         if identity is None or identity.peer is None:
             return
         session = self._table.session(now, identity.peer)
@@ -305,33 +311,37 @@ class SessionLayer:
             self._table.remove_keys([session.next])
         session.next = keys
         self._table.add_keys(keys)
-        self.counted["handshakes answered"] += 1
+        self.notices["handshake-answered"] += 1
         self._transmit(address, None, packets.answer(index, packet.sender, written))
 
-    def _verified(self, now: Nanos, said: Introduction, static: bytes) -> Identity | None:
+    def _verified(self, now: Nanos, said: Introduction, static: bytes, address: Address) -> Identity | None:
         """Whose introduction this is, if it is accepted."""
         if said.version != self._version:
             self.refused["another version"] += 1
             return None
         try:
             identity = self._verifier.verify(said.certificate, self.wall_s(now))
-        except Untrusted:
-            self.refused["untrusted"] += 1
+        except Untrusted as why:
+            self._untrusted(address, why)
             return None
         if identity.session_key != static or identity.peer is None or identity.peer == self.id:
             self.refused["a certificate of somebody else"] += 1
             return None
         return identity
 
+    def _untrusted(self, address: Address, why: Untrusted) -> None:
+        self.refused["untrusted"] += 1
+        self._effects.append(SessionRefused(address, why.reason))
+
     def _on_question(self, now: Nanos, datagram: bytes, address: Address) -> None:
         number, _ = packets.decode_numbered(datagram)
         reply = packets.certificate(number, self._credentials.certificate)
         if len(reply) > len(datagram):
             self.refused["malformed"] += 1
-        elif not self._admission.may_reply(now):
+        elif not self._limiter.may_reply(now):
             self.refused["too many questions"] += 1
         else:
-            self.counted["certificates sent"] += 1
+            self.notices["certificate-sent"] += 1
             self._transmit(address, None, reply)
 
     # ---------------------------------------------------------------- handshakes that this peer begins
@@ -363,7 +373,7 @@ class SessionLayer:
         pending.mac1 = mac(mac1_key(identity.session_key), packet)
         cookie = session.cookie_at(now)
         mac2 = bytes(packets.MAC_BYTES) if cookie is None else mac(cookie, packet, pending.mac1)
-        self.counted["handshakes begun"] += 1
+        self.notices["handshake-begun"] += 1
         self._transmit(pending.address, session.peer, packet + pending.mac1 + mac2)
 
     def _ask(self, pending: PendingHandshake | AddressSession, peer: PeerId | None) -> None:
@@ -379,8 +389,8 @@ class SessionLayer:
             return
         try:
             identity = self._verifier.verify(certificate, self.wall_s(now))
-        except Untrusted:
-            self.refused["untrusted"] += 1
+        except Untrusted as why:
+            self._untrusted(address, why)
             return
         peer = identity.peer
         if peer is None or peer == self.id or (isinstance(pending, PendingHandshake) and pending.peer != peer):
@@ -403,7 +413,7 @@ class SessionLayer:
         if session.address is None:
             session.address = waiting.address
         session.waiting.extend(waiting.waiting)
-        self.dropped["no session"] += session.trim(now)
+        self._lost(session.trim(now))
         if self.has_session(now, session.peer):
             self._flush(now, session)
         else:
@@ -434,7 +444,7 @@ class SessionLayer:
         except WireError:
             self.refused["wrong handshake"] += 1
             return
-        identity = self._verified(now, said, pending.identity.session_key)
+        identity = self._verified(now, said, pending.identity.session_key, address)
         if identity is None:
             return
         session = self._peers[pending.peer]
@@ -456,7 +466,7 @@ class SessionLayer:
         """Seal with these keys from now on."""
         is_new = session.current is None or session.incarnation != keys.incarnation
         self._table.remove_keys(session.adopt(keys))
-        self.counted["sessions"] += 1
+        self.notices["session"] += 1
         if session.address != address:
             self._move(session, address)
         self._table.note_address(session.peer, address)
@@ -469,7 +479,7 @@ class SessionLayer:
         keys = session.current
         if keys is None or session.address is None:
             return
-        self.dropped["no session"] += session.trim(now)
+        self._lost(session.trim(now))
         waiting, session.waiting = session.waiting, []
         for message in waiting:
             self._transmit(message.address or session.address, session.peer, keys.seal(message.kind, message.body))
@@ -487,16 +497,21 @@ class SessionLayer:
         had_keys = session.current is not None
         self._table.drop_keys(session)
         session.certificate, session.identity = b"", None
-        self.dropped["no session"] += len(session.waiting)
+        self._lost(len(session.waiting))
         session.waiting.clear()
         if had_keys:
-            self.counted["sessions ended"] += 1
+            self.notices["session-ended"] += 1
             self._effects.append(SessionEnded(session.peer, reason))
 
     def _use(self, credentials: Credentials) -> None:
         self._credentials = credentials
         self._static = KeyPair(credentials.session_secret)
-        self._admission = Admission(self._static.public, self._limits, self._random, self.refused)
+        self._limiter = HandshakeLimiter(self._static.public, self._limits, self._random, self.refused)
+
+    def _lost(self, count: int) -> None:
+        """So many messages are not sent: there was no session in time, or nobody knows where the peer is."""
+        if count:
+            self.notices["no-session"] += count
 
     def _transmit(self, address: Address, peer: PeerId | None, datagram: bytes) -> None:
         self._effects.append(TransmitPacket(address, peer, datagram))
@@ -504,7 +519,7 @@ class SessionLayer:
     # ---------------------------------------------------------------- time
 
     def _tick_unknown(self, now: Nanos, waiting: AddressSession) -> None:
-        self.dropped["no session"] += waiting.trim(now)
+        self._lost(waiting.trim(now))
         if not waiting.waiting:
             self._table.remove_unknown(waiting)
         elif now >= waiting.due_ns:
@@ -512,7 +527,7 @@ class SessionLayer:
             self._ask(waiting, None)
 
     def _tick_peer(self, now: Nanos, session: PeerSession) -> None:
-        self.dropped["no session"] += session.trim(now)
+        self._lost(session.trim(now))
         self._table.remove_keys(session.ended(now))
         if session.identity is not None and self.wall_s(now) > session.identity.not_after_s:
             self._end(session, "the certificate has ended")
@@ -523,7 +538,7 @@ class SessionLayer:
             return
         if now - pending.wanted_ns > GIVE_UP_NS:
             self._table.end_handshake(session)
-            self.counted["handshakes given up"] += 1
+            self.notices["handshake-given-up"] += 1
             return
         pending.retry(now)
         if session.address is not None:

@@ -34,7 +34,7 @@ class SessionLimits(msgspec.Struct, frozen=True):
     """Cookies and certificates."""
 
 
-class Admission:
+class HandshakeLimiter:
     """The limits of one peer."""
 
     def __init__(
