@@ -7,12 +7,14 @@ from reference_pages.source import Field, fields, members, summary
 
 from wend.drivers.live import address_messages, wire
 from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Event, Qos, Range, Subscription
+from wend.model.units import SECOND
 from wend.protocol import messages
 from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
 from wend.protocol.membership.messages import Gossip
 from wend.protocol.plugins import Routing
 from wend.protocol.tables import PLUGINS
 from wend.protocol.trees.messages import FilterDemand, LinkWeight, TreeMessage
+from wend.security import packets, replay, session_layer, transport
 
 PAGE = """\
 # Wire format
@@ -20,8 +22,8 @@ PAGE = """\
 <!-- Written by scripts/reference.py. -->
 
 What peers send each other in UDP datagrams (version {wire}). They carry [msgpack](https://msgpack.org). Integers in
-headers are big-endian. Links are neither authenticated nor encrypted. Clients speak the [client
-protocol](client-protocol.md).
+headers are big-endian. Peers with keys send the same messages in [sessions](#sessions), authenticated and encrypted;
+others send them as they are. Clients speak the [client protocol](client-protocol.md).
 
 ## Encoding
 
@@ -82,6 +84,45 @@ A datagram to a group holds one `PlainMessage`. The number N of the group is the
 of 8 bytes. Unless the peer's file names an address, the group has the address 239.192.0.0 + (N mod 2^18) and the port
 16384 + (N >> 32) mod 16384. The sender uses the socket at which it receives, so receivers know it by its address.
 
+A peer with keys does not multicast.
+
+## Sessions
+
+Peers with keys speak Noise_IK_25519_ChaChaPoly_BLAKE2s, with the prologue `{prologue}`. There is nothing to negotiate.
+Integers in these packets are little-endian. A packet begins with
+
+| offset | bytes | field | value |
+| --- | --- | --- | --- |
+| 0 | 2 | magic | `{sealed_magic}` |
+| 2 | 1 | version | {sealed} |
+| 3 | 1 | type | as below |
+
+and goes on with
+
+| type | packet | fields with their bytes | meaning |
+| --- | --- | --- | --- |
+{packets}
+An index is a random number by which its receiver finds the handshake or the keys. `e`, the encrypted `s` and the
+encrypted introduction are the messages of Noise. An introduction is: version of the datagrams above (1), incarnation (8),
+number of the handshake (8), length of the certificate (2), certificate (DER, at most {certificate}). In an initiation
+zeros follow, up to the longest certificate, so that no reply is larger than its cause.
+
+- `mac1` is the keyed BLAKE2s of everything before it. Its key is the BLAKE2s of `wend mac1` and the receiver's public key.
+- `mac2` is the BLAKE2s of everything before it under the cookie that the receiver sent, or zeros. A receiver asks for it
+  only while there are many handshakes.
+- A sealed cookie is ChaChaPoly under the BLAKE2s of `wend cookie`, the sender's public key and the salt, with mac1 as
+  associated data. A cookie is valid for two minutes, for one address.
+- An initiation is accepted if its incarnation and number are higher than those of the last one of that peer.
+- The nonce of a sealed message is its counter, which is never used again under the same keys; the header (16) is the associated
+  data. A receiver accepts each counter once, and none that is {window} below the highest.
+- The side that answered seals with new keys once a packet came under them. Kind {nothing} is an empty packet that says so.
+- The side that began a handshake begins the next one when its keys are {rekey} s old, the other one after {late} s. Keys
+  that are {end} s old are used no more.
+- A peer sends to the address from which the newest authentic packet came.
+
+A sealed message costs {overhead} bytes; an open one has 28 of header and 4 of checksum. All sessions end if the certificate is revoked or
+ends. [Notices](notices.md) lists what a peer refuses.
+
 ## Messages of plug-ins
 
 `Control`, `PlainMessage` and `DirectMessage` name a plug-in and carry one of its messages as `body`. A peer refuses a
@@ -97,6 +138,23 @@ KINDS = (
     "0: one message; 1: a bundle, an array of messages; 2: a question about addresses, or its answer; "
     "3: one message to a multicast group"
 )
+PACKETS = (
+    (
+        packets.INITIATION, "initiation",
+        f"index 4, e 32, s 48, introduction {packets.INITIATION_BYTES - 120}, mac1 16, mac2 16", "the first message of a handshake",
+    ),
+    (packets.ANSWER, "answer", "index 4, receiver's index 4, e 32, introduction", "the second"),
+    (packets.COOKIE, "cookie", "receiver's index 4, salt 16, sealed cookie 32", "send the initiation again, with mac2"),
+    (
+        packets.QUESTION, "question", f"number 8, zeros {packets.MAX_CERTIFICATE_BYTES}",
+        "which certificate do you have? An initiator needs the public key of the responder",
+    ),
+    (packets.CERTIFICATE, "certificate", "number 8, certificate", "the answer, with the number of the question"),
+    (
+        f"{packets.TRANSPORT} + kind", "transport", "receiver's index 4, counter 8, sealed message",
+        "the content of a datagram of that kind, without header and checksum",
+    ),
+)  # fmt: skip
 NESTED = (Event, Range, Subscription, Qos)
 """Structs that stand in messages."""
 
@@ -121,6 +179,17 @@ def page() -> str:
         address_messages=structs((*members(address_messages.AddressMessage), address_messages.KnownAddress)),
         plugins="".join(_plugins()),
         packet_headers=_packet_headers(),
+        prologue=session_layer.PROLOGUE.decode(),
+        sealed_magic=packets.MAGIC.decode(),
+        sealed=packets.VERSION,
+        packets="".join(f"| {kind} | {name} | {parts} | {about} |\n" for kind, name, parts, about in PACKETS),
+        certificate=packets.MAX_CERTIFICATE_BYTES,
+        window=replay.WINDOW,
+        nothing=packets.NOTHING,
+        rekey=transport.REKEY_NS // SECOND,
+        late=transport.REKEY_LATE_NS // SECOND,
+        end=transport.END_NS // SECOND,
+        overhead=packets.OVERHEAD_BYTES,
     )
 
 

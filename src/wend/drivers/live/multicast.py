@@ -71,6 +71,15 @@ def parse_multicast(text: str) -> tuple[bool, Address | None]:
     return True, (host, port)
 
 
+def without_multicast(options: "MulticastOptions") -> "MulticastOptions":
+    """The options of a peer with keys. Raises `ConfigError` where multicast is asked for."""
+    if options.on and options.address is not None:
+        raise ConfigError(
+            'multicast is not sealed, so a peer with keys does not use it: say multicast_address = "off", or nothing'
+        )
+    return msgspec.structs.replace(options, on=False)
+
+
 def check_interface(text: str, insecure: bool) -> None:
     """Raise `ConfigError` unless this is the IPv4 address of an interface that the peer may use."""
     try:

@@ -3,9 +3,10 @@
 `protocol` decides, this file carries out. No datagram from outside and no mistake inside ends the peer: it counts
 each one, logs the first few with their cause, and serves the next datagram.
 
-`socket.py` reads and writes datagrams, `address_book.py` knows who sent one, `store_writer.py` writes to the disk and
-holds effects back while it cannot, `wake_timer.py` wakes the peer, `shaper.py` imitates a wide-area link. `joining.py`
-finds peers that no file names, `multicast.py` speaks to groups of peers.
+`socket.py` reads and writes datagrams, `sealed_links.py` seals and opens them where the peer has keys,
+`address_book.py` knows who sent one, `store_writer.py` writes to the disk and holds effects back while it cannot,
+`wake_timer.py` wakes the peer, `shaper.py` imitates a wide-area link. `joining.py` finds peers that no file names,
+`multicast.py` speaks to groups of peers.
 """
 
 import asyncio
@@ -24,11 +25,12 @@ from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.joining import Joining
 from wend.drivers.live.link_log import LinkLog
-from wend.drivers.live.multicast import MulticastGroups, MulticastOptions
+from wend.drivers.live.multicast import MulticastGroups, MulticastOptions, without_multicast
 from wend.drivers.live.observer import Observer, Observers
 from wend.drivers.live.paths.probes import answer_to
 from wend.drivers.live.paths.searches import PathSearches
 from wend.drivers.live.paths.source import NoPaths, PathSource
+from wend.drivers.live.sealed_links import SealedLinks
 from wend.drivers.live.shaper import NO_FAULTS, PacketFaults, Pipe, Shaper, always_up
 from wend.drivers.live.socket import PeerSocket
 from wend.drivers.live.status import StatusSnapshot, snapshot
@@ -47,6 +49,7 @@ from wend.protocol.messages import (
     Ack,
     Data,
     Fragment,
+    Message,
     as_unicast,
     control_name,
     event_of,
@@ -84,6 +87,8 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.status import LinkStatus
+from wend.security.identity import Credentials, Verifier
+from wend.security.transport import Opened
 
 if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
     from wend.model.forwarding import Forwarding
@@ -120,10 +125,12 @@ class LivePeer:
         join: tuple[Address, ...] | None = None,
         admit: bool = True,
         multicast: MulticastOptions = MulticastOptions(),  # noqa: B008
+        keys: tuple[Credentials, Verifier] | None = None,
     ) -> None:
         """`join`: the addresses by which it joins an open overlay, where peers come that no file names; none for the
         first peer of it. None: it speaks only with the peers that were added. `admit`: where links are given, whether
-        it makes links with peers that join by it."""
+        it makes links with peers that join by it. `keys`: its certificate with its keys, and what decides about those
+        of others; None: links are neither authenticated nor encrypted."""
         self.id = config.peer
         self.incarnation = config.incarnation
         self.counters = counters or Counters()
@@ -136,7 +143,10 @@ class LivePeer:
         self._types = wire.MessageTypes(self._peer.message_types, self._peer.header_type)
         self._store_writer = StoreWriter(self.id, store, self._deliver, self.failed, self.counters, clock)
         self._held = self._store_writer.held
-        self._socket = PeerSocket(listen, insecure, self.receive, self.counters, clock)
+        received = self.receive if keys is None else self._receive_sealed
+        self._socket = PeerSocket(listen, insecure or keys is not None, received, self.counters, clock)
+        self.sealed = None if keys is None else SealedLinks(self, *keys, self._socket.transmit, clock)
+        multicast = multicast if keys is None else without_multicast(multicast)
         self.address, self.family = self._socket.address, self._socket.family
         self.timer = WakeTimer(clock, self._drain, partial(self._handle, _WOKEN), self._paused)
         self.multicast = MulticastGroups(self, self._socket, self._types, multicast, clock)
@@ -144,7 +154,8 @@ class LivePeer:
         self.joining: Joining | None = None
         if join is not None:
             contacts = tuple(resolve(address, self._socket.family) for address in join)
-            self.joining = Joining(self, contacts, self._socket.transmit, clock, admit)
+            transmit = self._socket.transmit if self.sealed is None else self.sealed.send_to
+            self.joining = Joining(self, contacts, transmit, clock, admit)
         patience_ns = 0 if self.joining is None else JOIN_NS
         self._strangers = StrangerLog(self.id, self.addresses, self._peer.links, clock, patience_ns)
         # A copy that was delayed is stale for a moment only.
@@ -216,16 +227,27 @@ class LivePeer:
         is_up: Callable[[Nanos], bool] = always_up,
     ) -> None:
         """Send to an address that the address book has."""
-        transmit = partial(self._socket.transmit, there)
+        sealed = self.sealed
+        transmit = partial(self._socket.transmit, there) if sealed is None else partial(sealed.to_socket, peer)
         pipe = Pipe(transmit, delay_ns=delay_ns, loss=loss, faults=faults, seed=seed, is_up=is_up, clock=self._clock)
         self.shaper.add(peer, pipe)
-        header = wire.header(self.id, peer, self.incarnation)
-        self._socket.queue.add(peer, header, transmit if pipe.is_plain else pipe.put)
+        self._add_route(peer, transmit if pipe.is_plain else pipe.put)
+        if sealed is not None:
+            sealed.locate(peer, there)
+
+    def _add_route(self, peer: PeerId, transmit: Callable[[bytes], None]) -> None:
+        if self.sealed is None:
+            self._socket.queue.add(peer, wire.header(self.id, peer, self.incarnation), transmit)
+        else:
+            self.sealed.add_route(peer, transmit)
+            self._socket.queue.add_sealed(peer, self.sealed.send)
 
     def forget_route(self, peer: PeerId) -> None:
         """Undo `route_to`."""
         self.shaper.remove(peer)
         self._socket.queue.remove(peer)
+        if self.sealed is not None:
+            self.sealed.remove_route(peer)
 
     def link(self, neighbour: Neighbour) -> None:
         """Make a link while the peer runs. Raises `ConfigError` where there is one, or a membership makes the links."""
@@ -241,12 +263,13 @@ class LivePeer:
         if peer in self._reachable:
             self.addresses.remove(peer)
             self.forget_route(peer)
+            if self.sealed is not None:
+                self.sealed.end(peer)
 
     def cut(self, peer: PeerId) -> None:
         """Lose every datagram to a peer, for experiments. Raises `ConfigError` where its address is unknown."""
         self.shaper.cut(peer)
-        header = wire.header(self.id, peer, self.incarnation)
-        self._socket.queue.add(peer, header, partial(self.shaper.put, peer))
+        self._add_route(peer, partial(self.shaper.put, peer))
 
     def heal(self, peer: PeerId) -> None:
         """Undo `cut`."""
@@ -264,6 +287,8 @@ class LivePeer:
         self._started_ns = self._clock()
         self.timer.open(self._loop)
         self._socket.open(self._loop)
+        if self.sealed is not None:
+            self.sealed.open(self._loop)
         self.multicast.open(self._loop)
         self._paths.open(self._loop)
         if self.joining is not None:
@@ -297,6 +322,8 @@ class LivePeer:
         self._paths.close()
         self._store_writer.close()
         self.shaper.close()
+        if self.sealed is not None:
+            self.sealed.close()
         self._socket.close()
 
     def status(self) -> StatusSnapshot:
@@ -414,6 +441,9 @@ class LivePeer:
             return
         if header is not None:
             self._confirm(header, address, head)
+        self._hear_all(sender, messages, waited_ns)
+
+    def _hear_all(self, sender: PeerId, messages: list[Message], waited_ns: Nanos) -> None:
         self._last_sender = sender
         queue, handle = self._socket.queue, self._peer.handle
         bundles = len(messages) > 1 and queue.bundle()
@@ -431,6 +461,45 @@ class LivePeer:
                 self.perform(effects)
         if bundles:
             queue.flush()
+
+    def _receive_sealed(self, datagram: memoryview, address: Address, waited_ns: Nanos = 0) -> None:
+        if self.sealed is not None:
+            self.sealed.receive(datagram, address, waited_ns)
+
+    def receive_opened(self, opened: Opened, address: Address, waited_ns: Nanos) -> None:
+        """Handle the content of a datagram that a session has opened: its sender is certain."""
+        sender, kind = opened.peer, opened.kind
+        if sender in self._reachable and wire.holds_messages(kind):
+            try:
+                messages = wire.decode_body(kind, opened.body, self._types)
+            except WireError:
+                self.counters.refused["garbage"] += 1
+            else:
+                self._hear_all(sender, messages, waited_ns)
+            return
+        header = wire.Header(sender, self.id, opened.incarnation)
+        datagram = memoryview(wire.seal(wire.header(*header, kind), opened.body))
+        if self.joining is not None and kind == wire.ADDRESSES:
+            self.joining.receive(datagram, address)
+        elif not wire.holds_messages(kind):
+            self.counters.refused["garbage"] += 1
+        elif self.joining is None or not self.joining.hold(header, datagram, address):
+            self.counters.refused["stranger"] += 1
+            self._strangers.refused(header, datagram, address)
+
+    def on_session(self, peer: PeerId, incarnation: int) -> None:
+        """There is a session with an incarnation of a peer."""
+        former = self.addresses.incarnation(peer)
+        if peer in self._reachable and former != incarnation:
+            self.addresses.note(wire.Header(peer, self.id, incarnation))
+            if peer in self._peer.links:
+                self._link_log.heard(peer, restarted=former > 0)
+
+    def on_moved(self, peer: PeerId, address: Address) -> None:
+        """A peer with a session was heard from another address."""
+        if peer in self._reachable and self._reachable[peer] != address:
+            log.info("peer %d: neighbour %d is at %s", self.id, peer, show(address))
+            self.addresses.move(peer, address)
 
     def _confirm(self, header: wire.Header, address: Address, head: bytes) -> None:
         """Note the first datagram with this header: mostly that of a new incarnation."""
@@ -462,7 +531,7 @@ class LivePeer:
         is_open = self.joining is not None and not self.joining.makes_links
         if wrong is not None and wrong != "garbage" and (sender != "stranger" or is_open):
             self.refuse_unreadable(wrong, datagram, address)
-        elif sender != "stranger" or not self._answer_probe(datagram, address):
+        elif sender != "stranger" or not self.answer_probe(datagram, address):
             self.counters.refused[sender] += 1
             if sender in _UNKNOWN_SENDER:
                 self._strangers.refused(header, datagram, address)
@@ -475,7 +544,7 @@ class LivePeer:
         if wrong == "another version" and self.counters.refused[wrong] <= _LOGGED_FAILURES:
             log.warning("peer %d refuses %s, from %s", self.id, wire.explain(wrong, datagram), show(address))
 
-    def _answer_probe(self, datagram: memoryview, address: Address) -> bool:
+    def answer_probe(self, datagram: memoryview, address: Address) -> bool:
         """Answer a probe that a known peer's host sends to measure the path to this one, and no other."""
         answer = answer_to(datagram) if self.addresses.has_host(address) else None
         if answer is None:

@@ -11,6 +11,7 @@ A busy peer answers many datagrams at once, and most of the answers go to a few 
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import Protocol
 from zlib import crc32
 
 from wend.drivers.live import wire
@@ -36,6 +37,50 @@ MOST_ACKS = 32
 """So many ACKs fit into one bundle."""
 
 Transmit = Callable[[bytes], None]
+Seal = Callable[[PeerId, int, bytes], None]
+
+
+class Route(Protocol):
+    """How messages leave to one peer."""
+
+    def send(self, body: bytes) -> None:
+        """Send an encoded message."""
+
+    def send_bundle(self, bodies: list[bytes]) -> None:
+        """Send encoded messages in one datagram."""
+
+
+class OpenRoute:
+    """Datagrams with a header and a checksum."""
+
+    __slots__ = ("_head_sum", "_header", "_transmit")
+
+    def __init__(self, header: bytes, transmit: Transmit) -> None:
+        self._header = header
+        self._head_sum = crc32(header)
+        self._transmit = transmit
+
+    def send(self, body: bytes) -> None:
+        self._transmit(self._header + body + crc32(body, self._head_sum).to_bytes(4, "little"))  # as `wire.seal` does
+
+    def send_bundle(self, bodies: list[bytes]) -> None:
+        self._transmit(wire.bundle(self._header, bodies))
+
+
+class SealedRoute:
+    """Messages that a session seals."""
+
+    __slots__ = ("_peer", "_seal")
+
+    def __init__(self, peer: PeerId, seal: Seal) -> None:
+        self._peer = peer
+        self._seal = seal
+
+    def send(self, body: bytes) -> None:
+        self._seal(self._peer, wire.MESSAGE, body)
+
+    def send_bundle(self, bodies: list[bytes]) -> None:
+        self._seal(self._peer, *wire.bundle_body(bodies))
 
 
 class SendQueue:
@@ -48,8 +93,7 @@ class SendQueue:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._routes: dict[PeerId, tuple[bytes, int, Transmit]] = {}
-        """By peer: the header of all datagrams to it, the CRC32 of that, and the function that transmits them."""
+        self._routes: dict[PeerId, Route] = {}
         self._bundling = False
         self._waiting: dict[PeerId, tuple[int, list[bytes]]] = {}
         """By peer: the size of the bundle, and its encoded messages."""
@@ -60,7 +104,12 @@ class SendQueue:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, peer: PeerId, header: bytes, transmit: Transmit) -> None:
-        self._routes[peer] = (header, crc32(header), transmit)
+        """Send open datagrams with this header to a peer."""
+        self._routes[peer] = OpenRoute(header, transmit)
+
+    def add_sealed(self, peer: PeerId, seal: Seal) -> None:
+        """Send to a peer by its session."""
+        self._routes[peer] = SealedRoute(peer, seal)
 
     def remove(self, peer: PeerId) -> None:
         for by_peer in (self._routes, self._waiting, self._acks, self._acked_ns):
@@ -68,16 +117,15 @@ class SendQueue:
 
     def send(self, peer: PeerId, body: bytes) -> None:
         """Send an encoded message."""
-        header, head_sum, transmit = self._routes[peer]
         if not self._bundling:
             if peer in self._acks:
                 self._transmit(peer, [body])
             else:
-                transmit(header + body + crc32(body, head_sum).to_bytes(4, "little"))  # as `wire.seal` does
+                self._routes[peer].send(body)
             return
         size, bodies = self._waiting.get(peer, (0, []))
         if bodies and size + len(body) > wire.BUNDLE_BYTES:
-            transmit(wire.bundle(header, bodies))
+            self._routes[peer].send_bundle(bodies)
             size, bodies = 0, []
         bodies.append(body)
         self._waiting[peer] = (size + len(body), bodies)
@@ -143,15 +191,15 @@ class SendQueue:
 
     def _transmit(self, peer: PeerId, bodies: list[bytes]) -> None:
         """Send messages with the ACKs that wait."""
-        header, _, transmit = self._routes[peer]
+        route = self._routes[peer]
         if acks := self._acks.pop(peer, None):
             self._acked_ns[peer] = now = self._clock()
             encoded = [wire.encode_message(Ack(ack.tx, ack.accepted, now - since)) for ack, since in acks]
             if bodies and sum(map(len, encoded)) + sum(map(len, bodies)) > wire.BUNDLE_BYTES:
-                transmit(wire.bundle(header, encoded))
+                route.send_bundle(encoded)
             else:
                 bodies = [*encoded, *bodies]
-        transmit(wire.bundle(header, bodies))
+        route.send_bundle(bodies)
 
 
 class PeerSocket:

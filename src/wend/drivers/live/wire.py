@@ -12,6 +12,9 @@ Kind 0 holds one message, kind 1 a bundle: an array of messages to one neighbour
 question about addresses or its answer (`address_messages.py`). Kind 3 holds a message to a multicast group; the number
 of the group stands in the place of the receiver (`multicast.py`).
 
+A peer with keys sends the content of such a datagram in a packet of a session instead, without header and checksum
+(`sealed_links.py`).
+
 Fields that this version does not know are ignored, so a newer peer may add some. Every other fault in the bytes is a
 `WireError`, never another exception. Nothing in a message can be larger than its datagram, because msgspec checks every
 declared length against the bytes that are left before it allocates memory.
@@ -30,6 +33,7 @@ from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Attributes, Headers, 
 from wend.model.units import FOREVER, SECOND, Nanos, seconds
 from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
 from wend.protocol.messages import Ack, Control, Data, DirectMessage, Fragment, Message, PlainMessage
+from wend.security.packets import is_sealed
 
 MAGIC = b"wd"
 VERSION = 3
@@ -103,10 +107,21 @@ def encode(head: bytes, message: Message) -> bytes:
 
 def bundle(head: bytes, bodies: list[bytes]) -> bytes:
     """Encoded messages to one neighbour as one datagram; the caller makes sure that they fit."""
+    kind, body = bundle_body(bodies)
+    return seal(head if kind == MESSAGE else head[:_KIND] + bytes((kind,)) + head[_KIND + 1 :], body)
+
+
+def bundle_body(bodies: list[bytes]) -> tuple[int, bytes]:
+    """Encoded messages as the kind and the content of one datagram."""
     if len(bodies) == 1:
-        return seal(head, bodies[0])
+        return MESSAGE, bodies[0]
     count = struct.pack("!BH", 0xDC, len(bodies))  # a msgpack array of so many elements
-    return seal(b"".join((head[:_KIND], bytes((_BUNDLE,)), head[_KIND + 1 :], count)), b"".join(bodies))
+    return _BUNDLE, b"".join((count, *bodies))
+
+
+def unsealed(datagram: bytes) -> tuple[int, bytes]:
+    """The kind and the content of a datagram of this peer's own, for a session: that needs no header and checksum."""
+    return datagram[_KIND], datagram[HEADER_BYTES:-CHECKSUM_BYTES]
 
 
 def check_event(attributes: Attributes, payload: bytes, headers: Headers | None = None) -> None:
@@ -221,12 +236,24 @@ def explain(wrong: Fault, datagram: bytes | memoryview) -> str:
             return f"a datagram of version {datagram[_VERSION]}, this peer speaks version {VERSION}"
         case "corrupted":
             return "a datagram that does not have its checksum"
+    if is_sealed(datagram):
+        return "a sealed datagram, and this peer has no keys"
     return f"a datagram of {len(datagram)} bytes that is not Wend's"
 
 
 def is_about_addresses(datagram: bytes | memoryview) -> bool:
     """Whether a datagram claims to be a question about addresses or its answer."""
     return len(datagram) > HEADER_BYTES and datagram[_KIND] == ADDRESSES
+
+
+def is_open(datagram: bytes | memoryview) -> bool:
+    """Whether a datagram claims to be one of a peer without keys."""
+    return datagram[: len(MAGIC)] == MAGIC
+
+
+def holds_messages(kind: int) -> bool:
+    """Whether a datagram of this kind holds messages of a peer's protocol."""
+    return kind in (MESSAGE, _BUNDLE)
 
 
 def is_multicast(datagram: bytes | memoryview) -> bool:
@@ -282,9 +309,13 @@ def decode_messages(datagram: bytes | memoryview, types: MessageTypes = NO_TYPES
     """The messages after a header that `decode_header` accepted."""
     if len(datagram) > MAX_DATAGRAM_BYTES:
         raise WireError(f"a datagram of {len(datagram)} bytes is not a message")
-    body = datagram[HEADER_BYTES:-CHECKSUM_BYTES]
+    return decode_body(datagram[_KIND], datagram[HEADER_BYTES:-CHECKSUM_BYTES], types)
+
+
+def decode_body(kind: int, body: bytes | memoryview, types: MessageTypes = NO_TYPES) -> list[Message]:
+    """The messages of a datagram of this kind, without header and checksum."""
     try:
-        if datagram[_KIND] == _BUNDLE:
+        if kind == _BUNDLE:
             return [types.typed(message) for message in _bundles.decode(body)]
         return [types.typed(_decoder.decode(body))]
     except Exception as error:
