@@ -144,7 +144,7 @@ LIVE = {
     "refused.another version": "A datagram of a peer that speaks another version of the wire format.",
     "refused.not sealed": "A datagram came to a peer with keys, and is no packet of a session.",
     "refused.malformed": "A packet of a session does not have the size or type that it must have.",
-    "refused.unknown keys": "A sealed packet names keys that the peer does not have: it restarted, or they are replaced.",
+    "refused.unknown keys": "A sealed packet names keys that the peer does not have, perhaps since a restart.",
     "refused.old keys": "A sealed packet came under keys that had ended.",
     "refused.replayed": "A sealed packet came again, or is too old to say.",
     "refused.forged": "A sealed packet is not authentic, or was corrupted on the way.",

@@ -103,25 +103,27 @@ and goes on with
 | --- | --- | --- | --- |
 {packets}
 An index is a random number by which its receiver finds the handshake or the keys. `e`, the encrypted `s` and the
-encrypted introduction are the messages of Noise. An introduction is: version of the datagrams above (1), incarnation (8),
-number of the handshake (8), length of the certificate (2), certificate (DER, at most {certificate}). In an initiation
-zeros follow, up to the longest certificate, so that no reply is larger than its cause.
+encrypted introduction are the messages of Noise. An introduction is: version of the datagrams above (1), incarnation
+(8), number of the handshake (8), length of the certificate (2), certificate (DER, at most {certificate}). In an
+initiation zeros follow, up to the longest certificate, so that no reply is larger than its cause.
 
-- `mac1` is the keyed BLAKE2s of everything before it. Its key is the BLAKE2s of `wend mac1` and the receiver's public key.
-- `mac2` is the BLAKE2s of everything before it under the cookie that the receiver sent, or zeros. A receiver asks for it
-  only while there are many handshakes.
+- `mac1` is the keyed BLAKE2s of everything before it. Its key is the BLAKE2s of `wend mac1` and the receiver's public
+  key.
+- `mac2` is the BLAKE2s of everything before it under the cookie that the receiver sent, or zeros. A receiver asks for
+  it only while there are many handshakes.
 - A sealed cookie is ChaChaPoly under the BLAKE2s of `wend cookie`, the sender's public key and the salt, with mac1 as
   associated data. A cookie is valid for two minutes, for one address.
 - An initiation is accepted if its incarnation and number are higher than those of the last one of that peer.
-- The nonce of a sealed message is its counter, which is never used again under the same keys; the header (16) is the associated
-  data. A receiver accepts each counter once, and none that is {window} below the highest.
-- The side that answered seals with new keys once a packet came under them. Kind {nothing} is an empty packet that says so.
-- The side that began a handshake begins the next one when its keys are {rekey} s old, the other one after {late} s. Keys
-  that are {end} s old are used no more.
+- The nonce of a sealed message is its counter, which is never used again under the same keys. The header of 16 bytes is
+  the associated data. A receiver accepts each counter once, and none that is {window} below the highest.
+- The side that answered seals with new keys once a packet came under them. Kind {nothing} is an empty packet that says
+  so.
+- The side that began a handshake begins the next one when its keys are {rekey} s old, the other one after {late} s.
+  Keys that are {end} s old are used no more.
 - A peer sends to the address from which the newest authentic packet came.
 
-A sealed message costs {overhead} bytes; an open one has 28 of header and 4 of checksum. All sessions end if the certificate is revoked or
-ends. [Notices](notices.md) lists what a peer refuses.
+A sealed message costs {overhead} bytes; an open one has 28 of header and 4 of checksum. A session ends when the
+certificate of the other peer ends or is revoked. [Notices](notices.md) lists what a peer refuses.
 
 ## Messages of plug-ins
 
@@ -141,7 +143,8 @@ KINDS = (
 PACKETS = (
     (
         packets.INITIATION, "initiation",
-        f"index 4, e 32, s 48, introduction {packets.INITIATION_BYTES - 120}, mac1 16, mac2 16", "the first message of a handshake",
+        f"index 4, e 32, s 48, introduction {packets.INITIATION_BYTES - 120}, mac1 16, mac2 16",
+        "the first message of a handshake",
     ),
     (packets.ANSWER, "answer", "index 4, receiver's index 4, e 32, introduction", "the second"),
     (packets.COOKIE, "cookie", "receiver's index 4, salt 16, sealed cookie 32", "send the initiation again, with mac2"),

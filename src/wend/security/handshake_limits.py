@@ -16,8 +16,6 @@ from wend.security import packets
 from wend.security.cookies import Address, CookieJar, SourceLimits, TokenBucket, mac, mac1_key
 from wend.security.packets import InitiationPacket
 
-_BUSY = "too many handshakes"
-
 
 class SessionLimits(msgspec.Struct, frozen=True):
     """How much a peer does for strangers, per second."""
@@ -41,7 +39,7 @@ class HandshakeLimiter:
         self, public: bytes, limits: SessionLimits, random: Callable[[int], bytes], refused: Counter[str]
     ) -> None:
         self._random = random
-        self._refused = refused
+        self.refused = refused
         self._mac1_key = mac1_key(public)
         self._jar = CookieJar(public)
         self._unproved = TokenBucket(limits.handshakes, 4 * limits.handshakes)
@@ -57,16 +55,16 @@ class HandshakeLimiter:
     def admits(self, now: Nanos, packet: InitiationPacket, address: Address, known: Container[Address]) -> bool | bytes:
         """Whether to go on with an initiation. If not, perhaps a cookie to send."""
         if not hmac.compare_digest(mac(self._mac1_key, packet.signed), packet.mac1):
-            self._refused["wrong mac"] += 1
+            self.refused["wrong mac"] += 1
             return False
         if any(packet.mac2) and self._jar.accepts(now, address, packet.signed, packet.mac1, packet.mac2):
             if self._sources.take(now, address) and self._proved.take(now):
                 return True
-            self._refused[_BUSY] += 1
+            self.refused["too many handshakes"] += 1
             return False
         if self._unproved.take(now) or (address in known and self._known_sources.take(now, address)):
             return True
-        self._refused[_BUSY] += 1
+        self.refused["too many handshakes"] += 1
         return self._cookie(now, packet, address) if self._replies.take(now) else False
 
     def may_reply(self, now: Nanos) -> bool:

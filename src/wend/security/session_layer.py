@@ -234,8 +234,11 @@ class SessionLayer:
         self, now: Nanos, kind: int, index: int, counter: int, datagram: bytes | memoryview, address: Address
     ) -> Opened | None:
         keys = self._by_index.get(index)
-        if keys is None or now >= keys.ends_ns:
-            self.refused["unknown keys" if keys is None else "old keys"] += 1
+        if keys is None:
+            self.refused["unknown keys"] += 1
+            return None
+        if now >= keys.ends_ns:
+            self.refused["old keys"] += 1
             return None
         if not keys.window.is_new(counter):
             self.refused["replayed"] += 1
@@ -448,8 +451,11 @@ class SessionLayer:
         if identity is None:
             return
         session = self._peers[pending.peer]
-        if identity.peer != pending.peer or said.incarnation < session.incarnation:
-            self.refused["a certificate of somebody else" if identity.peer != pending.peer else "stale"] += 1
+        if identity.peer != pending.peer:
+            self.refused["a certificate of somebody else"] += 1
+            return
+        if said.incarnation < session.incarnation:
+            self.refused["stale"] += 1
             return
         self._table.end_handshake(session)
         keys = TransportKeys(

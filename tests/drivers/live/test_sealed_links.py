@@ -5,17 +5,23 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from typer.testing import CliRunner
 
 from tests.drivers.live.net import PAIR, Record, Site, fresh, known, run, until
 from tests.security.roots import Laboratory
+from wend.console.app import app
 from wend.drivers.live import wire
-from wend.drivers.live.addresses import Address
+from wend.drivers.live.addresses import Address, show
 from wend.drivers.live.client import connect
+from wend.drivers.live.config import PeerFile
 from wend.drivers.live.multicast import MulticastOptions
 from wend.drivers.live.peer import LivePeer
+from wend.drivers.live.process import PeerService
 from wend.drivers.live.shaper import PacketFaults
 from wend.drivers.live.socket import PeerSocket
 from wend.model.errors import ConfigError, Untrusted
@@ -221,3 +227,54 @@ def test_a_peer_with_keys_may_listen_anywhere_and_does_not_multicast() -> None:
         await asyncio.sleep(0)
 
     run(scene())
+
+
+def test_a_peer_of_a_file_with_keys_joins_renews_and_refuses_the_revoked(tmp_path: Path) -> None:
+    """The whole of it, from key files: two services, one certificate is revoked, and SIGHUP's work is done."""
+
+    async def scene() -> None:
+        folders = {peer: enrol(tmp_path, peer) for peer in (1, 2)}
+        files = {
+            peer: PeerFile(id=peer, listen="127.0.0.1:0", clients="127.0.0.1:0", detection="80ms", keys=str(folder))
+            for peer, folder in folders.items()
+        }
+        first = PeerService(files[1])
+        await first.start()
+        second = PeerService(msgspec.structs.replace(files[2], join=(show(first.peer.address),)))
+        await second.start()
+        try:
+            await until(lambda: bool(first.peer.status().links) and first.peer.status().links[0].up)
+            identity = first.peer.sealed.identity(2) if first.peer.sealed is not None else None
+            assert identity is not None and identity.peer == 2
+            (folders[1] / "revoked.txt").write_text(f"{identity.serial}  # lost\n")
+            await first.reload(lambda: files[1])
+            await until(lambda: first.peer.counters.refused["untrusted"] > 0)
+            await until(lambda: not first.peer.status().links[0].up)
+        finally:
+            await first.leave()
+            await second.leave()
+
+    run(scene())
+
+
+def enrol(folder: Path, peer: int) -> Path:
+    """The folder of keys of a peer, made by `wend key`."""
+    root, site = folder / "root", folder / f"site-{peer}"
+    commands = [] if root.exists() else [["root", str(root), "--name", "plant"]]
+    commands += [
+        ["new", str(site), "--name", f"site-{peer}"],
+        [
+            "sign",
+            str(site / "request.pem"),
+            "--root",
+            str(root),
+            "--peer",
+            str(peer),
+            "--out",
+            str(site / "certificate.pem"),
+        ],
+    ]
+    for words in commands:
+        done = CliRunner().invoke(app, ["key", *words])
+        assert done.exit_code == 0, done.output
+    return site

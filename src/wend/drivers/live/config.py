@@ -13,7 +13,7 @@ import msgspec
 
 from wend.drivers.live.addresses import Address, check_listen, parse_address, resolve
 from wend.drivers.live.grants import Grant
-from wend.drivers.live.multicast import AUTO, MulticastOptions, check_interface, parse_multicast
+from wend.drivers.live.multicast import AUTO, MulticastOptions, check_interface, parse_multicast, without_multicast
 from wend.drivers.live.paths.source import NONE, SOURCES
 from wend.drivers.settings import ByName, Configuration
 from wend.matching.filters import parse
@@ -211,7 +211,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         if links.trace_paths and self.paths in (None, NONE):
             raise ConfigError('trace_paths needs a source of paths: say paths = "trace", "traceroute" or a file')
         self._check_keys()
-        check_listen(parse_address(self.listen), self.insecure)
+        check_listen(parse_address(self.listen), self.insecure or self.keys is not None)
         check_listen(parse_address(self.clients), self.insecure or self.uses_tls)
         self._check_neighbours()
         self._own_cluster()
@@ -219,7 +219,9 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
             parse_address(text)
         parse_multicast(self.multicast_address)
         if self.multicast_interface is not None:
-            check_interface(self.multicast_interface, self.insecure)
+            check_interface(self.multicast_interface, self.insecure or self.keys is not None)
+        if self.keys is not None:
+            without_multicast(self.multicast_options)
         for text in self.advertise:
             try:
                 parse(text)

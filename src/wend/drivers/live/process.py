@@ -55,6 +55,7 @@ class PeerService:
                 join=None if join is None else tuple(address for address in join if is_numeric(address)),
                 admit=file.admit,
                 multicast=file.multicast_options,
+                keys=None if self.keys is None else (self.keys.credentials, self.keys.verifier),
             )
         except BaseException:
             if store is not None:
@@ -90,7 +91,7 @@ class PeerService:
     def warnings(self) -> list[str]:
         """What an operator should know about who can speak to this peer."""
         file, told = self._file, []
-        if file.insecure:
+        if file.insecure and self.keys is None:
             told.append(
                 "INSECURE: other peers are not authenticated; whoever can send a packet to this one can read events "
                 "and speak for any peer"
@@ -152,6 +153,8 @@ class PeerService:
             keys = None if self.keys is None else read_keys(self._file)
             grants = read_grant_table(msgspec.structs.replace(self._file, grants=file.grants))
             self.admission.replace(keys, grants)
+            if keys is not None and self.peer.sealed is not None:
+                self.peer.sealed.renew(keys.credentials, keys.verifier)
         except WendError as error:
             self.peer.counters.failed["read keys"] += 1
             log.warning("peer %d keeps its keys and grants: %s", self.peer.id, error)

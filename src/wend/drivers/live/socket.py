@@ -40,7 +40,7 @@ Transmit = Callable[[bytes], None]
 Seal = Callable[[PeerId, int, bytes], None]
 
 
-class Route(Protocol):
+class MessageSender(Protocol):
     """How messages leave to one peer."""
 
     def send(self, body: bytes) -> None:
@@ -50,7 +50,7 @@ class Route(Protocol):
         """Send encoded messages in one datagram."""
 
 
-class OpenRoute:
+class OpenSender:
     """Datagrams with a header and a checksum."""
 
     __slots__ = ("_head_sum", "_header", "_transmit")
@@ -67,7 +67,7 @@ class OpenRoute:
         self._transmit(wire.bundle(self._header, bodies))
 
 
-class SealedRoute:
+class SealedSender:
     """Messages that a session seals."""
 
     __slots__ = ("_peer", "_seal")
@@ -93,7 +93,7 @@ class SendQueue:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._routes: dict[PeerId, Route] = {}
+        self._routes: dict[PeerId, MessageSender] = {}
         self._bundling = False
         self._waiting: dict[PeerId, tuple[int, list[bytes]]] = {}
         """By peer: the size of the bundle, and its encoded messages."""
@@ -105,11 +105,11 @@ class SendQueue:
 
     def add(self, peer: PeerId, header: bytes, transmit: Transmit) -> None:
         """Send open datagrams with this header to a peer."""
-        self._routes[peer] = OpenRoute(header, transmit)
+        self._routes[peer] = OpenSender(header, transmit)
 
     def add_sealed(self, peer: PeerId, seal: Seal) -> None:
         """Send to a peer by its session."""
-        self._routes[peer] = SealedRoute(peer, seal)
+        self._routes[peer] = SealedSender(peer, seal)
 
     def remove(self, peer: PeerId) -> None:
         for by_peer in (self._routes, self._waiting, self._acks, self._acked_ns):
