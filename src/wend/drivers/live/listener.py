@@ -73,7 +73,7 @@ class TcpListener:
     ) -> None:
         self.broker = broker
         self.admission = admission or ClientAdmission()
-        self.limits = limits or StrangerLimits(time.monotonic)
+        self.limits = StrangerLimits(time.monotonic) if limits is None else limits
         self.queue_msgs = queue_msgs
         self.queue_bytes = queue_bytes
         self.stall_s = stall_s
