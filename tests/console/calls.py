@@ -55,6 +55,6 @@ def lonely(tmp_path: Path, **fields: str) -> Path:
 def running_peer(tmp_path: Path) -> "Iterator[tuple[subprocess.Popen[str], str]]":
     with started("peer", "--config", str(lonely(tmp_path))) as process:
         assert process.stdout is not None
-        found = re.search(r"clients on (wend://\S+)", process.stdout.readline())
+        found = re.search(r"clients on (wends?://\S+)", process.stdout.readline())
         assert found is not None
         yield process, found[1]

@@ -58,7 +58,7 @@ class Process:
         pid, printed = None, ""
         while found := re.match(r"pid (\d+)", printed := (await reader.readline()).decode()):
             pid = int(found[1])
-        listening = re.search(r"clients on (wend://\S+)", printed)
+        listening = re.search(r"clients on (wends?://\S+)", printed)
         assert pid is not None and listening is not None, printed
         return cls(reader, writer, pid, listening[1])
 
