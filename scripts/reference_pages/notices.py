@@ -110,6 +110,8 @@ LIVE = {
     "clients.subscriptions-refused": "Subscriptions beyond those of a client or group.",
     "clients.kept-refused": "Durable subscriptions and retained events beyond the kept bytes of a client or group.",
     "clients.status-refused": "Status calls of a client that asked too often.",
+    "clients.signature-refused": "Signatures of events that did not verify: the event is delivered as one that is not "
+    "signed.",
     "clients.withheld": "Events of a backlog that the client may not receive any more.",
     "clients.failed": "Clients whose session failed inside the peer.",
     "shaper.lost": "Datagrams lost on purpose: by `shape` in the peer's file, or by `client.cut`.",

@@ -229,6 +229,7 @@ def _event(event: "Arrival", as_json: bool) -> str:
         shown = {"id": str(event.id), "attributes": msgspec.to_builtins(event.attributes), "payload": text}
         shown |= {} if _is_text(event.payload) else {"payload_base64": b64encode(event.payload).decode()}
         shown |= {"headers": event.headers} if event.headers else {}
+        shown |= {"signed_by": event.signed_by} if event.signed_by is not None else {}
         return json.dumps({**shown, "age_ms": round(event.age * 1000, 3), "late": event.late})
     pairs = " ".join(f"{name}={value}" for name, value in event.attributes.items())
     late = ", late" if event.late else ""

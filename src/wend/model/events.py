@@ -82,6 +82,11 @@ Attributes = dict[str, Value]
 Headers = dict[str, str]
 """What applications tell each other about a payload. Filters do not see them."""
 
+SIGNATURE_HEADER = "wend-signature"
+"""The header with the publisher's certificate and signature, between peers."""
+SIGNED_BY_HEADER = "wend-signed-by"
+"""The header by which a peer tells its client who signed an event. It is never believed from elsewhere."""
+
 MAX_HEADERS = 64
 MAX_ATTRIBUTES = 1024
 """Of one event, so that matching it costs a bounded time."""

@@ -213,6 +213,11 @@ class Peer:
         return () if self._stored is None else tuple(self._stored.queue.answered_for())
 
     @property
+    def next_id(self) -> EventId:
+        """The id of the next event that the application publishes."""
+        return self._local.next_id
+
+    @property
     def is_crowded(self) -> bool:
         """Whether so much waits for a link that publishers should pause."""
         return self._layer.crowded

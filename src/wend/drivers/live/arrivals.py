@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from wend.drivers.live import frames
-from wend.model.events import Attributes, EventId, Headers
+from wend.model.events import SIGNED_BY_HEADER, Attributes, EventId, Headers
 
 Publication = tuple[Attributes, bytes] | tuple[Attributes, bytes, Headers]
 """An event with its payload and perhaps headers, for `Client.publish_many`."""
@@ -38,6 +38,8 @@ class Arrival(msgspec.Struct, frozen=True):
     """The subscription that it came by."""
     retained: bool = False
     """Whether it was published before the subscription, and a peer retained it."""
+    signed_by: str | None = None
+    """The name of the site that signed it, as the subscriber's peer verified; None: nobody that it trusts."""
 
     async def reply(
         self, payload: bytes = b"", attributes: Attributes | None = None, headers: Headers | None = None
@@ -49,3 +51,11 @@ class Arrival(msgspec.Struct, frozen=True):
 
 def receipt_of(accepted: frames.Accepted) -> PublishReceipt:
     return PublishReceipt(accepted.id, accepted.targets, accepted.kept, accepted.congested)
+
+
+def signer_of(headers: Headers) -> tuple[Headers, str | None]:
+    """The headers of the application, and who signed the event, as the peer says."""
+    if not headers or SIGNED_BY_HEADER not in headers:
+        return headers, None
+    rest = dict(headers)
+    return rest, rest.pop(SIGNED_BY_HEADER)

@@ -16,11 +16,14 @@ from typing import Protocol
 import msgspec
 
 from wend.drivers.live import frames
+from wend.drivers.live.clock import monotonic
 from wend.drivers.live.config import NeighbourEntry
 from wend.drivers.live.given_links import GivenLinks
+from wend.drivers.live.key_files import KeyFolder
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.retained import RetainedExchange
+from wend.drivers.live.signed_events import SignedEvents
 from wend.drivers.live.status import StatusSnapshot
 from wend.drivers.live.subscribe_options import check_durable
 from wend.matching.filters import parse
@@ -86,11 +89,15 @@ class Broker(Observer):
         experiments: bool = False,
         load_plan: Callable[[], Awaitable[int]] | None = None,
         links: GivenLinks | None = None,
+        keys: KeyFolder | None = None,
+        signs: bool = False,
     ) -> None:
+        """`signs`: whether it signs what its clients publish, with the peer's `keys`."""
         self.peer = peer
         self.scheduler = FairScheduler()
         self.counts: Counter[str] = Counter()
         """Of clients, by all listeners. `now` is how many are connected."""
+        self.signatures = SignedEvents(self.counts, keys, signs=signs)
         self.stopping = False
         self._experiments = experiments
         self._load_plan = load_plan
@@ -291,16 +298,23 @@ class Broker(Observer):
         if effect.position:
             attached = self._attached.get(effect.subscription.number)
             if attached is not None:
-                attached[0].deliver(attached[1], effect)
+                self._hand(*attached, effect)
             return
         number = effect.subscription.number
         if number in self._shared:
-            client, handle = self._next_member(number)
-            client.deliver(handle, effect)
+            self._hand(*self._next_member(number), effect)
             return
         for client, handle in self._subscribers_of(number):
-            client.deliver(handle, effect)
+            self._hand(client, handle, effect)
             self.retained.delivered(client, handle, effect.event.id)
+
+    def _hand(self, client: BrokerClient, handle: int, effect: Deliver) -> None:
+        """Hand an event to a client, with the name of who signed it. Answers about retained events carry the signature
+        of another event, which is verified later."""
+        if effect.event.headers and client is not self.retained:
+            event = self.signatures.verified(effect.event, monotonic())
+            effect = effect if event is effect.event else msgspec.structs.replace(effect, event=event)
+        client.deliver(handle, effect)
 
     def _subscribers_of(self, number: int) -> tuple[Subscriber, ...]:
         found = self._subscribers.get(number)
@@ -345,6 +359,8 @@ class Broker(Observer):
             if retain not in attributes:
                 raise Refused(f"the event is to be retained by its attribute {retain!r}, which it does not have")
             self.retained.offer()
+        if headers or self.signatures.signs:
+            headers = self.signatures.signed(self.peer.peer.next_id, attributes, payload, headers)
         return self.peer.publish(attributes, payload, headers, ttl_ns, to, retain)
 
     def status(self) -> StatusSnapshot:

@@ -26,7 +26,7 @@ import msgspec
 from wend.drivers.live import frames, wire
 from wend.drivers.live.addresses import TLS_SCHEME, parse_urls, scheme_of
 from wend.drivers.live.answer_deadlines import AnswerDeadlines
-from wend.drivers.live.arrivals import Arrival, Publication, PublishReceipt, receipt_of
+from wend.drivers.live.arrivals import Arrival, Publication, PublishReceipt, receipt_of, signer_of
 from wend.drivers.live.batches import BATCH_BYTES, Calls, PendingBatch, send_batches
 from wend.drivers.live.connection import PeerConnection
 from wend.drivers.live.peer_requests import A, PeerRequests
@@ -127,7 +127,10 @@ class EventStream:
     def _arrival(self, delivery: frames.Delivery, age: float) -> Arrival:
         event = delivery.event
         id_ = event.origin or event.id
-        return Arrival(id_, event.attributes, event.payload, age, delivery.late, event.headers, self, delivery.retained)
+        headers, signer = signer_of(event.headers)
+        return Arrival(
+            id_, event.attributes, event.payload, age, delivery.late, headers, self, delivery.retained, signer
+        )
 
     async def reply(
         self, request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None

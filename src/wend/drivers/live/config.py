@@ -106,6 +106,9 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
             "then speak for a neighbour or a client."
         ),
     ] = False
+    sign: Annotated[
+        bool, setting("Whether the peer signs the events that its clients publish, for subscribers anywhere.")
+    ] = False
     grants: Annotated[
         dict[str, Grant],
         setting("What groups of clients and peers may do: tables by group. None: whoever may connect may do all."),
@@ -231,6 +234,8 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     def _check_keys(self) -> None:
         if self.tls and self.keys is None:
             raise ConfigError("tls = true needs keys: make some with `wend key new`")
+        if self.sign and self.keys is None:
+            raise ConfigError("sign = true needs keys: make some with `wend key new`")
         for group, grant in self.grants.items():
             grant.check(group)
 

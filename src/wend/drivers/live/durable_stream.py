@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wend.drivers.live import frames
-from wend.drivers.live.arrivals import Arrival
+from wend.drivers.live.arrivals import Arrival, signer_of
 from wend.drivers.live.client import EventStream
 from wend.model.errors import ClientError
 from wend.model.events import PeerId
@@ -120,14 +120,16 @@ class DurableStream(EventStream):
 
     def _arrival(self, delivery: frames.Delivery, age: float) -> Arrival:
         event = delivery.event
+        headers, signer = signer_of(event.headers)
         return DurableArrival(
             event.id,
             event.attributes,
             event.payload,
             age,
             delivery.late,
-            event.headers,
+            headers,
             self,
+            signed_by=signer,
             redelivered=delivery.again,
             peer=self._from,
             position=delivery.position,

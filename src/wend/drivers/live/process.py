@@ -66,7 +66,14 @@ class PeerService:
         self._stored = () if store is None else store.records
         self._names = HostNames(file.id, self.peer.family)
         self.links = GivenLinks(self.peer, self._names)
-        self.broker = Broker(self.peer, experiments=file.experiments, load_plan=self.load_plan, links=self.links)
+        self.broker = Broker(
+            self.peer,
+            experiments=file.experiments,
+            load_plan=self.load_plan,
+            links=self.links,
+            keys=self.keys,
+            signs=file.sign,
+        )
         self.listener = TcpListener(self.broker, admission=self.admission)
 
     async def start(self) -> None:
@@ -160,6 +167,7 @@ class PeerService:
             log.warning("peer %d keeps its keys and grants: %s", self.peer.id, error)
             return
         self.keys = keys
+        self.broker.signatures.replace(keys)
         self.listener.recheck()
 
     async def _reload_plan(self) -> None:

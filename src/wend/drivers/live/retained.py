@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from wend.drivers.live.clock import monotonic
 from wend.matching.filters import topic_filter
 from wend.model.errors import WendError
 from wend.model.events import Attributes, Event, EventId, Headers, PeerId, Qos, Range, SubscriptionId
@@ -157,6 +158,7 @@ class RetainedExchange:
     def _hand(self, question: Question, event: Event, age_ns: Nanos) -> None:
         if event.id not in question.delivered:
             question.got(event.id)
+            event = self._broker.signatures.verified(event, monotonic())
             subscription = SubscriptionId(self._broker.peer.id, 0)
             question.client.deliver(question.handle, Deliver(subscription, event, age_ns, None, retained=True))
 

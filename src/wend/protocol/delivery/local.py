@@ -91,9 +91,14 @@ class LocalDelivery:
 
     # ---------------------------------------------------------------- from the application; True if interest changed
 
+    @property
+    def next_id(self) -> EventId:
+        """The id of the next event that is published here."""
+        return EventId(self._me, self._config.incarnation, self._sequence + 1)
+
     def number(self, published: Published) -> Event:
+        number = self.next_id
         self._sequence += 1
-        number = EventId(self._me, self._config.incarnation, self._sequence)
         direct = published.to is not None
         return Event(
             number, published.attributes, published.payload, published.headers, published.ttl_ns, direct=direct
