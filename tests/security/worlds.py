@@ -162,11 +162,12 @@ class World:
 
     def deliver(self, host: Host, opened: Opened) -> None:
         """The property: what arrives was sent by that incarnation of that peer to this one, and arrives once."""
-        if self.sent.get(opened.body) != (opened.peer, opened.incarnation, host.peer):
+        sender, incarnation, _, body = opened
+        if self.sent.get(body) != (sender, incarnation, host.peer):
             raise Violation(f"peer {host.peer} got {opened!r}, which nobody sent to it")
-        self.delivered[host.peer, opened.body] += 1
-        if self.delivered[host.peer, opened.body] > 1:
-            raise Violation(f"peer {host.peer} got {opened.body!r} twice")
+        self.delivered[host.peer, body] += 1
+        if self.delivered[host.peer, body] > 1:
+            raise Violation(f"peer {host.peer} got {body!r} twice")
 
     # ---------------------------------------------------------------- the attacker
 
@@ -238,7 +239,7 @@ class World:
     def _send_impostor(self, datagram: bytes | None, victim: Host) -> None:
         assert self.impostor is not None
         queue = [] if datagram is None else [datagram]
-        while queue or self.impostor.has_effects:  # he is near, and answers at once
+        while queue or self.impostor.effects:  # he is near, and answers at once
             effects = self.impostor.take_effects()
             queue += [effect.datagram for effect in effects if isinstance(effect, TransmitPacket)]
             for packet in queue:

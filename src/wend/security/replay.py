@@ -28,7 +28,9 @@ class ReplayWindow:
         """Add a number that `is_new`. Returns whether it is the highest."""
         ahead = number - self.highest
         if ahead > 0:
-            self._seen = (self._seen << ahead & _MASK | 1) if ahead < WINDOW else 1
+            seen = (self._seen << ahead | 1) if ahead < WINDOW else 1
+            # Of numbers in order, bits beyond the window are cut off now and then: it costs as much as the shift.
+            self._seen = seen if ahead == 1 and number & 255 else seen & _MASK
             self.highest = number
             return True
         self._seen |= 1 << -ahead

@@ -23,6 +23,8 @@ effects (`take_effects`): packets to transmit, and what became of sessions.
 from collections import Counter
 from collections.abc import Callable
 
+from cryptography.exceptions import InvalidTag
+
 from wend.model.errors import Untrusted, WireError
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
@@ -31,7 +33,7 @@ from wend.security.cookies import Address, mac, mac1_key, open_cookie
 from wend.security.handshake_limits import HandshakeLimiter, SessionLimits
 from wend.security.identity import Credentials, Identity, Verifier
 from wend.security.noise import Answer, Initiation, KeyPair
-from wend.security.packets import Introduction
+from wend.security.packets import HEADER_BYTES, Introduction
 from wend.security.peer_session import AddressSession, PeerSession, PendingHandshake, WaitingMessage
 from wend.security.session_effects import (
     SessionEffect,
@@ -42,8 +44,9 @@ from wend.security.session_effects import (
     TransmitPacket,
 )
 from wend.security.session_table import MOST_UNKNOWN, SessionTable
-from wend.security.transport import Opened, TransportKeys
+from wend.security.transport import ZERO, Opened, TransportKeys
 
+_unpack, _KINDS = packets.TRANSPORT_HEADER.unpack_from, packets.KINDS
 PROLOGUE = b"wend session 1"
 SILENCE_NS: Nanos = 5 * SECOND
 """A peer that has not answered for so long may have lost its keys: a new handshake finds out."""
@@ -81,10 +84,11 @@ class SessionLayer:
         self._use(credentials)
         self._table = SessionTable(random)
         self._by_index = self._table.by_index
-        self._peers = self._table.peers
+        self.peers = self._peers = self._table.peers
         self._number = 0
         """Of the last handshake that this peer began."""
-        self._effects: list[SessionEffect] = []
+        self.effects: list[SessionEffect] = []
+        """What the driver is to do; `take_effects` takes them."""
         self._wall_s, self._told_ns = 0, 0
         self._recheck_ns: Nanos = 0
 
@@ -134,12 +138,8 @@ class SessionLayer:
         self._table.forget(peer)
 
     def take_effects(self) -> list[SessionEffect]:
-        effects, self._effects = self._effects, []
+        effects, self.effects = self.effects, []
         return effects
-
-    @property
-    def has_effects(self) -> bool:
-        return bool(self._effects)
 
     def identity(self, peer: PeerId) -> Identity | None:
         """What the certificate of a peer says, if there is a session or was one lately."""
@@ -220,10 +220,14 @@ class SessionLayer:
     def open(self, now: Nanos, datagram: bytes | memoryview, address: Address) -> Opened | None:
         """The message in a datagram. None if it has none: then it was refused, or there are effects."""
         if len(datagram) >= packets.OVERHEAD_BYTES:
-            head, index, counter = packets.TRANSPORT_HEADER.unpack_from(datagram)
-            kind = packets.KINDS.get(head)
+            head, index, counter = _unpack(datagram)
+            kind = _KINDS.get(head)
             if kind is not None:
-                return self._open(now, kind, index, counter, datagram, address)
+                keys = self._by_index.get(index)
+                if keys is None:
+                    self.refused["unknown keys"] += 1
+                    return None
+                return self._open(now, keys, kind, counter, datagram, address)
         try:
             self._handshake(now, bytes(datagram), address)
         except WireError:
@@ -231,31 +235,30 @@ class SessionLayer:
         return None
 
     def _open(
-        self, now: Nanos, kind: int, index: int, counter: int, datagram: bytes | memoryview, address: Address
+        self, now: Nanos, keys: TransportKeys, kind: int, counter: int, datagram: bytes | memoryview, address: Address
     ) -> Opened | None:
-        keys = self._by_index.get(index)
-        if keys is None:
-            self.refused["unknown keys"] += 1
-            return None
         if now >= keys.ends_ns:
             self.refused["old keys"] += 1
             return None
-        if not keys.window.is_new(counter):
+        window = keys.window
+        if counter <= window.highest and not window.is_new(counter):
             self.refused["replayed"] += 1
             return None
-        body = keys.open(counter, datagram)
-        if body is None:
+        header = bytes(datagram[:HEADER_BYTES])
+        try:
+            body = keys.open(ZERO + header[8:], datagram[HEADER_BYTES:], header)
+        except InvalidTag:
             self.refused["forged"] += 1
             return None
-        newest = keys.window.add(counter)
-        session = self._peers[keys.peer]
-        if keys is session.next:
-            session.next = None
-            self._adopt(now, session, keys, address)
-        elif newest and keys is session.current and address != session.address:
+        newest, session = window.add(counter), keys.session
+        if keys is not session.current:
+            if keys is session.next:
+                session.next = None
+                self._adopt(now, session, keys, address)
+        elif newest and address != session.address:
             self._move(session, address)
         session.heard_ns, session.unanswered_ns = now, 0
-        return None if kind == packets.NOTHING else Opened(keys.peer, keys.incarnation, kind, body)
+        return None if kind == packets.NOTHING else (keys.peer, keys.incarnation, kind, body)
 
     def _handshake(self, now: Nanos, datagram: bytes, address: Address) -> None:
         match packets.type_of(datagram):
@@ -307,7 +310,7 @@ class SessionLayer:
         written, (opening, sealing) = answer.write(own.encode(padded=False), self._random(32))
         index = self._table.new_index()
         keys = TransportKeys(
-            now, identity, said.incarnation, said.certificate,
+            now, session, identity, said.incarnation, said.certificate,
             index=index, receiver=packet.sender, sealing=sealing, opening=opening, initiator=False,
         )  # fmt: skip
         if session.next is not None:
@@ -334,7 +337,7 @@ class SessionLayer:
 
     def _untrusted(self, address: Address, why: Untrusted) -> None:
         self.refused["untrusted"] += 1
-        self._effects.append(SessionRefused(address, why.reason))
+        self.effects.append(SessionRefused(address, why.reason))
 
     def _on_question(self, now: Nanos, datagram: bytes, address: Address) -> None:
         number, _ = packets.decode_numbered(datagram)
@@ -459,7 +462,7 @@ class SessionLayer:
             return
         self._table.end_handshake(session)
         keys = TransportKeys(
-            now, identity, said.incarnation, said.certificate,
+            now, session, identity, said.incarnation, said.certificate,
             index=ours, receiver=theirs, sealing=sealing, opening=opening, initiator=True,
         )  # fmt: skip
         self._table.add_keys(keys)
@@ -477,7 +480,7 @@ class SessionLayer:
             self._move(session, address)
         self._table.note_address(session.peer, address)
         if is_new:
-            self._effects.append(SessionReady(session.peer, address, keys.incarnation))
+            self.effects.append(SessionReady(session.peer, address, keys.incarnation))
         self._flush(now, session)
 
     def _flush(self, now: Nanos, session: PeerSession) -> None:
@@ -496,7 +499,7 @@ class SessionLayer:
         """The newest authentic packet of a peer came from another address than those before."""
         session.address = address
         self._table.note_address(session.peer, address)
-        self._effects.append(SessionMoved(session.peer, address))
+        self.effects.append(SessionMoved(session.peer, address))
 
     def _end(self, session: PeerSession, reason: str) -> None:
         """The certificate of a peer is not accepted any more."""
@@ -507,7 +510,7 @@ class SessionLayer:
         session.waiting.clear()
         if had_keys:
             self.notices["session-ended"] += 1
-            self._effects.append(SessionEnded(session.peer, reason))
+            self.effects.append(SessionEnded(session.peer, reason))
 
     def _use(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -520,7 +523,7 @@ class SessionLayer:
             self.notices["no-session"] += count
 
     def _transmit(self, address: Address, peer: PeerId | None, datagram: bytes) -> None:
-        self._effects.append(TransmitPacket(address, peer, datagram))
+        self.effects.append(TransmitPacket(address, peer, datagram))
 
     # ---------------------------------------------------------------- time
 

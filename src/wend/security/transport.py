@@ -8,16 +8,18 @@ minutes. A peer keeps a few pairs for each other peer, so that packets under way
     previous   were current before: only for opening, until they end
 """
 
-from typing import Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, final
 
-from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.security.identity import Identity
-from wend.security.packets import HEAD_NUMBERS, HEADER_BYTES, TRANSPORT_HEADER
+from wend.security.packets import HEAD_NUMBERS, TRANSPORT_HEADER
 from wend.security.replay import ReplayWindow
+
+if TYPE_CHECKING:
+    from wend.security.peer_session import PeerSession
 
 REKEY_NS: Nanos = 120 * SECOND
 """The initiator of a session begins the next handshake when its keys are so old and it has something to send."""
@@ -25,16 +27,13 @@ REKEY_LATE_NS: Nanos = 150 * SECOND
 """The other side does, if the initiator did not."""
 END_NS: Nanos = 180 * SECOND
 """Keys that are older seal and open nothing."""
-_ZERO: Final = b"\0\0\0\0"
+ZERO: Final = b"\0\0\0\0"
+"""The first bytes of a nonce; the counter follows."""
 
 
-class Opened(NamedTuple):
-    """An authentic message."""
-
-    peer: PeerId
-    incarnation: int
-    kind: int
-    body: bytes
+Opened = tuple[PeerId, int, int, bytes]
+"""An authentic message: its sender, the incarnation of that, the kind, and the content. A plain tuple, because one is
+made for every packet."""
 
 
 @final
@@ -42,24 +41,26 @@ class TransportKeys:
     """The keys of both directions of a session."""
 
     __slots__ = (
-        "_opening",
-        "_sealing",
+        "_seal",
         "certificate",
         "ends_ns",
         "identity",
         "incarnation",
         "index",
         "made_ns",
+        "open",
         "peer",
         "receiver",
         "rekey_ns",
         "sent",
+        "session",
         "window",
     )
 
     def __init__(
         self,
         now: Nanos,
+        session: "PeerSession",
         identity: Identity,
         incarnation: int,
         certificate: bytes,
@@ -73,6 +74,8 @@ class TransportKeys:
         assert identity.peer is not None
         self.peer: PeerId = identity.peer
         self.identity = identity
+        self.session = session
+        """What is known of the other peer."""
         self.incarnation = incarnation
         """Of the other peer."""
         self.certificate = certificate
@@ -86,20 +89,12 @@ class TransportKeys:
         self.ends_ns = now + END_NS
         self.sent = 0
         self.window = ReplayWindow()
-        self._sealing = ChaCha20Poly1305(sealing)
-        self._opening = ChaCha20Poly1305(opening)
+        self._seal = ChaCha20Poly1305(sealing).encrypt
+        self.open = ChaCha20Poly1305(opening).decrypt
 
     def seal(self, kind: int, body: bytes) -> bytes:
         """The transport packet of a message."""
         counter = self.sent
         self.sent = counter + 1
         header = TRANSPORT_HEADER.pack(HEAD_NUMBERS[kind], self.receiver, counter)
-        return header + self._sealing.encrypt(_ZERO + header[8:], body, header)
-
-    def open(self, counter: int, datagram: bytes | memoryview) -> bytes | None:
-        """The message in a packet with this counter; None if it is not authentic."""
-        header = bytes(datagram[:HEADER_BYTES])
-        try:
-            return self._opening.decrypt(_ZERO + header[8:], datagram[HEADER_BYTES:], header)
-        except InvalidTag:
-            return None
+        return header + self._seal(ZERO + header[8:], body, header)

@@ -88,7 +88,6 @@ from wend.protocol.ports import (
 )
 from wend.protocol.status import LinkStatus
 from wend.security.identity import Credentials, Verifier
-from wend.security.transport import Opened
 
 if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
     from wend.model.forwarding import Forwarding
@@ -143,9 +142,10 @@ class LivePeer:
         self._types = wire.MessageTypes(self._peer.message_types, self._peer.header_type)
         self._store_writer = StoreWriter(self.id, store, self._deliver, self.failed, self.counters, clock)
         self._held = self._store_writer.held
-        received = self.receive if keys is None else self._receive_sealed
-        self._socket = PeerSocket(listen, insecure or keys is not None, received, self.counters, clock)
+        self._socket = PeerSocket(listen, insecure or keys is not None, self.receive, self.counters, clock)
         self.sealed = None if keys is None else SealedLinks(self, *keys, self._socket.transmit, clock)
+        if self.sealed is not None:
+            self._socket.received = self.sealed.receive
         multicast = multicast if keys is None else without_multicast(multicast)
         self.address, self.family = self._socket.address, self._socket.family
         self.timer = WakeTimer(clock, self._drain, partial(self._handle, _WOKEN), self._paused)
@@ -462,26 +462,23 @@ class LivePeer:
         if bundles:
             queue.flush()
 
-    def _receive_sealed(self, datagram: memoryview, address: Address, waited_ns: Nanos = 0) -> None:
-        if self.sealed is not None:
-            self.sealed.receive(datagram, address, waited_ns)
-
-    def receive_opened(self, opened: Opened, address: Address, waited_ns: Nanos) -> None:
+    def receive_opened(
+        self, sender: PeerId, incarnation: int, kind: int, body: bytes, address: Address, waited_ns: Nanos
+    ) -> None:
         """Handle the content of a datagram that a session has opened: its sender is certain."""
-        sender, kind = opened.peer, opened.kind
-        if sender in self._reachable and wire.holds_messages(kind):
+        if sender in self._reachable and kind in wire.MESSAGES:
             try:
-                messages = wire.decode_body(kind, opened.body, self._types)
+                messages = wire.decode_body(kind, body, self._types)
             except WireError:
                 self.counters.refused["garbage"] += 1
             else:
                 self._hear_all(sender, messages, waited_ns)
             return
-        header = wire.Header(sender, self.id, opened.incarnation)
-        datagram = memoryview(wire.seal(wire.header(*header, kind), opened.body))
+        header = wire.Header(sender, self.id, incarnation)
+        datagram = memoryview(wire.seal(wire.header(*header, kind), body))
         if self.joining is not None and kind == wire.ADDRESSES:
             self.joining.receive(datagram, address)
-        elif not wire.holds_messages(kind):
+        elif kind not in wire.MESSAGES:
             self.counters.refused["garbage"] += 1
         elif self.joining is None or not self.joining.hold(header, datagram, address):
             self.counters.refused["stranger"] += 1

@@ -61,6 +61,7 @@ class SealedLinks:
             refused=peer.counters.refused,
             notices=peer.counters.notices,
         )
+        self._sessions = self._layer.peers
         self._routes: dict[PeerId, Transmit] = {}
         """How datagrams leave to a peer: to the socket, perhaps through a pipe that imitates a link."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -108,16 +109,16 @@ class SealedLinks:
 
     def to_socket(self, peer: PeerId, datagram: bytes) -> None:
         """Send a sealed datagram to where a peer was heard last."""
-        address = self._layer.address(peer)
-        if address is not None:
-            self._transmit(address, datagram)
+        session = self._sessions.get(peer)
+        if session is not None and session.address is not None:
+            self._transmit(session.address, datagram)
 
     def send(self, peer: PeerId, kind: int, body: bytes) -> None:
         """Seal a message, or a bundle of some."""
         datagram = self._layer.seal(self._clock(), peer, kind, body)
         if datagram is not None:
             self._routes[peer](datagram)
-        if self._layer.has_effects:
+        if self._layer.effects:
             self._perform()
 
     def send_to(self, address: Address, datagram: bytes) -> None:
@@ -130,10 +131,10 @@ class SealedLinks:
     def receive(self, datagram: memoryview, address: Address, waited_ns: Nanos = 0) -> None:
         """Handle one datagram from the socket."""
         opened = self._layer.open(self._clock(), datagram, address)
-        if self._layer.has_effects:
+        if self._layer.effects:
             self._perform()
         if opened is not None:
-            self._peer.receive_opened(opened, address, waited_ns)
+            self._peer.receive_opened(*opened, address, waited_ns)
         elif not self._peer.answer_probe(datagram, address) and wire.is_open(datagram):
             self._warn(address, "they are not sealed, and this peer has keys")
 

@@ -215,7 +215,7 @@ class PeerSocket:
     ) -> None:
         """`receive` gets each datagram, its sender's address, and the time for which it waited in the kernel."""
         self.queue = SendQueue(clock)
-        self._receive = receive
+        self.received = receive
         self._counters = counters
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -296,5 +296,5 @@ class PeerSocket:
         now = self._clock()
         if self._waited_ns or now - self._kernel_queue.known_ns > CHECK_NS:
             self._waited_ns = self._kernel_queue.waited_ns(now)
-        self._receive(self._view[:size], address[:2], self._waited_ns)
+        self.received(self._view[:size], address[:2], self._waited_ns)
         return self._loop is not None

@@ -55,6 +55,8 @@ _PLAIN_ATTRIBUTES, _PLAIN_CHARS = 32, 8_000
 _HEADER = struct.Struct("!2sBBQQQ")
 _VERSION, _KIND = 2, 3
 MESSAGE, _BUNDLE, ADDRESSES, MULTICAST = 0, 1, 2, 3
+MESSAGES = (MESSAGE, _BUNDLE)
+"""The kinds that hold messages of a peer's protocol."""
 HEADER_BYTES = _HEADER.size
 CHECKSUM_BYTES = 4
 INTACT = 0x2144DF1C
@@ -249,11 +251,6 @@ def is_about_addresses(datagram: bytes | memoryview) -> bool:
 def is_open(datagram: bytes | memoryview) -> bool:
     """Whether a datagram claims to be one of a peer without keys."""
     return datagram[: len(MAGIC)] == MAGIC
-
-
-def holds_messages(kind: int) -> bool:
-    """Whether a datagram of this kind holds messages of a peer's protocol."""
-    return kind in (MESSAGE, _BUNDLE)
 
 
 def is_multicast(datagram: bytes | memoryview) -> bool:
