@@ -2,8 +2,9 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,7 +18,7 @@ from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter, parse
 from wend.model.errors import FilterError
 from wend.model.events import Attributes
-from wend.pipeline import match_broadcast, match_partitioned
+from wend.pipeline import match_broadcast, match_output, match_partitioned
 from wend.pipeline.mapped_pickle import dump_mapped
 from wend.pipeline.match_regions import planes_for
 
@@ -111,6 +112,31 @@ def brute_force(wanted: dict[str, Filter], published: list[Attributes]) -> Pairs
     return sorted(
         (row, key) for row, event in enumerate(published) for key, one in wanted.items() if one.matches(event)
     )
+
+
+@pytest.mark.parametrize("plan", [by_blocks, by_regions])
+def test_pairs_come_in_batches_of_bounded_size(monkeypatch: pytest.MonkeyPatch, plan: Callable[..., Any]) -> None:
+    """Every event matches every filter."""
+    monkeypatch.setattr(match_output, "PAIRS", 100)
+    monkeypatch.setattr(match_output, "BYTES", 1200)  # an id of 8 bytes and one of up to 11: 44 pairs
+    wanted = {f"s{at}": "true" for at in range(70)}
+    published: list[Attributes] = [{"x": at} for at in range(50)]
+    batches = plan(wanted, published, False)
+    assert pairs_of(batches) == brute_force({key: parse(text) for key, text in wanted.items()}, published)
+    assert max(batch.num_rows for batch in batches) <= 1200 // 16
+    assert counts_of(plan(wanted, published, True)) == Counter(
+        {**dict.fromkeys(wanted, 50), **dict.fromkeys(range(50), 70)}
+    )
+
+
+def test_the_size_of_batches_follows_the_pairs() -> None:
+    size = match_output.BatchSize(50_000)
+    assert size.events == match_output.PAIRS // 50_000
+    for _ in range(5):
+        size.learn(size.events, 0)
+    assert size.events == match_output.BATCH
+    size.learn(1000, 50_000_000)
+    assert size.events == 20
 
 
 worlds = st.tuples(

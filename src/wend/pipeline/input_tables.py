@@ -206,7 +206,7 @@ def survey(judged: "DataFrame", names: Iterable[str] = (), middle: str | None = 
         F.coalesce(F.sum(good), F.lit(0)).alias("rows"),
         F.coalesce(F.sum(F.when(F.col("is_bad"), F.col("rows"))), F.lit(0)).alias("bad"),
         F.coalesce(F.sum(good - 1), F.lit(0)).alias("doubled"),
-        F.bit_count(F.bit_or("tasks")).alias("tasks"),
+        F.coalesce(F.bit_count(F.bit_or("tasks")), F.lit(0)).alias("tasks"),
         *(o(F.when(well, F.col(out))).alias(out) for out, _, _, o in columns),
         *(
             F.percentile_approx(F.when(well, F.col(f"least_{name}")), [0.05, 0.95]).alias(f"middle_{name}")

@@ -32,6 +32,7 @@ from wend.pipeline.input_tables import (
 from wend.pipeline.match_input import parsed, read_events, read_subscriptions
 from wend.pipeline.match_output import of_side, totals
 from wend.pipeline.match_regions import Plane, planes_for
+from wend.pipeline.partitions import MOST_ROWS, cores, spread
 from wend.pipeline.progress import READ, row_progress, rows_reported
 from wend.pipeline.storage import JobFolders, Target, drafted, literal_path
 from wend.pipeline.task_errors import plain_errors
@@ -82,6 +83,8 @@ class MatchJob:
             self.subscriptions, self.events = self.sifted.rows, self.sifted_events.rows
             self.subscription_count = int(self.sifted.seen["rows"])
             self.event_count = int(self.sifted_events.seen["rows"])
+            self.cores = cores(spark)
+            self.events = spread(self.events, self.event_count, int(self.sifted_events.seen["tasks"]), self.cores)
             self.sample = _sample(self.subscriptions)
 
     @contextmanager
@@ -152,7 +155,7 @@ class MatchJob:
             layout = match_partitioned.layout_of(planes, known)
             load = match_partitioned.event_load(self.events, layout).toArrow().to_pylist()
             layout, rows = match_partitioned.with_slices(layout, load)
-        groups = match_partitioned.gathered(routed, self.events, layout, rows)
+        groups = match_partitioned.gathered(routed, self.events, layout, max(2 * self.cores, -(-rows // MOST_ROWS)))
         job = match_partitioned.counts if count else match_partitioned.pairs
         answer = job(groups, self.events, self.subscriptions, layout, draft.folder)
         return self._written(answer, draft, everyone, count, rows, quiet), len(layout.regions), sifted

@@ -19,10 +19,11 @@ from wend.matching.filters import Filter
 from wend.pipeline.mapped_pickle import dump_mapped, load_mapped
 from wend.pipeline.match_input import batch_of, parsed
 from wend.pipeline.match_output import (
+    BatchSize,
     count_schema,
     event_rows,
     id_type,
-    pair_rows,
+    pair_batches_of,
     pair_schema,
     spark_schema,
     subscription_rows,
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 
 BLOCK = 50_000
 """Subscriptions per file. Small blocks let more tasks compile at once; large blocks mean fewer index lookups."""
-
-BATCH = 1000
-"""Events matched at once. Their pairs are one output batch, which must fit into memory."""
 
 Block = tuple[pa.Array, "BitmapIndex[int]"]
 
@@ -91,14 +89,20 @@ def pair_batches(
     batches: Iterator[pa.RecordBatch], folder: str, files: tuple[str, ...], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     blocks, done = _blocks(folder, files), 0
+    size = BatchSize(max((len(ids) for ids, _ in blocks), default=0))
     for batch in batches:
-        for start in range(0, batch.num_rows, BATCH):
-            part = batch.slice(start, BATCH)
+        start = 0
+        while start < batch.num_rows:
+            part = batch.slice(start, size.events)
+            start += part.num_rows
             wanted = batch_of(part.column("attributes"))
+            most = 0
             for ids, index in blocks:
                 offsets, found = index.match_batch(wanted)
                 rows = np.repeat(np.arange(part.num_rows), np.diff(offsets))
-                yield pair_rows(schema, part.column("id"), ids, rows, found)
+                yield from pair_batches_of(schema, part.column("id"), ids, rows, found)
+                most = max(most, len(found))
+            size.learn(part.num_rows, most)
         done += batch.num_rows
         report_rows(folder, done)
 

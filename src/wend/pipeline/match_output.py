@@ -4,16 +4,25 @@ A Spark job has one output, so counts are one table. A row has the id of an even
 id is null. The count of an id is the sum over its rows.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import compute
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Ints = NDArray[np.int64]
+
+BATCH = 1000
+"""The most events that are matched at once."""
+PAIRS = 1_000_000
+"""The most pairs of an output batch, and about as many are found at once."""
+BYTES = 2**28
+"""The most bytes of an output batch: Arrow's texts end at 2 GB."""
 
 ID_TYPES = {
     "tinyint": pa.int8(),
@@ -46,6 +55,33 @@ def pair_rows(schema: pa.Schema, events: pa.Array, subscriptions: pa.Array, rows
     """Translate pairs of positions into pairs of ids."""
     columns = [events.take(pa.array(rows)), subscriptions.take(pa.array(found))]
     return pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+
+
+def pair_batches_of(
+    schema: pa.Schema, events: pa.Array, subscriptions: pa.Array, rows: Ints, found: Ints
+) -> Iterator[pa.RecordBatch]:
+    """Translate pairs of positions into pairs of ids, in batches of bounded size."""
+    step = max(1, min(PAIRS, BYTES // (_longest(events) + _longest(subscriptions))))
+    for start in range(0, len(rows), step):
+        yield pair_rows(schema, events, subscriptions, rows[start : start + step], found[start : start + step])
+
+
+def _longest(ids: pa.Array) -> int:
+    if not pa.types.is_string(ids.type):
+        return 8
+    return 8 + (compute.max(compute.binary_length(ids)).as_py() or 0)
+
+
+class BatchSize:
+    """How many events to match at once: fewer where each matches many of the filters."""
+
+    def __init__(self, filters: int) -> None:
+        # Nothing is known yet, so each event may match every filter.
+        self.events = max(1, min(BATCH, PAIRS // max(1, filters)))
+
+    def learn(self, events: int, pairs: int) -> None:
+        fitting = events * PAIRS // max(1, pairs)
+        self.events = max(1, min(BATCH, 4 * events, fitting))
 
 
 def event_rows(schema: pa.Schema, ids: pa.Array, matches: Ints) -> pa.RecordBatch:

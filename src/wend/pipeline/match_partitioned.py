@@ -21,11 +21,13 @@ from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter
 from wend.pipeline.match_input import batch_of, parsed
 from wend.pipeline.match_output import (
+    BATCH,
+    BatchSize,
     Ints,
     count_schema,
     event_rows,
     id_type,
-    pair_rows,
+    pair_batches_of,
     pair_schema,
     spark_schema,
     subscription_rows,
@@ -38,9 +40,6 @@ if TYPE_CHECKING:
 
 BLOCK = 50_000
 SLICE = 250_000
-BATCH = 1000
-_ROWS_OF_A_TASK = 250_000
-_FEWEST_TASKS = 4
 UNREADABLE = -2
 """The plane of filters that cannot be read."""
 
@@ -146,8 +145,8 @@ def with_slices(layout: Layout, loads_of: Iterable[dict[str, Any]]) -> tuple[Lay
     return Layout(layout.planes, tuple(regions)), rows
 
 
-def gathered(routed: "DataFrame", events: "DataFrame", layout: Layout, rows: int) -> "DataFrame":
-    """Bring each group into one task, with its subscriptions before its events."""
+def gathered(routed: "DataFrame", events: "DataFrame", layout: Layout, tasks: int) -> "DataFrame":
+    """Bring each group into one of the tasks, with its subscriptions before its events."""
     from pyspark.sql import functions as F
 
     regions = routed.sparkSession.createDataFrame(_region_table(layout))
@@ -162,7 +161,6 @@ def gathered(routed: "DataFrame", events: "DataFrame", layout: Layout, rows: int
     routes = events.withColumn("hash", F.xxhash64("id")).mapInArrow(
         partial(route_batches, layout=layout), _routes_of(events)
     )
-    tasks = max(_FEWEST_TASKS, -(-rows // _ROWS_OF_A_TASK))
     together = sent.unionByName(routes, allowMissingColumns=True)
     return together.repartition(tasks, "group").sortWithinPartitions("group", "is_event")
 
@@ -282,6 +280,7 @@ class Group:
         self._index: BitmapIndex[int] | None = None
         self._corners: Ints | None = None
         self._matches = np.zeros(0, np.int64)
+        self._size: BatchSize | None = None
 
     def add(self, ids: pa.Array, filters: pa.Array) -> None:
         self._ids.append(ids)
@@ -295,10 +294,19 @@ class Group:
         return self._ids[0], self._index
 
     def pairs(self, schema: pa.Schema, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        for start in range(0, run.num_rows, BATCH) if self._filters else ():
-            part = run.slice(start, BATCH)
+        for part, rows, found in self._parts(run) if self._filters else ():
+            yield from pair_batches_of(schema, part.column("event"), self._compiled()[0], rows, found)
+
+    def _parts(self, run: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Ints, Ints]]:
+        """Cut events into parts whose pairs fit into memory."""
+        self._size = self._size or BatchSize(len(self._filters))
+        start = 0
+        while start < run.num_rows:
+            part = run.slice(start, self._size.events)
+            start += part.num_rows
             rows, found = self._pairs(part)
-            yield pair_rows(schema, part.column("event"), self._compiled()[0], rows, found)
+            self._size.learn(part.num_rows, len(found))
+            yield part, rows, found
 
     def _pairs(self, part: pa.RecordBatch) -> tuple[Ints, Ints]:
         """Positions of the events and subscriptions whose match this group reports."""
@@ -327,10 +335,11 @@ class Group:
         _, index = self._compiled()
         if run.column("wide").to_numpy(zero_copy_only=False).any():
             matches = np.zeros(run.num_rows, np.int64)
-            for start in range(0, run.num_rows, BATCH):
-                rows, found = self._pairs(run.slice(start, BATCH))
+            start = 0
+            for part, rows, found in self._parts(run):
                 matches += np.bincount(start + rows, minlength=run.num_rows)
                 self._matches += np.bincount(found, minlength=len(self._filters))
+                start += part.num_rows
         else:
             matches, of_subscriptions = index.count_batch(batch_of(run.column("attributes")))
             self._matches += of_subscriptions
