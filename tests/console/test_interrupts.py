@@ -1,8 +1,10 @@
 """Ctrl-C in the first moments of a command, while it imports modules, ends it quietly."""
 
+import signal
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +44,35 @@ def test_the_start_imports_next_to_nothing() -> None:
     program = "import sys; before = {*sys.modules}; import wend.console.start; print(*sorted({*sys.modules} - before))"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout.split() == ["wend", "wend.console", "wend.console.start", "wend.model", "wend.model.version"]
+
+
+TERMINABLE = """
+import sys
+from pathlib import Path
+import typer
+from wend.console.show import stoppable
+from wend.model.files import drafted
+
+def work():
+    with stoppable("nothing was written"), drafted(Path("out")) as (draft, scratch):
+        draft.mkdir()
+        (draft / "half").write_text("written")
+        print("ready", flush=True)
+        sys.stdin.read()
+
+app = typer.Typer()
+app.command()(work)
+app([])
+"""
+
+
+def test_sigterm_leaves_no_half_written_folder(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", TERMINABLE]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=tmp_path, text=True, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout.readline() == "ready\n"
+        assert len(list(tmp_path.iterdir())) == 1
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate()
+    assert (process.returncode, said) == (143, "wend: terminated; nothing was written\n")
+    assert list(tmp_path.iterdir()) == []

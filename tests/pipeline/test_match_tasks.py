@@ -1,5 +1,6 @@
 """The tasks of both plans, without Spark: their rows equal those of testing every filter."""
 
+import gc
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -137,6 +138,14 @@ def test_the_size_of_batches_follows_the_pairs() -> None:
     assert size.events == match_output.BATCH
     size.learn(1000, 50_000_000)
     assert size.events == 20
+
+
+def test_a_worker_maps_the_blocks_of_one_job_only() -> None:
+    by_blocks({"a": "true", "b": "true"}, [{"x": 1}], False)
+    by_blocks({"a": "true", "b": "true"}, [{"x": 1}], False)
+    gc.collect()
+    mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if "/block-" in line]
+    assert 0 < len(mapped) <= 2
 
 
 worlds = st.tuples(

@@ -91,6 +91,18 @@ def test_spark_infers_what_one_process_infers(spark: Any) -> None:
     assert counts["traces"] == len(traces) - 1
 
 
+def test_a_router_on_too_many_paths_is_left_out_and_counted(spark: Any) -> None:
+    traces = [
+        Traceroute(a, b, hops) for a, b, hops in [(1, 2, (10, 11)), (3, 4, (10, 11)), (5, 6, (10, 12)), (7, 8, (12,))]
+    ]
+    # Three links cross router 10.
+    for most, pairs, left_out in ((3, 4, 0), (2, 2, 1)):
+        found = infer(frame(spark, traces), least=1, most_links=most)
+        assert found.overlaps.count() == pairs
+        counts = {row["what"]: row["seen"] for row in found.counts.toArrow().to_pylist()}
+        assert counts["routers on too many paths for overlaps"] == left_out
+
+
 def test_overlaps_are_those_of_the_underlay(spark: Any) -> None:
     placement = place(make("power-law", 1), 10, 1)
     overlay = scattered(placement, 4, 1)

@@ -1,7 +1,9 @@
 """Traceroutes with and without holes, and the network that is inferred from many of them."""
 
+import itertools
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from tests.topology.placements import placements, row
 from wend.model.errors import ConfigError
 from wend.topology.catalog import make
-from wend.topology.inference import InferredNetwork, infer
+from wend.topology.inference import InferredNetwork, Node, infer, merge
 from wend.topology.placement import Placement, place
 from wend.topology.traceroute import Tracer, Traceroute
 
@@ -129,3 +131,26 @@ def test_everything_that_is_left_out_is_counted() -> None:
 def test_a_share_is_a_share(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="must be a share from 0 to 1"):
         Tracer(row(2, [0, 1]), seed=1, **wrong)
+
+
+def test_merging_is_that_of_comparing_every_two_holes() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        nodes: list[Node] = [("peer", n) for n in range(3)] + [("router", n) for n in range(9)]
+        drawn = [tuple(sorted(rng.choice(len(nodes), 2, replace=False))) for _ in range(rng.integers(1, 25))]
+        holes = {(nodes[a], nodes[b]) for a, b in drawn}
+        groups: dict[Node, set[tuple[Node, Node]]] = {}
+        for hole, unknown in merge(holes).items():
+            groups.setdefault(unknown, set()).add(hole)
+        assert sorted(map(sorted, groups.values())) == sorted(map(sorted, by_pairs(holes)))
+
+
+def by_pairs(holes: set[tuple[Node, Node]]) -> list[set[tuple[Node, Node]]]:
+    groups = [{hole} for hole in holes]
+    for one, other in itertools.combinations(sorted(holes), 2):
+        for node in {*one} & {*other}:
+            ends = sorted({*one, *other} - {node})
+            if node[0] == "peer" or (ends[0], ends[1]) in holes:
+                mine = [group for group in groups if one in group or other in group]
+                groups = [group for group in groups if group not in mine] + [set().union(*mine)]
+    return groups

@@ -40,6 +40,9 @@ def data_topology(
     anonymous: Annotated[float, typer.Option(help="Share of routers that never answer (generated records).")] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of all random draws (generated records).")] = 1,
     least: Annotated[int, typer.Option(help="Leave out links seen less often.")] = 3,
+    most_links: Annotated[
+        int, typer.Option(help="Leave routers that more overlay links cross out of the overlaps.")
+    ] = 2000,
     overlap: Annotated[bool, typer.Option("--overlap/--no-overlap", help="Also compute the overlaps.")] = True,
     overwrite: Overwrite = False,
     master: Master = None,
@@ -54,7 +57,12 @@ def data_topology(
 
     if (records is None) == (synthetic is None):
         raise ConfigError("give either --records PATH or --synthetic N")
-    for name, value, least_value in (("--synthetic", synthetic, 1), ("--least", least, 1), ("--degree", degree, 1)):
+    for name, value, least_value in (
+        ("--synthetic", synthetic, 1),
+        ("--least", least, 1),
+        ("--degree", degree, 1),
+        ("--most-links", most_links, 1),
+    ):
         if value is not None and value < least_value:
             raise ConfigError(f"{name} must be at least {least_value}, got {value}")
     check_target(out, overwrite, *([] if records is None else [records]))
@@ -74,7 +82,7 @@ def data_topology(
                 truth = _generated(folder / "records", synthetic, underlay, peers, degree, loss, anonymous, seed)
         spark = stack.enter_context(spark_session(master, conf=conf, ship=ship))
         draft = draft or stack.enter_context(drafted(spark, out, overwrite=overwrite))
-        found = _infer(spark, records or f"{draft.result}/records", draft.result, least, overlap)
+        found = _infer(spark, records or f"{draft.result}/records", draft.result, least, most_links, overlap)
         if truth is not None and folder is not None:
             found |= _scored(truth, folder / "links")
     if as_json:
@@ -100,12 +108,12 @@ def _generated(
     return write_records(folder, placement, pairs, count, seed=seed, flaws=Flaws(loss=loss, anonymous=anonymous))
 
 
-def _infer(spark: Any, records: str, out: str, least: int, overlap: bool) -> dict[str, Any]:
+def _infer(spark: Any, records: str, out: str, least: int, most_links: int, overlap: bool) -> dict[str, Any]:
     from wend.pipeline.storage import literal_path
     from wend.pipeline.topology import infer, read_records
 
     began = time.perf_counter()
-    inferred = infer(read_records(spark, records), least=least)
+    inferred = infer(read_records(spark, records), least=least, most_links=most_links)
     inferred.links.write.parquet(f"{out}/links")
     links_s = time.perf_counter() - began
     if overlap:

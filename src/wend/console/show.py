@@ -1,6 +1,8 @@
 """Output on a terminal: consoles, colours and number formats that all commands share."""
 
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -13,6 +15,8 @@ if TYPE_CHECKING:  # rich takes longer to import than a peer to start
 
 STOPPED = 130
 """The exit code of an interrupted command."""
+TERMINATED = 143
+"""The exit code of a command that SIGTERM has ended."""
 EXIT_CODES = (
     "Exit codes: 0 done; 1 some runs failed; 2 your input; 70 a mistake of Wend's; 75 a part of Spark was lost, try "
     "again; 130 and 143 stopped."
@@ -55,14 +59,33 @@ def warn_of_filters(filters: Iterable[str], where: str = "") -> None:
             remark(f"warning: {where}{sentence}" for sentence in filter_warnings(text))
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM has arrived."""
+
+
 @contextmanager
 def stoppable(left: str) -> Iterator[None]:
-    """On Ctrl-C, end the command with a sentence about the results so far."""
+    """On Ctrl-C or SIGTERM, end the command with a sentence about the results so far; nothing half-written stays."""
+    before = None
+    if threading.current_thread() is threading.main_thread():
+        before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
+    except Terminated:
+        print(f"wend: terminated; {left}", file=sys.stderr)
+        raise typer.Exit(TERMINATED) from None
     except KeyboardInterrupt:
         print(f"wend: stopped; {left}", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(*_: object) -> None:
+    # A second signal must not interrupt the cleaning up.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Terminated
 
 
 @contextmanager

@@ -7,7 +7,7 @@ have the same path on the driver and on all workers**.
 """
 
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,9 +72,9 @@ def _compile(batches: Iterator[pa.RecordBatch], folder: str, schema: pa.Schema) 
     yield pa.RecordBatch.from_pylist([{"file": name, "subscriptions": len(ids), "bytes": size}], schema=schema)
 
 
-@cache
+@lru_cache(maxsize=1)
 def _blocks(folder: str, files: tuple[str, ...]) -> list[Block]:
-    """Map the block files once per worker process, which serves many tasks."""
+    """Map the block files once per worker process, which serves many tasks. Those of an earlier job are let go."""
     return [load_mapped(Path(folder) / name) for name in files]
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _SIGHTINGS = "kind string, a string, b string, gap int, middle string, seen long, first_ns long, last_ns long"
 LEAST = 3
+MOST_LINKS = 2000
+"""A router that more overlay links cross is left out of the overlaps: it would make millions of pairs."""
 _ON_PATH = 0.5
 """A router is on the path of an overlay link if it answered in this share of the link's traces."""
 
@@ -37,8 +39,11 @@ class Inferred(NamedTuple):
     """what, seen: the number of traces, and of those that could not be used, by reason"""
 
 
-def infer(records: "DataFrame", *, least: int = LEAST, overlay: "DataFrame | None" = None) -> Inferred:
-    """Infer the underlay. `overlay` (a, b: peers) restricts the overlaps to some overlay links."""
+def infer(
+    records: "DataFrame", *, least: int = LEAST, overlay: "DataFrame | None" = None, most_links: int = MOST_LINKS
+) -> Inferred:
+    """Infer the underlay. `overlay` (a, b: peers) restricts the overlaps to some overlay links, and routers that more
+    than `most_links` of them cross are left out."""
     if least < 1:
         raise ConfigError(f"least must be at least 1, got {least}")
     check(records)
@@ -47,7 +52,11 @@ def infer(records: "DataFrame", *, least: int = LEAST, overlay: "DataFrame | Non
     filled = _filled(seen, holes)
     unknown = _unknown(holes, filled, least)
     links, rare = _links(seen, holes, filled, unknown, least)
-    return Inferred(links, _overlaps(seen, unknown, overlay), _counts(seen, holes, filled, unknown, rare))
+    members = _members(seen, unknown, overlay)
+    crossed = members.groupBy("router").count()
+    busy = crossed.where(crossed["count"] > most_links).select("router")
+    overlaps = _overlaps(members.join(busy, "router", "left_anti"))
+    return Inferred(links, overlaps, _counts(seen, holes, filled, unknown, rare, busy))
 
 
 def read_records(spark: "SparkSession", path: str) -> "DataFrame":
@@ -162,8 +171,8 @@ def _links(
     return shown.where(f.col("seen") >= least), shown.where(f.col("seen") < least)
 
 
-def _overlaps(seen: "DataFrame", unknown: "DataFrame", overlay: "DataFrame | None") -> "DataFrame":
-    """Q of every two overlay links that share a router. End hosts are not routers."""
+def _members(seen: "DataFrame", unknown: "DataFrame", overlay: "DataFrame | None") -> "DataFrame":
+    """link, router: the routers on the path of each overlay link. End hosts are not routers."""
     from pyspark.sql import functions as f
 
     traces = seen.where("kind = 'pair'").select("a", "b", f.col("seen").alias("traces"))
@@ -185,7 +194,13 @@ def _overlaps(seen: "DataFrame", unknown: "DataFrame", overlay: "DataFrame | Non
     )
     on = answered.unionByName(missing.select("a", "b", "router", "seen")).join(traces, ["a", "b"])
     number = [f.substring_index(end, ":", -1).cast("long").alias(end) for end in ("a", "b")]
-    members = on.where(f.col("seen") >= _ON_PATH * f.col("traces")).select(f.struct(*number).alias("link"), "router")
+    return on.where(f.col("seen") >= _ON_PATH * f.col("traces")).select(f.struct(*number).alias("link"), "router")
+
+
+def _overlaps(members: "DataFrame") -> "DataFrame":
+    """Q of every two overlay links that share a router."""
+    from pyspark.sql import functions as f
+
     other = members.select(f.col("link").alias("other"), "router")
     shared = members.join(other, "router").where("link < other").groupBy("link", "other").agg(f.count("*").alias("q"))
     return shared.select(
@@ -198,7 +213,12 @@ def _overlaps(seen: "DataFrame", unknown: "DataFrame", overlay: "DataFrame | Non
 
 
 def _counts(
-    seen: "DataFrame", holes: "DataFrame", filled: "DataFrame", unknown: "DataFrame", rare: "DataFrame"
+    seen: "DataFrame",
+    holes: "DataFrame",
+    filled: "DataFrame",
+    unknown: "DataFrame",
+    rare: "DataFrame",
+    busy: "DataFrame",
 ) -> "DataFrame":
     from pyspark.sql import functions as f
 
@@ -210,6 +230,7 @@ def _counts(
         "records without source, target or time": seen.where("kind = 'unusable'").select("seen"),
         "traces that met a router twice": seen.where("kind = 'looped'").select("seen"),
         "holes that nothing fills": open_holes.select("seen"),
+        "routers on too many paths for overlaps": busy.select(f.lit(1).cast("long").alias("seen")),
         "links seen too seldom": rare.select(f.lit(1).cast("long").alias("seen")),
     }
     made = [

@@ -132,6 +132,7 @@ def merge(around: set[tuple[Node, Node]]) -> dict[tuple[Node, Node], Node]:
 
     def find(pair: tuple[Node, Node]) -> tuple[Node, Node]:
         while leader[pair] != pair:
+            leader[pair] = leader[leader[pair]]
             pair = leader[pair]
         return pair
 
@@ -139,15 +140,23 @@ def merge(around: set[tuple[Node, Node]]) -> dict[tuple[Node, Node], Node]:
         low, high = sorted((find(one), find(other)))
         leader[high] = low
 
-    near: dict[Node, list[tuple[Node, Node]]] = {}
-    for pair in pairs:
-        for node in pair:
-            near.setdefault(node, []).append(pair)
-    for node, holes in sorted(near.items()):
-        for i, one in enumerate(holes):
-            for other in holes[i + 1 :]:
-                ends = sorted({*one, *other} - {node})
-                if node[0] == "peer" or (len(ends) == 2 and (ends[0], ends[1]) in leader):
-                    join(one, other)
+    def around_it(node: Node, other: Node) -> tuple[Node, Node]:
+        return (node, other) if node <= other else (other, node)
+
+    near: dict[Node, set[Node]] = {}
+    for one, other in pairs:
+        near.setdefault(one, set()).add(other)
+        near.setdefault(other, set()).add(one)
+    for node, others in sorted(near.items()):
+        if node[0] == "peer":
+            for one, other in pairwise(sorted(others)):
+                join(around_it(node, one), around_it(node, other))
+    # Three holes that form a triangle: the two at a router are one unknown router. It is enough to look at the common
+    # neighbours of the two sides of each hole, so a router with many holes costs no more than its holes.
+    for one, other in pairs:
+        few, many = sorted((near[one], near[other]), key=len)
+        for node in few & many:
+            if node[0] != "peer":
+                join(around_it(node, one), around_it(node, other))
     number = {pair: i for i, pair in enumerate(sorted({find(pair) for pair in pairs}))}
     return {pair: ("unknown", number[find(pair)]) for pair in pairs}
