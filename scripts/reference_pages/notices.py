@@ -161,6 +161,7 @@ LIVE = {
     "refused.an answer that nobody asked for": "An answer to a handshake came too late, or was forged.",
     "refused.a cookie that nobody asked for": "A cookie came too late, or was forged.",
     "refused.a certificate that nobody asked for": "A certificate came too late, from elsewhere, or was forged.",
+    "refused.an event that its neighbour may not forward": "A grant names other publishers for the neighbour's groups.",
     "refused.a multicast packet of others": "A packet came to the address of a multicast group, and is not Wend's.",
     "refused.a multicast packet of another group": "A group that the peer did not join has the same multicast address.",
     "refused.no address": "A message was for a peer whose address is not known. On a ring: and was not found in time.",

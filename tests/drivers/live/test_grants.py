@@ -4,11 +4,13 @@ import math
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.matching.strategies import events, filters, range_events
+from wend.drivers.live.forwarding_grants import publishers_of
 from wend.drivers.live.grants import (
     LOCAL,
     NO_LIMITS,
@@ -23,6 +25,7 @@ from wend.drivers.live.grants import (
 from wend.matching.filters import parse, topic_filter
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import Event, EventId, Range
+from wend.protocol.messages import Data, Fragment, PlainMessage
 
 few_filters = st.lists(filters, min_size=1, max_size=3)
 
@@ -212,16 +215,31 @@ def test_only_inboxes_need_not_be_announced(text: str) -> None:
 
 
 def test_neighbours_forward_what_their_groups_may() -> None:
-    def may(neighbour: int, groups: tuple[str, ...], publisher: int, origin: int | None = None) -> bool:
-        moved = None if origin is None else EventId(origin, 1, 1)
-        return TABLE.may_forward(neighbour, groups, Event(EventId(publisher, 1, 1), {}, origin=moved))
-
-    assert may(3, ("transit",), 3) and may(3, ("transit",), 7) and not may(3, ("transit",), 4)
-    assert may(3, ("transit", "hub"), 8) and not may(3, ("hub",), 3)
-    assert may(3, (), 4) and may(3, ("plant",), 4)
-    # A member of a queue group that passes an event on does not hide who published it.
-    assert not may(3, ("transit",), 3, origin=4)
+    may = TABLE.may_forward
+    assert may(3, ("transit",), {3}) and may(3, ("transit",), {7}) and not may(3, ("transit",), {4})
+    assert may(3, ("transit", "hub"), {8}) and not may(3, ("hub",), {3})
+    assert may(3, (), {4}) and may(3, ("plant",), {4})
+    assert not may(3, ("transit",), {3, 4})
     assert TABLE.limits_neighbours and not GrantTable({"a": Grant()}).limits_neighbours
+
+
+def test_the_publishers_of_every_message_are_known() -> None:
+    event = Event(EventId(3, 1, 1), {})
+    packet = Data(1, event, 0, (1,))
+    assert publishers_of(packet) == {3}
+    assert publishers_of(Fragment(1, 1, 0, 2, EventId(3, 1, 1), b"", packet)) == {3}
+    assert publishers_of(Fragment(1, 1, 1, 2, EventId(4, 1, 1), b"")) == {4}
+    # A member of a queue group that passes an event on does not hide who published it.
+    moved = Event(EventId(3, 1, 1), {}, origin=EventId(5, 1, 1))
+    assert publishers_of(Data(1, moved, 0, (1,))) == {3, 5}
+    assert publishers_of(PlainMessage("rendezvous", Carries(event))) == {3}
+    assert publishers_of(PlainMessage("rendezvous", None)) == set()
+
+
+class Carries(msgspec.Struct):
+    """The message of a plug-in with an event."""
+
+    event: Event
 
 
 # ---------------------------------------------------------------- files

@@ -10,7 +10,7 @@ import pytest
 import wend
 from tests.console.calls import started
 from tests.drivers.live.key_ring import KeyRing, add_token, revoke
-from tests.drivers.live.net import run
+from tests.drivers.live.net import fresh, known, run, until
 from tests.drivers.live.processes import Process
 from wend.drivers.live.config import PeerFile, load
 from wend.drivers.live.key_files import read_folder
@@ -201,5 +201,42 @@ def test_commands_connect_with_keys_and_tokens(ring: KeyRing, tmp_path: Path) ->
             assert done.stderr == "wend: wends:// needs a certificate with its key, or a token\n"
         finally:
             await process.stop()
+
+    run(scene())
+
+
+# ---------------------------------------------------------------- peers
+
+
+def test_a_neighbour_forwards_only_what_its_group_may(tmp_path: Path) -> None:
+    """A leaf of the overlay brings its own events, and no others', though they pass through it."""
+
+    async def scene() -> None:
+        ring = KeyRing(tmp_path)
+        for peer in (1, 2, 3):
+            ring.enrol(f"site-{peer}", peer, ("leaves",) if peer == 2 else ())
+        services: list[PeerService] = []
+        try:
+            for peer in (1, 2, 3):
+                near = [f"127.0.0.1:{services[-1].peer.address[1]}"] if services else []
+                content = f'id = {peer}\nlisten = "127.0.0.1:0"\nclients = "127.0.0.1:0"\nkeys = "site-{peer}"\n'
+                content += f'strategy = "dcrd"\njoin = {near}\n'
+                limit = '[grants.leaves]\npublishers = ["own"]\n[grants.local]\npublish = "true"\nsubscribe = "true"\n'
+                services.append(PeerService(file_of(tmp_path, content + (limit if peer == 1 else ""))))
+                await services[-1].start()
+            urls = [f"wend://127.0.0.1:{service.listener.address[1]}" for service in services]
+            async with wend.connect(urls[0]) as a, wend.connect(urls[1]) as b, wend.connect(urls[2]) as c:
+                events = await a.subscribe("topic = 'x'")
+                await known(c, "x", 1)
+                await known(b, "x", 1)
+                refused = services[0].peer.counters.refused
+                await c.publish({"topic": "x"}, b"forged or not, it comes by a leaf")
+                await until(lambda: refused["an event that its neighbour may not forward"] > 0)
+                await b.publish({"topic": "x"}, b"own")
+                event = await fresh(events)
+                assert (event.payload, event.id.publisher) == (b"own", 2)
+        finally:
+            for service in services:
+                await service.stop()
 
     run(scene())

@@ -22,7 +22,7 @@ from wend.matching.algebra import covers
 from wend.matching.filters import Filter, parse, topic_filter
 from wend.matching.printer import name_text, value_text
 from wend.model.errors import ConfigError, FilterError, Refused
-from wend.model.events import Attributes, Event, PeerId, Range, Value
+from wend.model.events import Attributes, PeerId, Range, Value
 from wend.model.scenario import read_toml
 
 LOCAL = "local"
@@ -183,13 +183,12 @@ class GrantTable:
             self._rights[key] = Rights(mine)
         return self._rights[key]
 
-    def may_forward(self, neighbour: PeerId, groups: Sequence[str], event: Event) -> bool:
-        """Whether a neighbour of these groups may forward an event to this peer."""
+    def may_forward(self, neighbour: PeerId, groups: Sequence[str], publishers: set[PeerId]) -> bool:
+        """Whether a neighbour of these groups may forward an event of these publishers to this peer."""
         rules = [self._grants[group].publishers for group in groups if group in self._grants]
         stated = [rule for rule in rules if rule is not None]
         if not stated:
             return True
-        publishers = {event.id.publisher} if event.origin is None else {event.id.publisher, event.origin.publisher}
         allowed = {neighbour if publisher == OWN else publisher for rule in stated for publisher in rule}
         return publishers <= allowed
 

@@ -23,6 +23,7 @@ from wend.drivers.live.address_book import AddressBook
 from wend.drivers.live.addresses import Address, resolve, show
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.forwarding_grants import ForwardingGrants
 from wend.drivers.live.joining import Joining
 from wend.drivers.live.link_log import LinkLog
 from wend.drivers.live.multicast import MulticastGroups, MulticastOptions, without_multicast
@@ -146,6 +147,8 @@ class LivePeer:
         self.sealed = None if keys is None else SealedLinks(self, *keys, self._socket.transmit, clock)
         if self.sealed is not None:
             self._socket.received = self.sealed.receive
+        self.forwarding: ForwardingGrants | None = None
+        """What neighbours may forward; None: everything."""
         multicast = multicast if keys is None else without_multicast(multicast)
         self.address, self.family = self._socket.address, self._socket.family
         self.timer = WakeTimer(clock, self._drain, partial(self._handle, _WOKEN), self._paused)
@@ -445,6 +448,10 @@ class LivePeer:
 
     def _hear_all(self, sender: PeerId, messages: list[Message], waited_ns: Nanos) -> None:
         self._last_sender = sender
+        if self.forwarding is not None:
+            granted = [message for message in messages if self.forwarding.permits(sender, message)]
+            self.counters.refused["an event that its neighbour may not forward"] += len(messages) - len(granted)
+            messages = granted
         queue, handle = self._socket.queue, self._peer.handle
         bundles = len(messages) > 1 and queue.bundle()
         for message in messages:

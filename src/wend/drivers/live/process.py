@@ -15,6 +15,7 @@ from wend.drivers.live.admission import ClientAdmission
 from wend.drivers.live.broker import Broker
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.forwarding_grants import ForwardingGrants
 from wend.drivers.live.given_links import GivenLinks
 from wend.drivers.live.grants import GrantTable, read_grants
 from wend.drivers.live.host_names import HostNames, in_thread, is_numeric
@@ -75,6 +76,7 @@ class PeerService:
             signs=file.sign,
         )
         self.listener = TcpListener(self.broker, admission=self.admission)
+        self._grant_forwarding()
 
     async def start(self) -> None:
         try:
@@ -103,7 +105,9 @@ class PeerService:
                 "INSECURE: other peers are not authenticated; whoever can send a packet to this one can read events "
                 "and speak for any peer"
             )
-        if self.keys is not None and self.admission.context is None:
+        elif file.insecure and self.admission.context is None:
+            told.append("INSECURE: clients are not authenticated; whoever can reach this peer can speak for any client")
+        elif self.keys is not None and self.admission.context is None:
             told.append("clients on this machine connect without TLS, and show no keys")
         return told
 
@@ -168,7 +172,13 @@ class PeerService:
             return
         self.keys = keys
         self.broker.signatures.replace(keys)
+        self._grant_forwarding()
         self.listener.recheck()
+
+    def _grant_forwarding(self) -> None:
+        sealed, grants = self.peer.sealed, self.admission.grants
+        limited = sealed is not None and grants.limits_neighbours
+        self.peer.forwarding = ForwardingGrants(grants, sealed.identity) if limited and sealed is not None else None
 
     async def _reload_plan(self) -> None:
         try:
