@@ -37,7 +37,7 @@ def _help(*words: str) -> str:
 
 
 UNDER_PLAN = {("plan", "workload"), ("plan", "show"), ("plan", "check"), ("plan", "load")}
-GROUPS = ("data", "lab", "topology")
+GROUPS = ("data", "key", "lab", "topology")
 RUN = {(page, line) for page, block in SHELL for line in block.splitlines()}
 COMMANDS = sorted({(page, line) for page in NAMES for line in COMMAND.findall((ROOT / page).read_text())} - RUN)
 """Those that are not run."""
