@@ -6,9 +6,11 @@ from tests.protocol.talk import A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.delivery.local import AUTO_OFFERS, AUTO_OFFERS_CHARS
+from wend.protocol.link.copa import Copa
 from wend.protocol.link.estimator import MAX_TIMEOUT_NS
 from wend.protocol.link.link import Link
 from wend.protocol.link.retransmission import OutgoingControl, Retransmission
+from wend.protocol.link.send_queue import LinkSender
 from wend.protocol.messages import Ack, Control, Data, Fragment
 from wend.protocol.peer import Peer
 from wend.protocol.plugins import FLOODED, Forward
@@ -74,6 +76,31 @@ def test_the_time_for_which_an_ack_was_held_is_no_part_of_the_round_trip(held: i
     retransmission.answered(40 * MS, links[C], Ack(sent_.tx, held_ns=held * MS), [])
     estimator = links[C].estimator
     assert estimator is not None and estimator.srtt_ns == round_trip * MS  # of a lie, at most 10 ms are believed
+
+
+@pytest.mark.parametrize(("held", "round_trip"), [(0, 80), (39, 41), (79, 30)])
+def test_congestion_control_does_not_count_the_time_for_which_a_busy_host_read_nothing(
+    held: int, round_trip: int
+) -> None:
+    config = PeerConfig(peer=A, estimator="measured")
+    sender = LinkSender(Copa(5 * MS), 1 << 20)
+    links = {C: Link(C, 10 * MS, 1.0, config, sender=sender)}
+    retransmission = Retransmission(config, links, Timers(), *[lambda *_: None] * 3)
+    effects: list[Effect] = []
+    retransmission.forward(0, Forward(C, event(1), 0, (S,)), effects)
+    (sent_,) = [effect.message for effect in effects if isinstance(effect, Send)]
+    assert isinstance(sent_, Data)
+    retransmission.answered(80 * MS, links[C], Ack(sent_.tx, held_ns=held * MS), [])
+    assert sender.controller.least_ns == round_trip * MS
+
+
+def test_over_a_short_link_a_timer_allows_for_a_neighbour_that_does_not_run() -> None:
+    for margin_ms, least_ms in ((0, 0), (5, 40)):
+        link = Link(C, MS, 1.0, PeerConfig(peer=A, estimator="measured", margin_ns=margin_ms * MS))
+        assert link.timeout_ns >= least_ms * MS
+        for _ in range(100):
+            link.answered(MS, retransmitted=False)
+        assert max(1, least_ms) * MS <= link.timeout_ns <= max(2, least_ms) * MS
 
 
 def test_after_a_pause_timers_wait_as_long_again_and_no_longer() -> None:

@@ -158,6 +158,8 @@ def control_name(message: Message) -> str:
 
 def older(message: Message, by_ns: Nanos) -> Message:
     """The same message after its sender, or a queue of the host, held it for a time."""
+    if isinstance(message, Ack):
+        return Ack(message.tx, message.accepted, message.held_ns + by_ns)
     if isinstance(message, Data):
         return msgspec.structs.replace(message, age_ns=message.age_ns + by_ns)
     if isinstance(message, Fragment) and message.head is not None:

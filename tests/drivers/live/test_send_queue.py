@@ -8,7 +8,7 @@ import pytest
 from wend.drivers.live import wire
 from wend.drivers.live.socket import HOLD_NS, MOST_ACKS, SendQueue
 from wend.model.events import Event, EventId, PeerId
-from wend.protocol.messages import Ack, Data, Hello, Message
+from wend.protocol.messages import Ack, Data, Hello, Message, older
 
 
 class Sent:
@@ -42,6 +42,21 @@ HELLO = Hello(1, True)
 
 def data(size: int) -> Data:
     return Data(7, Event(EventId(0, 1, 1), {"topic": "x"}, bytes(size)), 0, (1,))
+
+
+def test_an_ack_says_how_long_its_packet_waited_for_this_process() -> None:
+    async def scene() -> None:
+        sent = Sent()
+        sent.queue.waited_ns = 30
+        sent.queue.send_ack(1, Ack(1))
+        sent.queue.send_ack(1, Ack(2))
+        sent.queue.waited_ns = 0
+        sent.now += 5
+        sent.queue.release()
+        assert sent.taken() == [(1, [Ack(1, held_ns=30)]), (1, [Ack(2, held_ns=35)])]
+        assert older(Ack(1, True, 30), 5) == Ack(1, True, 35)
+
+    asyncio.run(scene())
 
 
 def test_the_first_ack_leaves_at_once_and_those_that_follow_soon_leave_together() -> None:

@@ -21,7 +21,7 @@ from wend.drivers.live.counters import Counters
 from wend.drivers.live.kernel_queue import CHECK_NS, KernelQueue
 from wend.model.events import PeerId
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.messages import Ack
+from wend.protocol.messages import Ack, older
 
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 BATCH_DATAGRAMS = 64
@@ -102,6 +102,8 @@ class SendQueue:
         self._acked_ns: dict[PeerId, Nanos] = {}
         """By peer: when ACKs left last."""
         self._timer: asyncio.TimerHandle | None = None
+        self.waited_ns: Nanos = 0
+        """How long the datagram that is handled now waited for this process; its ACKs say so, too."""
 
     def add(self, peer: PeerId, header: bytes, transmit: Transmit) -> None:
         """Send open datagrams with this header to a peer."""
@@ -132,19 +134,20 @@ class SendQueue:
 
     def send_ack(self, peer: PeerId, ack: Ack) -> None:
         now = self._clock()
+        since = now - self.waited_ns
         acks = self._acks.get(peer)
         if acks is not None:
-            acks.append((ack, now))
+            acks.append((ack, since))
             if len(acks) >= MOST_ACKS:
                 self._transmit(peer, [])
         elif self._bundling:
-            self._acks[peer] = [(ack, now)]
+            self._acks[peer] = [(ack, since)]
         elif now - self._acked_ns.get(peer, now - HOLD_NS) < HOLD_NS:
-            self._acks[peer] = [(ack, now)]
+            self._acks[peer] = [(ack, since)]
             self._release_later()
         else:
             self._acked_ns[peer] = now
-            self.send(peer, wire.encode_message(ack))
+            self.send(peer, wire.encode_message(older(ack, self.waited_ns) if self.waited_ns else ack))
 
     def bundle(self) -> bool:
         """Bundle messages from now on, until `flush`. False if they are already."""
@@ -296,5 +299,7 @@ class PeerSocket:
         now = self._clock()
         if self._waited_ns or now - self._kernel_queue.known_ns > CHECK_NS:
             self._waited_ns = self._kernel_queue.waited_ns(now)
+        self.queue.waited_ns = self._waited_ns
         self.received(self._view[:size], address[:2], self._waited_ns)
+        self.queue.waited_ns = 0
         return self._loop is not None

@@ -26,6 +26,7 @@ class LinkEstimator:
     __slots__ = (
         "_answered",
         "_delays",
+        "_floor_ns",
         "_guessed",
         "_least_ns",
         "_lost",
@@ -42,8 +43,9 @@ class LinkEstimator:
         "timeout_ns",
     )
 
-    def __init__(self, delay_ns: Nanos, reliability: float, delays: int, margin_ns: Nanos) -> None:
-        """`delays`: how many delays of the link a round trip takes; `margin_ns`: what a timeout allows beyond it."""
+    def __init__(self, delay_ns: Nanos, reliability: float, delays: int, margin_ns: Nanos, floor_ns: Nanos = 0) -> None:
+        """`delays`: how many delays of the link a round trip takes; `margin_ns`: what a timeout allows beyond it;
+        `floor_ns`: the least timeout."""
         self.delay_ns = delay_ns
         self.reliability = self.latest_reliability = self._nominal = reliability
         """`reliability` changes noticeably or not at all; `latest_reliability` follows every period."""
@@ -51,7 +53,8 @@ class LinkEstimator:
         self._margin_ns = margin_ns
         self.srtt_ns = delays * delay_ns
         self.rttvar_ns = self.srtt_ns // 2
-        self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + margin_ns
+        self._floor_ns = floor_ns
+        self.timeout_ns = max(self.srtt_ns + 4 * self.rttvar_ns + margin_ns, floor_ns)
         self._guessed = True
         """Whether the delay is the nominal one, not yet measured."""
         self._lowered = False
@@ -81,7 +84,8 @@ class LinkEstimator:
             error = round_trip_ns - self.srtt_ns
             self.srtt_ns += error // 8
             self.rttvar_ns += (abs(error) - self.rttvar_ns) // 4
-        self.timeout_ns = min(self.srtt_ns + 4 * self.rttvar_ns, MAX_TIMEOUT_NS) + self._margin_ns
+        timeout_ns = min(self.srtt_ns + 4 * self.rttvar_ns, MAX_TIMEOUT_NS) + self._margin_ns
+        self.timeout_ns = timeout_ns if timeout_ns > self._floor_ns else self._floor_ns
 
     def unanswered(self) -> None:
         """Count a transmission that no ACK came for."""

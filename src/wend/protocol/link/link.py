@@ -53,6 +53,9 @@ from wend.protocol.link.window import SequenceWindow
 from wend.protocol.messages import FailureNews, Hello
 
 MAX_SILENCE_NS = 10 * SECOND
+FLOOR_MARGINS = 8
+"""The least timeout for an ACK, as a multiple of the margin for the jitter of a host. Over a short link the neighbour's
+host takes longer than the link: it may not run for tens of milliseconds."""
 _CLEAN, _LOSSY = 0.999, 0.97
 
 
@@ -131,7 +134,7 @@ class Link:
         self.estimator: LinkEstimator | None = None
         """None where the peer trusts nominal values."""
         if settings.estimator == "measured":
-            self.estimator = LinkEstimator(delay_ns, reliability, delays, margin_ns)
+            self.estimator = LinkEstimator(delay_ns, reliability, delays, margin_ns, FLOOR_MARGINS * settings.margin_ns)
             self.timeout_ns = self.estimator.timeout_ns
         self.last_hello: Hello | None = None
         """The neighbour's last hello, unless something happened since that a repetition would change."""

@@ -30,6 +30,9 @@ CONTROL_TRIES = 20
 MAX_BACKOFF_NS = SECOND
 MAX_HELD_NS = 10 * MS
 """A neighbour that says that it held an ACK back for longer is not believed the rest."""
+MAX_HOST_NS = 50 * MS
+"""The same for congestion control: packets and ACKs may wait for so long until a busy host reads them, and that says
+nothing about queues of the network. Beyond it, the host is the bottleneck. Timeouts have to allow for most of it."""
 PATIENCE = 4
 """How many timeouts a packet waits for an ACK over a busy link whose neighbour is heard."""
 GIVEN_UP = 256
@@ -184,7 +187,7 @@ class Retransmission:
         sender = link.sender
         if sender is not None and type(what) is not OutgoingControl:
             sender.newest_ns = max(sender.newest_ns, first)
-            round_trip_ns = 0 if attempts > 1 else _round_trip_ns(now - first, ack)
+            round_trip_ns = 0 if attempts > 1 else _round_trip_ns(now - first, ack, MAX_HOST_NS)
             sender.acked(now, size_of(what), round_trip_ns)  # type: ignore[arg-type]
             if round_trip_ns > link.slow_ns and self.delayed is not None:
                 self.delayed(now, link)
@@ -452,10 +455,11 @@ class Retransmission:
                     self.delayed(now, link)
 
 
-def _round_trip_ns(passed_ns: Nanos, ack: Ack) -> Nanos:
-    """The round trip of an ACK that came so long after the first transmission: less the time for which it was held."""
+def _round_trip_ns(passed_ns: Nanos, ack: Ack, most_ns: Nanos = MAX_HELD_NS) -> Nanos:
+    """The round trip of an ACK that came so long after the first transmission: less the time for which it was held, as
+    far as it is believed."""
     held_ns = ack.held_ns
-    return max(1, passed_ns - min(held_ns, MAX_HELD_NS)) if held_ns > 0 else passed_ns
+    return max(1, passed_ns - min(held_ns, most_ns)) if held_ns > 0 else passed_ns
 
 
 def _is_expired(now: Nanos, forward: Forward) -> bool:
