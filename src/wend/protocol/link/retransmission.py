@@ -33,6 +33,8 @@ MAX_HELD_NS = 10 * MS
 MAX_HOST_NS = 50 * MS
 """The same for congestion control: packets and ACKs may wait for so long until a busy host reads them, and that says
 nothing about queues of the network. Beyond it, the host is the bottleneck. Timeouts have to allow for most of it."""
+MANY_PACKETS = 8
+"""So many packets in flight are not all lost over a link whose neighbour is heard: the neighbour is slow."""
 PATIENCE = 4
 """How many timeouts a packet waits for an ACK over a busy link whose neighbour is heard."""
 GIVEN_UP = 256
@@ -425,10 +427,12 @@ class Retransmission:
                     self._waiting.drain(now, link, effects)
 
     def _is_queueing(self, now: Nanos, link: Link, first: Nanos) -> bool:
-        """Whether an ACK is probably late because of queues: the link is busy, its neighbour is heard, and no packet
-        that was sent later is acknowledged."""
+        """Whether an ACK is probably late because of queues: the link is busy or has many packets in flight, its
+        neighbour is heard, and no packet that was sent later is acknowledged."""
         sender = link.sender
-        if sender is None or not sender.is_busy or sender.newest_ns > first:
+        if sender is None or sender.newest_ns > first:
+            return False
+        if not sender.is_busy and sender.flight_bytes < MANY_PACKETS * sender.controller.segment:
             return False
         return link.heard_ns > first + link.delay_ns and now - first < PATIENCE * link.timeout_ns
 
