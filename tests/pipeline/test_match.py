@@ -327,6 +327,26 @@ def test_what_is_there_is_replaced_only_when_told_so_and_only_by_something_whole
     assert not (out / "precious").exists() and not list(tmp_path.glob(".o.*"))
 
 
+def test_compiled_subscriptions_are_kept_by_content(spark: Any, tmp_path: Path) -> None:
+    events, index = as_flat_lines(tmp_path), tmp_path / "index"
+
+    def matched(filters: dict[Any, str], out: str) -> set[str]:
+        wanted = write_subscriptions(tmp_path / "s.parquet", filters)
+        job = MatchJob(spark, wanted, events, max_bad=0.2)
+        job.run(job.plan("broadcast"), tmp_path / out, index=index)
+        assert answer(tmp_path / out) == brute_force({k: v for k, v in filters.items() if k != "bad"}, EVENTS)
+        return {path.name for path in index.iterdir()}
+
+    first = matched(FILTERS, "a")
+    (kept,) = (index / name for name in first)
+    written = kept.stat().st_mtime_ns
+    assert matched(FILTERS, "b") == first and kept.stat().st_mtime_ns == written
+    # Filters that cannot be read are told each time.
+    assert matched(FILTERS | {"bad": "x <"}, "c") == matched(FILTERS | {"bad": "x <"}, "d") == first
+    assert pq.read_table(tmp_path / "d" / "_quarantine").num_rows == 1
+    assert len(matched(FILTERS | {"more": "true"}, "e")) == 2
+
+
 def test_a_packed_object_shares_its_arrays(tmp_path: Path) -> None:
     numbers = np.arange(100_000)
     size = dump_mapped({"numbers": numbers, "ids": pa.array(["a", "b"]), "few": (1, 2)}, tmp_path / "packed")

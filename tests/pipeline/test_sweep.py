@@ -125,6 +125,23 @@ def test_runs_that_kill_their_process_or_never_end_are_quarantined_and_the_rest_
     assert (healed.ran, len(healed.failures)) == (1, 1)
 
 
+def test_results_are_gathered_into_one_file_and_stay_what_they_are(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run(spark, tmp_path, run=poisoned)
+    before = {row["run"]: row for row in first.results.toArrow().to_pylist()}
+    (one,) = [path for path in first.store.folder.iterdir() if path.name.startswith(scenario_key(SCENARIOS[0]))]
+    saved = one.read_bytes()
+    first.store.compact(SIMULATIONS.result_schema, most=3)
+    one.write_bytes(saved)  # as if a crash had come before the single files were removed
+    again = run(spark, tmp_path, run=poisoned)
+    assert (again.ran, len(again.failures)) == (4, 4)
+    names = sorted(name.partition("-")[0] for name in files_of(again) if "error" not in name)
+    assert names == ["compacted"]
+    assert {row["run"]: row for row in again.results.toArrow().to_pylist()} == before
+    assert run(spark, tmp_path).ran == 4
+
+
 def test_the_task_returns_what_it_wrote_and_finds_what_was_written(spark: Any, tmp_path: Path) -> None:
     frame = run_frame(spark, SIMULATIONS, SCENARIOS[:3])
     rows = execute(frame, tmp_path, Simulations(invented), "c", 3).toArrow().to_pylist()

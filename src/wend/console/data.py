@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from wend.console.outputs import Overwrite, check_target
+from wend.console.outputs import Overwrite, check_target, check_writable
 from wend.console.show import EXIT_CODES, facts, messages, output, quarantine_row, stoppable
 from wend.console.study import AsJson, Conf, Master, MaxBad, Ship, data_sweep
 from wend.model.errors import ConfigError
@@ -61,6 +61,9 @@ def data_match(
     scratch: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Local folder that all workers share, for the index.")
     ] = None,
+    index: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder that keeps the compiled subscriptions for later jobs.")
+    ] = None,
     max_bad: MaxBad = 0.01,
     overwrite: Overwrite = False,
     master: Master = None,
@@ -80,7 +83,9 @@ def data_match(
     is_lines(events)
     if out is not None:
         check_target(out, overwrite, subscriptions, events)
-    elif not explain:
+    if index is not None:
+        check_writable(index, inside=True)
+    if out is None and not explain:
         raise ConfigError("--out is needed for the result (only --explain works without)")
     with stoppable("nothing was written"), spark_session(master, conf=conf, ship=ship) as spark:
         started = time.perf_counter()
@@ -93,7 +98,7 @@ def data_match(
             if as_json:
                 print(json.dumps({"plan": msgspec.to_builtins(chosen)}))
             return
-        matched = job.run(chosen, out, count=count, overwrite=overwrite, scratch=scratch, quiet=as_json)
+        matched = job.run(chosen, out, count=count, overwrite=overwrite, scratch=scratch, index=index, quiet=as_json)
         total_s = time.perf_counter() - started
     _say_match(matched, total_s, as_json)
 

@@ -76,6 +76,7 @@ class MatchJob:
         check_max_bad(max_bad)
         self.spark = spark
         self.max_bad = max_bad
+        self.index: Path | None = None
         self.seconds: dict[str, float] = {}
         with self.timed("survey"):
             self.sifted = sift(read_subscriptions(spark, subscriptions), max_bad=max_bad)
@@ -117,10 +118,14 @@ class MatchJob:
         count: bool = False,
         overwrite: bool = False,
         scratch: Path | None = None,
+        index: Path | None = None,
         quiet: bool = True,
     ) -> Matched:
         """Write the matches. `scratch` is a local folder that all workers share, for the files of tasks; without it
-        these go beside the output."""
+        these go beside the output. `index` is one that keeps the compiled subscriptions for later jobs."""
+        if index is not None:
+            index.mkdir(parents=True, exist_ok=True)
+        self.index = index
         self.seconds = {"survey": self.seconds["survey"]}
         with drafted(self.spark, out, overwrite=overwrite, scratch=scratch) as draft:
             answer = self._broadcast if plan.name == "broadcast" else self._partitioned
@@ -132,7 +137,7 @@ class MatchJob:
     def _broadcast(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int, Sifted]:
         folder = draft.shared()
         with self.timed("compile"), self._reading(draft, quiet):
-            made = match_broadcast.compile_blocks(self.subscriptions, self.subscription_count, folder)
+            made = match_broadcast.compile_blocks(self.subscriptions, self.subscription_count, folder, self.index)
             rows = made.toArrow()
             files = sorted(rows["file"].drop_null().to_pylist())
             bad = rows.filter(rows["reason"].is_valid()).select(["subscription", "reason"])

@@ -15,13 +15,16 @@ code never repeats a run, and changed code runs everything again.
 If a run raises, its error becomes a row in `RUN.error.parquet`. The sweep goes on, reports the error at the end, and
 tries the run again the next time. Each run has a process of its own (`run_process.py`): one that kills its process
 several times, or exceeds the time limit, becomes a row in `RUN.quarantine.parquet`, and is not tried again.
+
+A sweep that ends with many such files gathers the results into one, `compacted-HASH.parquet`.
 """
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -43,6 +46,8 @@ R = TypeVar("R")
 
 TRIES = 3
 """How often a run may kill its process."""
+MOST_FILES = 500
+"""A folder with more results is compacted when a sweep ends."""
 LIMIT_S = 6 * 3600.0
 """The longest that a run may take."""
 
@@ -70,7 +75,26 @@ class RunStore:
 
     def finished(self) -> set[str]:
         """The keys of the runs that finished without an error. It only lists the folder, so it is cheap."""
-        return {name.removesuffix(".parquet") for name in self._names() if _is_result(name)}
+        names = self._names()
+        inside = (_runs_in(self.folder / name) for name in names if name.startswith(_COMPACTED))
+        return {name.removesuffix(".parquet") for name in names if _is_result(name)}.union(*inside)
+
+    def compact(self, schema: pa.Schema, most: int = MOST_FILES) -> None:
+        """Gather results that have a file each into one file, if they are many. A crash in between leaves runs in both
+        places; the next call removes the single files."""
+        names = self._names()
+        there = frozenset().union(*(_runs_in(self.folder / name) for name in names if name.startswith(_COMPACTED)))
+        single = sorted(name for name in names if _is_result(name))
+        rest = [name for name in single if name.removesuffix(".parquet") not in there]
+        if len(rest) > most:
+            tables = [pq.ParquetFile(self.folder / name).read().to_pylist() for name in rest]
+            rows = [row for table in tables for row in table]
+            key = blake2b("".join(rest).encode(), digest_size=10).hexdigest()
+            with written(self.folder / f"{_COMPACTED}{key}.parquet", lasting=True) as draft:
+                pq.write_table(pa.Table.from_pylist([known(row, schema) for row in rows], schema=schema), draft)
+            rest = []
+        for name in set(single) - set(rest):
+            (self.folder / name).unlink(missing_ok=True)
 
     def quarantined(self) -> set[str]:
         """The keys of the runs that are not tried again."""
@@ -122,6 +146,7 @@ def sweep(
         raise ConfigError("there is nothing to run: the sweep has no runs")
     store = RunStore(out.absolute(), study, code)
     store.make()
+    store.compact(work.result_schema)
     finished = store.finished() | store.quarantined()
     weights = {key: (cost or work.cost)(run) for key, run in wanted.items() if key not in finished}
     queue = sorted(weights, key=lambda key: (-weights[key], key))
@@ -130,6 +155,7 @@ def sweep(
         results = execute(frame, store.folder, work, code, len(queue), limit_s)
         with run_progress(store.finished, weights, total=len(wanted), quiet=quiet):
             _compute(results, store, queue)
+        store.compact(work.result_schema)
     return _gather(spark, store, work.result_schema, list(wanted), len(queue))
 
 
@@ -201,10 +227,19 @@ def _write(result: dict[str, Any], schema: pa.Schema, place: Path) -> None:
 
 
 _QUARANTINE = ".quarantine.parquet"
+_COMPACTED = "compacted-"
+
+
+@cache
+def _runs_in(place: Path) -> frozenset[str]:
+    """The runs of a compacted file, which never changes."""
+    return frozenset(pq.read_table(place, columns=["run"], partitioning=None)["run"].to_pylist())
 
 
 def _is_result(name: str) -> bool:
-    return name.endswith(".parquet") and not name.endswith((".error.parquet", _QUARANTINE))
+    return name.endswith(".parquet") and not (
+        name.startswith(_COMPACTED) or name.endswith((".error.parquet", _QUARANTINE))
+    )
 
 
 def _compute(results: "DataFrame", store: RunStore, queue: list[str]) -> None:
