@@ -11,10 +11,13 @@ from collections.abc import Callable, Container
 
 import msgspec
 
-from wend.model.units import Nanos
+from wend.model.units import MS, Nanos
 from wend.security import packets
 from wend.security.cookies import Address, CookieJar, SourceLimits, TokenBucket, mac, mac1_key
 from wend.security.packets import InitiationPacket
+
+SHUT_NS: Nanos = MS
+"""How long nothing is done about strangers after their tokens were used up."""
 
 
 class SessionLimits(msgspec.Struct, frozen=True):
@@ -47,10 +50,19 @@ class HandshakeLimiter:
         self._replies = TokenBucket(limits.replies, limits.replies)
         self._sources = SourceLimits(limits.per_source, 2 * limits.per_source)
         self._known_sources = SourceLimits(limits.per_peer, 4 * limits.per_peer)
+        self._shut_ns: Nanos = 0
 
     @property
     def size(self) -> int:
         return len(self._sources) + len(self._known_sources)
+
+    def is_shut(self, now: Nanos, datagram: bytes | memoryview, address: Address, known: Container[Address]) -> bool:
+        """Whether an initiation can be refused unread: there was no token for a reply a moment ago, it shows no
+        cookie, and nobody with a session is at its address."""
+        if now >= self._shut_ns or address in known or any(datagram[-packets.MAC_BYTES :]):
+            return False
+        self.refused["too many handshakes"] += 1
+        return True
 
     def admits(self, now: Nanos, packet: InitiationPacket, address: Address, known: Container[Address]) -> bool | bytes:
         """Whether to go on with an initiation. If not, perhaps a cookie to send."""
@@ -65,7 +77,10 @@ class HandshakeLimiter:
         if self._unproved.take(now) or (address in known and self._known_sources.take(now, address)):
             return True
         self.refused["too many handshakes"] += 1
-        return self._cookie(now, packet, address) if self._replies.take(now) else False
+        if self._replies.take(now):
+            return self._cookie(now, packet, address)
+        self._shut_ns = now + SHUT_NS
+        return False
 
     def may_reply(self, now: Nanos) -> bool:
         return self._replies.take(now)

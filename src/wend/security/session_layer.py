@@ -47,6 +47,7 @@ from wend.security.session_table import MOST_UNKNOWN, SessionTable
 from wend.security.transport import ZERO, Opened, TransportKeys
 
 _unpack, _KINDS = packets.TRANSPORT_HEADER.unpack_from, packets.KINDS
+_INITIATION = int.from_bytes(packets.head(packets.INITIATION), "little")
 PROLOGUE = b"wend session 1"
 SILENCE_NS: Nanos = 5 * SECOND
 """A peer that has not answered for so long may have lost its keys: a new handshake finds out."""
@@ -228,6 +229,8 @@ class SessionLayer:
                     self.refused["unknown keys"] += 1
                     return None
                 return self._open(now, keys, kind, counter, datagram, address)
+            if head == _INITIATION and self._limiter.is_shut(now, datagram, address, self._table.at):
+                return None
         try:
             self._handshake(now, bytes(datagram), address)
         except WireError:

@@ -1,0 +1,229 @@
+"""Fuzzing of everything that reads bytes of strangers: packets of sessions, certificates, datagrams, frames of clients.
+
+    python -m tests.security.fuzz 100000 [TARGET ...]      mutations of the corpus, from a seed
+    python -m tests.security.fuzz --atheris TARGET [...]   guided by coverage, where atheris is installed
+
+A target gets bytes. It must raise nothing and accept nothing, and its tables must not grow.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from zlib import crc32
+
+from tests.security.doubles import START_S, credentials_of, random_bytes
+from tests.security.worlds import World, converse
+from wend.drivers.live import address_messages, frames, wire
+from wend.model.errors import Untrusted, WireError
+from wend.model.random_stream import RandomStream, peer_stream
+from wend.model.units import MS, SECOND
+from wend.security import packets
+from wend.security.certificates import RootVerifier, make_request, make_root, sign
+from wend.security.cookies import mac, mac1_key
+from wend.security.noise import Initiation, KeyPair
+from wend.security.session_layer import PROLOGUE
+
+CORPUS = Path(__file__).parent / "corpus.json"
+Target = Callable[[bytes], None]
+
+
+class Accepted(AssertionError):
+    """A target accepted what nobody sent."""
+
+
+# ---------------------------------------------------------------- targets
+
+
+def _session() -> Target:
+    """Packets to a peer that has sessions and handshakes under way."""
+    world = World(0, 2, on_path=("pass",))
+    world.attacks = True
+    converse(world, 20 * SECOND)
+    world.run(22 * SECOND)  # everything has arrived
+    host, other = world.hosts[2], world.hosts[1].address
+    host.layer.locate(world.now, 9, ("10.0.0.9", 7000))
+    host.layer.seal(world.now, 9, 0, b"a handshake under way")
+    host.layer.take_effects()
+    size = host.layer.size
+    now = world.now
+
+    def target(data: bytes) -> None:
+        if host.layer.open(now, data, other) is not None:
+            raise Accepted(data.hex())
+        host.layer.take_effects()
+        if host.layer.size > size + 1:
+            raise Accepted("the tables have grown")
+
+    return target
+
+
+def _introduction() -> Target:
+    """What a stranger encrypts in a handshake that is right otherwise."""
+    world = World(0, 2)
+    host = world.hosts[2]
+    key = KeyPair(credentials_of(2).session_secret).public
+    static, ephemeral = KeyPair(random_bytes("fuzz")(32)), random_bytes("fuzz ephemeral")(32)
+    now = world.now
+
+    def target(data: bytes) -> None:
+        nonlocal now
+        now += 100 * MS
+        size = packets.INITIATION_BYTES - 8 - packets.MAC_BYTES * 2 - 96
+        said = data[:size].ljust(size, b"\0")
+        packet = packets.initiation(7, Initiation(static, key, ephemeral, PROLOGUE).write(said))
+        host.layer.tick(now, START_S)
+        if host.layer.open(now, packet + mac(mac1_key(key), packet) + bytes(16), ("6.6.6.6", 6)) is not None:
+            raise Accepted(data.hex())
+        host.layer.take_effects()
+        if host.layer.notices["handshake-answered"]:
+            raise Accepted("a handshake was answered: " + data.hex())
+
+    return target
+
+
+_SECRET = bytes(32)
+_ROOT = make_root("fuzz", _SECRET, serial=1, not_before_s=START_S - 9, not_after_s=START_S + 10**6)
+
+
+def _certificate() -> Target:
+    """Certificates that no root has signed, and changed ones."""
+    verifier, good = RootVerifier([_ROOT]), set(seeds()["certificate"])
+
+    def target(data: bytes) -> None:
+        try:
+            verifier.verify(data, START_S)
+        except Untrusted:
+            return
+        if data not in good:
+            raise Accepted(data.hex())
+
+    return target
+
+
+def _datagram() -> Target:
+    """Open datagrams, with a checksum that is right so that decoders are reached, and as they are."""
+
+    def target(data: bytes) -> None:
+        for datagram in (data, data + crc32(data).to_bytes(4, "little")):
+            with suppress(WireError):
+                wire.decode_header(datagram)
+                wire.decode_messages(datagram)
+            with suppress(WireError):
+                address_messages.decode(datagram)
+
+    return target
+
+
+def _body() -> Target:
+    """The content of a sealed packet, of a peer that has a key and lies."""
+
+    def target(data: bytes) -> None:
+        for kind in wire.MESSAGES:
+            with suppress(WireError):
+                wire.decode_body(kind, data)
+
+    return target
+
+
+def _frame() -> Target:
+    """Bytes on the connection of a client, from either side."""
+
+    def target(data: bytes) -> None:
+        for decode in (frames.decode_to_peer, frames.decode_to_client):
+            with suppress(WireError):
+                decode(data)
+            with suppress(WireError):
+                for body in frames.Splitter().feed(data):
+                    decode(body)
+
+    return target
+
+
+TARGETS: dict[str, Callable[[], Target]] = {
+    "session": _session,
+    "introduction": _introduction,
+    "certificate": _certificate,
+    "datagram": _datagram,
+    "body": _body,
+    "frame": _frame,
+}
+
+
+# ---------------------------------------------------------------- corpus and mutations
+
+
+def seeds() -> dict[str, list[bytes]]:
+    """Valid inputs to begin with."""
+    world = World(0, 2, on_path=("pass",))
+    world.attacks = True
+    converse(world, 20 * SECOND)
+    world.run(22 * SECOND)  # everything has arrived
+    by_type = {datagram[3]: datagram for _, _, datagram in world.recorded}
+    said = packets.Introduction(3, 1, 2, credentials_of(1, root=b"another").certificate).encode(padded=True)
+    request = make_request("site", bytes([1]) * 32, bytes([2]) * 32)
+    dates = {"not_before_s": START_S - 9, "not_after_s": START_S + 999}
+    certificate = sign(request, _ROOT, _SECRET, serial=2, peer=1, groups=("a",), **dates)
+    kept = json.loads(CORPUS.read_text())
+    found = {"session": [*by_type.values()], "introduction": [said], "certificate": [certificate, _ROOT]}
+    return {name: found.get(name, []) + [bytes.fromhex(one) for one in kept.get(name, [])] for name in TARGETS}
+
+
+def mutated(random: RandomStream, corpus: list[bytes]) -> bytes:
+    """A random change of a random input: truncated, flipped, overwritten, joined, or all new."""
+    data = bytearray(random.choice(corpus)) if corpus else bytearray()
+    for _ in range(1 + int(4 * random.random())):
+        at, deed = int(random.random() * (len(data) + 1)), int(random.random() * 8)
+        if deed == 0:
+            del data[at:]
+        elif deed == 1 and at < len(data):
+            data[at] ^= 1 << int(random.random() * 8)
+        elif deed == 2 and at < len(data):
+            data[at] = random.choice(b"\0\1\x7f\x80\x81\x90\xa1\xc0\xc1\xc4\xc6\xcf\xd3\xdc\xdd\xde\xdf\xff")
+        elif deed == 3:
+            data[at:at] = random.randbytes(int(random.random() * 9))
+        elif deed == 4:
+            del data[at : at + int(random.random() * 9)]
+        elif deed == 5 and corpus:
+            other = random.choice(corpus)
+            data[at:] = other[int(random.random() * len(other)) :]
+        elif deed == 6 and random.random() < 0.1:
+            return random.randbytes(int(random.random() * 700))
+        elif deed == 7 and at < len(data):
+            data[at : at + 8] = random.randbytes(8)
+    return bytes(data)
+
+
+def fuzz(name: str, count: int, seed: int = 0) -> None:
+    """Give a target so many mutations. Raises what the target raises, with the input."""
+    target, corpus, random = TARGETS[name](), seeds()[name], peer_stream(seed, "fuzz", name)
+    for data in corpus:
+        target(data)
+    for _ in range(count):
+        data = mutated(random, corpus)
+        try:
+            target(data)
+        except Exception as error:
+            raise AssertionError(f"{name}: {data.hex()}") from error
+
+
+def main(words: list[str]) -> None:
+    if words[:1] == ["--atheris"]:
+        import atheris  # type: ignore[import-not-found]
+
+        target = TARGETS[words[1]]()
+        atheris.instrument_all()
+        atheris.Setup([sys.argv[0], *words[2:]], target)
+        atheris.Fuzz()
+        return
+    count, names = int(words[0]), words[1:] or [*TARGETS]
+    for name in names:
+        begin = time.monotonic()
+        fuzz(name, count, seed=int(begin))
+        print(f"{name}: {count} inputs in {time.monotonic() - begin:.0f} s, none accepted", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
