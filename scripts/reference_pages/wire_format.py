@@ -119,7 +119,8 @@ initiation zeros follow, up to the longest certificate, so that no reply is larg
 - The side that answered seals with new keys once a packet came under them. Kind {nothing} is an empty packet that says
   so.
 - The side that began a handshake begins the next one when its keys are {rekey} s old, the other one after {late} s.
-  Keys that are {end} s old are used no more.
+  Keys that are {end} s old are used no more. While there are keys, an initiation comes in a transport packet of kind
+  {rekeying}, so that strangers cannot crowd it out; every second attempt comes as it is.
 - A peer sends to the address from which the newest authentic packet came.
 
 A sealed message costs {overhead} bytes; an open one has 28 of header and 4 of checksum. A session ends when the
@@ -189,6 +190,7 @@ def page() -> str:
         certificate=packets.MAX_CERTIFICATE_BYTES,
         window=replay.WINDOW,
         nothing=packets.NOTHING,
+        rekeying=packets.REKEYING,
         rekey=transport.REKEY_NS // SECOND,
         late=transport.REKEY_LATE_NS // SECOND,
         end=transport.END_NS // SECOND,

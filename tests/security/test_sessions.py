@@ -352,6 +352,25 @@ def test_under_a_flood_a_peer_with_a_cookie_gets_in() -> None:
     assert b.layer.notices["cookie-sent"] > 0
 
 
+def test_a_long_flood_does_not_keep_peers_from_renewing_their_keys() -> None:
+    world = pair()
+    b, flood = world.hosts[B], initiation_to(B, 1)
+
+    def pour() -> None:
+        for number in range(300):
+            b.layer.open(world.now, flood, (f"10.3.{number}.1", 9))
+        b.layer.take_effects()
+        world.at(world.now + SECOND, pour)
+
+    pour()
+    for number in range(200):
+        world.hosts[A].send(B, b"a %d" % number)
+        world.hosts[B].send(A, b"b %d" % number)
+        world.run(world.now + 2 * SECOND)
+    assert len(world.delivered) == len(world.sent) == 401
+    assert b.layer.notices["session"] >= 4
+
+
 def test_limits_are_kept_for_a_bounded_number_of_hosts() -> None:
     limits = SourceLimits(1, 2, most=10)
     assert [limits.take(0, ("10.0.0.1", port)) for port in range(4)] == [True, True, False, False]

@@ -39,6 +39,8 @@ WEND_OID: Final = x509.ObjectIdentifier("2.25.1660947570367134843729065320641853
 """The extension of our own. Its arc is derived from a UUID, so nobody else has it."""
 _VERSION: Final = 1
 _SHORT_DER: Final = 0x7F
+_SIGNATURE_HEAD: Final = b"\x03\x41\x00"
+"""A bit string of 64 bytes."""
 
 
 class Claims(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -255,6 +257,8 @@ class RootVerifier:
             raise Untrusted(f"a certificate has up to {MAX_CERTIFICATE} bytes, got {len(certificate)}")
         try:
             found = x509.load_der_x509_certificate(certificate)
+            if not certificate.endswith(_SIGNATURE_HEAD + found.signature):  # else a signature has several encodings
+                raise Untrusted("this is not a certificate")
             issuer = self._issuer(found)
             identity = _identity(found)
         except Untrusted:

@@ -28,6 +28,8 @@ TRANSPORT: Final = 16
 MOST_KINDS: Final = 16
 NOTHING: Final = 15
 """The kind of a packet without a message: it only says that the sender has the keys."""
+REKEYING: Final = 14
+"""The kind of a packet that holds an initiation: while two peers have keys, strangers cannot crowd out new ones."""
 
 MAX_CERTIFICATE_BYTES: Final = 500
 MAC_BYTES: Final = 16

@@ -261,7 +261,11 @@ class SessionLayer:
         elif newest and address != session.address:
             self._move(session, address)
         session.heard_ns, session.unanswered_ns = now, 0
-        return None if kind == packets.NOTHING else (keys.peer, keys.incarnation, kind, body)
+        if kind < packets.REKEYING:
+            return keys.peer, keys.incarnation, kind, body
+        if kind == packets.REKEYING:
+            self._on_rekeying(now, body, address)
+        return None
 
     def _handshake(self, now: Nanos, datagram: bytes, address: Address) -> None:
         match packets.type_of(datagram):
@@ -290,8 +294,17 @@ class SessionLayer:
         if isinstance(admitted, bytes):
             self.notices["cookie-sent"] += 1
             self._transmit(address, None, admitted)
-        if admitted is not True:
-            return
+        if admitted is True:
+            self._answer(now, packet, address)
+
+    def _on_rekeying(self, now: Nanos, datagram: bytes, address: Address) -> None:
+        """An initiation came under the present keys: it needs no limits."""
+        try:
+            self._answer(now, packets.decode_initiation(datagram), address)
+        except WireError:
+            self.refused["malformed"] += 1
+
+    def _answer(self, now: Nanos, packet: packets.InitiationPacket, address: Address) -> None:
         try:
             answer = Answer(self._static, packet.handshake, PROLOGUE)
             said = packets.decode_introduction(answer.payload)
@@ -383,7 +396,11 @@ class SessionLayer:
         cookie = session.cookie_at(now)
         mac2 = bytes(packets.MAC_BYTES) if cookie is None else mac(cookie, packet, pending.mac1)
         self.notices["handshake-begun"] += 1
-        self._transmit(pending.address, session.peer, packet + pending.mac1 + mac2)
+        packet += pending.mac1 + mac2
+        is_heard = not session.unanswered_ns or now - session.unanswered_ns <= SILENCE_NS
+        if pending.tries % 2 == 0 and is_heard and session.current is not None and now < session.current.ends_ns:
+            packet = session.current.seal(packets.REKEYING, packet)
+        self._transmit(pending.address, session.peer, packet)
 
     def _ask(self, pending: PendingHandshake | AddressSession, peer: PeerId | None) -> None:
         """Ask an address for the certificate of its peer."""
@@ -555,4 +572,7 @@ class SessionLayer:
         pending.retry(now)
         if session.address is not None:
             pending.address = session.address
-        self._ask(pending, session.peer)
+        if pending.tries % 2 == 0 and session.identity is not None:
+            self._initiate(now, session, pending, session.identity)
+        else:
+            self._ask(pending, session.peer)  # it may have another key

@@ -144,7 +144,7 @@ class LivePeer:
         self._store_writer = StoreWriter(self.id, store, self._deliver, self.failed, self.counters, clock)
         self._held = self._store_writer.held
         self._socket = PeerSocket(listen, insecure or keys is not None, self.receive, self.counters, clock)
-        self.sealed = None if keys is None else SealedLinks(self, *keys, self._socket.transmit, clock)
+        self.sealed = None if keys is None else SealedLinks(self, *keys, self._socket, clock)
         if self.sealed is not None:
             self._socket.received = self.sealed.receive
         self.forwarding: ForwardingGrants | None = None

@@ -26,12 +26,16 @@ from wend.security.session_layer import SessionLayer
 
 if TYPE_CHECKING:
     from wend.drivers.live.peer import LivePeer
+    from wend.drivers.live.socket import PeerSocket
 
 log = logging.getLogger("wend.peer")
 
 TICK_S = 0.25
 LINES_PER_MINUTE = 10
 MOST_REMEMBERED = 1024
+
+_OF_STRANGERS = ("too many handshakes", "too many questions", "wrong mac", "not sealed", "malformed")
+"""Refusals that a flood consists of."""
 
 Transmit = Callable[[bytes], None]
 
@@ -44,12 +48,13 @@ class SealedLinks:
         peer: "LivePeer",
         credentials: Credentials,
         verifier: Verifier,
-        transmit: Callable[[Address, bytes], None],
+        socket: "PeerSocket",
         clock: Clock,
         wall_s: Callable[[], float] = time.time,
     ) -> None:
         self._peer = peer
-        self._transmit = transmit
+        self._transmit = socket.transmit
+        self._flood_filter = socket.flood_filter()
         self._clock = clock
         self._wall_s = wall_s
         self._layer = SessionLayer(
@@ -78,6 +83,11 @@ class SealedLinks:
         self._loop = None
         if self._timer is not None:
             self._timer.cancel()
+
+    @property
+    def entries(self) -> int:
+        """Entries of all tables of sessions: strangers must not make them more."""
+        return self._layer.size
 
     def identity(self, peer: PeerId) -> Identity | None:
         """What the certificate of a peer says."""
@@ -145,6 +155,7 @@ class SealedLinks:
             return
         self._tell_time()
         self._perform()
+        self._flood_filter.look(sum(self._peer.counters.refused[reason] for reason in _OF_STRANGERS))
         self._timer = self._loop.call_later(TICK_S, self._tick)
 
     def _tell_time(self) -> None:

@@ -18,6 +18,7 @@ from wend.drivers.live import wire
 from wend.drivers.live.addresses import Address, bind, check_listen
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.flood_filter import FloodFilter
 from wend.drivers.live.kernel_queue import CHECK_NS, KernelQueue
 from wend.model.events import PeerId
 from wend.model.units import MS, SECOND, Nanos
@@ -259,6 +260,10 @@ class PeerSocket:
         except OSError:
             # A full send buffer loses datagrams, as a full router does. The protocol repairs such losses.
             self._counters.failed["send"] += 1
+
+    def flood_filter(self) -> FloodFilter:
+        """A filter for what arrives while strangers send too much."""
+        return FloodFilter(self._socket)
 
     def prepare_multicast(self, interface: str, ttl: int) -> None:
         """Let it send to multicast groups over an interface, named by its IPv4 address; empty: the system's choice."""

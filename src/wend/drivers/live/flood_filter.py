@@ -1,0 +1,70 @@
+"""A filter in the kernel for times of flood: it drops most datagrams of strangers before the process reads them.
+
+A peer reads some hundred thousand datagrams per second at most. A flood of handshakes fills its socket, and packets of
+neighbours are lost with those of strangers. While there is a flood, a filter (BPF, on Linux) lets pass what belongs to
+sessions, and one of 16 of all other datagrams, at random. So neighbours are heard, and strangers may still get in.
+"""
+
+import ctypes
+import socket
+import struct
+import sys
+
+from wend.security import packets
+
+FLOOD_PER_TICK = 500
+"""So many datagrams of strangers between two looks are a flood."""
+_SHARE = 16
+_SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27
+_LOAD_WORD, _AND, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
+_RANDOM = 0xFFFFF000 + 56
+_UDP_HEADER = 8
+_ALL, _NOTHING = 0xFFFFFFFF, 0
+_INSTRUCTION = struct.Struct("=HBBI")
+
+
+def program() -> bytes:
+    """Instructions of classic BPF: operation, jump if true, jump if false, operand."""
+    head = int.from_bytes(packets.head(0))
+    pass_types = (packets.ANSWER, packets.COOKIE, packets.CERTIFICATE)
+    wanted = [(_JUMP_EQUAL, head + kind) for kind in pass_types] + [(_JUMP_AT_LEAST, head + packets.TRANSPORT)]
+    last = head + packets.TRANSPORT + packets.MOST_KINDS
+    code = [(_LOAD_WORD, 0, 0, _UDP_HEADER), (_JUMP_AT_LEAST, len(wanted), 0, last)]
+    code += [(jump, len(wanted) - number + 2, 0, operand) for number, (jump, operand) in enumerate(wanted)]
+    code += [
+        (_LOAD_WORD, 0, 0, _RANDOM),
+        (_AND, 0, 0, _SHARE - 1),
+        (_JUMP_EQUAL, 0, 1, 0),
+        (_RETURN, 0, 0, _ALL),
+        (_RETURN, 0, 0, _NOTHING),
+    ]
+    return b"".join(_INSTRUCTION.pack(*one) for one in code)
+
+
+class FloodFilter:
+    """Watches how many datagrams a peer refuses, and filters its socket while they are too many."""
+
+    def __init__(self, socket_: socket.socket) -> None:
+        self._socket = socket_
+        self._refused = 0
+        self.on = False
+        self._works = sys.platform == "linux"
+
+    def look(self, refused: int) -> None:
+        """So many datagrams of strangers were refused since the start."""
+        new, self._refused = refused - self._refused, refused
+        limit = FLOOD_PER_TICK // _SHARE if self.on else FLOOD_PER_TICK
+        if self._works and (new > limit) != self.on:
+            self._set(new > limit)
+
+    def _set(self, on: bool) -> None:
+        try:
+            if on:
+                code = ctypes.create_string_buffer(program())
+                filter_ = struct.pack("HP", (len(code) - 1) // _INSTRUCTION.size, ctypes.addressof(code))
+                self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filter_)
+            else:
+                self._socket.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, struct.pack("i", 0))
+            self.on = on
+        except OSError:
+            self._works = False
