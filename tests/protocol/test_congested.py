@@ -20,6 +20,7 @@ from wend.protocol.ports import (
     Subscribed,
     Woken,
 )
+from wend.protocol.routing.spread_trees import SpreadTree
 
 WINDOW = 10
 """The packets that a new link takes at once."""
@@ -68,14 +69,45 @@ def test_nothing_is_poured_into_an_outage() -> None:
     assert len(data(burst(talk, 50))) <= 2 * 3
 
 
-def test_a_route_that_is_full_further_on_is_avoided_while_another_is_in_time() -> None:
+def test_events_avoid_a_route_that_is_full_further_on_one_class_after_the_other() -> None:
     talk = Talk(deadline_ms=200)
     assert hops(talk.publish()) == [LEFT]
     links = ((ME, 10 * MS, 1.0), (FAR, 10 * MS, 1.0))
     talk.control(LinkState(LEFT, (1, 2), links, (), (0, 60 * MS)))
-    assert hops(talk.publish()) == [MIDDLE]
+
+    def taken(count: int) -> list[int]:
+        found = []
+        for _ in range(count):
+            talk.until(talk.now + 10 * MS, (LEFT, MIDDLE, RIGHT))
+            for hop, packet in talk.publish():
+                found.append(hop)
+                talk.hear(hop, Ack(packet.tx))
+        return found
+
+    first = taken(30)
+    assert {*first} == {LEFT, MIDDLE}
+    assert first[:5].count(LEFT) > 2
+    taken(100)
+    assert {*taken(16)} == {MIDDLE}
     talk.control(LinkState(LEFT, (1, 3), links))
     assert hops(talk.publish()) == [LEFT]
+
+
+def test_a_peer_on_the_route_follows_the_tree_of_a_packet_unless_its_link_is_down() -> None:
+    talk = Talk(deadline_ms=200)
+    talk.until(SECOND, (LEFT, MIDDLE, RIGHT))
+    numbers = count(1)
+
+    def arrives() -> list[tuple[int, Data]]:
+        number = next(numbers)
+        event = Event(EventId(LEFT, 1, number), {"topic": "t"})
+        tree = SpreadTree(((ME, RIGHT), (RIGHT, FAR)))
+        return data(talk.hear(LEFT, Data((1 << TX_SHIFT) + 1000 + number, event, 0, (FAR,), (LEFT,), tree)))
+
+    ((hop, packet),) = arrives()
+    assert (hop, packet.header) == (RIGHT, SpreadTree(((RIGHT, FAR),)))
+    talk.until(2 * SECOND, (LEFT, MIDDLE))
+    assert hops(arrives()) == [MIDDLE]
 
 
 def test_prices_that_do_not_fit_the_links_are_refused() -> None:

@@ -9,10 +9,18 @@ from hypothesis import strategies as st
 
 from wend.model.events import EventId
 from wend.model.units import FOREVER, MS
-from wend.protocol.routing.load_spreading import LINK_NS, PricedRoutes, Spreading, weight_of
+from wend.protocol.routing.load_spreading import (
+    CLASSES,
+    HOP_NS,
+    LINK_NS,
+    PricedRoutes,
+    Spreading,
+    class_of,
+    weight_of,
+)
 
 ME = 0
-ID = EventId(1, 1, 1)
+WEIGHT = 1.0
 
 
 def view(links: dict[tuple[int, int], int], prices: dict[tuple[int, int], int]) -> Any:
@@ -33,33 +41,34 @@ def view(links: dict[tuple[int, int], int], prices: dict[tuple[int, int], int]) 
 def test_a_full_link_is_avoided_and_a_route_that_is_too_slow_is_not_taken() -> None:
     seen = view({(0, 1): 10, (0, 2): 15, (1, 3): 10, (2, 3): 15}, {(1, 3): 40})
     routes = PricedRoutes(seen)
-    assert Spreading(routes, seen, ID).choose(3, (1, 2), 200 * MS) == (2, 15 * MS)
-    assert Spreading(routes, seen, ID).choose(3, (1, 2), 25 * MS) == (1, 10 * MS)
-    assert Spreading(routes, seen, ID).choose(3, (1, 2), 15 * MS) is None
-    assert Spreading(routes, seen, ID).choose(9, (1, 2), FOREVER) is None
+    assert Spreading(routes, seen, WEIGHT).choose(3, (1, 2), 200 * MS) == (2, 15 * MS + HOP_NS)
+    assert Spreading(routes, seen, WEIGHT).choose(3, (1, 2), 25 * MS + 2 * HOP_NS) == (1, 10 * MS + HOP_NS)
+    assert Spreading(routes, seen, WEIGHT).choose(3, (1, 2), 15 * MS + HOP_NS) is None
+    assert Spreading(routes, seen, WEIGHT).choose(9, (1, 2), FOREVER) is None
 
 
 def test_a_destination_that_costs_too_much_is_not_worth_to_be_in_time() -> None:
     seen = view({(0, 1): 10, (1, 2): 10}, {(1, 2): 400})
-    spreading = Spreading(PricedRoutes(seen), seen, ID)
+    spreading = Spreading(PricedRoutes(seen), seen, WEIGHT)
     assert spreading.choose(2, (1,), 200 * MS) is None
-    assert spreading.choose(2, (1,), FOREVER) == (1, 10 * MS)
+    assert spreading.choose(2, (1,), FOREVER) == (1, 10 * MS + HOP_NS)
 
 
 def test_a_second_destination_joins_the_route_of_the_first() -> None:
     """To 4 the route over 2 is the shorter one, but the packet goes to 1 and 3 anyway."""
     seen = view({(0, 1): 10, (0, 2): 10, (1, 3): 10, (2, 4): 10, (3, 4): 5}, {(0, 1): 1})
-    spreading = Spreading(PricedRoutes(seen), seen, ID)
-    assert spreading.choose(3, (1, 2), 200 * MS) == (1, 10 * MS)
-    assert spreading.choose(4, (1, 2), 200 * MS) == (1, 15 * MS)
-    assert Spreading(PricedRoutes(seen), seen, ID).choose(4, (1, 2), 200 * MS) == (2, 10 * MS)
+    spreading = Spreading(PricedRoutes(seen), seen, WEIGHT)
+    assert spreading.choose(3, (1, 2), 200 * MS) == (1, 10 * MS + HOP_NS)
+    assert spreading.choose(4, (1, 2), 200 * MS) == (1, 15 * MS + 2 * HOP_NS)
+    assert Spreading(PricedRoutes(seen), seen, WEIGHT).choose(4, (1, 2), 200 * MS) == (2, 10 * MS + HOP_NS)
 
 
-def test_every_event_weighs_prices_by_a_factor_of_its_own() -> None:
-    weights = [weight_of(EventId(publisher, 1, n)) for publisher in range(5) for n in range(200)]
-    assert all(0.5 <= weight <= 1.5 for weight in weights)
-    assert 0.95 < sum(weights) / len(weights) < 1.05
-    assert len(set(weights)) == len(weights)
+def test_the_events_of_a_publisher_are_of_all_classes_in_turn() -> None:
+    for step in (1, 2, 3, 7):  # one topic of several
+        numbers = [class_of(EventId(5, 1, n)) for n in range(0, 64 * step, step)]
+        assert all(2 <= numbers.count(number) <= 6 for number in range(CLASSES))
+    weights = [weight_of(number) for number in range(CLASSES)]
+    assert (min(weights), max(weights)) == (0.5 + 0.5 / CLASSES, 1.5 - 0.5 / CLASSES)
 
 
 PEERS = range(1, 6)
@@ -86,16 +95,16 @@ def test_the_first_choice_costs_no_more_than_the_shortest_route_and_is_in_time(
             for between in permutations(others, size)
             if all(b in costs.get(a, {}) for a, b in pairwise((ME, *between, dest)))
         ]
-        found = Spreading(PricedRoutes(seen), seen, ID).choose(dest, tuple(costs[ME]), FOREVER)
+        found = Spreading(PricedRoutes(seen), seen, WEIGHT).choose(dest, tuple(costs[ME]), FOREVER)
         if not routes:
             assert found is None
             continue
         assert found is not None
         hop, rest = found
-        delay = {route: sum(costs[a][b] for a, b in pairwise(route)) for route in routes}
+        delay = {route: sum(costs[a][b] + HOP_NS for a, b in pairwise(route)) for route in routes}
         price = {route: sum(LINK_NS + told.get(a, {}).get(b, 0) for a, b in pairwise(route)) for route in routes}
-        same = [route for route in routes if route[1] == hop and delay[route] == costs[ME][hop] + rest]
+        same = [route for route in routes if route[1] == hop and delay[route] == costs[ME][hop] + HOP_NS + rest]
         assert same, "no route is like that"
         shortest = min(routes, key=lambda route: delay[route])
-        cost = min(delay[route] + weight_of(ID) * price[route] for route in same)
-        assert cost <= delay[shortest] + weight_of(ID) * price[shortest]
+        cost = min(delay[route] + WEIGHT * price[route] for route in same)
+        assert cost <= delay[shortest] + WEIGHT * price[shortest]

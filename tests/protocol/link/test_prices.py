@@ -1,10 +1,10 @@
-"""Prices of links: they rise while a link is full, fall while it has room, and go away."""
+"""Prices of links: they follow the load, and go away where there is room."""
 
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.congestion import Controller
 from wend.protocol.link.link import Link
-from wend.protocol.link.prices import HIGHEST_NS, PERIOD_NS, LinkPrices
+from wend.protocol.link.prices import FULL_NS, HIGHEST_NS, LinkPrices
 from wend.protocol.link.send_queue import LinkSender
 from wend.protocol.timers import Timers
 
@@ -12,7 +12,7 @@ SIZE = 100
 
 
 class Network:
-    """One link that takes ten packets in a period."""
+    """One link that takes ten packets in a tenth of a second."""
 
     def __init__(self) -> None:
         self.sender = LinkSender(Controller(0), 1 << 20)
@@ -26,16 +26,17 @@ class Network:
     def _changed(self, now: int, effects: object) -> None:
         self.told += 1
 
-    def period(self, offered: int) -> int:
-        """A period passes in which so many packets are offered. Returns the price then."""
-        for number in range(offered):
-            self.sender.controller.window = float(10 * SIZE)
-            if not self.sender.take(self.now, SIZE):
+    def period(self, offered: int, late: bool = False) -> int:
+        """A tenth of a second passes in which so many packets are offered. Returns the price then."""
+        self.sender.controller.window = float(10 * SIZE)
+        for _ in range(offered):
+            if not self.sender.take(self.now, SIZE, late):
                 self.prices.crowded(self.now)
-            assert self.sender.flight_bytes <= 10 * SIZE or number >= 10
-        self.sender.flight_bytes = 0
-        self.now += PERIOD_NS
-        self.timers.run(self.now, [])
+        for _ in range(10):
+            self.now += 10 * MS
+            if self.sender.flight_bytes:
+                self.sender.acked(self.now, SIZE, 100 * MS)
+            self.timers.run(self.now, [])
         return self.sender.price_ns
 
 
@@ -46,15 +47,14 @@ def test_a_link_without_a_queue_has_no_price_and_needs_no_timer() -> None:
     assert network.loaded == []
 
 
-def test_a_price_rises_with_the_load_and_falls_when_there_is_room() -> None:
+def test_a_price_follows_the_load_and_ends_when_there_is_room() -> None:
     network = Network()
-    rising = [network.period(30) for _ in range(3)]
-    assert 0 < rising[0] < rising[1] < rising[2]
-    slower = network.period(20) - rising[2]
-    assert 0 < slower < rising[1] - rising[0]
-    high = network.sender.price_ns
-    assert network.period(4) < high
-    for _ in range(100):
+    high = [network.period(30) for _ in range(8)][-1]
+    middle = [network.period(20) for _ in range(8)][-1]
+    low = [network.period(12) for _ in range(8)][-1]
+    assert high > middle > low > 0
+    assert high > FULL_NS
+    for _ in range(20):
         network.period(2)
     assert network.sender.price_ns == 0
     assert network.loaded == [True, False]
@@ -64,7 +64,14 @@ def test_a_price_rises_with_the_load_and_falls_when_there_is_room() -> None:
 
 def test_a_price_has_a_limit() -> None:
     network = Network()
-    assert [network.period(1000) for _ in range(50)][-1] == HIGHEST_NS
+    assert [network.period(1000) for _ in range(10)][-1] == HIGHEST_NS
+
+
+def test_late_packets_are_no_load() -> None:
+    network = Network()
+    for _ in range(10):
+        network.period(30)
+    assert [network.period(30, late=True) for _ in range(20)][-1] == 0
 
 
 def test_a_link_that_starts_slowly_after_an_outage_gets_no_price_for_that() -> None:
@@ -72,4 +79,4 @@ def test_a_link_that_starts_slowly_after_an_outage_gets_no_price_for_that() -> N
     network.sender.stop()
     network.sender.restart(0)
     assert network.period(30) == 0
-    assert network.period(30) > 0
+    assert max(network.period(30) for _ in range(3)) > 0

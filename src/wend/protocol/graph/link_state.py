@@ -11,7 +11,7 @@ import msgspec
 
 from wend.model.events import PeerId
 from wend.model.paths import Path
-from wend.model.units import HOUR, Nanos
+from wend.model.units import HOUR, MS, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.plugins import (
     Changed,
@@ -30,6 +30,8 @@ from wend.protocol.ports import Refuse
 from wend.topology.paths import tree
 
 _NOTEWORTHY = 0.1
+_PRICE_STEP_NS: Nanos = 8 * MS
+"""A smaller change of a price moves few events."""
 _HIGHEST_NS: Nanos = HOUR
 """The highest price of a link that is believed."""
 Links = tuple[tuple[PeerId, Nanos, float], ...]
@@ -180,7 +182,10 @@ def _much_the_same(before: LinkState, links: Links, paths: tuple[Path, ...], pri
             for (n, delay, reliability), (peer, told, said) in zip(links, before.links, strict=True)
         )
         and len(before.prices) == len(prices)
-        and all(abs(price - told) <= _NOTEWORTHY * told for price, told in zip(prices, before.prices, strict=True))
+        and all(
+            abs(price - told) <= _PRICE_STEP_NS + _NOTEWORTHY * told and bool(price) == bool(told)
+            for price, told in zip(prices, before.prices, strict=True)
+        )
     )
 
 

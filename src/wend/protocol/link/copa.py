@@ -149,8 +149,11 @@ class Copa(Controller):
             segment, window = self.segment, self.window
             aim = self._gain * segment / queueing if queueing > self.jitter_ns else UNLIMITED
             if window / self.standing_ns > aim:
-                self._slow_start = False
-                window -= self._velocity * self._gain * segment * size / window
+                if self._slow_start:  # what the last round trip added waits in the queue
+                    self._slow_start = False
+                    window /= 2
+                else:
+                    window -= self._velocity * self._gain * segment * size / window
             else:
                 window += size if self._slow_start else self._velocity * self._gain * segment * size / window
             self.window = max(LEAST_PACKETS * segment, window)

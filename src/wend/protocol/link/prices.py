@@ -1,32 +1,35 @@
 """Prices of links: what makes routes avoid links that are full.
 
-A link whose load exceeds what it can carry gets a price, in nanoseconds that routing adds to its delay. The price rises
-while the load is too high and falls while there is room, so it settles where the load fits, and the queue is short
-then. A price that followed the length of the queue instead would send everything to and fro. Peers tell prices with
-their link states. Where nothing waits, there are no prices, and no timer runs.
+A link whose load comes near to what it can carry gets a price, in nanoseconds that routing adds to its delay. The price
+follows the load, smoothed a little: that of a full link is about the delay of a detour. It does not follow the length
+of the queue, which tells only too late that a link is full, and stays long when it is not any more. Peers tell prices
+with their link states. How routing follows them without sending everything to and fro is `routing/spread_trees.py`.
+Where nothing waits, there are no prices, and no timer runs.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from wend.model.events import PeerId
-from wend.model.units import MS, SECOND, Nanos
+from wend.model.units import MS, Nanos
 from wend.protocol.link.link import Link
 from wend.protocol.timers import Effects, Timers
 
-PERIOD_NS: Final = SECOND // 2
-GOOD_LOAD: Final = 0.8
-"""The load, as a share of what a link can carry, at which its price stays as it is."""
-STEP_NS: Final = 8 * MS
-"""How much a price rises in a period for a load that is too high by the capacity of the link."""
-MOST_STEPS: Final = 2.0
-HIGHEST_NS: Final = 90 * MS
-"""Below what timely delivery is worth to most events (`routing/load_spreading.py`): where no route has room, the send
-queue decides by deadline what is in time, and not the price."""
+PERIOD_NS: Final = 100 * MS
+"""The time between two looks at links, at first."""
+LONGEST_NS: Final = 300 * MS
+"""The same after a while."""
+SLOWER: Final = 1.03
+"""The growth of that time."""
+GOOD_LOAD: Final = 0.7
+"""The load, as a share of what a link can carry, up to which the link has no price."""
+FULL_NS: Final = 90 * MS
+"""The price of a link that is offered just what it can carry."""
+HIGHEST_NS: Final = 1000 * MS
 
 
 class LinkPrices:
-    __slots__ = ("_changed", "_links", "_loaded", "_timers", "runs")
+    __slots__ = ("_changed", "_links", "_loaded", "_period_ns", "_timers", "runs")
 
     def __init__(
         self,
@@ -40,6 +43,7 @@ class LinkPrices:
         self._timers = timers
         self._changed = changed
         self._loaded = loaded
+        self._period_ns = PERIOD_NS
         self.runs = False
         """Whether packets had to wait for links lately."""
 
@@ -48,6 +52,10 @@ class LinkPrices:
         if not self.runs:
             self.runs = True
             self._loaded(True)
+            for link in self._links.values():
+                if link.sender is not None:
+                    link.sender.begin_periods()
+            self._period_ns = PERIOD_NS
             self._timers.at(now + PERIOD_NS, self._look, None)
 
     def _look(self, now: Nanos, _: None, effects: Effects) -> None:
@@ -57,16 +65,16 @@ class LinkPrices:
             if sender is None:
                 continue
             before = sender.price_ns
-            sender.end_period(PERIOD_NS)
+            sender.end_period(self._period_ns)
             if sender.capacity:
-                step = (sender.offered_rate / sender.capacity - GOOD_LOAD) * STEP_NS
-                step = max(-MOST_STEPS * STEP_NS, min(step, MOST_STEPS * STEP_NS))
-                sender.price_ns = int(max(0.0, min(sender.price_ns + step, HIGHEST_NS)))
+                price = (sender.load - GOOD_LOAD) / (1.0 - GOOD_LOAD) * FULL_NS
+                sender.price_ns = int(max(0.0, min(price, HIGHEST_NS)))
             changed = changed or sender.price_ns != before
             active = active or sender.price_ns > 0 or sender.waited
         self.runs = active
         if active:
-            self._timers.at(now + PERIOD_NS, self._look, None)
+            self._period_ns = min(int(SLOWER * self._period_ns), LONGEST_NS)
+            self._timers.at(now + self._period_ns, self._look, None)
         else:
             self._loaded(False)
         if changed or not active:

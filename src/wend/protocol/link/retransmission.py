@@ -106,7 +106,7 @@ class Retransmission:
                     most -= 1
                 return
             sender = self._links[peer].sender
-            if sender is not None and not sender.take(now, HEADER_BYTES + len(event.payload)):
+            if sender is not None and not sender.take(now, HEADER_BYTES + len(event.payload), _is_late(forward)):
                 self._waiting.add(now, forward, effects)
                 return
             self._tx = tx = self._tx + 1
@@ -464,6 +464,11 @@ def _round_trip_ns(passed_ns: Nanos, ack: Ack, most_ns: Nanos = MAX_HELD_NS) -> 
     far as it is believed."""
     held_ns = ack.held_ns
     return max(1, passed_ns - min(held_ns, most_ns)) if held_ns > 0 else passed_ns
+
+
+def _is_late(forward: Forward) -> bool:
+    """Whether a packet has deadlines, but meets none."""
+    return bool(forward.due) and min(forward.due) == FOREVER
 
 
 def _is_expired(now: Nanos, forward: Forward) -> bool:

@@ -19,6 +19,10 @@ from wend.protocol.link.copa import Copa
 
 BURST_PACKETS: Final = 10
 """How many packets may leave at once after a pause."""
+MEAN_PERIODS: Final = 2
+"""Over how many periods the load of a link is smoothed."""
+MEASURED: Final = 3
+"""ACKs tell the capacity of a link if they come for one part in so many of a period, at least."""
 PROBES: Final = 2
 """How many packets may be in flight over a link that is down."""
 
@@ -32,8 +36,9 @@ class LinkSender:
     """The congestion window of a link, and what waits for it."""
 
     __slots__ = (
-        "_due", "_limit", "_number", "_offered", "_others", "_restarted", "_sent", "_timed_bytes", "_waited",
-        "capacity", "controller", "flight_bytes", "newest_ns", "next_ns", "offered_rate", "price_ns", "queued_bytes",
+        "_carried", "_due", "_limit", "_number", "_offered", "_others", "_periods", "_restarted", "_since_ns",
+        "_timed_bytes", "_until_ns", "_waited",
+        "capacity", "controller", "flight_bytes", "load", "newest_ns", "next_ns", "price_ns", "queued_bytes",
         "stopped", "wait_ns", "waited", "wake_ns",
     )  # fmt: skip
 
@@ -63,12 +68,18 @@ class LinkSender:
         """What routing adds to the delay of the link, because it is full; `prices.py` sets it."""
         self.capacity = 0.0
         """Bytes per nanosecond that the link has carried while packets waited for it; 0 where none did."""
-        self.offered_rate = 0.0
-        """Bytes per nanosecond that routing wanted to send in the last period."""
+        self.load = 0.0
+        """What routing wanted to send lately, as a share of the capacity; 0 where that is not known."""
         self.waited = False
         """Whether packets had to wait in that period."""
-        self._offered = self._sent = self._waited = 0
+        self._offered = self._waited = 0
         """Bytes in the current period."""
+        self._periods = 0
+        """Those of which `load` is the mean."""
+        self._carried = -1
+        """Bytes that were acknowledged in the current period after the first ACK; -1 before it."""
+        self._since_ns = self._until_ns = 0
+        """When the first and the last ACK of the period came."""
         self._restarted = False
         """Whether the link came back in this period: it starts slowly, and that says nothing about its capacity."""
 
@@ -82,11 +93,14 @@ class LinkSender:
         """Whether the application sends about as much as it may, so ACKs may be late because of queues."""
         return self.queued_bytes > 0 or 2 * self.flight_bytes >= self.controller.window
 
-    def take(self, now: Nanos, size: int) -> bool:
-        """Whether a packet may leave now. It counts as in flight then."""
-        self._offered += size
+    def take(self, now: Nanos, size: int, late: bool = False) -> bool:
+        """Whether a packet may leave now. It counts as in flight then. One that is late takes only room that is left,
+        and so is no load."""
+        if not late:
+            self._offered += size
         if self.queued_bytes or not self.is_open(now, size):
-            self._waited += size
+            if not late:
+                self._waited += size
             return False
         self.leaves(now, size)
         return True
@@ -105,20 +119,26 @@ class LinkSender:
         if not controller.segment:
             controller.first(size)
         self.flight_bytes += size
-        self._sent += size
         if controller.pace:
             earliest = now - int(controller.pace * controller.segment * BURST_PACKETS)
             self.next_ns = max(self.next_ns, earliest) + int(controller.pace * size)
 
     def acked(self, now: Nanos, size: int, round_trip_ns: Nanos) -> None:
         """An ACK came for a packet in flight. `round_trip_ns` is 0 where a retransmission makes it ambiguous."""
-        if self.is_busy:
+        if self._carried < 0:
+            self._carried, self._since_ns = 0, now
+        else:
+            self._carried += size
+        self._until_ns = now
+        controller = self.controller
+        # a window that is not used up does not grow: a burst would fill all of it, and wait in the network
+        if self.queued_bytes or self.flight_bytes + 2 * size > controller.window:
             self.flight_bytes -= size
-            self.controller.acked(now, size, round_trip_ns, False)
+            controller.acked(now, size, round_trip_ns, False)
             return
         self.flight_bytes -= size
-        if not 0 <= round_trip_ns - self.controller.least_ns <= self.controller.jitter_ns:
-            self.controller.acked(now, size, round_trip_ns, True)  # else there is nothing to learn
+        if not 0 <= round_trip_ns - controller.least_ns <= controller.jitter_ns:
+            controller.acked(now, size, round_trip_ns, True)  # else there is nothing to learn
 
     def late(self, now: Nanos, round_trip_ns: Nanos) -> None:
         """An ACK came for a packet that was given up: the queue is longer than was thought."""
@@ -135,10 +155,10 @@ class LinkSender:
     # ---------------------------------------------------------------- the queue
 
     def arrival_ns(self, now: Nanos) -> Nanos:
-        """When a packet that leaves now arrives at the neighbour, at the latest."""
+        """When a packet that leaves now arrives at the neighbour, and not often later."""
         controller = self.controller
         least = controller.least_ns
-        return now + least // 2 + int(controller.srtt_ns - least + 4 * controller.rttvar_ns)
+        return now + least // 2 + int(controller.srtt_ns - least + controller.rttvar_ns)
 
     def expected_ns(self, now: Nanos, due_ns: Nanos) -> Nanos:
         """When a packet with this deadline arrives, behind those that are more urgent."""
@@ -199,15 +219,26 @@ class LinkSender:
 
     # ---------------------------------------------------------------- load
 
+    def begin_periods(self) -> None:
+        """Measure from now on."""
+        self._offered = self._waited = self._periods = 0
+        self._carried = -1
+
     def end_period(self, period_ns: Nanos) -> None:
         """Measure load and capacity of the period that ends now."""
         self.waited = self._waited > 0
-        self.offered_rate = self._offered / period_ns
-        if 2 * self._waited > self._offered and not self._restarted:  # the link was busy all the time
-            rate = self._sent / period_ns
-            self.capacity = rate if not self.capacity else (self.capacity + rate) / 2
-        self.capacity = max(self.capacity, self._sent / period_ns) if self.capacity else 0.0
-        self._offered = self._sent = self._waited = 0
+        span = self._until_ns - self._since_ns
+        if self._carried > 0 and MEASURED * span > period_ns:
+            rate = self._carried / span
+            if 2 * self._waited > self._offered and not self._restarted:  # the link was busy all the time
+                self.capacity = rate if not self.capacity else (self.capacity + rate) / 2
+            elif self.capacity:
+                self.capacity = max(self.capacity, self._carried / period_ns)
+        if self.capacity:
+            self._periods += self._periods < MEAN_PERIODS
+            self.load += (self._offered / period_ns / self.capacity - self.load) / self._periods
+        self._offered = self._waited = 0
+        self._carried = -1
         self._restarted = False
 
     # ---------------------------------------------------------------- outages

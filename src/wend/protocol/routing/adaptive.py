@@ -14,7 +14,7 @@ Like dcrd it decides hop by hop and hands a packet back if no route is left. Unl
 After a hedge a peer tries a third next hop only if both copies failed.
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -40,10 +40,11 @@ from wend.protocol.plugins import (
 )
 from wend.protocol.ports import Notice
 from wend.protocol.routing.dcrd import back
-from wend.protocol.routing.load_spreading import PricedRoutes, Spreading
+from wend.protocol.routing.load_spreading import WORTH_NS, PricedRoutes, Spreading, class_of, weight_of
 from wend.protocol.routing.routes import FAR, NONE, Edge, Route, RouteTable, UsableRoutes
 from wend.protocol.routing.scores import ScoredRoute, Scorer
 from wend.protocol.routing.shared_risk import Parts, SharedRisk
+from wend.protocol.routing.spread_trees import Branch, SpreadTree, SpreadTrees, branches_of
 
 PRICE = {"none": 0.0052, "tight": 0.0052, "free": 0.0005}
 """What a link of a route costs, as a probability of being late. A hedge has to gain that much for each of its links."""
@@ -83,6 +84,8 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
     ranks: Ranks
     path: tuple[PeerId, ...]
     tried: tuple[PeerId, ...]
+    tree: SpreadTree | None = None
+    """The tree that the publisher chose, under load."""
 
 
 class Adaptive(Routing):
@@ -90,6 +93,7 @@ class Adaptive(Routing):
         graphs=(LINK_STATE,), failure_detector=True, news=True, congestion_control=True, paths=True
     )
     settings: ClassVar[type[Settings]] = AdaptiveSettings
+    header: ClassVar[Any] = SpreadTree
     effort: ClassVar[float] = 6.0
     about: ClassVar[str] = "Wend's own"
 
@@ -101,6 +105,8 @@ class Adaptive(Routing):
         """By set of links that are down: the routes without them."""
         self._priced: PricedRoutes | None = None
         """The routes under load; None before they are needed."""
+        self._trees: SpreadTrees | None = None
+        """The trees of this peer's own events under load."""
         self._shared_risk: SharedRisk | None = None
         """Set only where underlay paths of links are known."""
         self._traced = False
@@ -137,7 +143,8 @@ class Adaptive(Routing):
         on = []
         if dests:
             ranks = ranks or (0,) * len(dests)
-            on = self._next(now, Packet(packet.event, packet.born_ns, dests, ranks, packet.path, ()), view)
+            tree = packet.header if type(packet.header) is SpreadTree else None
+            on = self._next(now, Packet(packet.event, packet.born_ns, dests, ranks, packet.path, (), tree), view)
         if len(dests) < len(packet.dests):
             on.append(Notice("duplicate", packet.sender))
         return on
@@ -178,9 +185,9 @@ class Adaptive(Routing):
 
     def _next(self, now: Nanos, packet: Packet, view: View, loaded: bool = False) -> list[PluginEffect]:
         """`loaded`: links work that were tried, but too many packets wait for them."""
-        if loaded or view.graph.prices or (view.loaded and any(link.queue_ns for link in view.links.values())):
+        if loaded or view.graph.prices or packet.tree is not None or (view.loaded and _queue(view)):
             return self._spread(now, packet, view)
-        self._priced = None
+        self._priced = self._trees = None
         table = self._table(now, view)
         blamed = self._blamed(now, view) if self._traced else []
         scorer = Scorer(now, view, table, self._shared_risk, blamed)
@@ -227,34 +234,65 @@ class Adaptive(Routing):
         return effects + self._stuck(packet, stuck, view) if stuck else effects
 
     def _spread(self, now: Nanos, packet: Packet, view: View) -> list[PluginEffect]:
-        """Forward a packet while links are full."""
-        if self._priced is None:
-            self._priced = PricedRoutes(view)
+        """Forward a packet while links are full: along its tree, and by the prices of now where that would be late."""
         links, born = view.links, packet.born_ns
         up = [hop for hop in links if hop not in packet.path and links[hop].seems_up(now)]
         untried = [hop for hop in up if hop not in packet.tried]
-        spreading = Spreading(self._priced, view, packet.event.id)
-        groups: Groups = {}
-        left: list[tuple[PeerId, int]] = []
         near = view.graph.distances(view.me)
-        wanted = zip(packet.dests, packet.ranks, strict=True)
-        for dest, rank in sorted(wanted, key=lambda one: near.get(one[0], 0)):  # the far ones join routes of the near
-            deadline = self._deadline_ns(packet, dest, view)
-            slack = FOREVER if deadline is None else deadline - now + born
-            due = FOREVER
-            route = spreading.choose(dest, untried, slack)
-            if route is None:  # it is late on every route, so others go first
-                route = spreading.choose(dest, up, FOREVER)
-            elif deadline is not None:
-                due = born + deadline - route[1]
-            if route is None:
-                left.append((dest, rank))
-            else:
-                groups.setdefault(route[0], []).append((dest, rank, due))
-        effects: list[PluginEffect] = [_forward(hop, group, packet) for hop, group in groups.items()]
+        left = dict(sorted(zip(packet.dests, packet.ranks, strict=True), key=lambda one: near.get(one[0], 0)))
+        deadlines = {dest: self._deadline_ns(packet, dest, view) for dest in left}
+        groups: Groups = {}
+        trees: dict[PeerId, SpreadTree] = {}
+        for hop, dests, tree in self._branches(now, packet, deadlines, up, view):
+            if hop in untried:
+                trees[hop] = tree
+                earliest = now + links[hop].delay_ns + links[hop].queue_ns
+                for dest, rest in dests:
+                    deadline = deadlines[dest]
+                    due = FOREVER if deadline is None or rest == FOREVER else born + deadline - rest
+                    if due >= earliest:
+                        groups.setdefault(hop, []).append((dest, left.pop(dest), due))
+        stuck: list[tuple[PeerId, int]] = []
         if left:
-            effects += self._stuck(packet, left, view)
+            if self._priced is None:
+                self._priced = PricedRoutes(view)
+            spreading = Spreading(self._priced, view, weight_of(class_of(packet.event.id)))
+            worth = FOREVER if packet.tried else WORTH_NS
+            for dest, rank in left.items():  # the far ones join routes of the near
+                deadline = deadlines[dest]
+                slack = FOREVER if deadline is None else deadline - now + born
+                route = spreading.choose(dest, untried, slack, worth)
+                due = FOREVER
+                if route is None:  # it is late on every route, so others go first
+                    route = spreading.choose(dest, up, FOREVER)
+                elif deadline is not None:
+                    due = born + deadline - route[1]
+                if route is None:
+                    stuck.append((dest, rank))
+                else:
+                    groups.setdefault(route[0], []).append((dest, rank, due))
+            for hop in groups:
+                trees[hop] = _joined(trees.get(hop), spreading.tree(hop))
+        effects: list[PluginEffect] = []
+        for hop, group in groups.items():
+            timed = any(deadlines[dest] is not None for dest, _, _ in group)
+            effects.append(_forward(hop, group, packet, trees[hop], timed))
+        if stuck:
+            effects += self._stuck(packet, stuck, view)
         return effects
+
+    def _branches(
+        self, now: Nanos, packet: Packet, deadlines: dict[PeerId, Nanos | None], up: list[PeerId], view: View
+    ) -> list[Branch]:
+        """The tree of a packet from here on: chosen here if this peer published it, else by its publisher."""
+        if packet.tree is not None:
+            return branches_of(packet.tree, view.me, tuple(deadlines), view)
+        if packet.path or packet.tried:
+            return []
+        if self._trees is None:
+            self._trees = SpreadTrees(view.me)
+        wanted = tuple([(dest, FOREVER if due is None else due) for dest, due in deadlines.items()])
+        return self._trees.branches(now, class_of(packet.event.id), wanted, up, view)
 
     def _table(self, now: Nanos, view: View) -> UsableRoutes:
         """The routes without the links that are down by the news of other peers."""
@@ -371,11 +409,24 @@ def _by_delay(found: tuple[Nanos, PeerId, int, list[Route]]) -> Nanos:
     return found[0]
 
 
-def _forward(hop: PeerId, group: Group, packet: Packet) -> Forward:
+def _queue(view: View) -> bool:
+    return any(link.queue_ns for link in view.links.values())
+
+
+def _joined(tree: SpreadTree | None, links: tuple[Edge, ...]) -> SpreadTree:
+    """A tree with more links, each to a peer that it does not reach yet."""
+    if tree is None:
+        return SpreadTree(links)
+    reached = {b for _, b in tree.links}
+    return SpreadTree((*tree.links, *(link for link in links if link[1] not in reached)))
+
+
+def _forward(hop: PeerId, group: Group, packet: Packet, tree: SpreadTree | None = None, timed: bool = False) -> Forward:
+    """`timed`: the packet has deadlines, though it may be too late for all of them."""
     dests, ranks = tuple([d for d, _, _ in group]), tuple([m for _, m, _ in group])
     confirm = any(map(is_hedged, ranks))
     due = tuple([due for _, _, due in group])
-    if min(due) == FOREVER:
+    if not timed and min(due) == FOREVER:
         due = ()
-    where = (hop, packet.event, packet.born_ns, dests, packet.path, None, ranks, packet.tried)
+    where = (hop, packet.event, packet.born_ns, dests, packet.path, tree, ranks, packet.tried)
     return Forward(*where, 0, confirm, due, RETRIES)

@@ -1,17 +1,15 @@
 """Routes under load: events leave the shortest route where links on it are full, and a slower one is in time.
 
 Full links have prices (`link/prices.py`), which peers tell with their link states. Of the routes that are in time a
-packet takes the one with the least delay plus price. Three things keep all packets from changing their route together:
-
-- Every event weighs prices by a factor of its own, the same at all peers, so the more a price exceeds the detour, the
-  more of the events take that.
-- The time for which a packet would wait here, behind others, counts as delay.
-- A link that the packet takes anyway, to another destination, costs nothing more. So the full links carry few copies.
+packet takes the one with the least delay plus price. A link that the packet takes anyway, to another destination, costs
+nothing more, so the full links carry few copies. Every event belongs to a class, which weighs prices by a factor of its
+own: the more a price exceeds the detour, the more of the classes take that. `spread_trees.py` says when classes follow
+a change of prices.
 
 Nothing is hedged here: copies would need the room that is missing.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from wend.model.events import EventId, PeerId
@@ -22,25 +20,36 @@ from wend.topology.paths import tree
 
 LINK_NS: Final = 25 * MS
 """The price of a link that is not full: while others are, every copy that is spared leaves room."""
-WORTH_NS: Final = 150 * MS
+WORTH_NS: Final = 200 * MS
 """The highest price that timely delivery to one destination is worth. Where links cannot carry everything in time,
 those destinations wait that would need most of them."""
-
+HOP_NS: Final = 12 * MS
+"""What a packet probably waits for each link of a busy overlay, beside the delay of the link."""
+CLASSES: Final = 16
 
 Leg = tuple[Nanos, Nanos, PeerId]
 """From a peer to a destination: delay, price of all links, and the next peer."""
+Prices = Mapping[PeerId, Mapping[PeerId, Nanos]]
 
 
 class PricedRoutes:
-    """The routes for one state of the graph and its prices. A new state needs a new table."""
+    """The routes for one state of the graph and of prices. A new state needs a new table."""
 
-    def __init__(self, view: View) -> None:
-        self._delays = turned(view.graph.costs, view.me)
-        self._prices = view.graph.prices
+    def __init__(self, view: View, prices: Prices | None = None) -> None:
+        """With other prices than those of the graph, where they are given."""
+        self._delays = {
+            b: {a: delay + HOP_NS for a, delay in row.items()} for b, row in turned(view.graph.costs, view.me).items()
+        }
+        self._me = view.me
+        self._prices = view.graph.prices if prices is None else prices
         self._costs: Costs = {
             b: {a: delay + self._price(a, b) for a, delay in row.items()} for b, row in self._delays.items()
         }
         self._found: dict[PeerId, tuple[dict[PeerId, Leg], ...]] = {}
+
+    def first(self, hop: PeerId) -> Nanos:
+        """The price of a link of this peer."""
+        return self._price(self._me, hop)
 
     def to(self, dest: PeerId) -> tuple[dict[PeerId, Leg], ...]:
         """By peer, the route to a destination with the least delay; and the same with the least delay plus price."""
@@ -69,31 +78,37 @@ class PricedRoutes:
 class Spreading:
     """The choice of routes for the destinations of one packet. Every route may leave the ones before where it likes."""
 
-    def __init__(self, routes: PricedRoutes, view: View, id_: EventId) -> None:
+    def __init__(self, routes: PricedRoutes, view: View, weight: float, queues: bool = True) -> None:
+        """`queues`: whether the time for which a packet would wait here now, behind others, counts as delay."""
         self._routes = routes
-        self._links = view.links
-        self._weight = weight_of(id_)
+        self._me = view.me
+        self._start = {
+            hop: link.delay_ns + HOP_NS + (link.queue_ns if queues else 0) for hop, link in view.links.items()
+        }
+        self._weight = weight
         self._reached: dict[PeerId, tuple[PeerId, Nanos]] = {}
         """The peers that the packet reaches, as far as is known here: over which hop, and with which delay."""
+        self._parents: dict[PeerId, PeerId] = {}
 
-    def choose(self, dest: PeerId, hops: Collection[PeerId], slack_ns: Nanos) -> tuple[PeerId, Nanos] | None:
+    def choose(
+        self, dest: PeerId, hops: Collection[PeerId], slack_ns: Nanos, worth_ns: Nanos = WORTH_NS
+    ) -> tuple[PeerId, Nanos] | None:
         """The best hop whose route is in time and worth its price, and the delay from there."""
-        weight, legs = self._weight, self._routes.to(dest)
-        most = float(FOREVER if slack_ns == FOREVER else WORTH_NS)
+        weight, legs, reached = self._weight, self._routes.to(dest), self._reached
+        most = float(FOREVER if slack_ns == FOREVER else worth_ns)
         best: tuple[PeerId, dict[PeerId, Leg], PeerId, Nanos] | None = None
         least = float(FOREVER)
         for hop in hops:
-            if hop in self._reached:
+            if hop in reached:
                 continue
-            link = self._links[hop]
-            start, entry = link.delay_ns + link.queue_ns, LINK_NS + link.price_ns
+            start, entry = self._start[hop], self._routes.first(hop)
             for by_peer in legs:
                 if hop in by_peer:
                     delay, price, _ = by_peer[hop]
                     extra = weight * (price + entry)
                     if start + delay <= slack_ns and extra <= most and start + delay + extra < least:
                         best, least = (hop, by_peer, hop, start), start + delay + extra
-        for peer, (hop, start) in self._reached.items():
+        for peer, (hop, start) in reached.items():
             if hop in hops:
                 for by_peer in legs:
                     if peer in by_peer:
@@ -105,17 +120,27 @@ class Spreading:
             return None
         hop, by_peer, peer, start = best
         whole = start + by_peer[peer][0]
+        before = self._me
         while True:
-            self._reached.setdefault(peer, (hop, whole - by_peer[peer][0]))
+            if peer not in reached:
+                reached[peer] = (hop, whole - by_peer[peer][0])
+                self._parents[peer] = before
             if peer == dest:
                 break
-            peer = by_peer[peer][2]
-        link = self._links[hop]
-        return hop, whole - link.delay_ns - link.queue_ns
+            before, peer = peer, by_peer[peer][2]
+        return hop, whole - self._start[hop]
+
+    def tree(self, hop: PeerId) -> tuple[tuple[PeerId, PeerId], ...]:
+        """The links that the packet takes after a hop, from there on."""
+        reached = self._reached
+        return tuple([(a, b) for b, a in self._parents.items() if b != hop and reached[b][0] == hop])
 
 
-def weight_of(id_: EventId) -> float:
-    """How much an event minds prices: between 1/2 and 3/2, the same at all peers."""
-    mixed = (id_[0] * 0x9E3779B1 + id_[-1] * 0x85EBCA77) & 0xFFFFFFFF
-    mixed = ((mixed ^ (mixed >> 15)) * 0x2C1B3C6D) & 0xFFFFFFFF
-    return 0.5 + (mixed ^ (mixed >> 13)) / 0x100000000
+def class_of(id_: EventId) -> int:
+    """The class of an event, the same at all peers. Events that follow each other are of classes far apart."""
+    return ((id_[0] * 0x85EBCA77 + id_[-1] * 0x9E3779B1) & 0xFFFFFFFF) * CLASSES >> 32
+
+
+def weight_of(number: int) -> float:
+    """How much the events of a class mind prices: between 1/2 and 3/2."""
+    return 0.5 + (number + 0.5) / CLASSES
