@@ -15,6 +15,7 @@ HEAVY = (
     "pyspark",
     "matplotlib",
     "asyncio",
+    "cryptography",
     "rich",
 )
 

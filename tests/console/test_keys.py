@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.console.calls import Said
-from wend.drivers.live import key_files
+from wend.drivers.live.clock import wall_s
 from wend.drivers.live.key_files import read_folder, read_token_file, token_hash
 from wend.model.errors import ConfigError
 from wend.security.identity import Untrusted
@@ -36,7 +36,7 @@ def test_a_site_enrols(said: Said, tmp_path: Path) -> None:
     keys = read_folder(site)
     identity = keys.credentials.identity
     assert (identity.name, identity.peer, identity.groups) == ("plant-7", 7, ("plant", "operators"))
-    assert keys.verifier.verify(keys.credentials.certificate, key_files.now_s()) == identity
+    assert keys.verifier.verify(keys.credentials.certificate, wall_s()) == identity
     assert identity.not_after_s - identity.not_before_s == 90 * 86_400 + 300
     # Who holds the root has no key of the site, and the other way round.
     secret = (site / "signing.key").read_bytes()
@@ -112,7 +112,7 @@ def test_revoked_serials_are_not_trusted(said: Said, tmp_path: Path) -> None:
     other = read_folder(client)
     assert other.credentials.identity.peer is None
     with pytest.raises(Untrusted, match="the certificate of plant-7 is revoked"):
-        other.verifier.verify(read_folder(site).credentials.certificate, key_files.now_s())
+        other.verifier.verify(read_folder(site).credentials.certificate, wall_s())
     (site / "revoked.txt").write_text((tmp_path / "root" / "revoked.txt").read_text())
     with pytest.raises(ConfigError, match="is revoked"):
         read_folder(site)
@@ -128,7 +128,7 @@ def test_tokens(said: Said, tmp_path: Path) -> None:
     tokens = read_folder(site).tokens
     first, second = tokens[token_hash(printed.strip())], tokens[token_hash(read_token_file(out))]
     assert (first.name, first.groups, second.name, second.groups) == ("cam", ("cameras",), "eve", ())
-    assert 86_000 < first.ends_s - key_files.now_s() <= 86_400
+    assert 86_000 < first.ends_s - wall_s() <= 86_400
     stored = (site / "tokens.jsonl").read_text()
     assert printed.strip() not in stored and read_token_file(out) not in stored
     said("key", "revoke", str(site), "eve")

@@ -55,10 +55,11 @@ def root(
 ) -> None:
     """Make the root of an overlay: its key and its certificate."""
     from wend.drivers.live import key_files
+    from wend.drivers.live.clock import wall_s
     from wend.security.certificates import make_root, show_time
 
     key_files.check_new(folder / key_files.ROOT_KEY, folder / key_files.ROOT)
-    secret, now = key_files.new_secret(), key_files.now_s()
+    secret, now = key_files.new_secret(), wall_s()
     ends = now + _seconds(days)
     made = make_root(name, secret, serial=key_files.new_serial(), not_before_s=now - SKEW_S, not_after_s=ends)
     key_files.make_folder(folder)
@@ -101,12 +102,13 @@ def sign(
 ) -> None:
     """Sign a request at the root: the certificate of a peer or, without --peer, of a client."""
     from wend.drivers.live import key_files
+    from wend.drivers.live.clock import wall_s
     from wend.security import certificates
 
     key_files.check_new(out)
     secret = key_files.read_signing_key(root / key_files.ROOT_KEY)
     roots = key_files.read_certificates(root / key_files.ROOT)
-    asked, now, serial = key_files.read_request_file(request), key_files.now_s(), key_files.new_serial()
+    asked, now, serial = key_files.read_request_file(request), wall_s(), key_files.new_serial()
     made = certificates.sign(
         asked,
         roots[0],
@@ -130,10 +132,11 @@ def sign(
 def _check_id_is_free(root: Path, peer: int | None, signing_key: bytes) -> None:
     """Two sites with one id would take each other's place. The same key renews its own certificate."""
     from wend.drivers.live import key_files
+    from wend.drivers.live.clock import wall_s
 
     if peer is None:
         return
-    revoked, now = key_files.read_revoked(root / key_files.REVOKED), key_files.now_s()
+    revoked, now = key_files.read_revoked(root / key_files.REVOKED), wall_s()
     for identity in _issued(root):
         is_valid = identity.not_after_s > now and identity.serial not in revoked
         if identity.peer == peer and identity.signing_key != signing_key and is_valid:
@@ -157,13 +160,14 @@ def token(
     import msgspec
 
     from wend.drivers.live import key_files
+    from wend.drivers.live.clock import wall_s
     from wend.security.certificates import check_groups, check_name, show_time
 
     check_name(name)
     check_groups(_names(groups))
     if not folder.is_dir():
         raise ConfigError(f"there is no folder {folder}: name the one with the peer's keys")
-    secret, ends, serial = key_files.new_token(), key_files.now_s() + _seconds(days), key_files.new_serial()
+    secret, ends, serial = key_files.new_token(), wall_s() + _seconds(days), key_files.new_serial()
     key_files.read_tokens(folder / key_files.TOKENS)
     if out is not None:
         key_files.write_new(out, f"{secret}\n".encode(), mode=0o600)
@@ -184,10 +188,11 @@ def revoke(
     The serial numbers go to revoked.txt. Peers read their own copy of it, on SIGHUP also while they run.
     """
     from wend.drivers.live import key_files
+    from wend.drivers.live.clock import wall_s
     from wend.security.certificates import MAX_SERIAL
 
     place = folder / key_files.REVOKED
-    revoked, now = key_files.read_revoked(place), key_files.now_s()
+    revoked, now = key_files.read_revoked(place), wall_s()
     if who.isascii() and who.isdigit():
         if not 0 < int(who) <= MAX_SERIAL:
             raise ConfigError(f"a serial number is in 1..{MAX_SERIAL}, got {who}")
@@ -210,10 +215,11 @@ def show(
 ) -> None:
     """Print whose keys a folder holds: certificates and tokens, with their end and whether they are revoked."""
     from wend.drivers.live import key_files
+    from wend.drivers.live.clock import wall_s
 
     if not folder.is_dir():
         raise ConfigError(f"there is no folder {folder}")
-    revoked, now = key_files.read_revoked(folder / key_files.REVOKED), key_files.now_s()
+    revoked, now = key_files.read_revoked(folder / key_files.REVOKED), wall_s()
     found = [*_roots(folder)]
     found += [_row("own", each, revoked, now) for each in _own(folder)]
     found += [_row("issued", each, revoked, now) for each in _issued(folder)]
@@ -275,12 +281,13 @@ def _tokens(folder: Path) -> "list[Identity]":
 
 def _roots(folder: Path) -> list[dict[str, Any]]:
     from wend.drivers.live import key_files
+    from wend.drivers.live.clock import wall_s
     from wend.security.certificates import read_root, show_time
 
     own = folder / key_files.CERTIFICATE
     ders = key_files.read_certificates(own)[1:] if own.exists() else []
     ders += key_files.read_certificates(folder / key_files.ROOT) if (folder / key_files.ROOT).exists() else []
-    now = key_files.now_s()
+    now = wall_s()
     rows: list[dict[str, Any]] = []
     for root_ in map(read_root, dict.fromkeys(ders)):
         state = "valid" if now <= root_.not_after_s else "ended"

@@ -17,14 +17,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from wend.model.errors import WireError
+from wend.security.sizes import FIRST_BYTES, KEY_BYTES, SECOND_BYTES, TAG_BYTES
 
 NAME = b"Noise_IK_25519_ChaChaPoly_BLAKE2s"
-KEY_BYTES = 32
-TAG_BYTES = 16
-FIRST_BYTES = KEY_BYTES + KEY_BYTES + TAG_BYTES + TAG_BYTES
-"""The size of the first message without its payload: e, the encrypted s, and the tag of the payload."""
-SECOND_BYTES = KEY_BYTES + TAG_BYTES
-"""The size of the second message without its payload."""
 _NO_NONCE = bytes(12)
 
 

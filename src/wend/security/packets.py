@@ -18,7 +18,7 @@ import struct
 from typing import Final, NamedTuple
 
 from wend.model.errors import WireError
-from wend.security.noise import FIRST_BYTES, SECOND_BYTES
+from wend.security.sizes import FIRST_BYTES, SECOND_BYTES
 
 MAGIC: Final = b"ws"
 VERSION: Final = 1

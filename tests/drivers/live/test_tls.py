@@ -11,8 +11,9 @@ import pytest
 import wend
 from tests.drivers.live.key_ring import KeyRing, add_token, revoke
 from tests.drivers.live.net import RawClient, Site, overlay, run, until
-from wend.drivers.live import frames, key_files
+from wend.drivers.live import admission, frames, tls
 from wend.drivers.live.admission import ClientAdmission
+from wend.drivers.live.clock import wall_s
 from wend.drivers.live.grants import NO_GRANTS, Grant, GrantTable
 from wend.drivers.live.key_files import read_folder
 from wend.drivers.live.tls import client_tls
@@ -270,8 +271,9 @@ def test_a_certificate_that_ends_while_its_client_is_connected_disconnects_it(
             stream = await client.subscribe("topic = 'none'")
             site.listener.recheck()
             await round_trip(client)
-            now_s = key_files.now_s()
-            monkeypatch.setattr(key_files, "now_s", lambda: now_s + 700)
+            now_s = wall_s()
+            for place in (admission, tls):
+                monkeypatch.setattr(place, "wall_s", lambda: now_s + 700)
             site.listener.recheck()
             with refused_with("the certificate of short has ended"):
                 await anext(stream)

@@ -8,14 +8,16 @@ while the peer runs.
 import ssl
 import time
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
-from wend.drivers.live import key_files
 from wend.drivers.live.access import SEPARATOR, Access, Usage
+from wend.drivers.live.clock import wall_s
 from wend.drivers.live.grants import LOCAL, NO_GRANTS, GrantTable, UsageLimits
-from wend.drivers.live.key_files import KeyFolder, token_hash, token_identity
-from wend.drivers.live.tls import server_context
 from wend.model.events import DurableOptions
 from wend.security.identity import Identity, Untrusted
+
+if TYPE_CHECKING:  # only peers with keys need ciphers
+    from wend.drivers.live.key_files import KeyFolder
 
 MAX_TOKEN_CHARS = 256
 _PRUNE = 1024
@@ -26,7 +28,7 @@ class ClientAdmission:
 
     def __init__(
         self,
-        keys: KeyFolder | None = None,
+        keys: "KeyFolder | None" = None,
         grants: GrantTable = NO_GRANTS,
         *,
         tls: bool = False,
@@ -34,15 +36,15 @@ class ClientAdmission:
     ) -> None:
         self.keys = keys
         self.grants = grants
-        self.context: ssl.SSLContext | None = None if keys is None or not tls else server_context(keys)
+        self.context: ssl.SSLContext | None = None if keys is None or not tls else _tls_context(keys)
         """For TLS; None: clients connect without."""
         self._clock_s = clock_s
         self._usages: dict[tuple[str, str], Usage] = {}
         """By "client" or "group", and its name."""
 
-    def replace(self, keys: KeyFolder | None, grants: GrantTable) -> None:
+    def replace(self, keys: "KeyFolder | None", grants: GrantTable) -> None:
         """Take over renewed keys and changed grants."""
-        context = None if self.context is None or keys is None else server_context(keys)
+        context = None if self.context is None or keys is None else _tls_context(keys)
         self.keys, self.context = keys, context
         if grants != self.grants:  # equal ones stay, so that clients stay connected
             self.grants = grants
@@ -53,16 +55,15 @@ class ClientAdmission:
         """Who a certificate names. Raises `Untrusted`."""
         if self.keys is None:
             raise Untrusted("this peer has no keys")
-        return self.keys.verifier.verify(certificate, key_files.now_s())
+        return self.keys.verifier.verify(certificate, wall_s())
 
     def by_token(self, token: str) -> Identity:
         """Who a token names. Raises `Untrusted`."""
         if not token:
             raise Untrusted("this peer needs a certificate or a token")
-        found = None if self.keys is None or len(token) > MAX_TOKEN_CHARS else self.keys.tokens.get(token_hash(token))
-        if found is None:
+        identity = None if self.keys is None or len(token) > MAX_TOKEN_CHARS else self.keys.by_token(token)
+        if identity is None:
             raise Untrusted("this peer does not know the token")
-        identity = token_identity(found)
         self.check(identity)
         return identity
 
@@ -72,7 +73,7 @@ class ClientAdmission:
             raise Untrusted("this peer has no keys")
         is_token = not identity.signing_key
         what = "token" if is_token else "certificate"
-        now_s = key_files.now_s()
+        now_s = wall_s()
         if identity.serial in self.keys.verifier.revoked:
             raise Untrusted(f"the {what} of {identity.name} is revoked")
         if now_s > identity.not_after_s:
@@ -113,3 +114,9 @@ class ClientAdmission:
         """Whether a client has other rights now than when it connected."""
         rights = self.grants.rights((LOCAL,) if identity is None else identity.groups)
         return rights is not (None if access is None else access.rights)
+
+
+def _tls_context(keys: "KeyFolder") -> ssl.SSLContext:
+    from wend.drivers.live.tls import server_context
+
+    return server_context(keys)

@@ -11,7 +11,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -19,7 +19,6 @@ from wend.drivers.live import frames
 from wend.drivers.live.clock import monotonic
 from wend.drivers.live.config import NeighbourEntry
 from wend.drivers.live.given_links import GivenLinks
-from wend.drivers.live.key_files import KeyFolder
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.retained import RetainedExchange
@@ -43,6 +42,9 @@ from wend.protocol.ports import (
     Subscribed,
     Unsubscribed,
 )
+
+if TYPE_CHECKING:  # only peers with keys need ciphers
+    from wend.drivers.live.key_files import KeyFolder
 
 log = logging.getLogger("wend.clients")
 
@@ -89,7 +91,7 @@ class Broker(Observer):
         experiments: bool = False,
         load_plan: Callable[[], Awaitable[int]] | None = None,
         links: GivenLinks | None = None,
-        keys: KeyFolder | None = None,
+        keys: "KeyFolder | None" = None,
         signs: bool = False,
     ) -> None:
         """`signs`: whether it signs what its clients publish, with the peer's `keys`."""

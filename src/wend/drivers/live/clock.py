@@ -16,6 +16,12 @@ from wend.model.units import MS, SECOND, Nanos
 Clock = Callable[[], Nanos]
 monotonic: Clock = time.monotonic_ns
 
+
+def wall_s() -> int:
+    """The time of the wall clock, with which certificates are checked."""
+    return int(time.time())
+
+
 BEAT_NS: Nanos = 2 * MS
 STRIDE_NS: Nanos = 4 * MS
 """The most by which the clock advances between two beats."""

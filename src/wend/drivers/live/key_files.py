@@ -15,7 +15,6 @@ import hashlib
 import os
 import secrets
 import stat
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -31,6 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from wend.drivers.live.clock import wall_s
 from wend.model.errors import ConfigError
 from wend.model.files import written
 from wend.security.certificates import MAX_SERIAL, RootVerifier, check_groups, check_name, make_credentials
@@ -76,10 +76,10 @@ class KeyFolder(msgspec.Struct, frozen=True):
         """The files of the certificate and of its key, for TLS."""
         return self.folder / CERTIFICATE, self.folder / SIGNING_KEY
 
-
-def now_s() -> int:
-    """The time of the wall clock, which certificates are checked with."""
-    return int(time.time())
+    def by_token(self, token: str) -> Identity | None:
+        """Who a token names; None if it is unknown."""
+        found = self.tokens.get(token_hash(token))
+        return None if found is None else token_identity(found)
 
 
 # ---------------------------------------------------------------- reading
@@ -92,7 +92,7 @@ def read_folder(folder: Path) -> KeyFolder:
     try:
         credentials = make_credentials(certificates[0], session, signing)
         verifier = RootVerifier(_roots(folder, certificates[1:]), read_revoked(folder / REVOKED))
-        verifier.verify(credentials.certificate, now_s())
+        verifier.verify(credentials.certificate, wall_s())
     except Untrusted as error:
         raise ConfigError(f"{folder / CERTIFICATE}: {error.reason}") from None
     except ConfigError as error:

@@ -31,7 +31,6 @@ from wend.drivers.live.observer import Observer, Observers
 from wend.drivers.live.paths.probes import answer_to
 from wend.drivers.live.paths.searches import PathSearches
 from wend.drivers.live.paths.source import NoPaths, PathSource
-from wend.drivers.live.sealed_links import SealedLinks
 from wend.drivers.live.shaper import NO_FAULTS, PacketFaults, Pipe, Shaper, always_up
 from wend.drivers.live.socket import PeerSocket
 from wend.drivers.live.status import StatusSnapshot, snapshot
@@ -90,7 +89,8 @@ from wend.protocol.ports import (
 from wend.protocol.status import LinkStatus
 from wend.security.identity import Credentials, Verifier
 
-if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
+if TYPE_CHECKING:  # only peers with keys need ciphers; a plan is arrays in files, and most peers read none
+    from wend.drivers.live.sealed_links import SealedLinks
     from wend.model.forwarding import Forwarding
 
 log = logging.getLogger("wend.peer")
@@ -144,7 +144,7 @@ class LivePeer:
         self._store_writer = StoreWriter(self.id, store, self._deliver, self.failed, self.counters, clock)
         self._held = self._store_writer.held
         self._socket = PeerSocket(listen, insecure or keys is not None, self.receive, self.counters, clock)
-        self.sealed = None if keys is None else SealedLinks(self, *keys, self._socket, clock)
+        self.sealed = None if keys is None else _sealed_links(self, *keys, self._socket, clock)
         if self.sealed is not None:
             self._socket.received = self.sealed.receive
         self.forwarding: ForwardingGrants | None = None
@@ -679,3 +679,9 @@ class LivePeer:
         self.counters.failed[f"{doing} {kind}"] += 1
         if sum(self.counters.failed.values()) <= _LOGGED_FAILURES:
             log.exception("peer %d failed to %s %s and goes on", self.id, doing, kind)
+
+
+def _sealed_links(*arguments: Any) -> "SealedLinks":
+    from wend.drivers.live.sealed_links import SealedLinks
+
+    return SealedLinks(*arguments)

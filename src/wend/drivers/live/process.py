@@ -19,7 +19,6 @@ from wend.drivers.live.forwarding_grants import ForwardingGrants
 from wend.drivers.live.given_links import GivenLinks
 from wend.drivers.live.grants import GrantTable, read_grants
 from wend.drivers.live.host_names import HostNames, in_thread, is_numeric
-from wend.drivers.live.key_files import KeyFolder, read_folder
 from wend.drivers.live.listener import TcpListener
 from wend.drivers.live.paths.source import NONE, open_paths
 from wend.drivers.live.peer import LivePeer
@@ -27,7 +26,8 @@ from wend.drivers.live.store import Store, fresh_incarnation
 from wend.model.errors import ConfigError, Refused, WendError
 from wend.model.extras import needed_by
 
-if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
+if TYPE_CHECKING:  # only peers with keys need ciphers; a plan is arrays in files, and most peers read none
+    from wend.drivers.live.key_files import KeyFolder
     from wend.model.forwarding import Forwarding
 
 log = logging.getLogger("wend.peer")
@@ -197,10 +197,12 @@ class PeerService:
             self._names.follow(address, address, partial(joining.resolved, address), partial(joining.is_lost, address))
 
 
-def read_keys(file: PeerFile) -> KeyFolder | None:
+def read_keys(file: PeerFile) -> "KeyFolder | None":
     """The keys that a peer's file names. Raises `ConfigError`."""
     if file.keys is None:
         return None
+    from wend.drivers.live.key_files import read_folder
+
     keys = read_folder(Path(file.keys))
     identity = keys.credentials.identity
     if identity.peer != file.id:

@@ -6,16 +6,19 @@ signature that does not verify is removed and counted, so that a client never se
 
 import logging
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from wend.drivers.live import key_files
-from wend.drivers.live.key_files import KeyFolder
+from wend.drivers.live.clock import wall_s
 from wend.drivers.live.log_limit import LogLimit
 from wend.model.errors import Refused, Untrusted
 from wend.model.events import SIGNATURE_HEADER, SIGNED_BY_HEADER, Attributes, Event, EventId, Headers
 from wend.model.units import MINUTE, Nanos
-from wend.security.event_signatures import EventSigner, EventVerifier
+
+if TYPE_CHECKING:  # only peers with keys need ciphers
+    from wend.drivers.live.key_files import KeyFolder
+    from wend.security.event_signatures import EventSigner, EventVerifier
 
 log = logging.getLogger("wend.clients")
 
@@ -25,7 +28,7 @@ LINES_PER_MINUTE = 10
 class SignedEvents:
     """Signs and verifies for one broker. Keys can be replaced while the peer runs."""
 
-    def __init__(self, counts: Counter[str], keys: KeyFolder | None = None, *, signs: bool = False) -> None:
+    def __init__(self, counts: Counter[str], keys: "KeyFolder | None" = None, *, signs: bool = False) -> None:
         self.counts = counts
         self._signs = signs
         self._limit = LogLimit(LINES_PER_MINUTE, MINUTE)
@@ -33,9 +36,8 @@ class SignedEvents:
         """The event that was verified last, as it came and as clients see it: it may have several subscribers."""
         self.replace(keys)
 
-    def replace(self, keys: KeyFolder | None) -> None:
-        self._signer = EventSigner(keys.credentials) if keys is not None and self._signs else None
-        self._verifier = None if keys is None else EventVerifier(keys.verifier)
+    def replace(self, keys: "KeyFolder | None") -> None:
+        self._signer, self._verifier = _of(keys, self._signs)
 
     @property
     def signs(self) -> bool:
@@ -66,9 +68,17 @@ class SignedEvents:
         told = {name: text for name, text in headers.items() if name not in (SIGNATURE_HEADER, SIGNED_BY_HEADER)}
         if self._verifier is not None and SIGNATURE_HEADER in headers:
             try:
-                told[SIGNED_BY_HEADER] = self._verifier.signer(event, key_files.now_s())
+                told[SIGNED_BY_HEADER] = self._verifier.signer(event, wall_s())
             except (Untrusted, OverflowError, ValueError) as error:
                 self.counts["signature-refused"] += 1
                 if self._limit.allows(now):
                     log.warning("the signature of event %s is refused: %s", event.id, error)
         return msgspec.structs.replace(event, headers=told)
+
+
+def _of(keys: "KeyFolder | None", signs: bool) -> "tuple[EventSigner | None, EventVerifier | None]":
+    if keys is None:
+        return None, None
+    from wend.security.event_signatures import EventSigner, EventVerifier
+
+    return EventSigner(keys.credentials) if signs else None, EventVerifier(keys.verifier)

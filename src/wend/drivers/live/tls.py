@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from wend.drivers.live import key_files
+from wend.drivers.live.clock import wall_s
 from wend.drivers.live.key_files import KeyFolder
 from wend.model.errors import ConfigError
 from wend.security.certificates import RootVerifier
@@ -35,7 +36,7 @@ class ClientTls(msgspec.Struct, frozen=True):
 
     def check(self, certificate: bytes | None) -> Identity:
         """The peer of a certificate. Raises `Untrusted`: it may be revoked, or not a peer's."""
-        return self.verifier.verify(certificate or b"", key_files.now_s())
+        return self.verifier.verify(certificate or b"", wall_s())
 
 
 def server_context(keys: KeyFolder) -> ssl.SSLContext:
@@ -75,7 +76,7 @@ def client_tls(
     )
     if own:
         try:
-            verifier.verify(own[0], key_files.now_s())
+            verifier.verify(own[0], wall_s())
         except Untrusted as error:
             raise ConfigError(f"{certificate}: {error}") from None
     context = _context(ssl.PROTOCOL_TLS_CLIENT, roots)
