@@ -141,7 +141,7 @@ class MatchJob:
             rows = made.toArrow()
             files = sorted(rows["file"].drop_null().to_pylist())
             bad = rows.filter(rows["reason"].is_valid()).select(["subscription", "reason"])
-            sifted, everyone = self._without(self.spark.createDataFrame(bad), bad.num_rows)
+            sifted, everyone = self._without(self.spark.createDataFrame(bad) if bad.num_rows else None, bad.num_rows)
         job = match_broadcast.counts if count else match_broadcast.pairs
         answer = job(self.events, self.subscriptions, folder, files)
         return self._written(answer, draft, everyone, count, self.event_count, quiet, whole=True), 0, sifted
@@ -165,11 +165,11 @@ class MatchJob:
         answer = job(groups, self.events, self.subscriptions, layout, draft.folder)
         return self._written(answer, draft, everyone, count, rows, quiet), len(layout.regions), sifted
 
-    def _without(self, bad: "DataFrame", count: int) -> "tuple[Sifted, DataFrame]":
+    def _without(self, bad: "DataFrame | None", count: int) -> "tuple[Sifted, DataFrame]":
         """Set subscriptions apart whose filters cannot be read; return also the others."""
         from pyspark.sql import functions as F
 
-        if not count:
+        if bad is None or not count:
             return self.sifted, self.subscriptions
         table, few = self.sifted.table, F.broadcast(bad.withColumnRenamed("subscription", "id"))
         rows = table.judged.where("reason IS NULL").drop("reason").join(few, "id")
