@@ -7,7 +7,10 @@ import re
 import signal
 import socket
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+
+from wend.drivers.live.throwaway_keys import ThrowawayRoot
 
 
 class PeerProcess:
@@ -36,6 +39,13 @@ class PeerProcess:
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
         await self._process.communicate()
+
+
+def throwaway_keys(folder: Path, peers: Iterable[int]) -> None:
+    """Folders `keys-0`, `keys-1`, ... with keys of one root, which is forgotten: links between the peers are sealed."""
+    root = ThrowawayRoot()
+    for peer in peers:
+        root.write(folder / f"keys-{peer}", f"peer-{peer}", peer)
 
 
 def free_ports(count: int) -> list[int]:

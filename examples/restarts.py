@@ -21,7 +21,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import wend
-from peer_processes import PeerProcess, free_ports, shown
+from peer_processes import PeerProcess, free_ports, shown, throwaway_keys
 
 PATIENCE_S = 600.0
 DRAIN_S = 120.0
@@ -30,6 +30,7 @@ REGIONS = 10
 CONFIG = """
 id = {peer}
 listen = "127.0.0.1:{port}"
+keys = "keys-{peer}"
 clients = "127.0.0.1:{clients}"
 strategy = "adaptive"
 persistency = true
@@ -127,6 +128,7 @@ class Scene(AsyncExitStack):
 
     async def start(self) -> None:
         ports = free_ports(2 * self.peers)
+        throwaway_keys(self.folder, range(self.peers))
         for peer, near in self.links().items():
             text = CONFIG.format(peer=peer, port=ports[peer], clients=ports[self.peers + peer])
             text += "".join(NEIGHBOUR.format(peer=other, port=ports[other]) for other in sorted(near))

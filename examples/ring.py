@@ -21,7 +21,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import wend
-from peer_processes import PeerProcess, free_ports, shown
+from peer_processes import PeerProcess, free_ports, shown, throwaway_keys
 
 FIRST = 0
 HOT = 20.0
@@ -31,6 +31,7 @@ ANSWER_S = 60.0
 CONFIG = """
 id = {peer}
 listen = "127.0.0.1:{port}"
+keys = "keys-{peer}"
 clients = "127.0.0.1:{clients}"
 strategy = "rendezvous"
 {join}
@@ -115,6 +116,7 @@ class Scene(AsyncExitStack):
 
     async def start(self) -> None:
         ports = free_ports(2 * self.peers)
+        throwaway_keys(self.folder, range(self.peers))
         for peer in range(self.peers):
             join = "" if peer == FIRST else f'join = ["127.0.0.1:{ports[FIRST]}"]'
             text = CONFIG.format(peer=peer, port=ports[peer], clients=ports[self.peers + peer], join=join)

@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import wend
-from peer_processes import PeerProcess, free_ports
+from peer_processes import PeerProcess, free_ports, throwaway_keys
 from wend.topology.catalog import make
 from wend.topology.placement import place
 
@@ -33,6 +33,7 @@ ANSWER_S = 60.0
 CONFIG = """
 id = {peer}
 listen = "127.0.0.1:{port}"
+keys = "keys-{peer}"
 clients = "127.0.0.1:0"
 strategy = "{strategy}"
 trees = 2
@@ -77,6 +78,7 @@ class Scene(AsyncExitStack):
 
     async def start(self) -> None:
         ports = free_ports(PEERS)
+        throwaway_keys(self.folder, range(PEERS))
         (self.folder / "paths").write_text(_paths())
         for peer, port in enumerate(ports):
             text = CONFIG.format(peer=peer, port=port, strategy=self.strategy)

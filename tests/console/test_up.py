@@ -78,6 +78,7 @@ def test_up_prints_one_object(said: Said, monkeypatch: pytest.MonkeyPatch) -> No
         assert "delivered-twice" not in row["notices"]
     assert shown["loop_lag_ms"]["max"] >= 0
     assert shown["failed"] == {"dcrd": {}, "d-tree": {}}
+    assert shown["sealed"] == {"dcrd": True, "d-tree": True}
 
 
 def test_ctrl_c_gives_the_summary() -> None:

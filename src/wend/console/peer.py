@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+log = logging.getLogger("wend.clients")
+
 if TYPE_CHECKING:
     from wend.drivers.live.process import PeerService
 
@@ -64,12 +66,14 @@ def peer(
 
 
 def _ready(service: "PeerService", *, as_json: bool) -> None:
-    from wend.drivers.live.addresses import show
+    from wend.drivers.live.addresses import SCHEME, show
 
     place, clients = show(service.peer.address), f"{service.listener.scheme}{show(service.listener.address)}"
     if as_json:
         print(json.dumps({"peer": service.peer.id, "listens": place, "clients": clients}), flush=True)
     else:
         print(f"peer {service.peer.id} listens on {place}, clients on {clients}", flush=True)
+    if service.keys is not None and service.listener.scheme == SCHEME:
+        log.info("clients connect without TLS, and show no keys")
     for warning in service.warnings():
         print(f"wend: {warning}", file=sys.stderr, flush=True)

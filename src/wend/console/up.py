@@ -68,6 +68,9 @@ def up(
         str | None,
         typer.Option(metavar="DURATION", help="Kill a peer after this time: a coordinator, where there are clusters."),
     ] = None,
+    seal: Annotated[
+        bool, typer.Option(help="Give peers throw-away keys, and seal their links; not where they use multicast.")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> None:
     """Run overlays on this machine, with failing links, and compare strategies as they go."""
@@ -81,7 +84,7 @@ def up(
     import uvloop
 
     _allow_many_sockets()
-    uvloop.run(_run(scenario, names, as_json, kill_ns))
+    uvloop.run(_run(scenario, names, as_json, kill_ns, seal))
 
 
 def _kill_time(text: str, duration_ns: Nanos) -> Nanos:
@@ -122,14 +125,15 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
-async def _run(scenario: "Scenario", names: tuple[str, ...], as_json: bool, kill_ns: Nanos | None) -> None:
+async def _run(scenario: "Scenario", names: tuple[str, ...], as_json: bool, kill_ns: Nanos | None, seal: bool) -> None:
     from wend.console.show import messages, output, remark
     from wend.drivers.live.comparison import Comparison
+    from wend.drivers.live.throwaway_keys import ThrowawayRoot
     from wend.drivers.world import build
 
     world = build(scenario)
     remark(world.overlay.remarks)
-    comparison = Comparison(world, names, kill_ns)
+    comparison = Comparison(world, names, kill_ns, ThrowawayRoot() if seal else None)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, comparison.stop)
@@ -331,6 +335,7 @@ def _as_json(comparison: "Comparison") -> dict[str, Any]:
         "scenario": comparison.world.scenario.flat(),
         "strategies": {name: msgspec.to_builtins(summary) for name, summary in summaries.items()},
         "without_trees": list(comparison.waits_for),
+        "sealed": {o.strategy: o.is_sealed for o in comparison.overlays},
         "refused": {o.strategy: dict(o.meter.refused) for o in comparison.overlays},
         "failed": {o.strategy: dict(o.meter.failed) for o in comparison.overlays},
         "loop_lag_ms": {"max": comparison.clock.longest_ns / 1e6, "sum": comparison.clock.stalled_ns / 1e6},

@@ -7,16 +7,19 @@ import pytest
 from wend.console import up
 from wend.drivers.live import comparison
 from wend.drivers.live.comparison import Comparison
+from wend.drivers.live.throwaway_keys import ThrowawayRoot
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.world import build
 from wend.model.units import MS, SECOND
 
 
-def run(strategies: tuple[str, ...] = ("mrst", "dcrd"), **fields: object) -> Comparison:
+def run(
+    strategies: tuple[str, ...] = ("mrst", "dcrd"), root: ThrowawayRoot | None = None, **fields: object
+) -> Comparison:
     world = build(make_scenario({"peers": 6, "degree": 3, "pl": 0.0, "warmup": "0.3s", "rate": 10.0, **fields}))
 
     async def play() -> Comparison:
-        made = Comparison(world, strategies)
+        made = Comparison(world, strategies, root=root)
         await made.run()
         return made
 
@@ -42,6 +45,25 @@ def test_publishing_begins_when_all_peers_have_joined_the_ring() -> None:
     overlay = done.overlays[0]
     assert all(peer.status().plugins["pastry"]["joined"] for peer in overlay.peers)
     assert overlay.meter.totals.delivered == overlay.meter.totals.expected > 0
+
+
+def test_throw_away_keys_seal_the_links_of_all_strategies() -> None:
+    done = run(("dcrd", "mrst", "rendezvous"), ThrowawayRoot(), duration="0.5s", pf=0.0)
+    for overlay in done.overlays:
+        assert overlay.is_sealed and overlay.meter.totals.delivered == overlay.meter.totals.expected > 0
+        assert all(peer.sealed is not None for peer in overlay.peers)
+
+
+def test_peers_that_use_multicast_stay_open() -> None:
+    world = build(make_scenario({"peers": 8, "degree": 4, "clusters": 2, "topics": 2}))
+
+    async def sealed() -> list[bool]:
+        made = Comparison(world, ("clusters", "adaptive"), root=ThrowawayRoot())
+        for overlay in made.overlays:
+            overlay.close()
+        return [overlay.is_sealed for overlay in made.overlays]
+
+    assert asyncio.run(sealed()) == [False, True]
 
 
 def test_trees_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from wend.drivers.live.meter import ComparisonRow, Flight, Meter, OracleMeter
 from wend.drivers.live.multicast import MulticastOptions
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
+from wend.drivers.live.throwaway_keys import ThrowawayRoot
 from wend.drivers.world import Topic, World
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
@@ -29,6 +30,7 @@ from wend.model.paths import Path
 from wend.model.summary import Summary
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import LinkSettings, PeerConfig
+from wend.protocol.membership.cluster_settings import ClusterSettings
 from wend.protocol.notices import LINK_DOWN, LINK_UP, REROUTE, NoticeName
 from wend.protocol.plugins import FLOODED
 from wend.protocol.ports import Deliver, Notice, Receipt
@@ -61,7 +63,10 @@ class Incident(msgspec.Struct, frozen=True):
 class LiveOverlay:
     """All peers of one strategy."""
 
-    def __init__(self, world: World, strategy: str, clock: Clock, incidents: deque[Incident]) -> None:
+    def __init__(
+        self, world: World, strategy: str, clock: Clock, incidents: deque[Incident], root: ThrowawayRoot | None = None
+    ) -> None:
+        """`root`: peers have keys of it, and sealed links. Multicast cannot be sealed: peers that use it have none."""
         self.world = world
         self.strategy = strategy
         self._clock = clock
@@ -73,7 +78,14 @@ class LiveOverlay:
         self._origin_ns: Callable[[], Nanos] = lambda: 0
         membership = membership_of(strategy, world.scenario.membership)
         self._ring = membership if membership is not None and joins_by_contacts(membership) else None
+        multicasts = world.scenario.multicast and membership is not None and _has_clusters(membership)
+        self._root = None if multicasts else root
         self.peers = [self._make(peer) for peer in range(world.overlay.peers)]
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether its peers have keys."""
+        return self._root is not None
 
     def _make(self, peer: PeerId) -> LivePeer:
         made = LivePeer(
@@ -82,6 +94,7 @@ class LiveOverlay:
             clock=self._clock,
             paths=WorldPaths(self.world, lambda: self._clock() - self._origin_ns()),
             multicast=MulticastOptions(self.world.scenario.multicast, scope=self._scope),
+            keys=None if self._root is None else self._root.keys(peer),
         )
         made.observe(OverlayObserver(self, peer))
         return made
@@ -170,6 +183,10 @@ class OverlayObserver(Observer):
         self._overlay.noticed(self._peer, notice)
 
 
+def _has_clusters(membership: str) -> bool:
+    return issubclass(plugin("membership", membership).settings, ClusterSettings)
+
+
 def live_config(world: World, peer: PeerId, strategy: str) -> PeerConfig:
     """The configuration of a peer of the world on real sockets: no ACK is free, and timers allow for jitter."""
     wanted = world.peer_config(peer, strategy=strategy)
@@ -199,14 +216,22 @@ def _schedule(world: World, index: int, origin_ns: Callable[[], Nanos]) -> Calla
 class Comparison:
     """Runs until its world stops publishing, or until `stop`."""
 
-    def __init__(self, world: World, strategies: tuple[str, ...], kill_ns: Nanos | None = None) -> None:
-        """`kill_ns`: after so long, one peer crashes in all overlays, for good."""
+    def __init__(
+        self,
+        world: World,
+        strategies: tuple[str, ...],
+        kill_ns: Nanos | None = None,
+        root: ThrowawayRoot | None = None,
+    ) -> None:
+        """`kill_ns`: after so long, one peer crashes in all overlays, for good. `root`: peers have keys of it."""
         if world.limited:
             raise ConfigError("capacities are simulated, not played live: leave capacity and peer_capacity out")
         self.world = world
         self.clock = SteadyClock()
         self.incidents: deque[Incident] = deque(maxlen=200)
-        self.overlays = [LiveOverlay(world.for_strategy(name), name, self.clock, self.incidents) for name in strategies]
+        self.overlays = [
+            LiveOverlay(world.for_strategy(name), name, self.clock, self.incidents, root) for name in strategies
+        ]
         self.oracle = OracleMeter(world)
         self.origin_ns: Nanos = 0
         self.waits_for: tuple[str, ...] = ()

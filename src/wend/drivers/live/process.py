@@ -107,8 +107,6 @@ class PeerService:
             )
         elif file.insecure and self.admission.context is None:
             told.append("INSECURE: clients are not authenticated; whoever can reach this peer can speak for any client")
-        elif self.keys is not None and self.admission.context is None:
-            told.append("clients on this machine connect without TLS, and show no keys")
         return told
 
     async def leave(self) -> None:
