@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import repeat
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,7 +23,6 @@ from wend.drivers.live.meter import ComparisonRow, Flight, Meter, OracleMeter
 from wend.drivers.live.multicast import MulticastOptions
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
-from wend.drivers.live.throwaway_keys import ThrowawayRoot
 from wend.drivers.world import Topic, World
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
@@ -35,6 +35,9 @@ from wend.protocol.notices import LINK_DOWN, LINK_UP, REROUTE, NoticeName
 from wend.protocol.plugins import FLOODED
 from wend.protocol.ports import Deliver, Notice, Receipt
 from wend.protocol.tables import joins_by_contacts, membership_of, plugin
+
+if TYPE_CHECKING:  # only peers with keys need ciphers
+    from wend.drivers.live.throwaway_keys import ThrowawayRoot
 
 GRACE_NS: Nanos = 2 * SECOND
 """How long after its publication an event enters the metrics."""
@@ -64,7 +67,7 @@ class LiveOverlay:
     """All peers of one strategy."""
 
     def __init__(
-        self, world: World, strategy: str, clock: Clock, incidents: deque[Incident], root: ThrowawayRoot | None = None
+        self, world: World, strategy: str, clock: Clock, incidents: deque[Incident], root: "ThrowawayRoot | None" = None
     ) -> None:
         """`root`: peers have keys of it, and sealed links. Multicast cannot be sealed: peers that use it have none."""
         self.world = world
@@ -221,7 +224,7 @@ class Comparison:
         world: World,
         strategies: tuple[str, ...],
         kill_ns: Nanos | None = None,
-        root: ThrowawayRoot | None = None,
+        root: "ThrowawayRoot | None" = None,
     ) -> None:
         """`kill_ns`: after so long, one peer crashes in all overlays, for good. `root`: peers have keys of it."""
         if world.limited:

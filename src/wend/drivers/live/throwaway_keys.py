@@ -6,6 +6,7 @@ Peers of one such root speak over sealed links like any others, and nobody has t
 from pathlib import Path
 
 from wend.drivers.live import key_files
+from wend.drivers.live.clock import wall_s
 from wend.model.events import PeerId
 from wend.security.certificates import RootVerifier, make_credentials, make_request, make_root, sign
 from wend.security.identity import Credentials, Verifier
@@ -19,7 +20,7 @@ class ThrowawayRoot:
 
     def __init__(self, name: str = "throw-away") -> None:
         self._secret = key_files.new_secret()
-        now_s = key_files.now_s()
+        now_s = wall_s()
         self._begin_s, self._end_s = now_s - SKEW_S, now_s + LIFE_S
         self.certificate = make_root(
             name, self._secret, serial=key_files.new_serial(), not_before_s=self._begin_s, not_after_s=self._end_s
