@@ -206,6 +206,15 @@ def test_damaged_files_get_a_sentence(said: Said, tmp_path: Path, name: str, con
         read_folder(site)
 
 
+@pytest.mark.parametrize("name", ["certificate.pem", "revoked.txt", "tokens.jsonl"])
+def test_a_file_that_everybody_can_change_is_refused(said: Said, tmp_path: Path, name: str) -> None:
+    site = enrolled(said, tmp_path)
+    (site / name).touch()
+    (site / name).chmod(0o646)
+    with pytest.raises(ConfigError, match=f"all users can change .*{name}"):
+        read_folder(site)
+
+
 def test_keys_of_two_sites_do_not_mix(said: Said, tmp_path: Path) -> None:
     one, other = enrolled(said, tmp_path), enrolled(said, tmp_path, "plant-8", "--peer", "8")
     (one / "session.key").write_bytes((other / "session.key").read_bytes())

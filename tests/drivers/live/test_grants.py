@@ -163,7 +163,7 @@ def test_a_client_has_the_rights_of_all_of_its_groups() -> None:
 
 
 def test_who_is_in_no_group_with_a_grant_may_do_nothing_where_there_are_grants() -> None:
-    for groups in ((), ("unknown",), (LOCAL, "unknown")):
+    for groups in ((), ("unknown",), (LOCAL, "unknown"), (LOCAL,)):
         nobody = TABLE.rights(groups)
         assert nobody is not None and not nobody.admin and not nobody.may_publish({"topic": "p"})
         with pytest.raises(NotGranted, match="this client may not subscribe"):
@@ -172,9 +172,11 @@ def test_who_is_in_no_group_with_a_grant_may_do_nothing_where_there_are_grants()
 
 
 def test_clients_of_this_machine_are_limited_only_by_a_grant_for_them() -> None:
-    assert TABLE.rights((LOCAL,)) is None
-    limited = GrantTable({LOCAL: Grant(subscribe="topic = 'l'")}).rights((LOCAL,))
-    assert limited is not None and not limited.may_publish({"topic": "l"})
+    assert TABLE.rights(None) is None
+    table = GrantTable({LOCAL: Grant(subscribe="topic = 'l'")})
+    limited, claimed = table.rights(None), table.rights((LOCAL,))
+    assert limited is not None and not limited.may_publish({"topic": "l"}) and limited.may_receive({"topic": "l"})
+    assert claimed is not None and not claimed.may_receive({"topic": "l"})
 
 
 def test_a_subscription_that_the_grant_excludes_is_refused() -> None:

@@ -163,3 +163,20 @@ def test_an_expired_one_is_not_handed_over() -> None:
     held.retain("topic", event(1, ttl_ns=10), 100, Effects())
     assert [age for _, age in held.matching(110, "topic = 't1'")] == [10]
     assert held.matching(111, "topic = 't1'") == []
+
+
+def test_an_answer_that_does_not_match_the_question_is_dropped() -> None:
+    """The other peer may be compromised, or the client may have no right to the event."""
+
+    async def scene() -> None:
+        async with overlay(PAIR) as (a, b), wend.connect(a.url) as here, wend.connect(b.url) as there:
+            await here.publish({"topic": "x", "n": 1}, b"1", retain="n")
+            await here.publish({"topic": "x", "n": 2}, b"2", retain="n")
+            answers = a.peer.retained
+            a.peer.retained = lambda filter: answers("true")  # type: ignore[method-assign]
+            async with there.subscribe("n = 2") as events:
+                assert (await anext(events)).payload == b"2"
+                await there.publish({"n": 2}, b"later")
+                assert (await anext(events)).payload == b"later"
+
+    run(scene())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from wend.drivers.live.access import SEPARATOR, Access, Usage
 from wend.drivers.live.clock import wall_s
-from wend.drivers.live.grants import LOCAL, NO_GRANTS, GrantTable, UsageLimits
+from wend.drivers.live.grants import NO_GRANTS, GrantTable, UsageLimits
 from wend.model.events import DurableOptions
 from wend.security.identity import Identity, Untrusted
 
@@ -86,8 +86,8 @@ class ClientAdmission:
     def open(self, identity: Identity | None, durable: Iterable[DurableOptions] = ()) -> Access | None:
         """The access of a new connection; None: it may do everything. `durable`: the durable subscriptions of the peer.
         Raises `NotGranted` where the client has too many connections."""
-        name = LOCAL if identity is None else identity.name
-        rights = self.grants.rights((LOCAL,) if identity is None else identity.groups)
+        name = "" if identity is None else identity.name  # no certificate or token has an empty name
+        rights = self.grants.rights(None if identity is None else identity.groups)
         if rights is None:
             return None
         now_s = self._clock_s()
@@ -112,7 +112,7 @@ class ClientAdmission:
 
     def is_changed(self, identity: Identity | None, access: Access | None) -> bool:
         """Whether a client has other rights now than when it connected."""
-        rights = self.grants.rights((LOCAL,) if identity is None else identity.groups)
+        rights = self.grants.rights(None if identity is None else identity.groups)
         return rights is not (None if access is None else access.rights)
 
 

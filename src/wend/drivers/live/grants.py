@@ -171,12 +171,14 @@ class GrantTable:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def rights(self, groups: Sequence[str]) -> Rights | None:
-        """What a client of these groups may do; None: everything."""
+    def rights(self, groups: Sequence[str] | None) -> Rights | None:
+        """What a client of these groups may do; None: everything. Groups of None: it shows neither certificate nor
+        token, and is `local`, which no certificate can claim to be."""
         if not self._grants:
             return None
-        mine = {group: grant for group, grant in self._grants.items() if group in groups}
-        if groups == (LOCAL,) and not mine:
+        wanted = {LOCAL} if groups is None else {*groups} - {LOCAL}
+        mine = {group: grant for group, grant in self._grants.items() if group in wanted}
+        if groups is None and not mine:
             return None
         key = tuple(mine)
         if key not in self._rights:  # as many as there are combinations of groups, which certificates name

@@ -110,11 +110,14 @@ def _roots(folder: Path, beside: Sequence[bytes]) -> list[bytes]:
 
 
 def read_bytes(path: Path, *, private: bool = False) -> bytes:
-    """The content of a file. A private one must not be open to other users."""
+    """The content of a file. A private one must not be open to other users, and no other writable for all."""
     try:
         with path.open("rb") as file:
+            found = os.fstat(file.fileno())
             if private:
-                _check_private(path, os.fstat(file.fileno()))
+                _check_private(path, found)
+            elif found.st_mode & stat.S_IWOTH:
+                raise ConfigError(f"all users can change {path}: chmod o-w, and check its content")
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None

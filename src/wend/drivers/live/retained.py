@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wend.drivers.live.clock import monotonic
-from wend.matching.filters import topic_filter
+from wend.matching.filters import parse, topic_filter
 from wend.model.errors import WendError
 from wend.model.events import Attributes, Event, EventId, Headers, PeerId, Qos, Range, SubscriptionId
 from wend.model.units import SECOND, Nanos
@@ -220,5 +220,7 @@ class RetainedExchange:
             del attributes["topic"]
         else:
             attributes["topic"] = carried.topic
+        if not parse(question.filter).matches(attributes):
+            return  # the subscription did not ask for it, or may not have it
         event = Event(carried.id, attributes, effect.event.payload, headers)
         self._hand(question, event, carried.age_ns + effect.age_ns)

@@ -36,7 +36,10 @@ class ClientTls(msgspec.Struct, frozen=True):
 
     def check(self, certificate: bytes | None) -> Identity:
         """The peer of a certificate. Raises `Untrusted`: it may be revoked, or not a peer's."""
-        return self.verifier.verify(certificate or b"", wall_s())
+        identity = self.verifier.verify(certificate or b"", wall_s())
+        if identity.peer is None:
+            raise Untrusted(f"the certificate of {identity.name} is a client's")
+        return identity
 
 
 def server_context(keys: KeyFolder) -> ssl.SSLContext:
