@@ -23,8 +23,8 @@ from wend.protocol.ports import Deliver, LocalSubscription, Neighbour, Started
 from wend.security.certificates import RootVerifier, make_credentials, make_request, make_root, sign
 from wend.security.identity import Credentials, Verifier
 
-ROUNDS = 9
-EVENTS = 4000
+ROUNDS = 100
+EVENTS = 320
 CASES = ((100, 1), (100, 32), (1000, 1), (1000, 32))
 """Bytes of payload, and events at a time."""
 
@@ -75,31 +75,59 @@ def keys_of(peers: int) -> list[tuple[Credentials, Verifier]]:
     return found
 
 
-async def cost(sealed: bool, payload: bytes, at_once: int, events: int, datagrams: _Datagrams) -> Cost:
-    """What one event and one datagram cost."""
-    keys = keys_of(2) if sealed else [None, None]
-    here, there = (LivePeer(PeerConfig(peer=peer, margin_ns=100 * MS), keys=keys[peer]) for peer in (0, 1))
-    here.add_peer(1, there.address)
-    there.add_peer(0, here.address)
-    arrivals = _Arrivals()
-    there.observe(arrivals)
-    here.start(Started((Neighbour(1, MS),), advertisements=("topic = 'x'",)))
-    there.start(Started((Neighbour(0, MS),), (LocalSubscription(1, "topic = 'x'"),)))
-    while not here.publish({"topic": "x"}).targets:
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(0.2)
-    before, begin, sent = arrivals.count, time.process_time(), datagrams.count
-    for number in range(0, events, at_once):
-        arrivals.wanted = before + number + at_once
-        arrivals.there.clear()
-        for _ in range(at_once):
-            here.publish({"topic": "x", "number": number}, payload)
-        await asyncio.wait_for(arrivals.there.wait(), 10)
-    spent = time.process_time() - begin
-    found = Cost(1e6 * spent / events, 1e6 * spent / (datagrams.count - sent))
-    here.close()
-    there.close()
-    return found
+class _Pair:
+    """Two peers with a link."""
+
+    def __init__(self, sealed: bool) -> None:
+        keys = keys_of(2) if sealed else [None, None]
+        self._here, self._there = (
+            LivePeer(PeerConfig(peer=peer, margin_ns=100 * MS), keys=keys[peer]) for peer in (0, 1)
+        )
+        self._here.add_peer(1, self._there.address)
+        self._there.add_peer(0, self._here.address)
+        self._arrivals = _Arrivals()
+        self._there.observe(self._arrivals)
+
+    async def start(self) -> None:
+        self._here.start(Started((Neighbour(1, MS),), advertisements=("topic = 'x'",)))
+        self._there.start(Started((Neighbour(0, MS),), (LocalSubscription(1, "topic = 'x'"),)))
+        while not self._here.publish({"topic": "x"}).targets:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+
+    async def carry(self, payload: bytes, at_once: int, events: int) -> float:
+        """Seconds of the processor for so many events."""
+        arrivals = self._arrivals
+        before, begin = arrivals.count, time.process_time()
+        for number in range(0, events, at_once):
+            arrivals.wanted = before + number + at_once
+            arrivals.there.clear()
+            for _ in range(at_once):
+                self._here.publish({"topic": "x", "number": number}, payload)
+            await asyncio.wait_for(arrivals.there.wait(), 60)
+        return time.process_time() - begin
+
+    def close(self) -> None:
+        self._here.close()
+        self._there.close()
+
+
+async def costs(payload: bytes, at_once: int, rounds: int, events: int, datagrams: _Datagrams) -> list[list[Cost]]:
+    """What one event and one datagram cost, without keys and with: for each round both, one after the other."""
+    pairs = [_Pair(sealed=False), _Pair(sealed=True)]
+    for pair in pairs:
+        await pair.start()
+    found = []
+    for number in range(rounds + 1):
+        row: dict[int, Cost] = {}
+        for which in (0, 1) if number % 2 else (1, 0):
+            sent = datagrams.count
+            spent = await pairs[which].carry(payload, at_once, events)
+            row[which] = Cost(1e6 * spent / events, 1e6 * spent / (datagrams.count - sent))
+        found.append([row[0], row[1]])
+    for pair in pairs:
+        pair.close()
+    return found[1:]  # the first one warms up
 
 
 def main() -> None:
@@ -110,17 +138,13 @@ def main() -> None:
     datagrams = _Datagrams()
     print("payload, events at a time: CPU microseconds per event open, sealed, ratio; per datagram open, sealed, ratio")
     for size, at_once in CASES:
-        found: dict[bool, list[Cost]] = {False: [], True: []}
-        for _ in range(options.rounds):
-            for sealed in (False, True):
-                found[sealed].append(uvloop.run(cost(sealed, bytes(size), at_once, options.events, datagrams)))
-        ratios = [b.event_us / a.event_us for a, b in zip(found[False], found[True], strict=True)]
-        each = [b.datagram_us / a.datagram_us for a, b in zip(found[False], found[True], strict=True)]
-        opened, sealed_ = ([median(c[i] for c in found[key]) for i in (0, 1)] for key in (False, True))
-        print(
-            f"{size:5} B {at_once:3}: {opened[0]:7.1f} {sealed_[0]:7.1f} {median(ratios):6.3f}; "
-            f"{opened[1]:7.1f} {sealed_[1]:7.1f} {median(each):6.3f}"
-        )
+        found = uvloop.run(costs(bytes(size), at_once, options.rounds, options.events, datagrams))
+        shown = []
+        for field in (0, 1):
+            opened, sealed = ([row[which][field] for row in found] for which in (0, 1))
+            ratio = median(b / a for a, b in zip(opened, sealed, strict=True))
+            shown.append(f"{median(opened):7.1f} {median(sealed):7.1f} {ratio:6.3f}")
+        print(f"{size:5} B {at_once:3}: {'; '.join(shown)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Certificates for tests: an identity with a mac in the place of the root's signature, so that worlds are fast."""
 
 from collections.abc import Callable
+from functools import cache
 from hashlib import blake2s
 
 import msgspec
@@ -47,6 +48,7 @@ def random_bytes(*names: object) -> Callable[[int], bytes]:
     return peer_stream(0, *map(str, names)).randbytes
 
 
+@cache
 def credentials_of(
     peer: int | None, *, serial: int = 0, root: bytes = b"root", life_s: int = 10 * YEAR_S, key: object = ""
 ) -> Credentials:

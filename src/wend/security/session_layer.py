@@ -220,26 +220,19 @@ class SessionLayer:
 
     def open(self, now: Nanos, datagram: bytes | memoryview, address: Address) -> Opened | None:
         """The message in a datagram. None if it has none: then it was refused, or there are effects."""
-        if len(datagram) >= packets.OVERHEAD_BYTES:
-            head, index, counter = _unpack(datagram)
-            kind = _KINDS.get(head)
-            if kind is not None:
-                keys = self._by_index.get(index)
-                if keys is None:
-                    self.refused["unknown keys"] += 1
-                    return None
-                return self._open(now, keys, kind, counter, datagram, address)
-            if head == _INITIATION and self._limiter.is_shut(now, datagram, address, self._table.at):
-                return None
-        try:
-            self._handshake(now, bytes(datagram), address)
-        except WireError:
-            self.refused["malformed"] += 1
-        return None
-
-    def _open(
-        self, now: Nanos, keys: TransportKeys, kind: int, counter: int, datagram: bytes | memoryview, address: Address
-    ) -> Opened | None:
+        if len(datagram) < packets.OVERHEAD_BYTES:
+            self._on_handshake(now, datagram, address)
+            return None
+        head, index, counter = _unpack(datagram)
+        kind = _KINDS.get(head)
+        if kind is None:
+            if head != _INITIATION or not self._limiter.is_shut(now, datagram, address, self._table.at):
+                self._on_handshake(now, datagram, address)
+            return None
+        keys = self._by_index.get(index)
+        if keys is None:
+            self.refused["unknown keys"] += 1
+            return None
         if now >= keys.ends_ns:
             self.refused["old keys"] += 1
             return None
@@ -266,6 +259,12 @@ class SessionLayer:
         if kind == packets.REKEYING:
             self._on_rekeying(now, body, address)
         return None
+
+    def _on_handshake(self, now: Nanos, datagram: bytes | memoryview, address: Address) -> None:
+        try:
+            self._handshake(now, bytes(datagram), address)
+        except WireError:
+            self.refused["malformed"] += 1
 
     def _handshake(self, now: Nanos, datagram: bytes, address: Address) -> None:
         match packets.type_of(datagram):

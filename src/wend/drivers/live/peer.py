@@ -234,23 +234,20 @@ class LivePeer:
         transmit = partial(self._socket.transmit, there) if sealed is None else partial(sealed.to_socket, peer)
         pipe = Pipe(transmit, delay_ns=delay_ns, loss=loss, faults=faults, seed=seed, is_up=is_up, clock=self._clock)
         self.shaper.add(peer, pipe)
-        self._add_route(peer, transmit if pipe.is_plain else pipe.put)
         if sealed is not None:
             sealed.locate(peer, there)
-
-    def _add_route(self, peer: PeerId, transmit: Callable[[bytes], None]) -> None:
-        if self.sealed is None:
-            self._socket.queue.add(peer, wire.header(self.id, peer, self.incarnation), transmit)
+            sealed.add_pipe(peer, None if pipe.is_plain else pipe.put)
+            self._socket.queue.add_sealed(peer, sealed.send)
         else:
-            self.sealed.add_route(peer, transmit)
-            self._socket.queue.add_sealed(peer, self.sealed.send)
+            header = wire.header(self.id, peer, self.incarnation)
+            self._socket.queue.add(peer, header, transmit if pipe.is_plain else pipe.put)
 
     def forget_route(self, peer: PeerId) -> None:
         """Undo `route_to`."""
         self.shaper.remove(peer)
         self._socket.queue.remove(peer)
         if self.sealed is not None:
-            self.sealed.remove_route(peer)
+            self.sealed.add_pipe(peer, None)
 
     def link(self, neighbour: Neighbour) -> None:
         """Make a link while the peer runs. Raises `ConfigError` where there is one, or a membership makes the links."""
@@ -272,7 +269,11 @@ class LivePeer:
     def cut(self, peer: PeerId) -> None:
         """Lose every datagram to a peer, for experiments. Raises `ConfigError` where its address is unknown."""
         self.shaper.cut(peer)
-        self._add_route(peer, partial(self.shaper.put, peer))
+        put = partial(self.shaper.put, peer)
+        if self.sealed is not None:
+            self.sealed.add_pipe(peer, put)
+        else:
+            self._socket.queue.add(peer, wire.header(self.id, peer, self.incarnation), put)
 
     def heal(self, peer: PeerId) -> None:
         """Undo `cut`."""

@@ -67,8 +67,8 @@ class SealedLinks:
             notices=peer.counters.notices,
         )
         self._sessions = self._layer.peers
-        self._routes: dict[PeerId, Transmit] = {}
-        """How datagrams leave to a peer: to the socket, perhaps through a pipe that imitates a link."""
+        self._pipes: dict[PeerId, Transmit] = {}
+        """Pipes that imitate links, by peer; others send to the socket."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._limit = LogLimit(LINES_PER_MINUTE, MINUTE)
@@ -103,15 +103,16 @@ class SealedLinks:
 
     # ---------------------------------------------------------------- datagrams that leave
 
-    def add_route(self, peer: PeerId, transmit: Transmit) -> None:
-        self._routes[peer] = transmit
+    def add_pipe(self, peer: PeerId, pipe: Transmit | None) -> None:
+        """Send sealed datagrams to a peer through this, or to the socket."""
+        if pipe is None:
+            self._pipes.pop(peer, None)
+        else:
+            self._pipes[peer] = pipe
 
     def locate(self, peer: PeerId, address: Address) -> None:
         """A peer is at this address, until it is heard from another."""
         self._layer.locate(self._clock(), peer, address)
-
-    def remove_route(self, peer: PeerId) -> None:
-        self._routes.pop(peer, None)
 
     def end(self, peer: PeerId) -> None:
         """End the session with a peer."""
@@ -125,10 +126,15 @@ class SealedLinks:
 
     def send(self, peer: PeerId, kind: int, body: bytes) -> None:
         """Seal a message, or a bundle of some."""
-        datagram = self._layer.seal(self._clock(), peer, kind, body)
+        layer = self._layer
+        datagram = layer.seal(self._clock(), peer, kind, body)
         if datagram is not None:
-            self._routes[peer](datagram)
-        if self._layer.effects:
+            pipe = self._pipes.get(peer)
+            if pipe is None:
+                self.to_socket(peer, datagram)
+            else:
+                pipe(datagram)
+        if layer.effects:
             self._perform()
 
     def send_to(self, address: Address, datagram: bytes) -> None:
@@ -165,9 +171,9 @@ class SealedLinks:
         for effect in self._layer.take_effects():
             match effect:
                 case TransmitPacket(address=address, peer=peer, datagram=datagram):
-                    route = None if peer is None else self._routes.get(peer)
-                    if route is not None and peer is not None and address == self._layer.address(peer):
-                        route(datagram)
+                    pipe = None if peer is None else self._pipes.get(peer)
+                    if pipe is not None and peer is not None and address == self._layer.address(peer):
+                        pipe(datagram)
                     else:
                         self._transmit(address, datagram)
                 case SessionReady(peer=peer, incarnation=incarnation):
