@@ -29,6 +29,7 @@ _KINDS: dict[str, str] = {
     "drivers/live/compaction.py": "store",
     "drivers/live/broker.py": "clients",
     "drivers/live/listener.py": "clients",
+    "drivers/live/client_session.py": "clients",
     "drivers/live/frames.py": "clients",
     "drivers/live/wake_timer.py": "timers",
 }

@@ -8,7 +8,7 @@ import pytest
 import wend
 from tests.drivers.live.net import RawClient, overlay, run, until
 from wend.drivers.live import client as client_module
-from wend.drivers.live import frames, listener
+from wend.drivers.live import client_session, frames
 from wend.drivers.live.peer import LivePeer
 
 
@@ -70,7 +70,7 @@ def test_a_post_stops_in_the_middle_and_says_that_links_were_congested(crowd: di
 def test_a_client_of_a_peer_that_stays_congested_is_served_now_and_then(
     crowd: dict[str, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "MAX_PAUSE_S", 0.01)
+    monkeypatch.setattr(client_session, "MAX_PAUSE_S", 0.01)
     monkeypatch.setattr(client_module, "CONGESTED_S", 3600.0)
 
     async def scene() -> None:

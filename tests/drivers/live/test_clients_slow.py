@@ -8,7 +8,7 @@ import pytest
 import wend
 from tests.drivers.live.net import RawClient, Site, overlay, run, until
 from wend.drivers.live import broker, frames
-from wend.drivers.live.listener import WRITE_HIGH_BYTES, ClientSession
+from wend.drivers.live.client_session import WRITE_HIGH_BYTES, ClientSession
 
 
 async def _silent(site: Site) -> RawClient:
