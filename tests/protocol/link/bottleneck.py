@@ -81,6 +81,10 @@ class Bottleneck:
             self.served.append(0)
             self._at(tcp_at_s * SECOND, senders, None)
 
+    def blocked(self, seconds: float) -> None:
+        """Let the link stand still for so long, so that the queue grows."""
+        self._free_ns += int(seconds * SECOND)
+
     def end_tcp(self) -> None:
         self._tcp_ended = True
 

@@ -53,6 +53,18 @@ def test_copa_takes_its_share_beside_tcp(rate: int, room: int) -> None:
     assert ours + theirs >= 0.95 * 51 * rate
 
 
+def test_two_flows_do_not_take_each_other_for_tcp_when_the_queue_was_full_for_a_moment() -> None:
+    link = Bottleneck(Copa, senders=2, rate=221, round_trip_ms=20, room=57, size=564)
+    link.run(10)
+    link.blocked(0.5)
+    link.run(15)
+    met = len(link.queues_ms)
+    link.run(40)
+    assert not any(sender.controller.competitive for sender in link.senders)
+    late = sorted(link.queues_ms[met:])
+    assert late[len(late) * 95 // 100] <= 60
+
+
 def test_copa_empties_the_queue_when_tcp_has_ended() -> None:
     link = Bottleneck(Copa, rate=104, round_trip_ms=20, room=27, size=1200, tcp_at_s=2)
     link.run(15)

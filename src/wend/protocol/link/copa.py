@@ -38,11 +38,12 @@ FASTEST: Final = 0.125
 SHORT_PACKETS: Final = 8
 SHORT_NS: Final = 40 * MS
 """A queue of so many packets, at the greatest rate of late, or of so much time may be that of flows like this one. It
-counts as empty."""
+counts as empty. Twice as much does before competitive mode begins: two flows that take each other for TCP would keep
+the queue full."""
 RATE_MEMORY_NS: Final = 60 * SECOND
 MOST_QUIET_ROUNDS: Final = 40
 """After so many round trips of competitive mode without a loss the default mode tries to empty the queue."""
-EMPTY_NS: Final = SECOND // 2
+EMPTY_NS: Final = SECOND
 """A queue that is not empty for less than this may be a short pause of a host."""
 GROWTH_BYTES: Final = 767
 """By how many bytes the gain grows in a round trip of competitive mode without a loss: as much as a window of TCP
@@ -140,8 +141,8 @@ class Copa(Controller):
         queueing = self.standing_ns - self.least_ns
         longest = -self._longest.add(now, -int(self.srtt_ns), 4 * int(self.srtt_ns))
         fastest = -self._fastest.add(now, -int(SECOND * self.window / self.standing_ns), RATE_MEMORY_NS)
-        own = SHORT_PACKETS * self.segment * SECOND / fastest
-        if queueing <= max(SHORT_NS, own, EMPTY * (longest - self.least_ns)):
+        own = max(SHORT_NS, SHORT_PACKETS * self.segment * SECOND / fastest)
+        if queueing <= max(own if self.competitive else 2 * own, EMPTY * (longest - self.least_ns)):
             self._emptied_ns = now
         if now - self._round_ns >= self.srtt_ns:
             self._end_round(now)
