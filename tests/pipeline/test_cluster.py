@@ -189,12 +189,17 @@ def test_matching_over_spark_connect_gives_the_same_rows(
     }
     for name, rows in lines.items():
         (folder / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    with (folder / "s.jsonl").open("a") as more:
+        more.write('{"id": 20, "filter": "x <"}\n{"id": 3, "filter": "true"}\nno line\n')
     wanted = {row["id"]: parse(row["filter"]) for row in lines["s.jsonl"]}
     expected = {(row["id"], key) for row in lines["e.jsonl"] for key, one in wanted.items() if one.matches(row)}
     tables = ["--subscriptions", str(folder / "s.jsonl"), "--events", str(folder / "e.jsonl"), "--master", connect]
+    tables += ["--max-bad", "0.2"]
     plans = ("broadcast", "partitioned")
     commands = [["data", "match", "--json", *tables, "--out", str(folder / plan), "--plan", plan] for plan in plans]
     for plan, said in zip(plans, wend(environment, *commands), strict=True):
         rows = ds.dataset(folder / plan, format="parquet").to_table().to_pylist()
         assert len(rows) == said["matches"] == len(expected)
         assert {(row["event"], row["subscription"]) for row in rows} == expected
+        bad = ds.dataset(folder / plan / "_quarantine", format="parquet").to_table().to_pylist()
+        assert sorted(row["line"] for row in bad) == [21, 22, 23] and said["quarantined"] == 3
