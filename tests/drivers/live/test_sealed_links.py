@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -278,3 +278,43 @@ def enrol(folder: Path, peer: int) -> Path:
         done = CliRunner().invoke(app, ["key", *words])
         assert done.exit_code == 0, done.output
     return site
+
+
+def test_peers_with_keys_make_a_ring_and_find_a_peer_that_returns_elsewhere(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with AsyncExitStack() as stack:
+
+            async def started(peer: int, *join: Address) -> PeerService:
+                folder = tmp_path / f"site-{peer}"
+                file = PeerFile(
+                    id=peer, listen="127.0.0.1:0", clients="127.0.0.1:0", membership="pastry",
+                    pastry_detection="600ms", pastry_round_trip="5ms", join=[show(address) for address in join],
+                    keys=str(folder if folder.exists() else enrol(tmp_path, peer)),
+                )  # fmt: skip
+                service = PeerService(file)
+                await service.start()
+                stack.push_async_callback(service.leave)
+                return service
+
+            def is_whole(services: list[PeerService]) -> bool:
+                rings = [service.peer.status().plugins["pastry"] for service in services]
+                return all(ring["joined"] and ring["leaf-set"] == len(services) - 1 for ring in rings)
+
+            first = await started(0)
+            peers = [first] + [await started(peer, first.peer.address) for peer in (1, 2, 3)]
+            await until(lambda: is_whole(peers))
+            await peers[3].leave()
+            peers[3] = await started(3, first.peer.address)
+            await until(lambda: is_whole(peers))
+            async with (
+                connect(f"wend://{show(peers[1].listener.address)}") as here,
+                connect(f"wend://{show(peers[3].listener.address)}") as there,
+                there.subscribe("price > 10") as events,
+            ):
+                arriving = asyncio.create_task(anext(events))
+                while not arriving.done():
+                    await here.publish({"price": 15.0})
+                    await asyncio.sleep(0.02)
+            assert not any(service.peer.counters.refused["stranger"] for service in peers)
+
+    run(scene())
