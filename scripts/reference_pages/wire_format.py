@@ -117,7 +117,8 @@ initiation zeros follow, up to the longest certificate, so that no reply is larg
 - The nonce of a sealed message is its counter, which is never used again under the same keys. The header of 16 bytes is
   the associated data. A receiver accepts each counter once, and none that is {window} below the highest.
 - The side that answered seals with new keys once a packet came under them. Kind {nothing} is an empty packet that says
-  so.
+  so. A peer that was written to and has nothing to say sends one after {keepalive} s; after {silence} s without one the
+  other side begins a handshake.
 - The side that began a handshake begins the next one when its keys are {rekey} s old, the other one after {late} s.
   Keys that are {end} s old are used no more. While there are keys, an initiation comes in a transport packet of kind
   {rekeying}, so that strangers cannot crowd it out; every second attempt comes as it is.
@@ -191,6 +192,8 @@ def page() -> str:
         window=replay.WINDOW,
         nothing=packets.NOTHING,
         rekeying=packets.REKEYING,
+        keepalive=session_layer.KEEPALIVE_NS // SECOND,
+        silence=session_layer.SILENCE_NS // SECOND,
         rekey=transport.REKEY_NS // SECOND,
         late=transport.REKEY_LATE_NS // SECOND,
         end=transport.END_NS // SECOND,

@@ -109,8 +109,12 @@ class PeerSession(WaitingQueue):
         self.cookie = b""
         self.cookie_ns: Nanos = 0
         self.heard_ns: Nanos = 0
+        self.owes_ns: Nanos = 0
+        """When the first packet came that nothing was sent after; 0 for none."""
         self.unanswered_ns: Nanos = 0
         """When the first packet was sent that nothing came after; 0 for none."""
+        self.doubted_ns: Nanos = 0
+        """The silence that a handshake was begun for: that which began at this time."""
 
     def cookie_at(self, now: Nanos) -> bytes | None:
         """The cookie that the peer sent, while it is valid."""

@@ -51,6 +51,8 @@ _INITIATION = int.from_bytes(packets.head(packets.INITIATION), "little")
 PROLOGUE = b"wend session 1"
 SILENCE_NS: Nanos = 5 * SECOND
 """A peer that has not answered for so long may have lost its keys: a new handshake finds out."""
+KEEPALIVE_NS: Nanos = 2 * SECOND
+"""A peer that was written to, and had nothing to say for so long, sends an empty packet."""
 GIVE_UP_NS: Nanos = 20 * SECOND
 """A handshake ends if nothing was to be sent for so long."""
 RECHECK_NS: Nanos = 60 * SECOND
@@ -178,6 +180,7 @@ class SessionLayer:
         if keys is None or now >= keys.ends_ns:
             self._wait(now, session, WaitingMessage(kind, body, None, now), session.address)
             return None
+        session.owes_ns = 0
         if not session.unanswered_ns:
             session.unanswered_ns = now
         if now >= keys.rekey_ns or now - session.unanswered_ns > SILENCE_NS:
@@ -255,6 +258,8 @@ class SessionLayer:
             self._move(session, address)
         session.heard_ns, session.unanswered_ns = now, 0
         if kind < packets.REKEYING:
+            if not session.owes_ns:
+                session.owes_ns = now
             return keys.peer, keys.incarnation, kind, body
         if kind == packets.REKEYING:
             self._on_rekeying(now, body, address)
@@ -512,7 +517,12 @@ class SessionLayer:
         for message in waiting:
             self._transmit(message.address or session.address, session.peer, keys.seal(message.kind, message.body))
         if not waiting:
-            self._transmit(session.address, session.peer, keys.seal(packets.NOTHING, b""))
+            self._say_nothing(session)
+
+    def _say_nothing(self, session: PeerSession) -> None:
+        """Send an empty packet: it shows that this peer has the keys."""
+        if session.current is not None and session.address is not None:
+            self._transmit(session.address, session.peer, session.current.seal(packets.NOTHING, b""))
 
     def _move(self, session: PeerSession, address: Address) -> None:
         """The newest authentic packet of a peer came from another address than those before."""
@@ -559,6 +569,18 @@ class SessionLayer:
         self._table.remove_keys(session.ended(now))
         if session.identity is not None and self.wall_s(now) > session.identity.not_after_s:
             self._end(session, "the certificate has ended")
+        silent_ns = session.unanswered_ns
+        if (
+            silent_ns
+            and now - silent_ns > SILENCE_NS
+            and session.doubted_ns != silent_ns
+            and session.current is not None
+        ):
+            session.doubted_ns = silent_ns
+            self._begin(now, session, session.address)
+        if session.owes_ns and now - session.owes_ns > KEEPALIVE_NS:
+            session.owes_ns = 0
+            self._say_nothing(session)
         if session.is_idle(now):
             session.latest, session.incarnation = (-1, -1), -1
         pending = session.handshake
