@@ -13,6 +13,7 @@ from wend.protocol.ports import (
     Drop,
     Effect,
     LocalSubscription,
+    Notice,
     Paused,
     Published,
     Receipt,
@@ -60,6 +61,20 @@ def test_the_send_queue_is_bounded_and_publishers_are_told() -> None:
     assert receipts[-1].congested
     dropped = [e for e in burst(talk, 100) if isinstance(e, Drop)]
     assert {drop.reason for drop in dropped} == {"send queue full"}
+
+
+def test_a_neighbour_that_gets_more_than_it_can_take_is_not_called_down_before_it_is_silent_for_too_long() -> None:
+    """A round trip takes 20 ms. LEFT is busy with the first packets, and answers none of them for 60 ms."""
+    talk = Talk(deadline_ms=None)
+    sent_ = data(burst(talk, 2 * WINDOW))
+    effects = talk.until(talk.now + 60 * MS, hearing=(MIDDLE, RIGHT))
+    assert data(effects) == [] and "link-down" not in notices(effects)
+    for _, packet in sent_:
+        effects += talk.hear(LEFT, Ack(packet.tx))
+    assert hops(data(effects)) == [LEFT] * WINDOW
+    silent = talk.until(talk.now + SECOND, hearing=(MIDDLE, RIGHT))
+    assert Notice("link-down", LEFT) in silent
+    assert MIDDLE in hops(data(silent))
 
 
 def test_nothing_is_poured_into_an_outage() -> None:

@@ -434,7 +434,10 @@ class Retransmission:
             return False
         if not sender.is_busy and sender.flight_bytes < MANY_PACKETS * sender.controller.segment:
             return False
-        return link.heard_ns > first + link.delay_ns and now - first < PATIENCE * link.timeout_ns
+        if now - first >= PATIENCE * link.timeout_ns:
+            return False
+        # where more waits, the neighbour may be too busy to answer anything: silence alone shows an outage then
+        return link.heard_ns > first + link.delay_ns or (sender.queued_bytes > 0 and link.seems_up(now))
 
     def _free_slot(self, control: OutgoingControl) -> None:
         if control.slot is not None:
