@@ -24,7 +24,7 @@ class SessionLimits(msgspec.Struct, frozen=True):
     """How much a peer does for strangers, per second."""
 
     handshakes: float = 50
-    """Without a cookie, of all sources together; four times as many at once."""
+    """Without a cookie, of all sources together."""
     proved: float = 200
     """With a cookie, of all sources together."""
     per_source: float = 20
@@ -45,7 +45,7 @@ class HandshakeLimiter:
         self.refused = refused
         self._mac1_key = mac1_key(public)
         self._jar = CookieJar(public)
-        self._unproved = TokenBucket(limits.handshakes, 4 * limits.handshakes)
+        self._unproved = TokenBucket(limits.handshakes, limits.handshakes)
         self._proved = TokenBucket(limits.proved, limits.proved)
         self._replies = TokenBucket(limits.replies, limits.replies)
         self._sources = SourceLimits(limits.per_source, 2 * limits.per_source)

@@ -2,7 +2,7 @@
 
 A peer reads some hundred thousand datagrams per second at most. A flood of handshakes fills its socket, and packets of
 neighbours are lost with those of strangers. While there is a flood, a filter (BPF, on Linux) lets pass what belongs to
-sessions, and one of 16 of all other datagrams, at random. So neighbours are heard, and strangers may still get in.
+sessions, and one of 32 of all other datagrams, at random. So neighbours are heard, and strangers may still get in.
 """
 
 import ctypes
@@ -13,8 +13,8 @@ import sys
 from wend.security import packets
 
 FLOOD_PER_TICK = 500
-"""So many datagrams of strangers between two looks are a flood."""
-_SHARE = 16
+"""So many datagrams without a message between two ticks are a flood."""
+_SHARE = 32
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27
 _LOAD_WORD, _AND, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 _RANDOM = 0xFFFFF000 + 56
@@ -42,20 +42,25 @@ def program() -> bytes:
 
 
 class FloodFilter:
-    """Watches how many datagrams a peer refuses, and filters its socket while they are too many."""
+    """Counts datagrams that hold no message for a peer, and filters its socket while they are too many."""
 
     def __init__(self, socket_: socket.socket) -> None:
         self._socket = socket_
-        self._refused = 0
+        self._useless = 0
         self.on = False
         self._works = sys.platform == "linux"
 
-    def look(self, refused: int) -> None:
-        """So many datagrams of strangers were refused since the start."""
-        new, self._refused = refused - self._refused, refused
-        limit = FLOOD_PER_TICK // _SHARE if self.on else FLOOD_PER_TICK
-        if self._works and (new > limit) != self.on:
-            self._set(new > limit)
+    def count(self) -> None:
+        """A datagram came that holds no message."""
+        self._useless += 1
+        if self._useless > FLOOD_PER_TICK and not self.on and self._works:
+            self._set(True)
+
+    def tick(self) -> None:
+        """Some time has passed."""
+        if self.on and self._useless <= FLOOD_PER_TICK // _SHARE:
+            self._set(False)
+        self._useless = 0
 
     def _set(self, on: bool) -> None:
         try:

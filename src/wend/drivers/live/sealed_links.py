@@ -34,9 +34,6 @@ TICK_S = 0.25
 LINES_PER_MINUTE = 10
 MOST_REMEMBERED = 1024
 
-_OF_STRANGERS = ("too many handshakes", "too many questions", "wrong mac", "not sealed", "malformed")
-"""Refusals that a flood consists of."""
-
 Transmit = Callable[[bytes], None]
 
 
@@ -151,7 +148,9 @@ class SealedLinks:
             self._perform()
         if opened is not None:
             self._peer.receive_opened(*opened, address, waited_ns)
-        elif not self._peer.answer_probe(datagram, address) and wire.is_open(datagram):
+            return
+        self._flood_filter.count()
+        if not self._peer.answer_probe(datagram, address) and wire.is_open(datagram):
             self._warn(address, "they are not sealed, and this peer has keys")
 
     # ---------------------------------------------------------------- time and effects
@@ -161,7 +160,7 @@ class SealedLinks:
             return
         self._tell_time()
         self._perform()
-        self._flood_filter.look(sum(self._peer.counters.refused[reason] for reason in _OF_STRANGERS))
+        self._flood_filter.tick()
         self._timer = self._loop.call_later(TICK_S, self._tick)
 
     def _tell_time(self) -> None:
