@@ -88,8 +88,8 @@ A peer with keys does not multicast.
 
 ## Sessions
 
-Peers with keys speak Noise_IK_25519_ChaChaPoly_BLAKE2s, with the prologue `{prologue}`. There is nothing to negotiate.
-Integers in these packets are little-endian. A packet begins with
+Peers with keys speak Noise_IK_25519_ChaChaPoly_BLAKE2s, with the prologue `"{prologue}"`. There is nothing to
+negotiate. Integers in these packets are little-endian. A packet begins with
 
 | offset | bytes | field | value |
 | --- | --- | --- | --- |
@@ -107,11 +107,11 @@ encrypted introduction are the messages of Noise. An introduction is: version of
 (8), number of the handshake (8), length of the certificate (2), certificate (DER, at most {certificate}). In an
 initiation zeros follow, up to the longest certificate, so that no reply is larger than its cause.
 
-- `mac1` is the keyed BLAKE2s of everything before it. Its key is the BLAKE2s of `wend mac1` and the receiver's public
+- `mac1` is the keyed BLAKE2s of everything before it. Its key is the BLAKE2s of `"wend mac1"` and the receiver's public
   key.
 - `mac2` is the BLAKE2s of everything before it under the cookie that the receiver sent, or zeros. A receiver asks for
   it only while there are many handshakes.
-- A sealed cookie is ChaChaPoly under the BLAKE2s of `wend cookie`, the sender's public key and the salt, with mac1 as
+- A sealed cookie is ChaChaPoly under the BLAKE2s of `"wend cookie"`, the sender's public key and the salt, with mac1 as
   associated data. A cookie is valid for two minutes, for one address.
 - An initiation is accepted if its incarnation and number are higher than those of the last one of that peer.
 - The nonce of a sealed message is its counter, which is never used again under the same keys. The header of 16 bytes is
