@@ -17,19 +17,20 @@ from wend.protocol.copy_ranks import ForwardedCopies
 from wend.protocol.link.link import Link
 from wend.protocol.link.retransmission import Retransmission
 from wend.protocol.peer import Peer
-from wend.protocol.routing.adaptive import TABLES
 from wend.protocol.tables import LINKED
 
 SHORT_S, LONG_S = 10.0, 40.0
 BOUNDED = {
     "_host.by_name[].plugin._taken._taken": 2 * ForwardedCopies().limit,
-    "_host.by_name[].plugin._without[]._legs[]": TABLES * 3 * 6 * 2,
-    "_host.by_name[].plugin._without[]._legs[][].edge": TABLES * 3 * 6 * 2 * 2,
+    "_host.by_name[].plugin._usable._detours[].beyond": 3 * 6 * 4,
+    "_host.by_name[].plugin._usable._detours[].links": 3 * 6 * 5,
+    "_host.by_name[].plugin._usable._detours[].path": 3 * 6 * 5,
+    "_host.by_name[].plugin._usable._legs[][].edge": 3 * 6 * 4 * 2,
     "links[].window._block": 3 * 1024,
     "_local._seen._windows[]._block": 3 * 1024,
 }
-"""What may grow, and how far: the events that were forwarded last, the route tables of the last sets of links that were
-down, and the windows of three links and publishers."""
+"""What may grow, and how far: the events that were forwarded last, the routes without the links that were down last, by
+hop and destination, and the windows of three links and publishers."""
 
 MUTABLE = (dict, list, set, deque)
 FOLLOWED = (*MUTABLE, tuple, frozenset, MethodType)

@@ -52,8 +52,6 @@ ROUTES = 3
 """How many routes to a destination a peer compares."""
 RETRIES = 2
 """How often it sends a packet again over the same link, where loss explains a missing ACK better than an outage."""
-TABLES = 16
-"""How many tables of routes it stores, each for a set of links that are down."""
 
 
 Group = list[tuple[PeerId, int, Nanos]]
@@ -101,8 +99,8 @@ class Adaptive(Routing):
         self._redundancy = config.of(AdaptiveSettings).redundancy
         self._trace_paths = config.of(LinkSettings).trace_paths
         self._routes: RouteTable | None = None
-        self._usable: dict[frozenset[Edge], UsableRoutes] = {}
-        """By set of links that are down: the routes without them."""
+        self._usable: UsableRoutes | None = None
+        """The same without links that are down."""
         self._priced: PricedRoutes | None = None
         """The routes under load; None before they are needed."""
         self._trees: SpreadTrees | None = None
@@ -130,8 +128,7 @@ class Adaptive(Routing):
                     self._settle((forward.event.id, dest, len(forward.path)), True)
             case Changed():
                 if self._routes is not None and not self._routes.hold(view):
-                    self._routes = None
-                    self._usable.clear()
+                    self._routes = self._usable = None
                 self._traced, self._shared_risk = self._trace_paths, None
                 self._priced = None
         return []
@@ -297,14 +294,11 @@ class Adaptive(Routing):
     def _table(self, now: Nanos, view: View) -> UsableRoutes:
         """The routes without the links that are down by the news of other peers."""
         if self._routes is None:
-            self._routes = RouteTable(view)
-            self._usable.clear()
+            self._routes, self._usable = RouteTable(view), None
         down = NONE if view.news is None else view.news.down(now)
-        found = self._usable.get(down)
-        if found is None:
-            if len(self._usable) >= TABLES:
-                del self._usable[next(iter(self._usable))]
-            found = self._usable[down] = UsableRoutes(self._routes, down)
+        found = self._usable
+        if found is None or (found.without is not down and found.without != down):
+            found = self._usable = UsableRoutes(self._routes, down)
         return found
 
     def _at_worst(self, dest: PeerId, untried: list[PeerId], up: list[PeerId]) -> list[Route]:
