@@ -82,6 +82,10 @@ def test_nothing_is_poured_into_an_outage() -> None:
     effects = talk.until(SECOND)  # nobody is heard
     assert notices(effects).count("link-down") == 3
     assert len(data(burst(talk, 50))) <= 2 * 3
+    probes = 0
+    for _ in range(50):
+        probes += len(data(burst(talk, 5))) + len(data(talk.until(talk.now + 20 * MS)))
+    assert 0 < probes <= 3 * 4  # of each link, one in 320 ms
 
 
 def test_events_avoid_a_route_that_is_full_further_on_one_class_after_the_other() -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from wend.model.units import FOREVER, MS, SECOND
 from wend.protocol.link.congestion import Controller
-from wend.protocol.link.send_queue import LinkSender
+from wend.protocol.link.send_queue import PROBE_NS, LinkSender
 
 SIZE = 100
 
@@ -92,10 +92,10 @@ def test_the_queue_has_room_for_so_many_bytes() -> None:
     assert one.queued_bytes == 0
 
 
-def test_two_probes_are_in_flight_over_a_link_that_is_down() -> None:
+def test_two_probes_are_in_flight_over_a_link_that_is_down_one_after_the_other() -> None:
     one = sender(window=1000)
     one.stop()
-    assert [one.take(0, SIZE) for _ in range(4)] == [True, True, False, False]
+    assert [one.take(now * PROBE_NS, SIZE) for now in (0, 0, 1, 1, 2)] == [True, False, True, False, False]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 500), st.integers(1, 300)), max_size=40))

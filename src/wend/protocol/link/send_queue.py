@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from wend.model.choices import Congestion
 from wend.model.events import PeerId
-from wend.model.units import FOREVER, Nanos
+from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol.link.congestion import LEAST_PACKETS, UNLIMITED, Aimd, Controller
 from wend.protocol.link.copa import Copa
 
@@ -25,6 +25,8 @@ MEASURED: Final = 3
 """ACKs tell the capacity of a link if they come for one part in so many of a period, at least."""
 PROBES: Final = 2
 """How many packets may be in flight over a link that is down."""
+PROBE_NS: Final = 320 * MS
+"""The least time between two of them: hellos probe the link more often."""
 
 CONTROLLERS: dict[Congestion, type[Controller]] = {"copa": Copa, "aimd": Aimd}
 
@@ -36,8 +38,8 @@ class LinkSender:
     """The congestion window of a link, and what waits for it."""
 
     __slots__ = (
-        "_carried", "_due", "_limit", "_number", "_offered", "_others", "_periods", "_restarted", "_since_ns",
-        "_timed_bytes", "_until_ns", "_waited",
+        "_carried", "_due", "_limit", "_number", "_offered", "_others", "_periods", "_probe_ns", "_restarted",
+        "_since_ns", "_timed_bytes", "_until_ns", "_waited",
         "capacity", "controller", "flight_bytes", "load", "newest_ns", "next_ns", "price_ns", "queued_bytes",
         "stopped", "wait_ns", "waited", "wake_ns",
     )  # fmt: skip
@@ -54,6 +56,8 @@ class LinkSender:
         """When a timer will look at the queue; the owner of the timers sets it."""
         self.stopped = False
         """Whether the link is down: then only probes leave."""
+        self._probe_ns: Nanos = 0
+        """When the next probe may."""
         self.wait_ns: Nanos = 0
         """How long a packet that is due would wait here now."""
         self._due: list[tuple[Nanos, int, int, Waiting]] = []
@@ -109,7 +113,7 @@ class LinkSender:
         """Whether window and pace let a packet of this size leave."""
         flight = self.flight_bytes
         if self.stopped:
-            return flight < PROBES * size
+            return flight < PROBES * size and now >= self._probe_ns
         if flight and flight + size > self.controller.window:
             return False
         return now >= self.next_ns
@@ -119,6 +123,8 @@ class LinkSender:
         if not controller.segment:
             controller.first(size)
         self.flight_bytes += size
+        if self.stopped:
+            self._probe_ns = now + PROBE_NS
         if controller.pace:
             earliest = now - int(controller.pace * controller.segment * BURST_PACKETS)
             self.next_ns = max(self.next_ns, earliest) + int(controller.pace * size)
@@ -246,6 +252,7 @@ class LinkSender:
     def stop(self) -> None:
         """The link is down."""
         self.stopped = True
+        self._probe_ns = 0
 
     def restart(self, now: Nanos) -> None:
         """The link is up again. It starts slowly."""
