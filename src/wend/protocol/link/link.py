@@ -76,6 +76,7 @@ class NeighbourState(Enum):
 class Link:
     __slots__ = (
         "_detection_ns",
+        "allows_for_queues",
         "announced_ns",
         "control_discount_ns",
         "delay_ns",
@@ -131,6 +132,8 @@ class Link:
         self.timeout_ns = delays * delay_ns + margin_ns
         """How long to wait for an ACK of data. Control waits `control_discount_ns` less."""
         self.control_discount_ns = 0 if control_waits else wait_ns
+        self.allows_for_queues = settings.estimator == "nominal" and wait_ns > 0
+        """Whether the timeout allows for the longest queue: then a longer wait shows a loss."""
         self.estimator: LinkEstimator | None = None
         """None where the peer trusts nominal values."""
         if settings.estimator == "measured":

@@ -430,7 +430,7 @@ class Retransmission:
         """Whether an ACK is probably late because of queues: the link is busy or has many packets in flight, its
         neighbour is heard, and no packet that was sent later is acknowledged."""
         sender = link.sender
-        if sender is None or sender.newest_ns > first:
+        if sender is None or link.allows_for_queues or sender.newest_ns > first:
             return False
         if not sender.is_busy and sender.flight_bytes < MANY_PACKETS * sender.controller.segment:
             return False
