@@ -62,7 +62,7 @@ def readme_picture(data: dict[str, Any]) -> str:
     lines = []
     for name, by_pf in data["on_time"].items():
         points = tuple((float(pf), 100 * fmean(values)) for pf, values in by_pf.items())
-        label = f"{LABELS[name]} {points[-1][1]:.0f} %"
+        label = f"{LABELS[name]} {points[-1][1]:.1f} %"
         lines.append(ChartLine(label, STRATEGIES[name], points, strong=name == "adaptive"))
     lowest = min(y for one in lines for _, y in one.points)
     floor = 5 * int(lowest // 5)
