@@ -1,0 +1,101 @@
+"""Telemetry: what a live peer writes down, as tables. Peers write them in segments, jobs on Spark read them.
+
+A segment is one Parquet file of one table. It holds rows of one incarnation of one peer, in the order in which they
+were written, and is complete when it has its name:
+
+    links-v1-3-1763424000000000000-000017.parquet       table, schema, peer, incarnation, number
+
+Every row also says its peer, incarnation and segment; with its place in the file it has a key that no other row has.
+Copies of one segment are the same rows, so a reader takes one of them.
+
+Times are nanoseconds of Unix time as the peer's host believes: the wall clock at the start of the incarnation plus what
+a monotonic clock has counted since. So a clock that is set while a peer runs moves nothing, and clocks of two hosts may
+differ by any amount. Ages do not depend on clocks: they are summed up hop by hop.
+
+Events are sampled by their id (`is_sampled`), so all peers write about the same ones.
+"""
+
+import re
+from typing import NamedTuple
+
+from wend.model.events import EventId
+
+SCHEMA = 1
+"""Grows when a column changes its meaning. A new column needs no new number: readers ignore what they do not know."""
+
+TABLES: dict[str, tuple[tuple[str, str], ...]] = {
+    # Once a period for each link: its state, and what happened since the row before.
+    "links": (
+        ("time_ns", "q"), ("neighbour", "q"), ("state", "s"), ("delay_ns", "q"), ("reliability", "d"),
+        ("sent", "q"), ("acknowledged", "q"), ("lost", "q"), ("queue_ns", "q"), ("queue_bytes", "q"),
+        ("period_ns", "q"),
+    ),
+    # A link went down or came up. An outage began after `heard_ns`, the last time that the neighbour was heard before.
+    "changes": (("time_ns", "q"), ("neighbour", "q"), ("state", "s"), ("heard_ns", "q"), ("detection_ns", "q")),
+    # A sampled event was published here.
+    "publications": (
+        ("time_ns", "q"), ("publisher", "q"), ("publisher_incarnation", "q"), ("sequence", "q"), ("topic", "s"),
+        ("size_bytes", "q"), ("expected", "q"),
+    ),
+    # A sampled event arrived from a neighbour: its age then, and how much of it the link took.
+    "hops": (
+        ("time_ns", "q"), ("publisher", "q"), ("publisher_incarnation", "q"), ("sequence", "q"), ("sender", "q"),
+        ("age_ns", "q"), ("link_ns", "q"),
+    ),
+    # A sampled event reached a subscription here. Without a deadline it is -1.
+    "deliveries": (
+        ("time_ns", "q"), ("publisher", "q"), ("publisher_incarnation", "q"), ("sequence", "q"), ("subscription", "q"),
+        ("age_ns", "q"), ("deadline_ns", "q"), ("size_bytes", "q"),
+    ),
+    # Once a period: drops, refusals, notices and retries since the row before, where there were any.
+    "counts": (("time_ns", "q"), ("kind", "s"), ("reason", "s"), ("count", "q")),
+    # Subscriptions and advertisements, as they come and go.
+    "interest": (
+        ("time_ns", "q"), ("kind", "s"), ("change", "s"), ("number", "q"), ("filter", "s"), ("deadline_ns", "q"),
+    ),
+    # Once a period, so that silence means that nothing happened. `wall_ns` is the wall clock; `unwritten` are rows.
+    "heartbeats": (
+        ("time_ns", "q"), ("wall_ns", "q"), ("sample", "d"), ("published", "q"), ("delivered", "q"), ("late", "q"),
+        ("unwritten", "q"),
+    ),
+}  # fmt: skip
+"""name -> columns; "q" is int64, "d" is float64, "s" is string."""
+
+KEY: tuple[tuple[str, str], ...] = (("peer", "q"), ("incarnation", "q"), ("segment", "q"))
+"""The first columns of every table."""
+
+_NAME = re.compile(r"([a-z]+)-v([0-9]{1,9})-([0-9]{1,18})-([0-9]{1,19})-([0-9]{6,12})\.parquet")
+_STIR = 0x9E3779B97F4A7C15
+_WORD = 0xFFFFFFFFFFFFFFFF
+
+
+class Segment(NamedTuple):
+    """What the name of a segment says."""
+
+    table: str
+    schema: int
+    peer: int
+    incarnation: int
+    number: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.table}-v{self.schema}-{self.peer}-{self.incarnation}-{self.number:06d}.parquet"
+
+
+def segment_of(name: str) -> Segment | None:
+    """What the name of a file says; None if it is not that of a segment."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else Segment(found[1], *(int(found[at]) for at in range(2, 6)))
+
+
+def sample_bound(share: float) -> int:
+    """The bound for `is_sampled` under which this share of all events lies."""
+    return min(_WORD, round(share * (_WORD + 1)) - 1)
+
+
+def is_sampled(event: EventId, bound: int) -> bool:
+    """Whether peers write about this event. The answer depends on its id alone, so they agree."""
+    mixed = (event.sequence * _STIR + event.publisher * 0xBF58476D1CE4E5B9 + event.incarnation) & _WORD
+    mixed = ((mixed ^ (mixed >> 29)) * _STIR) & _WORD
+    return mixed <= bound
