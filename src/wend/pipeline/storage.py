@@ -162,6 +162,63 @@ class HadoopFolder:
         if not self._fs.rename(draft, out):
             raise ConfigError(f"cannot write {self.address}: the file system refuses to rename {draft} (see {former})")
 
+    def files(self, inside: str) -> list[tuple[str, int, int]]:
+        """All files below a folder within: path within, bytes, and when it was changed, in nanoseconds."""
+        with self._said("read"):
+            above = self._path(f"{self.address}/{inside}")
+            if not self._fs.exists(above):
+                return []
+            root = str(self._fs.makeQualified(self._path(self.address)).toUri().getPath()).rstrip("/") + "/"
+            found, each = [], self._fs.listFiles(above, True)
+            while each.hasNext():
+                one = each.next()
+                path = str(one.getPath().toUri().getPath()).removeprefix(root)
+                found.append((path, int(one.getLen()), int(one.getModificationTime()) * 10**6))
+        return found
+
+    def read(self, inside: str) -> bytes | None:
+        """A small file; None if there is none."""
+        with self._said("read"):
+            path = self._path(f"{self.address}/{inside}")
+            if not self._fs.exists(path):
+                return None
+            stream = self._fs.open(path)
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+
+    def create(self, inside: str, content: bytes) -> bool:
+        """Create a small file completely; False if it is there."""
+        path = self._path(f"{self.address}/{inside}")
+        with self._said("write"):
+            if self._fs.exists(path):
+                return False
+            if self._fs.getScheme() not in ("hdfs", "file", "viewfs"):
+                return self._write(path, content)
+            above, _, name = inside.rpartition("/")
+            draft = self._path(f"{self.address}/{above}/.{name}.{os.urandom(8).hex()}")
+            self._write(draft, content)
+            renamed = bool(self._fs.rename(draft, path))
+            if not renamed:
+                self._fs.delete(draft, False)
+            return renamed
+
+    def _write(self, path: Any, content: bytes) -> bool:
+        try:
+            stream = self._fs.create(path, False)
+            stream.write(bytearray(content))
+            stream.close()
+        except Exception as error:
+            if "FileAlreadyExists" in str(error):
+                return False
+            raise
+        return True
+
+    def remove(self, inside: str) -> None:
+        with self._said("write"):
+            self._fs.delete(self._path(f"{self.address}/{inside}"), True)
+
     @contextmanager
     def _said(self, what: str) -> Iterator[None]:
         """Turn Java's errors into a sentence."""
