@@ -1,4 +1,4 @@
-"""`wend data match` and `wend data workload` on the command line."""
+"""`wend data match` and `wend data generate` on the command line."""
 
 import json
 import sys
@@ -28,12 +28,12 @@ FLOWS = ("flows", "--matches", "matches", "--subscriptions", "s.jsonl", "--event
         ((*MATCH, "--out", "o", "--plan", "guess"), "there is no plan 'guess'"),
         ((*MATCH, "--out", "o", "--task-memory", "0"), "a task needs at least 1 MB of memory, got 0"),
         ((*MATCH, "--out", "o", "--master", "moon"), "master 'moon'"),
-        (("workload", "--out", "o", "--kind", "gauss"), "there is no workload 'gauss'"),
-        (("workload", "--out", "o", "--predicates", "5-1"), "filters must have 1 to 10"),
-        (("workload", "--out", "o", "--predicates", "many"), "expected a number such as 3 or a span such as 1-5"),
-        (("workload", "--out", "full"), "full is not empty"),
-        (("workload", "--out", "o", "--events", "-5"), "--events must not be negative, got -5"),
-        (("workload", "--out", "/proc/none"), "cannot write /proc/none: "),
+        (("generate", "--out", "o", "--kind", "gauss"), "there is no workload 'gauss'"),
+        (("generate", "--out", "o", "--predicates", "5-1"), "filters must have 1 to 10"),
+        (("generate", "--out", "o", "--predicates", "many"), "expected a number such as 3 or a span such as 1-5"),
+        (("generate", "--out", "full"), "full is not empty"),
+        (("generate", "--out", "o", "--events", "-5"), "--events must not be negative, got -5"),
+        (("generate", "--out", "/proc/none"), "cannot write /proc/none: "),
         (("topology", "--out", "o", "--synthetic", "0"), "--synthetic must be at least 1, got 0"),
         (("topology", "--out", "o", "--synthetic", "9", "--least", "0"), "--least must be at least 1, got 0"),
         ((*FLOWS, "--out", "o"), "there is no matches"),
@@ -70,7 +70,7 @@ def test_what_cannot_work_is_one_sentence(
 @pytest.mark.usefixtures("spark_commands")
 def test_a_workload_is_drawn_matched_and_counted(said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ("workload", "--out", "w", "--events", "400", "--subscriptions", "200", "--kind", "narrow", "--json")
+    words = ("generate", "--out", "w", "--events", "400", "--subscriptions", "200", "--kind", "narrow", "--json")
     code, out, err = said("data", *words)
     assert code == 0, err
     assert json.loads(out)["events"] == 400

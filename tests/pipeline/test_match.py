@@ -157,7 +157,7 @@ def test_a_map_of_attributes(spark: Any, tmp_path: Path) -> None:
 
 
 def workload(folder: Path, events: int, subscriptions: int, **more: Any) -> tuple[str, str]:
-    """The first rows of a workload, as `wend data workload` writes them."""
+    """The first rows of a workload, as `wend data generate` writes them."""
     drawn = make_workload("narrow", 11, **more)
     for name, draw, count in (("events", event_block, events), ("subscriptions", subscription_block, subscriptions)):
         (folder / name).mkdir(parents=True)

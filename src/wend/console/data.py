@@ -1,4 +1,4 @@
-"""`wend data`: Spark jobs on files. This module has `match` and `workload`; `sweep` is in `study.py`.
+"""`wend data`: Spark jobs on files. This module has `match` and `generate`; `sweep` is in `study.py`.
 
 The commands import Spark themselves, so that `wend --help` stays fast.
 """
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
 
     data = typer.Typer(help="Spark jobs on files.", epilog=EXIT_CODES, no_args_is_help=True)
     data.command("match", help=_MATCH_HELP, epilog=EXIT_CODES)(data_match)
-    data.command("workload", epilog=EXIT_CODES)(data_workload)
+    data.command("generate", epilog=EXIT_CODES)(data_generate)
     data.command("flows", help=data_flows.HELP, epilog=EXIT_CODES)(data_flows.data_flows)
     data.command("topology", help=data_topology.HELP, epilog=EXIT_CODES)(data_topology.data_topology)
     data.command("paths", epilog=EXIT_CODES)(data_paths.data_paths)
@@ -137,7 +137,7 @@ def _say_match(matched: "Matched", total_s: float, as_json: bool) -> None:
     console.print(f"result: {matched.out}", soft_wrap=True)
 
 
-def data_workload(
+def data_generate(
     out: Annotated[str, typer.Option(metavar="DIR", help="Folder for events and subscriptions, as Parquet.")],
     events: Annotated[int, typer.Option(metavar="N", help="Number of events.")] = 100_000,
     subscriptions: Annotated[int, typer.Option(metavar="N", help="Number of subscriptions.")] = 10_000,
