@@ -2,22 +2,30 @@
 
 from itertools import count
 
+import pytest
+
 from tests.protocol.test_adaptive import FAR, LEFT, ME, MIDDLE, RIGHT, Talk, data, hops, notices
-from wend.model.events import Event, EventId
+from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
 from wend.model.units import MS, SECOND
+from wend.protocol.config import PeerConfig
 from wend.protocol.graph.link_state import LinkState
+from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.link.waiting import HEADER_BYTES
-from wend.protocol.messages import TX_SHIFT, Ack, Data, Hello
+from wend.protocol.messages import TX_SHIFT, Ack, Control, Data, Hello
+from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
     Drop,
     Effect,
     LocalSubscription,
+    Neighbour,
     Notice,
     Paused,
     Published,
     Receipt,
+    Received,
     Refuse,
+    Started,
     Subscribed,
     Woken,
 )
@@ -184,3 +192,28 @@ def test_but_a_packet_waits_for_only_so_long() -> None:
     talk = Talk(deadline_ms=None)
     burst(talk, 2 * WINDOW)
     assert "reroute" in notices(talk.until(talk.now + 300 * MS, hearing=(LEFT, MIDDLE, RIGHT)))
+
+
+def leaf(deadline_ms: int | None) -> Peer:
+    """A peer with one link, whose neighbour wants topic `t`."""
+    peer = Peer(PeerConfig(peer=ME, strategy="adaptive", estimator="nominal", margin_ns=0))
+    peer.handle(0, Started((Neighbour(LEFT, 10 * MS),), advertisements=("topic = 't'",)))
+    qos = Qos(deadline_ns=None if deadline_ms is None else deadline_ms * MS)
+    wanted = PeerInterest(LEFT, (1, 1), (Subscription(SubscriptionId(LEFT, 0), "topic = 't'", qos),), ())
+    links = LinkState(LEFT, (1, 1), ((ME, 10 * MS, 1.0),))
+    for number, (plugin, body) in enumerate((("link-state", links), ("flooded", wanted)), 1):
+        peer.handle(0, Received(LEFT, Control((1 << TX_SHIFT) + number, plugin, body)))
+    peer.handle(0, Received(LEFT, Hello(1, True)))
+    return peer
+
+
+@pytest.mark.parametrize("deadline_ms", [None, 60])
+def test_a_peer_with_one_link_has_no_tree_to_choose_and_queues_by_deadline(deadline_ms: int | None) -> None:
+    peer = leaf(deadline_ms)
+    sent_ = data([effect for _ in range(3 * WINDOW) for effect in peer.handle(MS, Published({"topic": "t"}))])
+    assert [(hop, packet.dests, packet.header) for hop, packet in sent_] == [(LEFT, (LEFT,), None)] * WINDOW
+    assert len(peer.unfinished()) == 3 * WINDOW
+    later: list[Effect] = []
+    for _, packet in sent_:
+        later += peer.handle(21 * MS, Received(LEFT, Ack(packet.tx)))
+    assert [packet.event.id.sequence for _, packet in data(later)][:3] == [WINDOW + 1, WINDOW + 2, WINDOW + 3]

@@ -182,6 +182,9 @@ class Adaptive(Routing):
 
     def _next(self, now: Nanos, packet: Packet, view: View, loaded: bool = False) -> list[PluginEffect]:
         """`loaded`: links work that were tried, but too many packets wait for them."""
+        only = self._only_way(now, packet, view)
+        if only is not None:
+            return [only]
         if loaded or view.graph.prices or packet.tree is not None or (view.loaded and _queue(view)):
             return self._spread(now, packet, view)
         self._priced = self._trees = None
@@ -229,6 +232,23 @@ class Adaptive(Routing):
         if hedges:
             effects.append(Notice("hedge", view.me, hedges))
         return effects + self._stuck(packet, stuck, view) if stuck else effects
+
+    def _only_way(self, now: Nanos, packet: Packet, view: View) -> Forward | None:
+        """The packet to the only neighbour of this peer, if it is for that one alone; None where there is a choice."""
+        dests = packet.dests
+        if len(dests) != 1 or len(view.links) != 1 or packet.path or packet.tried or packet.tree is not None:
+            return None
+        (dest,) = dests
+        link = view.links.get(dest)
+        if link is None or not link.seems_up(now):
+            return None
+        deadline = self._deadline_ns(packet, dest, view)
+        if deadline is None:
+            return _forward(dest, [(dest, packet.ranks[0], FOREVER)], packet)
+        due = packet.born_ns + deadline
+        if due < now + link.delay_ns + link.queue_ns:  # it is late, so others go first
+            due = FOREVER
+        return _forward(dest, [(dest, packet.ranks[0], due)], packet, timed=True)
 
     def _spread(self, now: Nanos, packet: Packet, view: View) -> list[PluginEffect]:
         """Forward a packet while links are full: along its tree, and by the prices of now where that would be late."""
@@ -348,12 +368,12 @@ class Adaptive(Routing):
 
         `used` has the links that carry a copy for other destinations: they cost nothing.
         """
+        if slack == FAR:
+            return open_[0], None
         level = self._redundancy
         hedges = level == "free" or (level == "tight" and not is_hedged(rank))
         price = PRICE[level]
-        if slack == FAR:
-            hedges, price = False, 0.0
-        elif packet.tried and level != "none":
+        if packet.tried and level != "none":
             # few packets meet a failure, and failures come together: one more copy is cheap
             hedges, price = True, PRICE["free"]
         price *= scorer.sends
