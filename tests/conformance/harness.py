@@ -1,4 +1,5 @@
-"""The interface between the conformance suite and a driver, and two drivers: virtual time and real sockets.
+"""The interface between the conformance suite and a driver, and two drivers: virtual time and real sockets, the latter
+without keys and with.
 
 The suite uses this interface alone, so a test that passes on one must pass on the other.
 """
@@ -13,6 +14,7 @@ from unittest.mock import patch
 
 import msgspec
 
+from tests.security.roots import Laboratory
 from wend.drivers.live.clock import SteadyClock
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.multicast import MulticastOptions
@@ -46,6 +48,7 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import Record
+from wend.security.identity import Credentials, Verifier
 
 DELAY_NS: Nanos = 10 * MS
 PATIENCE_S = 60
@@ -320,8 +323,12 @@ class LiveHarness(Common):
                 store=store,
                 clock=self.clock,
                 multicast=MulticastOptions(scope=self._scope),
+                keys=self.keys(peer),
             )
         self.peers[peer].observe(DeliveryObserver(self, peer))
+
+    def keys(self, peer: PeerId) -> tuple[Credentials, Verifier] | None:
+        return None
 
     def _start(self, peer: PeerId) -> None:
         for neighbour in self.neighbours(peer):
@@ -389,6 +396,19 @@ class LiveHarness(Common):
             await asyncio.sleep(LOOK_S)
 
 
+class SealedHarness(LiveHarness):
+    """The same with keys."""
+
+    laboratory = Laboratory()
+
+    async def __aexit__(self, *_: object) -> None:
+        await super().__aexit__()
+        assert all(peer.counters.notices["session"] for peer in self.peers.values())
+
+    def keys(self, peer: PeerId) -> tuple[Credentials, Verifier]:
+        return self.laboratory.keys(peer)
+
+
 def _packets(counters: Counters) -> int:
     return counters.data + counters.control.total() - counters.control[HELLOS]
 
@@ -410,5 +430,6 @@ def published(topic: str, payload: bytes = b"") -> Published:
     return Published({"topic": topic}, payload)
 
 
-HARNESSES: dict[str, Any] = {"sim": SimHarness, "live": LiveHarness}
-__all__ = ["HARNESSES", "Got", "Harness", "Stopping", "published", "subscribed"]
+HARNESSES: dict[str, Any] = {"sim": SimHarness, "live": LiveHarness, "sealed": SealedHarness}
+LIVE = ("live", "sealed")
+__all__ = ["HARNESSES", "LIVE", "Got", "Harness", "Stopping", "published", "subscribed"]

@@ -1,4 +1,4 @@
-"""One suite, two drivers: what a peer promises holds under virtual time and on real sockets."""
+"""One suite, two drivers: what a peer promises holds under virtual time and on real sockets, open and sealed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.casts import CASTS, Casts
-from tests.conformance.harness import HARNESSES, Harness, Stopping, published, subscribed
+from tests.conformance.harness import HARNESSES, LIVE, Harness, Stopping, published, subscribed
 from wend.drivers.plugins import load
 from wend.model.units import MS, SECOND
 from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
@@ -23,7 +23,7 @@ LINE = [(0, 1), (1, 2)]
 RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
 TREES = ["mrst", "spt-k"]
 STRATEGIES = ["dcrd", "d-tree", "r-tree", "multipath", "adaptive"]
-AT_ONCE = 8
+AT_ONCE = 12
 
 
 async def run(
@@ -53,10 +53,10 @@ def live_results(
     for item in request.session.items:
         if isinstance(item, pytest.Function) and item.module.__name__ == __name__:
             arguments = dict(item.callspec.params)
-            if arguments.pop("play") == "live":
+            if (driver := arguments.pop("play")) in LIVE:
 
-                def play(*args: Any, test: str = item.nodeid, **options: Any) -> None:
-                    running[test] = run("live", tmp_path_factory.mktemp("live"), *args, **options)
+                def play(*args: Any, test: str = item.nodeid, driver: str = driver, **options: Any) -> None:
+                    running[test] = run(driver, tmp_path_factory.mktemp("live"), *args, **options)
 
                 item.function(play, **arguments)
 
@@ -72,10 +72,10 @@ def live_results(
     return dict(zip(running, asyncio.run(run_all()), strict=True))
 
 
-@pytest.fixture(params=sorted(HARNESSES))
+@pytest.fixture(params=HARNESSES)
 def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
     """Runs a scene; on real sockets it has run already."""
-    if request.param != "live":
+    if request.param not in LIVE:
         return lambda *args, **options: asyncio.run(run(request.param, tmp_path, *args, **options))
     error = request.getfixturevalue("live_results")[request.node.nodeid]
 
@@ -349,6 +349,7 @@ def test_a_large_event_survives_the_restart_of_a_peer_that_has_some_of_it(play: 
     play(scene, LINE, "dcrd", persistency=True)
 
 
+@pytest.mark.parametrize("play", ["sim", "live"], indirect=True)  # with keys, multicast is off
 def test_a_multicast_reaches_all_members_but_those_behind_a_cut_link(play: Play) -> None:
     """It never comes back to its sender. A peer that crashed hears it again after it has joined again."""
 
