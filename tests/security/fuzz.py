@@ -161,7 +161,7 @@ def seeds() -> dict[str, list[bytes]]:
     world.attacks = True
     converse(world, 20 * SECOND)
     world.run(22 * SECOND)  # everything has arrived
-    by_type = {datagram[3]: datagram for _, _, datagram in world.recorded}
+    by_type = {datagram[3]: datagram for _, _, datagram in world.attacker.recorded}
     said = packets.Introduction(3, 1, 2, credentials_of(1, root=b"another").certificate).encode(padded=True)
     request = make_request("site", bytes([1]) * 32, bytes([2]) * 32)
     dates = {"not_before_s": START_S - 9, "not_after_s": START_S + 999}

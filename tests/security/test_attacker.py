@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from tests.security.attacker import Violation
 from tests.security.doubles import Gullible
-from tests.security.worlds import Violation, nothing_but_loss_and_delay, outsiders_change_nothing
+from tests.security.worlds import nothing_but_loss_and_delay, outsiders_change_nothing
 from wend.security import transport
 from wend.security.replay import ReplayWindow
 

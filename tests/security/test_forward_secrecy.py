@@ -126,7 +126,7 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> tuple[World, list[bytes], dict
     converse(world, 420 * SECOND)
     world.run(430 * SECOND)
     assert len(world.delivered) == len(world.sent) > 100
-    return world, [datagram for _, _, datagram in world.recorded], ephemeral
+    return world, [datagram for _, _, datagram in world.attacker.recorded], ephemeral
 
 
 Recording = tuple[World, list[bytes], dict[bytes, Any]]

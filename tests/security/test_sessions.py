@@ -227,11 +227,11 @@ def test_packets_of_an_earlier_incarnation_are_not_delivered_after_the_restart()
 
 
 def test_a_replayed_initiation_is_refused_and_after_a_restart_harmless() -> None:
-    world = World(0, 2)
+    world = World(0, 2, on_path=("pass",))  # he only records
     host = world.hosts[A]
-    world.attacks, world.on_path = True, ("pass",)  # he only records
+    world.attacks = True
     say(world, A, b"first", B)
-    initiation = next(one for _, _, one in world.recorded if packets.type_of(one) == packets.INITIATION)
+    initiation = next(one for _, _, one in world.attacker.recorded if packets.type_of(one) == packets.INITIATION)
     before = world.hosts[B].layer.notices["handshake-answered"]
     world.hosts[B].receive(initiation, host.address)
     assert refused(world, B) == {"replayed handshake": 1}

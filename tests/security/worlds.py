@@ -9,23 +9,17 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from tests.security.attacker import OFF_PATH, ON_PATH, Attacker, Violation
 from tests.security.doubles import START_S, MacVerifier, credentials_of, random_bytes
 from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND, Nanos
 from wend.security import packets
-from wend.security.cookies import Address, mac, mac1_key
-from wend.security.noise import Initiation, KeyPair
+from wend.security.cookies import Address
 from wend.security.session_effects import SessionEffect, TransmitPacket
-from wend.security.session_layer import PROLOGUE, SessionLayer
+from wend.security.session_layer import SessionLayer
 from wend.security.transport import Opened
 
 TICK_NS = 250 * MS
-ON_PATH = ("drop", "delay", "replay", "reflect", "alter", "elsewhere")
-OFF_PATH = ("noise", "guess", "initiate", "ask", "answers", "impostor")
-
-
-class Violation(AssertionError):
-    """Something reached a peer that must not."""
 
 
 class Host:
@@ -92,13 +86,11 @@ class World:
         self._tick_ns = tick_ns
         self.seed, self.now = seed, SECOND
         self.verifier = verifier
-        self.on_path, self.off_path = on_path, off_path
+        self._on_path, self._off_path = bool(on_path), bool(off_path)
         self.attacks = False
         self.random = peer_stream(seed, "world")
-        self.evil = peer_stream(seed, "attacker")
         self.sent: dict[bytes, tuple[int, int, int]] = {}
         self.delivered: Counter[tuple[int, bytes]] = Counter()
-        self.recorded: list[tuple[Address, Address, bytes]] = []
         self.counters: set[tuple[int, int, bytes]] = set()
         self.bytes_on_the_wire = 0
         self._agenda: list[tuple[Nanos, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -110,7 +102,7 @@ class World:
             for other in self.hosts.values():
                 if other is not host:
                     host.layer.locate(self.now, other.peer, other.address)
-        self.impostor = self._impostor() if "impostor" in off_path else None
+        self.attacker = Attacker(self, on_path, off_path)
         self.at(self.now, self._tick)
 
     # ---------------------------------------------------------------- time and network
@@ -129,8 +121,8 @@ class World:
         for host in self.hosts.values():
             host.layer.tick(self.now, host.wall_s)
             host.perform()
-        if self.attacks and self.off_path and self.evil.random() < 0.15:
-            self._attack_from_outside()
+        if self.attacks and self._off_path and self.attacker.evil.random() < 0.15:
+            self.attacker.write()
         self.at(self.now + self._tick_ns, self._tick)
 
     def where(self, host: Host, to: int) -> Address:
@@ -147,12 +139,12 @@ class World:
                 raise Violation("a nonce was used twice")
             self.counters.add(nonce)
         delay = self.random.randrange(1, 80) * MS
-        if self.attacks and self.on_path:
-            self._attack_on_path(host.address, to, datagram, delay)
+        if self.attacks and self._on_path:
+            self.attacker.intercept(host.address, to, datagram, delay)
         else:
-            self._carry(host.address, to, datagram, delay)
+            self.carry(host.address, to, datagram, delay)
 
-    def _carry(self, source: Address, to: Address, datagram: bytes, delay: Nanos) -> None:
+    def carry(self, source: Address, to: Address, datagram: bytes, delay: Nanos) -> None:
         self.at(self.now + delay, self._arrive, source, to, datagram)
 
     def _arrive(self, source: Address, to: Address, datagram: bytes) -> None:
@@ -168,90 +160,6 @@ class World:
         self.delivered[host.peer, body] += 1
         if self.delivered[host.peer, body] > 1:
             raise Violation(f"peer {host.peer} got {body!r} twice")
-
-    # ---------------------------------------------------------------- the attacker
-
-    def _attack_on_path(self, source: Address, to: Address, datagram: bytes, delay: Nanos) -> None:
-        """Everything passes the attacker, who records it and chooses."""
-        self.recorded.append((source, to, datagram))
-        evil = self.evil
-        deed = evil.choice(self.on_path) if evil.random() < 0.4 else "pass"
-        if deed == "delay":
-            delay += evil.randrange(1, 20_000) * MS
-        if deed == "alter" and datagram:
-            changed = bytearray(datagram)
-            changed[evil.randrange(len(changed))] ^= 1 << evil.randrange(8)
-            self._carry(source, to, bytes(changed), delay)
-        if deed == "reflect":
-            self._carry(to, source, datagram, delay)
-        if deed == "replay":
-            for _ in range(3):
-                was_from, was_to, old = evil.choice(self.recorded)
-                self._carry(was_from, was_to, old, evil.randrange(1, 500) * MS)
-        if deed == "elsewhere":
-            self._carry(("66.6.6.6", 666), to, datagram, delay)
-            self._carry(source, evil.choice([*self.hosts.values()]).address, datagram, delay)
-        if deed not in ("drop", "alter"):
-            self._carry(source, to, datagram, delay)
-
-    def _attack_from_outside(self) -> None:
-        """The attacker sees nothing, knows all certificates, and may forge the source of a datagram."""
-        evil = self.evil
-        for _ in range(20):
-            victim, other = evil.sample([*self.hosts.values()], 2)
-            source = evil.choice([other.address, ("66.6.6.6", evil.randrange(1, 65536))])
-            datagram = self._forgery(evil.choice(self.off_path), victim, other)
-            if datagram is not None:
-                self._carry(source, victim.address, datagram, evil.randrange(1, 200) * MS)
-
-    def _forgery(self, deed: str, victim: Host, other: Host) -> bytes | None:
-        evil, some = self.evil, self.evil.randbytes
-        match deed:
-            case "noise":
-                return some(evil.randrange(0, 700))
-            case "guess":
-                head = packets.head(packets.TRANSPORT + evil.randrange(packets.MOST_KINDS))
-                return head + some(4) + evil.randrange(100).to_bytes(8, "little") + some(evil.randrange(16, 100))
-            case "initiate":
-                stolen = credentials_of(other.peer).certificate
-                said = packets.Introduction(3, 99, evil.randrange(1 << 32), stolen)
-                key = KeyPair(credentials_of(victim.peer).session_secret).public
-                made = Initiation(KeyPair(some(32)), key, some(32), PROLOGUE).write(said.encode(padded=True))
-                packet = packets.initiation(evil.randrange(1 << 32), made)
-                return packet + mac(mac1_key(key), packet) + some(16)
-            case "ask":
-                return packets.question(some(8))
-            case "answers":
-                kind = evil.choice([packets.ANSWER, packets.COOKIE, packets.CERTIFICATE, packets.INITIATION])
-                return packets.head(kind) + some(evil.choice([8, 52, 60, 400, 500, 666]))
-            case "impostor":
-                assert self.impostor is not None
-                self.impostor.tick(self.now, START_S + self.now // SECOND)
-                self.impostor.locate(self.now, victim.peer, victim.address)
-                self._send_impostor(self.impostor.seal(self.now, victim.peer, 0, b"evil"), victim)
-        return None
-
-    def _impostor(self) -> SessionLayer:
-        """Somebody with a certificate of a root of his own, which says that he is peer 1."""
-        forged = credentials_of(1, root=b"another root", key="forged")
-        return SessionLayer(forged, MacVerifier(), incarnation=99, version=3, random=random_bytes(self.seed, "evil"))
-
-    def _send_impostor(self, datagram: bytes | None, victim: Host) -> None:
-        assert self.impostor is not None
-        queue = [] if datagram is None else [datagram]
-        while queue or self.impostor.effects:  # he is near, and answers at once
-            effects = self.impostor.take_effects()
-            queue += [effect.datagram for effect in effects if isinstance(effect, TransmitPacket)]
-            for packet in queue:
-                opened = victim.layer.open(self.now, packet, ("66.6.6.6", 1))
-                if opened is not None:
-                    self.deliver(victim, opened)
-                for effect in victim.layer.take_effects():
-                    if isinstance(effect, TransmitPacket) and effect.address == ("66.6.6.6", 1):
-                        self.impostor.open(self.now, effect.datagram, victim.address)
-                    elif isinstance(effect, TransmitPacket):
-                        self.transmit(victim, effect.address, effect.datagram)
-            queue = []
 
 
 def converse(world: World, until: Nanos, *, restarts: bool = False, moves: bool = False) -> None:

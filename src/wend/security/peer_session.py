@@ -141,6 +141,10 @@ class PeerSession(WaitingQueue):
 
     def ended(self, now: Nanos) -> list[TransportKeys]:
         """Forget keys that have ended, and return them."""
+        if not any(now >= keys.ends_ns for keys in self.previous) and all(
+            keys is None or now < keys.ends_ns for keys in (self.current, self.next)
+        ):
+            return []
         over = [keys for keys in self._all() if now >= keys.ends_ns]
         if over:
             self.previous = [keys for keys in self.previous if keys not in over]
@@ -156,8 +160,9 @@ class PeerSession(WaitingQueue):
 
     def is_idle(self, now: Nanos) -> bool:
         """Whether the peer may be forgotten."""
-        has_keys = any(True for _ in self._all())
-        return not (has_keys or self.handshake or self.waiting) and now - self.heard_ns > IDLE_NS
+        if self.current or self.next or self.previous or self.handshake or self.waiting:
+            return False
+        return now - self.heard_ns > IDLE_NS
 
     def _all(self) -> Iterator[TransportKeys]:
         yield from self.previous
