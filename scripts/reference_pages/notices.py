@@ -180,6 +180,11 @@ LIVE = {
     "restart.",
     "failed.read damaged record": "Bytes of the store could not be read when the peer started; the log says which.",
     "failed.carry out Persist": "A record could not be stored; the peer tries again, and promises nothing meanwhile.",
+    "failed.telemetry": "The peer could not look at its links and counters; its log says why.",
+    "failed.telemetry rows": "Rows of telemetry that were not written: the disk was full, failed, or was too slow.",
+    "failed.telemetry segment": "Segments of telemetry that could not be written.",
+    "failed.telemetry removed": "The oldest segments of telemetry, removed because `telemetry_bytes` was reached.",
+    "failed.telemetry left over": "Unfinished segments of an earlier incarnation, removed at the start.",
     "failed.load plan": "A plan could not be read when a signal asked for it.",
     "failed.read file": "The file of the peer could not be read again when a signal asked for it.",
 }

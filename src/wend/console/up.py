@@ -8,7 +8,9 @@ arrive, or none with a second Ctrl-C.
 import asyncio
 import json
 import signal
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
+    from wend.drivers.live.clock import Clock
     from wend.drivers.live.comparison import Comparison, Incident
+    from wend.drivers.live.telemetry.overlay import OverlayTelemetry
     from wend.drivers.scenarios import Scenario
     from wend.model.summary import Summary
     from wend.protocol.notices import NoticeName
@@ -71,6 +75,10 @@ def up(
     seal: Annotated[
         bool, typer.Option(help="Give peers throw-away keys, and seal their links; not where they use multicast.")
     ] = True,
+    telemetry: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Have the peers of the first strategy write telemetry, each to DIR/peer-N."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> None:
     """Run overlays on this machine, with failing links, and compare strategies as they go."""
@@ -84,7 +92,7 @@ def up(
     import uvloop
 
     _allow_many_sockets()
-    uvloop.run(_run(scenario, names, as_json, kill_ns, seal))
+    uvloop.run(_run(scenario, names, as_json, kill_ns, seal, telemetry))
 
 
 def _kill_time(text: str, duration_ns: Nanos) -> Nanos:
@@ -125,7 +133,14 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
-async def _run(scenario: "Scenario", names: tuple[str, ...], as_json: bool, kill_ns: Nanos | None, seal: bool) -> None:
+async def _run(
+    scenario: "Scenario",
+    names: tuple[str, ...],
+    as_json: bool,
+    kill_ns: Nanos | None,
+    seal: bool,
+    telemetry: Path | None,
+) -> None:
     from wend.console.show import messages, output, remark
     from wend.drivers.live.comparison import Comparison
     from wend.drivers.live.throwaway_keys import ThrowawayRoot
@@ -133,7 +148,8 @@ async def _run(scenario: "Scenario", names: tuple[str, ...], as_json: bool, kill
 
     world = build(scenario)
     remark(world.overlay.remarks)
-    comparison = Comparison(world, names, kill_ns, ThrowawayRoot() if seal else None)
+    recorded = None if telemetry is None else _recorded(telemetry, scenario)
+    comparison = Comparison(world, names, kill_ns, ThrowawayRoot() if seal else None, recorded)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, comparison.stop)
@@ -144,10 +160,17 @@ async def _run(scenario: "Scenario", names: tuple[str, ...], as_json: bool, kill
     else:
         await _report_progress(comparison, running, messages())
     await running
+    comparison.describe()
     if as_json:
         print(json.dumps(_as_json(comparison)))
     else:
         console.print(_screen(comparison, console.width, final=True))
+
+
+def _recorded(folder: Path, scenario: "Scenario") -> "Callable[[Clock], OverlayTelemetry]":
+    from wend.drivers.live.telemetry.overlay import OverlayTelemetry
+
+    return lambda clock: OverlayTelemetry(folder, clock, {"settings": scenario.settings})
 
 
 async def _watch(comparison: "Comparison", running: "asyncio.Task[None]", console: "Console") -> None:

@@ -13,6 +13,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "sim": ("numpy", "scipy", "pyarrow"),
     "maps": ("numba", "rustworkx", "topohub"),
     "plan": ("numba", "highspy"),
+    "telemetry": ("pyarrow",),
     "pictures": ("matplotlib",),
     "spark": ("numba", "pyspark", "pandas", "jinja2"),
     "lab": ("zenoh", "nats", "paho"),

@@ -24,36 +24,44 @@ SCHEMA = 1
 """Grows when a column changes its meaning. A new column needs no new number: readers ignore what they do not know."""
 
 TABLES: dict[str, tuple[tuple[str, str], ...]] = {
-    # Once a period for each link: its state, and what happened since the row before.
+    # Once a period for each link: its state, and what happened since the row before. `sent` are transmissions of data
+    # and control, `lost` those that timed out and that no outage explains. `round_trip_ns` is smoothed, and
+    # `capacity_bps` measured while packets waited; both are 0 where they are not known.
     "links": (
         ("time_ns", "q"), ("neighbour", "q"), ("state", "s"), ("delay_ns", "q"), ("reliability", "d"),
         ("sent", "q"), ("acknowledged", "q"), ("lost", "q"), ("queue_ns", "q"), ("queue_bytes", "q"),
-        ("period_ns", "q"),
+        ("period_ns", "q"), ("round_trip_ns", "q"), ("capacity_bps", "q"),
     ),
-    # A link went down or came up. An outage began after `heard_ns`, the last time that the neighbour was heard before.
+    # A link went down or came up, or is one no more (`unlinked`). An outage began after `heard_ns`, the last time that
+    # the neighbour was heard before; where it comes up, the row says the same `heard_ns` again.
     "changes": (("time_ns", "q"), ("neighbour", "q"), ("state", "s"), ("heard_ns", "q"), ("detection_ns", "q")),
-    # A sampled event was published here.
+    # A sampled event was published here, for so many peers (-1: the interest does not name them).
     "publications": (
         ("time_ns", "q"), ("publisher", "q"), ("publisher_incarnation", "q"), ("sequence", "q"), ("topic", "s"),
         ("size_bytes", "q"), ("expected", "q"),
     ),
-    # A sampled event arrived from a neighbour: its age then, and how much of it the link took.
+    # A sampled event arrived from a neighbour: its age then, how much of it the link took, and how much of that it
+    # waited in a queue of this host.
     "hops": (
         ("time_ns", "q"), ("publisher", "q"), ("publisher_incarnation", "q"), ("sequence", "q"), ("sender", "q"),
-        ("age_ns", "q"), ("link_ns", "q"),
+        ("age_ns", "q"), ("link_ns", "q"), ("waited_ns", "q"),
     ),
     # A sampled event reached a subscription here. Without a deadline it is -1.
     "deliveries": (
         ("time_ns", "q"), ("publisher", "q"), ("publisher_incarnation", "q"), ("sequence", "q"), ("subscription", "q"),
         ("age_ns", "q"), ("deadline_ns", "q"), ("size_bytes", "q"),
     ),
-    # Once a period: drops, refusals, notices and retries since the row before, where there were any.
+    # Once a period: what was counted since the row before, where there was any. The kinds are `drop`, `refusal`,
+    # `notice`, `failure` and `sent` (packets).
     "counts": (("time_ns", "q"), ("kind", "s"), ("reason", "s"), ("count", "q")),
-    # Subscriptions and advertisements, as they come and go.
+    # Subscriptions and advertisements, as they `begin` and `end`. An advertisement has no number (-1). A deadline may
+    # be a time (or -1), or a factor of the shortest delay (or 0).
     "interest": (
         ("time_ns", "q"), ("kind", "s"), ("change", "s"), ("number", "q"), ("filter", "s"), ("deadline_ns", "q"),
+        ("factor", "d"),
     ),
-    # Once a period, so that silence means that nothing happened. `wall_ns` is the wall clock; `unwritten` are rows.
+    # Once a period, so that silence means that nothing happened. `wall_ns` is the wall clock; the counts are those
+    # since the row before, of all events; `unwritten` are rows.
     "heartbeats": (
         ("time_ns", "q"), ("wall_ns", "q"), ("sample", "d"), ("published", "q"), ("delivered", "q"), ("late", "q"),
         ("unwritten", "q"),

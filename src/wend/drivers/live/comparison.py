@@ -19,6 +19,7 @@ import msgspec
 from wend.drivers.arrivals import ORACLE
 from wend.drivers.live.addresses import Address
 from wend.drivers.live.clock import Clock, SteadyClock
+from wend.drivers.live.counters import Counters
 from wend.drivers.live.meter import ComparisonRow, Flight, Meter, OracleMeter
 from wend.drivers.live.multicast import MulticastOptions
 from wend.drivers.live.observer import Observer
@@ -36,7 +37,8 @@ from wend.protocol.plugins import FLOODED
 from wend.protocol.ports import Deliver, Notice, Receipt
 from wend.protocol.tables import joins_by_contacts, membership_of, plugin
 
-if TYPE_CHECKING:  # only peers with keys need ciphers
+if TYPE_CHECKING:  # only peers with keys need ciphers, and only telemetry needs segments
+    from wend.drivers.live.telemetry.overlay import OverlayTelemetry
     from wend.drivers.live.throwaway_keys import ThrowawayRoot
 
 GRACE_NS: Nanos = 2 * SECOND
@@ -67,9 +69,16 @@ class LiveOverlay:
     """All peers of one strategy."""
 
     def __init__(
-        self, world: World, strategy: str, clock: Clock, incidents: deque[Incident], root: "ThrowawayRoot | None" = None
+        self,
+        world: World,
+        strategy: str,
+        clock: Clock,
+        incidents: deque[Incident],
+        root: "ThrowawayRoot | None" = None,
+        telemetry: "OverlayTelemetry | None" = None,
     ) -> None:
-        """`root`: peers have keys of it, and sealed links. Multicast cannot be sealed: peers that use it have none."""
+        """`root`: peers have keys of it, and sealed links. Multicast cannot be sealed: peers that use it have none.
+        `telemetry`: what they do is recorded."""
         self.world = world
         self.strategy = strategy
         self._clock = clock
@@ -83,6 +92,7 @@ class LiveOverlay:
         self._ring = membership if membership is not None and joins_by_contacts(membership) else None
         multicasts = world.scenario.multicast and membership is not None and _has_clusters(membership)
         self._root = None if multicasts else root
+        self.telemetry = telemetry
         self.peers = [self._make(peer) for peer in range(world.overlay.peers)]
 
     @property
@@ -91,9 +101,13 @@ class LiveOverlay:
         return self._root is not None
 
     def _make(self, peer: PeerId) -> LivePeer:
+        config: PeerConfig = live_config(self.world, peer, self.strategy)
+        counters: Counters = self.meter
+        if self.telemetry is not None:
+            config, counters = self.telemetry.member(config, self.meter)
         made = LivePeer(
-            live_config(self.world, peer, self.strategy),
-            counters=self.meter,
+            config,
+            counters=counters,
             clock=self._clock,
             paths=WorldPaths(self.world, lambda: self._clock() - self._origin_ns()),
             multicast=MulticastOptions(self.world.scenario.multicast, scope=self._scope),
@@ -104,6 +118,8 @@ class LiveOverlay:
 
     def link(self, origin_ns: Callable[[], Nanos]) -> None:
         self._origin_ns = origin_ns
+        if self.telemetry is not None:
+            self.telemetry.open(self.peers)
         for index, link in enumerate(self.world.overlay.links):
             for direction, (here, there) in enumerate(((link.a, link.b), (link.b, link.a))):
                 self.peers[here].add_peer(
@@ -130,11 +146,15 @@ class LiveOverlay:
         if self._ring is not None and peer == 0:
             started = msgspec.structs.replace(started, neighbours=())  # it begins the ring, and the others join it
         self.peers[peer].start(started)
+        if self.telemetry is not None:
+            self.telemetry.begin(peer)
 
     def crash(self, peer: PeerId) -> None:
         """End a peer at once, as a kill does."""
         self._dead.add(peer)
         self.peers[peer].close()
+        if self.telemetry is not None:
+            self.telemetry.crash(peer)
 
     def coordinators(self) -> dict[str, dict[int, PeerId]]:
         """By cluster: who coordinates each tree. Empty where the strategy has no clusters."""
@@ -155,6 +175,8 @@ class LiveOverlay:
         for number, peer in enumerate(self.peers):
             if number not in self._dead:
                 peer.close()
+        if self.telemetry is not None:
+            self.telemetry.close()
 
     def published(self, receipt: Receipt) -> None:
         assert self._published is not None
@@ -225,15 +247,19 @@ class Comparison:
         strategies: tuple[str, ...],
         kill_ns: Nanos | None = None,
         root: "ThrowawayRoot | None" = None,
+        telemetry: "Callable[[Clock], OverlayTelemetry] | None" = None,
     ) -> None:
-        """`kill_ns`: after so long, one peer crashes in all overlays, for good. `root`: peers have keys of it."""
+        """`kill_ns`: after so long, one peer crashes in all overlays, for good. `root`: peers have keys of it.
+        `telemetry`: of the first strategy's overlay."""
         if world.limited:
             raise ConfigError("capacities are simulated, not played live: leave capacity and peer_capacity out")
         self.world = world
         self.clock = SteadyClock()
         self.incidents: deque[Incident] = deque(maxlen=200)
+        recorded = None if telemetry is None else telemetry(self.clock)
         self.overlays = [
-            LiveOverlay(world.for_strategy(name), name, self.clock, self.incidents, root) for name in strategies
+            LiveOverlay(world.for_strategy(name), name, self.clock, self.incidents, root, recorded if not at else None)
+            for at, name in enumerate(strategies)
         ]
         self.oracle = OracleMeter(world)
         self.origin_ns: Nanos = 0
@@ -308,6 +334,14 @@ class Comparison:
         self._settle(True)
         publishing = max(1, self.elapsed_ns() - self.world.begin_ns)
         return {name: row.summary(publishing) for name, row in self.rows.items()}
+
+    def describe(self) -> None:
+        """Where peers wrote telemetry: say beside it what was injected and measured."""
+        for overlay in self.overlays:
+            if overlay.telemetry is not None:
+                overlay.telemetry.describe(
+                    overlay.world, self.origin_ns, overlay.strategy, self.summaries()[overlay.strategy]
+                )
 
     def _settle(self, only_old: bool) -> None:
         before = self.clock() - (GRACE_NS if only_old else 0)

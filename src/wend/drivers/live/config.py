@@ -22,7 +22,7 @@ from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
 from wend.model.scenario import read_toml
 from wend.model.settings import SettingValue, setting
-from wend.model.units import HOUR, MINUTE, MS, Nanos, parse_duration, parse_short
+from wend.model.units import HOUR, MINUTE, MS, SECOND, Nanos, parse_duration, parse_short
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.membership.cluster_domains import domain_of_address
 from wend.protocol.membership.cluster_settings import ClusterSettings
@@ -32,6 +32,7 @@ from wend.protocol.tables import MEMBERSHIP, ROUTING, hosted_plugins, joins_by_c
 
 MAX_PEER_ID = 2**32 - 1
 MIN_DETECTION_NS: Nanos = 20 * MS
+MIB = 1024 * 1024
 
 
 class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -174,6 +175,25 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         setting("How the peer finds underlay paths: trace (it measures), traceroute (the program), a file, or none."),
     ] = None
     paths_age_ns: Annotated[Nanos, setting("How long a measured path is valid.", unit="min", above=0)] = 10 * MINUTE
+    telemetry: Annotated[
+        str | None,
+        setting("A folder for telemetry, relative to the peer's file: segments that `wend data` reads."),
+    ] = None
+    telemetry_sample: Annotated[
+        float, setting("The share of events that all peers write about; the same ones.", low=0, high=1)
+    ] = 0.01
+    telemetry_period_ns: Annotated[
+        Nanos, setting("How often the peer writes about its links and counters.", unit="s", above=0)
+    ] = SECOND
+    telemetry_bytes: Annotated[
+        int, setting("The disk space for closed segments. Beyond it, the oldest are removed.", low=MIB)
+    ] = 1024 * MIB
+    telemetry_segment_bytes: Annotated[
+        int, setting("A segment is closed when its rows take so much memory.", low=4096)
+    ] = 8 * MIB
+    telemetry_segment_age_ns: Annotated[Nanos, setting("A segment is closed when it is so old.", unit="s", above=0)] = (
+        60 * SECOND
+    )
     experiments: Annotated[bool, setting("Whether clients may cut and heal links (client.cut, client.heal).")] = False
 
     settings: dict[str, SettingValue]
@@ -341,7 +361,7 @@ def load(path: Path, *, insecure: bool = False, join: Sequence[str] = ()) -> Pee
     # Files are relative to the one that names them, wherever the process was started.
     beside = {
         name: str(path.parent / file)
-        for name in ("store", "plan", "paths", "keys", "grants_folder")
+        for name in ("store", "plan", "paths", "keys", "grants_folder", "telemetry")
         if (file := getattr(found, name)) is not None and not (name == "paths" and file in SOURCES)
     }
     return msgspec.structs.replace(found, **beside)

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 
 from wend.model.events import PeerId
-from wend.protocol.ports import Deliver, Missed, Notice, Receipt
+from wend.model.units import Nanos
+from wend.protocol.messages import Data
+from wend.protocol.ports import Deliver, Input, Missed, Notice, Receipt
 
 
 class Observer:
@@ -12,6 +14,13 @@ class Observer:
     The peer calls them while it carries out effects, so they must not block. If one raises an exception, the peer
     counts it and goes on.
     """
+
+    def asked(self, event: Input) -> None:
+        """The peer has handled what its application asked for: it started, published, subscribed. Called before its
+        effects are carried out."""
+
+    def arrived(self, sender: PeerId, data: Data, waited_ns: Nanos) -> None:
+        """A packet with an event came, after it waited in a queue of this host. The peer has not handled it yet."""
 
     def delivered(self, effect: Deliver) -> None:
         """An event reached a local subscription."""
@@ -34,6 +43,8 @@ class Observers:
 
     def __init__(self) -> None:
         self._all: list[Observer] = []
+        self.asked: tuple[Callable[[Input], None], ...] = ()
+        self.arrived: tuple[Callable[[PeerId, Data, Nanos], None], ...] = ()
         self.delivered: tuple[Callable[[Deliver], None], ...] = ()
         self.missed: tuple[Callable[[Missed], None], ...] = ()
         self.published: tuple[Callable[[Receipt], None], ...] = ()
@@ -49,6 +60,8 @@ class Observers:
         self._sort()
 
     def _sort(self) -> None:
+        self.asked = tuple(one.asked for one in self._all if type(one).asked is not Observer.asked)
+        self.arrived = tuple(one.arrived for one in self._all if type(one).arrived is not Observer.arrived)
         self.delivered = tuple(one.delivered for one in self._all if type(one).delivered is not Observer.delivered)
         self.missed = tuple(one.missed for one in self._all if type(one).missed is not Observer.missed)
         self.published = tuple(one.published for one in self._all if type(one).published is not Observer.published)

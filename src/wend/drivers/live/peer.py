@@ -392,6 +392,11 @@ class LivePeer:
         except Exception:
             self.failed("handle", event)
             raise Refused("the peer failed inside; its log says how") from None
+        for asked in self._observers.asked:
+            try:
+                asked(event)
+            except Exception:
+                self.failed("observe", event)
         self.perform(effects)
 
     def tell(self, event: Input) -> None:
@@ -453,7 +458,7 @@ class LivePeer:
             granted = [message for message in messages if self.forwarding.permits(sender, message)]
             self.counters.refused["an event that its neighbour may not forward"] += len(messages) - len(granted)
             messages = granted
-        queue, handle = self._socket.queue, self._peer.handle
+        queue, handle, arrived = self._socket.queue, self._peer.handle, self._observers.arrived
         bundles = len(messages) > 1 and queue.bundle()
         for message in messages:
             if waited_ns:
@@ -461,6 +466,8 @@ class LivePeer:
             event = Received(sender, message)
             if self._loop is None or (self._held and self._store_writer.refuses(event)):
                 continue
+            if arrived and type(message) is Data:
+                self._arrived(sender, message, waited_ns)
             try:
                 effects = handle(self._clock(), event)
             except Exception:
@@ -469,6 +476,13 @@ class LivePeer:
                 self.perform(effects)
         if bundles:
             queue.flush()
+
+    def _arrived(self, sender: PeerId, data: Data, waited_ns: Nanos) -> None:
+        for arrived in self._observers.arrived:
+            try:
+                arrived(sender, data, waited_ns)
+            except Exception:
+                self.failed("observe", Received(sender, data))
 
     def receive_opened(
         self, sender: PeerId, incarnation: int, kind: int, body: bytes, address: Address, waited_ns: Nanos

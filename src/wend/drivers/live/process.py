@@ -26,8 +26,9 @@ from wend.drivers.live.store import Store, fresh_incarnation
 from wend.model.errors import ConfigError, Refused, WendError
 from wend.model.extras import needed_by
 
-if TYPE_CHECKING:  # only peers with keys need ciphers; a plan is arrays in files, and most peers read none
+if TYPE_CHECKING:  # few peers have keys, follow a plan or write telemetry, and the others need none of it
     from wend.drivers.live.key_files import KeyFolder
+    from wend.drivers.live.telemetry.recorder import TelemetryRecorder
     from wend.model.forwarding import Forwarding
 
 log = logging.getLogger("wend.peer")
@@ -77,6 +78,7 @@ class PeerService:
         )
         self.listener = TcpListener(self.broker, admission=self.admission)
         self._grant_forwarding()
+        self.recorder = None if file.telemetry is None else _recorder(self.peer, file, Path(file.telemetry))
 
     async def start(self) -> None:
         try:
@@ -88,6 +90,8 @@ class PeerService:
             await self._names.first_answers()
             follow = self.peer.joining is not None and self.peer.joining.has_contacts
             self.peer.start(msgspec.structs.replace(self._file.started(), stored=self._stored, contacts_follow=follow))
+            if self.recorder is not None:
+                self.recorder.begin()
             self.broker.begin()
             self._stored = ()
             if plan is not None:
@@ -114,12 +118,21 @@ class PeerService:
         self._names.close()
         await self.listener.stop()
         self.peer.close()
+        await self._end_telemetry()
 
     async def stop(self) -> None:
         self._names.close()
         self.broker.stopping = True
         await self.listener.stop()
         await self.peer.stop(self._file.away_ns)
+        await self._end_telemetry()
+
+    async def _end_telemetry(self) -> None:
+        """Close the last segments, and wait for the disk in a thread, not for ever."""
+        if self.recorder is not None:
+            self.recorder.end()
+            if not await asyncio.to_thread(self.recorder.writer.join):
+                log.warning("peer %d stops before its last telemetry is written", self.peer.id)
 
     async def load_plan(self) -> int:
         """Follow the plan in the plan's directory; its id. A plan that cannot be read changes nothing."""
@@ -193,6 +206,28 @@ class PeerService:
         if joining is not None and not is_numeric(address):
             joining.unresolved.add(address)
             self._names.follow(address, address, partial(joining.resolved, address), partial(joining.is_lost, address))
+
+
+def _recorder(peer: LivePeer, file: PeerFile, folder: Path) -> "TelemetryRecorder":
+    """A recorder that observes a peer. If there can be none, the peer is closed."""
+    from wend.drivers.live.telemetry.options import TelemetryOptions
+    from wend.drivers.live.telemetry.recorder import TelemetryRecorder
+
+    options = TelemetryOptions(
+        folder=folder,
+        sample=file.telemetry_sample,
+        period_ns=file.telemetry_period_ns,
+        most_bytes=file.telemetry_bytes,
+        segment_bytes=file.telemetry_segment_bytes,
+        segment_age_ns=file.telemetry_segment_age_ns,
+    )
+    try:
+        recorder = TelemetryRecorder(peer, options, about={"settings": file.settings})
+    except WendError:
+        peer.close()
+        raise
+    peer.observe(recorder)
+    return recorder
 
 
 def read_keys(file: PeerFile) -> "KeyFolder | None":

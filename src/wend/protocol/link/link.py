@@ -38,7 +38,7 @@ detector know no `down`.
     one-way    down       acknowledged
 
 Only methods of `Link` change a link, with one exception: the code that sends or receives a packet sets `sent_ns` and
-`heard_ns` itself, because a call for each packet would cost too much.
+`heard_ns` itself, and counts, because a call for each packet would cost too much.
 """
 
 from enum import Enum
@@ -78,6 +78,7 @@ class Link:
         "_detection_ns",
         "allows_for_queues",
         "announced_ns",
+        "answers",
         "control_discount_ns",
         "delay_ns",
         "detect_multiplier",
@@ -103,8 +104,10 @@ class Link:
         "silence_ns",
         "slow_ns",
         "suspected",
+        "timed_out",
         "timeout_ns",
         "told_news",
+        "transmitted",
         "up",
         "window",
     )
@@ -155,6 +158,8 @@ class Link:
         """Whether this peer's last hello said that it does not hear the neighbour."""
         self.fails = 0
         """Packets that Retransmission gave up since the neighbour was last heard."""
+        self.transmitted = self.answers = self.timed_out = 0
+        """Transmissions of data and control, ACKs, and transmissions without one that no outage explains."""
         self.missed = False
         """Whether the neighbour missed control that nobody repeats: it needs everything anew when it is heard again."""
         self.sender = sender
@@ -286,8 +291,10 @@ class Link:
 
     def unanswered(self) -> None:
         """No ACK came for a transmission. Over a link that is down, that says nothing about loss."""
-        if self.up and self.estimator is not None:
-            self.estimator.unanswered()
+        if self.up:
+            self.timed_out += 1
+            if self.estimator is not None:
+                self.estimator.unanswered()
 
     def gave_up(self) -> None:
         """No ACK came for the last transmission of a packet, or for one of control."""
@@ -306,6 +313,7 @@ class Link:
         self.up = False
         self.hello_mode = None
         self.suspected = True
+        self.timed_out -= self.fails
         if self.sender is not None:
             self.sender.stop()
         if self.estimator is not None:

@@ -142,6 +142,7 @@ class Retransmission:
         event, peer = forward.event, forward.peer
         link = self._links[peer]
         link.sent_ns = now
+        link.transmitted += 1
         path = forward.path + self._here
         age = now - forward.born_ns
         data = Data(tx, event, age, forward.dests, path, forward.header, forward.ranks)
@@ -177,6 +178,7 @@ class Retransmission:
             self._pending[tx] = held
             effects.append(Refuse(link.peer, "an ACK for a packet that was not sent to it"))
             return None
+        link.answers += 1
         timers = self._timers.heap
         if timers[0][3] == tx and timers[0][2] is self._timeout:
             heappop(timers)
@@ -327,6 +329,7 @@ class Retransmission:
         link = self._links[fragment.peer]
         self._pending[tx] = (fragment, attempt, first)
         link.sent_ns = now
+        link.transmitted += 1
         effects.append(Send(fragment.peer, fragment.of.fragment(now, tx, fragment.index, self._me)))
         # ACKs of many fragments queue behind each other, so each repetition waits longer
         self._timers.at(now + (link.timeout_ns << min(attempt - 1, 3)), self._timeout, tx)
@@ -354,6 +357,7 @@ class Retransmission:
         link = self._links[control.peer]
         self._pending[tx] = (control, attempt, now if attempt == 1 else self._pending[tx][2])
         link.sent_ns = now
+        link.transmitted += 1
         effects.append(Send(control.peer, Control(tx, control.plugin, control.body)))
         timeout = link.timeout_ns - link.control_discount_ns
         wait = min(timeout << min(attempt - 1, 10), max(MAX_BACKOFF_NS, timeout))
