@@ -88,6 +88,14 @@ async def planned(folder: Path) -> str:
     return "it started"
 
 
+def recorded(folder: Path) -> str:
+    try:
+        peer(1, free_ports(2), telemetry=str(folder / "telemetry"))
+    except wend.WendError as error:
+        return str(error)
+    return "it was made"
+
+
 def sentence_of(*words: str) -> tuple[object, str]:
     """The exit code and stderr of a command."""
     sys.argv = ["wend", *words]
@@ -113,6 +121,7 @@ def all_of_it(folder: Path) -> dict[str, Any]:
         "modules": imported(),
         "conversation": asyncio.run(asyncio.wait_for(conversation(), 60)),
         "planned": asyncio.run(planned(folder)),
+        "recorded": recorded(folder),
         "simulate": simulated(),
         "commands": {
             " ".join(words): sentence_of(*words)

@@ -72,6 +72,7 @@ def test_a_peer_and_a_client_need_no_extra(tmp_path: Path) -> None:
     assert found["modules"] > 90
     assert found["conversation"] == {"payload": "hello", "x": 7, "buffered": 0}
     assert found["planned"] == "a peer that follows a plan needs NumPy: pip install 'wend[plan]'"
+    assert found["recorded"] == "a peer that writes telemetry needs PyArrow: pip install 'wend[telemetry]'"
     assert found["simulate"] == "MissingExtra: wend.simulate needs NumPy: pip install 'wend[sim]'"
     assert found["absent"] == []
     commands = {words.partition(" ")[0]: said for words, said in found["commands"].items()}

@@ -49,6 +49,7 @@ SUBCOMMANDS = {
     ),
     "plan": Subcommand("plan", "Plan the routes of flows such that no message is dropped.", "plan"),
     "data": Subcommand("data", "Spark jobs on files.", "spark"),
+    "telemetry": Subcommand("telemetry", "Bring the telemetry of peers to where jobs read it."),
     "version": Subcommand("version", "Print the version, and which parts are installed."),
 }
 
