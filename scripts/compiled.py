@@ -64,6 +64,8 @@ NATIVE = (
     *("Arrived", "Forward", "OutgoingControl", "Packet", "Route"),
 )
 """Structs that are made for every packet and never encoded. Here they become classes whose fields C code reads."""
+OPEN = ("Controller", "Copa", "Engine", "Peer")
+"""Classes from which Python classes inherit that are not of the core, beside plug-ins."""
 
 
 def core() -> list[str]:
@@ -94,7 +96,7 @@ def prepared(source: str, module: str) -> tuple[str, str]:
         elif node in declared:
             out[node.lineno - 1 : node.end_lineno] = ["\n"] * (node.end_lineno - node.lineno + 1)
             out[node.lineno - 1] = f"from {_home(module)} import {node.name} as {node.name}\n"
-        elif node.name == "Peer" or (module.startswith(PLUGINS) and _has_family(node, made)):
+        elif node.name in OPEN or (module.startswith(PLUGINS) and _has_family(node, made)):
             _fill(out, node.lineno - 1, "@mypyc_attr(allow_interpreted_subclasses=True)")
     if any(line.startswith("@mypyc_attr") for line in out):
         end = tree.body[0].end_lineno

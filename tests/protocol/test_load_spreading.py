@@ -2,13 +2,14 @@
 
 from itertools import pairwise, permutations
 from types import SimpleNamespace
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.protocol.views import seen
 from wend.model.events import EventId
 from wend.model.units import FOREVER, MS
+from wend.protocol.plugins import View
 from wend.protocol.routing.load_spreading import (
     CLASSES,
     HOP_NS,
@@ -23,7 +24,7 @@ ME = 0
 WEIGHT = 1.0
 
 
-def view(links: dict[tuple[int, int], int], prices: dict[tuple[int, int], int]) -> Any:
+def view(links: dict[tuple[int, int], int], prices: dict[tuple[int, int], int]) -> View:
     """Delays in ms of links in both directions, prices in ms of single directions."""
     costs: dict[int, dict[int, int]] = {}
     for (a, b), delay in links.items():
@@ -35,7 +36,7 @@ def view(links: dict[tuple[int, int], int], prices: dict[tuple[int, int], int]) 
         peer: SimpleNamespace(delay_ns=delay, queue_ns=0, price_ns=told.get(ME, {}).get(peer, 0))
         for peer, delay in costs[ME].items()
     }
-    return SimpleNamespace(me=ME, links=mine, graph=SimpleNamespace(costs=costs, prices=told))
+    return seen(ME, mine, costs=costs, prices=told)
 
 
 def test_a_full_link_is_avoided_and_a_route_that_is_too_slow_is_not_taken() -> None:

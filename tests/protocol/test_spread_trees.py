@@ -1,12 +1,14 @@
 """Trees that spread the load: publishers that do not know of each other share two routes, and do not flutter."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
+from tests.cores import pure_only
+from tests.protocol.views import seen
 from wend.model.units import MS, SECOND
 from wend.protocol.link.prices import FULL_NS, GOOD_LOAD
+from wend.protocol.plugins import View
 from wend.protocol.routing import spread_trees
 from wend.protocol.routing.load_spreading import CLASSES
 from wend.protocol.routing.spread_trees import SpreadTree, SpreadTrees, branches_of
@@ -18,13 +20,13 @@ LATE_PERIODS = 2
 """How old prices are when publishers hear them."""
 
 
-def seen_by(me: int, prices: dict[int, dict[int, int]]) -> Any:
+def seen_by(me: int, prices: dict[int, dict[int, int]]) -> View:
     """What a publisher sees: two routes to GOAL, of which the one over LEFT is a little shorter."""
     costs: dict[int, dict[int, int]] = {LEFT: {GOAL: 10 * MS}, RIGHT: {GOAL: 12 * MS}, GOAL: {}}
     for publisher in PUBLISHERS:
         costs[publisher] = {LEFT: 10 * MS, RIGHT: 10 * MS}
     links = {hop: SimpleNamespace(delay_ns=10 * MS, queue_ns=0, price_ns=0) for hop in (LEFT, RIGHT)}
-    return SimpleNamespace(me=me, links=links, graph=SimpleNamespace(costs=costs, prices=prices, version=1))
+    return seen(me, links, costs=costs, prices=prices, version=1)
 
 
 def shares() -> list[float]:
@@ -58,6 +60,7 @@ def test_publishers_share_two_routes_within_a_second_and_do_not_flutter() -> Non
     assert max(settled) - min(settled) < 0.15
 
 
+@pure_only
 def test_without_damping_they_flutter(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("FIRST_NS", MS), ("LAST_NS", MS), ("PART", 1.0)):
         monkeypatch.setattr(spread_trees, name, value)
@@ -67,7 +70,7 @@ def test_without_damping_they_flutter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_peer_takes_its_branches_from_the_tree_of_a_packet() -> None:
     costs = {0: {1: 10, 2: 10}, 1: {3: 7}, 3: {4: 5}, 2: {}}
-    view: Any = SimpleNamespace(graph=SimpleNamespace(costs=costs))
+    view = seen(0, {}, costs=costs)
     tree = SpreadTree(((0, 1), (1, 3), (3, 4), (0, 2)))
     branches = {branch.hop: branch for branch in branches_of(tree, 0, (1, 4, 2, 9), view)}
     assert branches.keys() == {1, 2}
@@ -77,5 +80,5 @@ def test_a_peer_takes_its_branches_from_the_tree_of_a_packet() -> None:
 
 
 def test_a_tree_that_does_not_begin_here_leads_nowhere() -> None:
-    view: Any = SimpleNamespace(graph=SimpleNamespace(costs={}))
+    view = seen(0, {}, costs={})
     assert branches_of(SpreadTree(((7, 8), (8, 7), (3, 3))), 0, (8, 3), view) == []

@@ -245,6 +245,11 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
         age = self.age_ns + waited_ns
         return Deliver(self.subscription, self.event, age, self.deadline_ns, self.position, self.again, self.retained)
 
+    def of(self, event: Event) -> "Deliver":
+        """The same, of an event with other headers."""
+        how = (self.deadline_ns, self.position, self.again, self.retained)
+        return Deliver(self.subscription, event, self.age_ns, *how)
+
 
 class Missed(msgspec.Struct, frozen=True, gc=False):
     """Events that a subscription will not get, counted by reason."""

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
 import wend
@@ -10,6 +9,7 @@ from tests.drivers.live.net import RawClient, overlay, run, until
 from wend.drivers.live import client as client_module
 from wend.drivers.live import client_session, frames
 from wend.drivers.live.peer import LivePeer
+from wend.protocol.ports import Receipt
 
 
 @pytest.fixture
@@ -19,7 +19,8 @@ def crowd(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     publish = LivePeer.publish
 
     def congested(self: LivePeer, *event: Any) -> Any:
-        return msgspec.structs.replace(publish(self, *event), congested=crowd["now"])
+        made = publish(self, *event)
+        return Receipt(made.id, made.targets, made.kept, crowd["now"])
 
     monkeypatch.setattr(LivePeer, "publish", congested)
     monkeypatch.setattr(LivePeer, "is_crowded", property(lambda self: crowd["now"]))

@@ -315,7 +315,7 @@ class Broker(Observer):
         of another event, which is verified later."""
         if effect.event.headers and client is not self.retained:
             event = self.signatures.verified(effect.event, monotonic())
-            effect = effect if event is effect.event else msgspec.structs.replace(effect, event=event)
+            effect = effect if event is effect.event else effect.of(event)
         client.deliver(handle, effect)
 
     def _subscribers_of(self, number: int) -> tuple[Subscriber, ...]:
