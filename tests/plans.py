@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
 import numpy as np
 
 from wend.model.plan import Plan, PlanHeader, fingerprint
@@ -11,7 +12,8 @@ Flow = tuple[int, tuple[int, ...], float, Sequence[tuple[float, Arcs]]]
 """(publisher, receivers, rate, its delivery graphs as (share, arcs))"""
 
 
-def plan_of(peers: int, links: Iterable[tuple[int, int]], *flows: Flow) -> Plan:
+def plan_of(peers: int, links: Iterable[tuple[int, int]], *flows: Flow, honest: bool = False) -> Plan:
+    """With `honest`, its header and loads are true, so that it passes every check."""
     links = sorted((min(a, b), max(a, b)) for a, b in links)
     arcs = sorted([*links, *((b, a) for a, b in links)])
     graphs = [(f, share, tree) for f, (*_, trees) in enumerate(flows) for share, tree in trees]
@@ -61,4 +63,23 @@ def plan_of(peers: int, links: Iterable[tuple[int, int]], *flows: Flow) -> Plan:
         links=len(links), flows=len(flows), graphs=len(graphs), highest_load=0.0, highest_load_single=0.0, usage=0.0,
         usage_single=0.0, usage_unit="msg/s", delivered=0.0, wanted=0.0, value=0.0, whole_value=0.0,
     )  # fmt: skip
-    return Plan(head, tables)
+    return _honest(Plan(head, tables)) if honest else Plan(head, tables)
+
+
+def _honest(plan: Plan) -> Plan:
+    from wend.planning.check import loads_of
+
+    messages, _ = loads_of(plan)
+    plan.arcs["after_msgs"] = messages
+    plan.peers["after_msgs"] = np.bincount(plan.arcs["b"], weights=messages, minlength=plan.head.peers)
+    rates, receivers = plan.flows["rate_msgs"], np.diff(plan.flows["receivers_ptr"])
+    shares = np.bincount(plan.graphs["flow"], weights=plan.graphs["share"], minlength=plan.head.flows)
+    head = msgspec.structs.replace(
+        plan.head,
+        usage=float(messages.sum()),
+        delivered=float((receivers * shares) @ rates),
+        wanted=float(receivers @ rates),
+        value=float((receivers * shares) @ rates),
+        whole_value=float(receivers @ rates),
+    )
+    return Plan(head, plan.tables)

@@ -34,6 +34,7 @@ MEANT = {
     "figure": "a picture",
     "figures": "pictures",
     "--figures": "pictures",
+    "--watch": "to watch what a plan does",
 }
 """Names in which a word of that list is the field's own, and why."""
 

@@ -186,6 +186,7 @@ LIVE = {
     "failed.telemetry removed": "The oldest segments of telemetry, removed because `telemetry_bytes` was reached.",
     "failed.telemetry left over": "Unfinished segments of an earlier incarnation, removed at the start.",
     "failed.load plan": "A plan could not be read when a signal asked for it.",
+    "failed.read pushed plan": "The file of a plan that was pushed could not be read when the peer started.",
     "failed.read file": "The file of the peer could not be read again when a signal asked for it.",
 }
 """What the live driver counts by itself."""

@@ -4,7 +4,7 @@ import inspect
 
 from reference_pages.source import fields, one_line, summary
 
-from wend.drivers.live.status import StatusSnapshot
+from wend.drivers.live.status import PlanStatus, StatusSnapshot
 from wend.protocol.plugins import Plugin
 from wend.protocol.status import LinkStatus, PeerStatus
 from wend.protocol.tables import PLUGINS
@@ -46,6 +46,11 @@ A peer with the failure detector (strategies `adaptive`, `mrst` and `spt-k`) sen
 a packet went unanswered, until the neighbour is heard again. It learns nothing of a link that it does not use. Before
 the neighbour is heard for the first time, `up` is false, too.
 
+## `PlanStatus`
+
+{plan}
+
+{plan_fields}
 ## Sections of plug-ins
 
 `plugins` has a section for each plug-in with a status of its own.
@@ -78,6 +83,8 @@ def page() -> str:
     return PAGE.format(
         snapshot=summary(StatusSnapshot),
         snapshot_fields=_table(StatusSnapshot),
+        plan=summary(PlanStatus),
+        plan_fields=_table(PlanStatus),
         link=summary(LinkStatus),
         link_fields=_table(LinkStatus),
         peer=summary(PeerStatus) or "The status of the state machine.",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console import plan_load
+from wend.console import plan_load, plan_push
 from wend.console.options import TOPOLOGIES, Degree, Json, Peers, Seed, Topology
 from wend.console.outputs import Overwrite, check_file, check_out, drafted, write_text
 from wend.model.errors import ConfigError
@@ -42,6 +42,7 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A plan.")]
 
 def register(app: typer.Typer) -> None:
     plan_load.register(plan)
+    plan_push.register(plan)
     app.add_typer(plan, name="plan")
 
 

@@ -62,6 +62,9 @@ def as_text(found: "StatusSnapshot") -> str:
         f"strategy {found.strategy}, interest {found.interest}{membership}, "
         f"{counted(found.subscriptions, 'subscription')}, {counted(found.clients.get('now', 0), 'client')}",
     ]
+    if found.plan is not None and found.plan.id is not None:
+        version = f", version {found.plan.version}" if found.plan.version else " of its folder"
+        head.append(f"follows plan {found.plan.id:08x}{version}")
     numbers = {
         name: count for name, count in found.flat().items() if name not in _IN_HEAD and not name.startswith("links.")
     }

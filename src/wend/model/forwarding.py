@@ -12,6 +12,7 @@ import numpy as np
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.plan import OwnFlow, Plan, read_plan
+from wend.model.plan_slice import PlanSlice, columns_of
 
 _MOST = 1 << 31
 
@@ -22,9 +23,14 @@ Hops = dict[PeerId, PeerId]
 class Forwarding:
     """The forwarding tables of all peers, or of one."""
 
-    def __init__(self, plan: Plan, peer: PeerId | None = None) -> None:
-        """With `peer`, hold only the tables of this peer."""
+    def __init__(self, plan: Plan | PlanSlice, peer: PeerId | None = None) -> None:
+        """With `peer`, hold only the tables of this peer. A part holds only them."""
         self.id = plan.id
+        if isinstance(plan, PlanSlice):
+            self.topology, self.peers = plan.topology, plan.peers
+            self._graph, self._tail, self._head = columns_of(plan)
+            self._publishes = {plan.peer: plan.flows}
+            return
         self.topology = plan.head.topology
         self.peers = plan.head.peers
         graph, tail, head = plan.hops["graph"], plan.hops["peer"], plan.hops["next"]

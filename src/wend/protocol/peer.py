@@ -403,7 +403,8 @@ class Peer:
             self._subscriptions_changed(now, effects)
 
     def _planned(self, now: Nanos, event: Planned, effects: Effects) -> None:
-        unlinked = [n for n in event.plan.neighbours(self.me) if n not in self.links]
+        next_hops = () if event.plan is None else event.plan.neighbours(self.me)
+        unlinked = [n for n in next_hops if n not in self.links]
         if unlinked:
             raise ConfigError(f"the plan sends from peer {self.me} to {unlinked[0]}, which is not its neighbour")
         self._host.tell(now, self._router, event, effects)

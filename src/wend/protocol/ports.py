@@ -148,7 +148,11 @@ class Confirmed(msgspec.Struct, frozen=True, gc=False):
 class Planned(msgspec.Struct, frozen=True, gc=False):
     """This peer publishes by this plan from now on. Packets in transit follow the plan that they started with."""
 
-    plan: "Forwarding"
+    plan: "Forwarding | None"
+    """None: it follows no plan any more."""
+    publish: bool = True
+    """Otherwise it forwards packets by this plan, if others publish by it, and itself publishes as before. It forgets
+    the plan if nobody uses it for a minute."""
 
 
 class Stopping(msgspec.Struct, frozen=True, gc=False):

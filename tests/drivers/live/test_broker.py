@@ -102,7 +102,7 @@ def test_experiments_and_plans_need_the_configuration_of_the_peer() -> None:
         with pytest.raises(Refused, match="allows no experiments"):
             broker.set_link(1, False)
         with pytest.raises(Refused, match="no configuration to name a plan"):
-            await broker.load_plan()
+            broker.followed_plan()
         free = Broker(broker.peer, experiments=True)
         with pytest.raises(Refused, match="there is no link to peer 1"):
             free.set_link(1, False)

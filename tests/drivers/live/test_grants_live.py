@@ -163,10 +163,13 @@ def test_only_administrators_change_the_peer(ring: KeyRing) -> None:
                 plant.remove_link(5),
                 plant.cut(5),
                 plant.load_plan(),
+                plant.prepare_plan(1, b"a part"),
+                plant.commit_plan(1, 1),
+                plant.revert_plan(1, 1),
             ):
                 with refused_with("this client may not administer the peer"):
                     await call
-            assert s.counts["admin-refused"] == 4
+            assert s.counts["admin-refused"] == 7
             with refused_with("allows no experiments"):
                 await admin.cut(5)
             assert (await plant.status()).peer == 0

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -18,6 +17,7 @@ import msgspec
 from wend.drivers.live import frames
 from wend.drivers.live.clock import monotonic
 from wend.drivers.live.config import NeighbourEntry
+from wend.drivers.live.followed_plan import FollowedPlan
 from wend.drivers.live.given_links import GivenLinks
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
@@ -89,7 +89,7 @@ class Broker(Observer):
         peer: LivePeer,
         *,
         experiments: bool = False,
-        load_plan: Callable[[], Awaitable[int]] | None = None,
+        plan: FollowedPlan | None = None,
         links: GivenLinks | None = None,
         keys: "KeyFolder | None" = None,
         signs: bool = False,
@@ -102,7 +102,7 @@ class Broker(Observer):
         self.signatures = SignedEvents(self.counts, keys, signs=signs)
         self.stopping = False
         self._experiments = experiments
-        self._load_plan = load_plan
+        self.plan = plan
         self._links = links
         self._handles: dict[BrokerClient, dict[int, Wanted | int]] = {}
         """By client and handle: what it wants, or the number of a durable subscription."""
@@ -366,7 +366,9 @@ class Broker(Observer):
         return self.peer.publish(attributes, payload, headers, ttl_ns, to, retain)
 
     def status(self) -> StatusSnapshot:
-        return msgspec.structs.replace(self.peer.status(), clients=dict(self.counts), subscriptions=len(self._numbers))
+        plan = None if self.plan is None else self.plan.status()
+        counts, subscriptions = dict(self.counts), len(self._numbers)
+        return msgspec.structs.replace(self.peer.status(), clients=counts, subscriptions=subscriptions, plan=plan)
 
     def set_link(self, neighbour: PeerId, up: bool) -> None:
         """Cut or heal the link to a neighbour, for experiments."""
@@ -396,11 +398,11 @@ class Broker(Observer):
             raise Refused("this peer's links cannot be changed: no file describes them")
         return self._links
 
-    async def load_plan(self) -> int:
-        """Have the peer read its plan again and follow it; the plan's id."""
-        if self._load_plan is None:
+    def followed_plan(self) -> FollowedPlan:
+        """What decides which plan the peer follows."""
+        if self.plan is None:
             raise Refused("this peer has no configuration to name a plan")
-        return await self._load_plan()
+        return self.plan
 
 
 class Worker(Protocol):

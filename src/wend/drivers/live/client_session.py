@@ -21,6 +21,7 @@ from wend.drivers.live.access import Access
 from wend.drivers.live.clock import monotonic
 from wend.drivers.live.config import NeighbourEntry
 from wend.drivers.live.grants import Denial, NotGranted
+from wend.drivers.live.plan_pieces import PlanPieces
 from wend.drivers.live.source_limits import RateBudget
 from wend.model.errors import FilterError, Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId, Qos, Value, event_bytes
@@ -97,6 +98,7 @@ class ClientSession(asyncio.Protocol):
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._plan_pieces = PlanPieces()
 
     @property
     def transport(self) -> asyncio.Transport | None:
@@ -398,9 +400,9 @@ class ClientSession(asyncio.Protocol):
                 self._check_admin()
                 self._broker.remove_link(peer)
                 self._answer(frames.Completed(ref))
-            case frames.LoadPlan(ref):
+            case frames.LoadPlan() | frames.PreparePlan() | frames.CommitPlan() | frames.RevertPlan():
                 self._check_admin()
-                task = asyncio.get_running_loop().create_task(self._load_plan(ref))
+                task = asyncio.get_running_loop().create_task(self._change_plan(frame))
                 self._tasks.add(task)  # the loop itself holds tasks only weakly
                 task.add_done_callback(self._tasks.discard)
 
@@ -443,11 +445,11 @@ class ClientSession(asyncio.Protocol):
         self._served_at = None
         self._schedule()
 
-    async def _load_plan(self, ref: int) -> None:
+    async def _change_plan(self, frame: frames.PlanRequest) -> None:
         try:
-            self._answer(frames.Following(ref, await self._broker.load_plan()))
+            self._answer(await self._plan_pieces.serve(frame, self._broker.followed_plan()))
         except WendError as error:
-            self._refuse(ref, error)
+            self._refuse(frame.ref, error)
 
     def _refuse(self, ref: int, error: WendError) -> None:
         self._broker.counts["denied"] += 1

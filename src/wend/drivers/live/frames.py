@@ -170,6 +170,34 @@ class LoadPlan(msgspec.Struct, frozen=True, gc=False, tag="plan?"):
     ref: int
 
 
+class PreparePlan(msgspec.Struct, frozen=True, gc=False, tag="plan+"):
+    """A piece of this peer's part of a plan; the answer is `Completed`. After the last piece the peer checks the part,
+    and holds it for a minute."""
+
+    ref: int
+    version: int
+    """Higher than that of any plan that the peer follows."""
+    data: bytes
+    last: bool = True
+
+
+class CommitPlan(msgspec.Struct, frozen=True, gc=False, tag="plan!"):
+    """Follow the plan that the peer holds; the answer is `Following`."""
+
+    ref: int
+    plan: int
+    version: int
+
+
+class RevertPlan(msgspec.Struct, frozen=True, gc=False, tag="plan-"):
+    """Forget a plan that the peer holds, or follow the one before it again; the answer is `Completed`."""
+
+    ref: int
+    plan: int
+    version: int
+
+
+PlanRequest = LoadPlan | PreparePlan | CommitPlan | RevertPlan
 Request = (
     Publish
     | Post
@@ -180,7 +208,7 @@ Request = (
     | SetLink
     | AddLink
     | RemoveLink
-    | LoadPlan
+    | PlanRequest
     | ListSubscriptions
     | RemoveSubscription
     | Unretain

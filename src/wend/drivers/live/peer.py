@@ -374,11 +374,19 @@ class LivePeer:
         """The peers that would get an event with these attributes."""
         return self._peer.interest.targets(Event(EventId(self.id, self.incarnation, 0), attributes))
 
-    def follow(self, plan: "Forwarding") -> None:
-        """Publish by this plan from now on. Raises `Refused` where the strategy follows none."""
+    def follow(self, plan: "Forwarding | None") -> None:
+        """Publish by this plan, or by none, from now on. Raises `Refused` where the strategy follows none."""
+        self._check_follows()
+        self.ask(Planned(plan))
+
+    def learn_plan(self, plan: "Forwarding") -> None:
+        """Forward the packets of others by this plan, before this peer publishes by it. Raises as `follow` does."""
+        self._check_follows()
+        self.ask(Planned(plan, publish=False))
+
+    def _check_follows(self) -> None:
         if not self._peer.follows_plan:
             raise Refused(f"this peer's strategy is {self._peer.config.strategy}, which follows no plan")
-        self.ask(Planned(plan))
 
     def ask(self, event: Input) -> None:
         """Handle an input for somebody who waits: their mistake is raised, a mistake of ours becomes `Refused`."""

@@ -8,6 +8,7 @@ from wend.drivers.live.status import StatusSnapshot
 from wend.drivers.live.subscribe_options import check_name
 from wend.model.events import PeerId, Value
 
+_PIECE_BYTES = 256 * 1024
 A = TypeVar("A", frames.Accepted, frames.Completed, frames.StatusFrame, frames.Following, frames.Subscriptions)
 
 
@@ -45,6 +46,21 @@ class PeerRequests:
     async def load_plan(self) -> int:
         """Have the peer read its plan again and follow it, without losing or doubling an event; the plan's id."""
         return (await self._call(frames.LoadPlan(next(self._refs)), frames.Following)).plan
+
+    async def prepare_plan(self, version: int, part: bytes) -> None:
+        """Have the peer check its part of a plan (`wend.model.plan_slice`), and hold it for a minute."""
+        pieces = [part[place : place + _PIECE_BYTES] for place in range(0, len(part), _PIECE_BYTES)]
+        for number, piece in enumerate(pieces, 1):
+            request = frames.PreparePlan(next(self._refs), version, piece, last=number == len(pieces))
+            await self._call(request, frames.Completed)
+
+    async def commit_plan(self, plan: int, version: int) -> None:
+        """Have the peer follow the plan that it holds."""
+        await self._call(frames.CommitPlan(next(self._refs), plan, version), frames.Following)
+
+    async def revert_plan(self, plan: int, version: int) -> None:
+        """Have the peer forget a plan that it holds, or follow the one before it again."""
+        await self._call(frames.RevertPlan(next(self._refs), plan, version), frames.Completed)
 
     async def subscriptions(self) -> tuple[frames.DurableStatus, ...]:
         """The durable subscriptions at the peer, by name."""

@@ -15,6 +15,7 @@ from wend.drivers.live.admission import ClientAdmission
 from wend.drivers.live.broker import Broker
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.followed_plan import FollowedPlan
 from wend.drivers.live.forwarding_grants import ForwardingGrants
 from wend.drivers.live.given_links import GivenLinks
 from wend.drivers.live.grants import GrantTable, read_grants
@@ -23,13 +24,11 @@ from wend.drivers.live.listener import TcpListener
 from wend.drivers.live.paths.source import NONE, open_paths
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.store import Store, fresh_incarnation
-from wend.model.errors import ConfigError, Refused, WendError
-from wend.model.extras import needed_by
+from wend.model.errors import ConfigError, WendError
 
-if TYPE_CHECKING:  # few peers have keys, follow a plan or write telemetry, and the others need none of it
+if TYPE_CHECKING:  # few peers have keys or write telemetry, and the others need none of it
     from wend.drivers.live.key_files import KeyFolder
     from wend.drivers.live.telemetry.recorder import TelemetryRecorder
-    from wend.model.forwarding import Forwarding
 
 log = logging.getLogger("wend.peer")
 
@@ -68,10 +67,11 @@ class PeerService:
         self._stored = () if store is None else store.records
         self._names = HostNames(file.id, self.peer.family)
         self.links = GivenLinks(self.peer, self._names)
+        self.plan = FollowedPlan(self.peer, file.plan, file.store)
         self.broker = Broker(
             self.peer,
             experiments=file.experiments,
-            load_plan=self.load_plan,
+            plan=self.plan,
             links=self.links,
             keys=self.keys,
             signs=file.sign,
@@ -82,7 +82,7 @@ class PeerService:
 
     async def start(self) -> None:
         try:
-            plan = None if self._file.plan is None else await self._read_plan(self._file.plan)
+            await self.plan.read()
             self.listener.bind(self._file.clients_address, insecure=self._file.insecure)
             self.links.begin(self._file.neighbours)
             for address in self._file.join_addresses or ():
@@ -94,8 +94,7 @@ class PeerService:
                 self.recorder.begin()
             self.broker.begin()
             self._stored = ()
-            if plan is not None:
-                self.peer.follow(plan)
+            self.plan.begin()
             await self.listener.start()  # a client that comes back finds its durable subscriptions
         except BaseException:
             await self.leave()
@@ -134,20 +133,6 @@ class PeerService:
             if not await asyncio.to_thread(self.recorder.writer.join):
                 log.warning("peer %d stops before its last telemetry is written", self.peer.id)
 
-    async def load_plan(self) -> int:
-        """Follow the plan in the plan's directory; its id. A plan that cannot be read changes nothing."""
-        if self._file.plan is None:
-            raise Refused("this peer's configuration names no plan")
-        plan = await self._read_plan(self._file.plan)
-        self.peer.follow(plan)
-        return plan.id
-
-    async def _read_plan(self, folder: str) -> "Forwarding":
-        """Read a plan in a thread, so that packets are served meanwhile."""
-        with needed_by("a peer that follows a plan", "plan"):
-            from wend.model.forwarding import read_forwarding
-        return await asyncio.to_thread(read_forwarding, Path(folder), None, self._file.id)
-
     async def reload(self, read: Callable[[], PeerFile] | None = None) -> None:
         """Read the peer's file again, and take over its neighbours and its plan. Nobody waits for an answer."""
         if read is not None:
@@ -157,8 +142,7 @@ class PeerService:
                 self.peer.counters.failed["read file"] += 1
                 log.warning("peer %d goes on as before: %s", self.peer.id, error)
                 return
-        if self._file.plan is not None:
-            await self._reload_plan()
+        await self._reload_plan()
 
     def _take_over(self, file: PeerFile) -> None:
         """Make the links those of another file. Everything else needs a restart."""
@@ -193,12 +177,13 @@ class PeerService:
 
     async def _reload_plan(self) -> None:
         try:
-            plan = await self.load_plan()
+            plan = await self.plan.reload()
         except WendError as error:
             self.peer.counters.failed["load plan"] += 1
             log.warning("peer %d goes on as before: %s", self.peer.id, error)
         else:
-            log.info("peer %d follows plan %08x", self.peer.id, plan)
+            if plan is not None:
+                log.info("peer %d follows plan %08x", self.peer.id, plan)
 
     def _add_contact(self, address: Address) -> None:
         """Join by an address that is a name, once it is resolved."""

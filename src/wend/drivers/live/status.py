@@ -21,6 +21,17 @@ VERSION = 1
 Counts = dict[str, int]
 
 
+class PlanStatus(msgspec.Struct, frozen=True):
+    """The plan that a peer follows."""
+
+    id: int | None
+    """The id of the plan; nil while the peer follows none."""
+    version: int = 0
+    """The version that `wend plan push` gave it; 0 for the plan of the peer's folder."""
+    prepared: int = 0
+    """The version of a plan that was checked here and waits for its commit; 0: there is none."""
+
+
 class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What a peer has counted since it started, and the state of its links and plug-ins."""
 
@@ -42,6 +53,8 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The interest plug-in."""
     membership: str | None = None
     """The membership plug-in; nil where the links are given."""
+    plan: PlanStatus | None = None
+    """The plan that the peer follows, or is about to; nil where there is none."""
     subscriptions: int = 0
     """Subscriptions that the peer has for its clients; equal ones count once."""
     published: int = 0

@@ -10,7 +10,8 @@ a link does not answer, the peer gives the packet up, as on a tree, and stores i
 guarantees are those of the trees.
 
 If a peer gets another plan, its next event follows that one; packets in transit stay on theirs. A peer forgets an old
-plan when no packet has used it for a while.
+plan when no packet has used it for a while. Where plans are pushed, every peer knows a plan before the first one
+publishes by it (`_learn`), so no packet meets a peer that does not know its plan.
 """
 
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -107,8 +108,10 @@ class PlannedRouting(Routing):
                 return self._arrived(now, event, view)
             case Failed(forward):
                 return [unanswered(forward)]
-            case Planned(plan):
-                return self._adopt(now, plan, view)
+            case Planned(plan, publish):
+                if plan is None:
+                    return self._abandon(now)
+                return self._adopt(now, plan, view) if publish else self._learn(now, plan)
             case Due():
                 return self._forget(now)
             case Changed():
@@ -129,6 +132,19 @@ class PlannedRouting(Routing):
         self._plan = self._plans[plan.id] = plan
         self._schedulers = {flow.receivers: ShareScheduler(flow.shares) for flow in plan.publishes(view.me)}
         return [Notice("plan-adopted", view.me), *self._look_again()]
+
+    def _learn(self, now: Nanos, plan: "Forwarding") -> list[PluginEffect]:
+        """Know a plan before anybody publishes by it."""
+        self._plans[plan.id] = plan
+        if plan is not self._plan and (self._plan is None or plan.id != self._plan.id):
+            self._used[plan.id] = now
+        return self._look_again()
+
+    def _abandon(self, now: Nanos) -> list[PluginEffect]:
+        if self._plan is not None:
+            self._used[self._plan.id] = now
+        self._plan, self._schedulers = None, {}
+        return self._look_again()
 
     def _look_again(self) -> list[PluginEffect]:
         return [Timer(min(self._used.values()) + LINGER_NS)] if self._used else []
