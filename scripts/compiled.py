@@ -64,7 +64,7 @@ NATIVE = (
     *("Arrived", "Forward", "OutgoingControl", "Packet", "Route"),
 )
 """Structs that are made for every packet and never encoded. Here they become classes whose fields C code reads."""
-OPEN = ("Controller", "Copa", "Engine", "Peer")
+OPEN = ("Controller", "Copa", "Engine", "GatedPeer", "Peer")
 """Classes from which Python classes inherit that are not of the core, beside plug-ins."""
 
 

@@ -58,6 +58,7 @@ class LinkUse:
         monkeypatch.setattr(CapacityNetwork, "leave", watched)
 
 
+@pure_only
 @pytest.mark.parametrize("strategy", ["adaptive", "dcrd", "d-tree", "multipath", "mrst"])
 def test_an_event_past_its_ttl_never_takes_a_link_from_others(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     use, engine = LinkUse(monkeypatch), crowded(strategy)
@@ -67,6 +68,7 @@ def test_an_event_past_its_ttl_never_takes_a_link_from_others(strategy: str, mon
     assert (use.expired, engine.late) == (0, [])
 
 
+@pure_only
 def test_nor_do_fragments_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     use, engine = LinkUse(monkeypatch), crowded("d-tree", payload_bytes=3000)
     engine.run()

@@ -251,16 +251,11 @@ class AdmittedPacket(msgspec.Struct, frozen=True, gc=False):
     received: Received
 
 
-class LimitedPeer:
-    """A peer behind its own receive queue. If the peer crashes, its queue is lost."""
+class GatedPeer:
+    """A peer that something stands before."""
 
-    def __init__(self, peer: Peer, queue: Queue, charge_all: bool, agenda: Agenda, ledger: DropLedger) -> None:
-        self._incarnation = peer.config.incarnation
+    def __init__(self, peer: Peer) -> None:
         self.peer = peer
-        self._queue = queue
-        self._all = charge_all
-        self._agenda = agenda
-        self._ledger = ledger
 
     @property
     def names_everyone(self) -> bool:
@@ -268,6 +263,21 @@ class LimitedPeer:
 
     def unfinished(self) -> set[EventId]:
         return self.peer.unfinished()
+
+    def handle(self, now: Nanos, event: Input | AdmittedPacket) -> Effects:
+        raise NotImplementedError
+
+
+class LimitedPeer(GatedPeer):
+    """A peer behind its own receive queue. If the peer crashes, its queue is lost."""
+
+    def __init__(self, peer: Peer, queue: Queue, charge_all: bool, agenda: Agenda, ledger: DropLedger) -> None:
+        super().__init__(peer)
+        self._incarnation = peer.config.incarnation
+        self._queue = queue
+        self._all = charge_all
+        self._agenda = agenda
+        self._ledger = ledger
 
     def handle(self, now: Nanos, event: Input | AdmittedPacket) -> Effects:
         if type(event) is AdmittedPacket:

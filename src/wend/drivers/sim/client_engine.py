@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from wend.drivers.sim.capacity import AdmittedPacket, GatedPeer
 from wend.drivers.sim.clients import ClientPlan, SentEvent, SimulatedClient
 from wend.drivers.sim.engine import LEAVE_NS, Engine
 from wend.drivers.sim.network import FAULT, PUBLICATION
@@ -70,25 +71,19 @@ class _Turn(msgspec.Struct, frozen=True, gc=False):
     positions: tuple[int, ...] = ()
 
 
-class DyingPeer:
+class DyingPeer(GatedPeer):
     """A peer that is killed between two effects of its next input that has several."""
 
     def __init__(self, engine: "ClientEngine", peer: Peer, draw: Random) -> None:
+        super().__init__(peer)
         self._engine = engine
         self._draw = draw
         self._dead = False
-        self.peer = peer
 
-    @property
-    def names_everyone(self) -> bool:
-        return self.peer.names_everyone
-
-    def unfinished(self) -> set[EventId]:
-        return self.peer.unfinished()
-
-    def handle(self, now: Nanos, event: Input) -> list[Effect]:
+    def handle(self, now: Nanos, event: Input | AdmittedPacket) -> list[Effect]:
         if self._dead:
             return []
+        assert not isinstance(event, AdmittedPacket)
         effects = self.peer.handle(now, event)
         if len(effects) > 1:
             self._dead = True
@@ -184,7 +179,7 @@ class ClientEngine(Engine):
             told: list[Input] = [*map(Detached, attached), Stopping(restart.until_ns - now + AWAY_NS)]
             return [effect for each in told for effect in target.handle(now, each)]
         if restart.kind == "kill" and type(target) is Peer:
-            self.peers[peer] = DyingPeer(self, target, self._kills)  # type: ignore[call-overload]
+            self.peers[peer] = DyingPeer(self, target, self._kills)
             return []
         return self._fault(now, peer, "crash")
 

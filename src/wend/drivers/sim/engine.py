@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
-from wend.drivers.sim.capacity import CapacityNetwork, LimitedPeer, Queue, QueuedPacket
+from wend.drivers.sim.capacity import CapacityNetwork, GatedPeer, LimitedPeer, Queue, QueuedPacket
 from wend.drivers.sim.detection import Noticed
 from wend.drivers.sim.disturbances import CORRUPTED, DisturbedNetwork
 from wend.drivers.sim.drop_ledger import DropLedger
@@ -79,7 +79,7 @@ class Engine:
         self.noticed: list[Noticed] = []
         self.agenda = Agenda()
         self._ledger = DropLedger(self.drops, self.notices, self.trace)
-        self.peers: list[Peer | LimitedPeer | None] = [None] * world.overlay.peers
+        self.peers: list[Peer | GatedPeer | None] = [None] * world.overlay.peers
         self.network = self._make_network()
         self.expected: dict[EventId, tuple[Nanos, tuple[PeerId, ...]]] = {}
         self.unknown: dict[EventId, set[PeerId]] = {}
