@@ -234,10 +234,10 @@ def peer_at(address: Address) -> PeerId | None:
 
 @contextmanager
 def short_lived_keys() -> Iterator[None]:
-    """Keys live for three seconds, so that a world of ten has several."""
+    """Keys live for six seconds at most, and new ones are made after two."""
     names = ("REKEY_NS", "REKEY_LATE_NS", "END_NS")
     before = [getattr(transport, name) for name in names]
-    for name, number in zip(names, (2 * SECOND, 5 * SECOND // 2, 3 * SECOND), strict=True):
+    for name, number in zip(names, (2 * SECOND, 3 * SECOND, 6 * SECOND), strict=True):
         setattr(transport, name, number)
     try:
         yield
@@ -266,6 +266,8 @@ def scenario_of(seed: int, **fields: Any) -> Scenario:
         "duration": "5s",
         "drain": "3s",
         "ack": "round-trip",
+        "pf": 0.0,
+        "pl": 0.0,
         "estimator": draw.choice(["nominal", "measured"]),
     }
     return make_scenario({**chosen, **fields})
@@ -294,7 +296,7 @@ def outsiders_change_nothing(seed: int, **options: Any) -> SealedEngine:
 def nothing_but_loss_and_delay(seed: int, **options: Any) -> SealedEngine:
     """Play a world in the hands of an attacker, who leaves before its end."""
     keeps = seed % 2 == 0
-    scenario = scenario_of(seed, persistency=keeps, drain="15s" if keeps else "6s")
+    scenario = scenario_of(seed, persistency=keeps, drain="22s" if keeps else "6s")
     world = build(scenario).for_strategy(scenario.strategy)
     with short_lived_keys():
         engine = SealedEngine(world, on_path=ON_PATH, off_path=OFF_PATH, **options)

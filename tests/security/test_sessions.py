@@ -257,6 +257,19 @@ def test_an_address_is_adopted_only_from_the_newest_authentic_packet() -> None:
     assert say(world, B, b"there you are", A)
 
 
+def test_peers_that_an_attacker_has_misled_about_their_addresses_find_each_other_again() -> None:
+    world, false = pair(), ("66.6.6.6", 1)
+    for one, other in ((A, B), (B, A)):
+        packet = world.hosts[one].layer.seal(world.now, other, 0, b"on the way %d" % one)
+        assert packet is not None
+        world.sent[b"on the way %d" % one] = (one, 1, other)
+        world.hosts[other].receive(packet, false)  # he passes it on, and leaves
+    assert world.hosts[A].layer.address(B) == world.hosts[B].layer.address(A) == false
+    assert not say(world, A, b"into the void", B, within_ns=SILENCE_NS + 2 * SECOND)
+    assert say(world, A, b"found", B) and say(world, B, b"again", A)
+    assert world.hosts[A].layer.address(B) == world.hosts[B].address
+
+
 def test_a_clock_that_jumps_by_a_year_ends_sessions_only_where_it_makes_certificates_invalid() -> None:
     world = pair()
     world.hosts[A].clock_s += YEAR_S  # its certificates are valid for ten years

@@ -96,6 +96,10 @@ class PeerSession(WaitingQueue):
         super().__init__()
         self.peer = peer
         self.address: Address | None = None
+        """Where it was heard last; until then `given`."""
+        self.given: Address | None = None
+        """Where the driver says that it is. Whoever is on the path can pass packets on from another address, and leave:
+        then this is the one that works."""
         self.certificate = b""
         self.identity: Identity | None = None
         self.latest = (-1, -1)
@@ -115,6 +119,10 @@ class PeerSession(WaitingQueue):
         """When the first packet was sent that nothing came after; 0 for none."""
         self.doubted_ns: Nanos = 0
         """The silence that a handshake was begun for: that which began at this time."""
+
+    def retry_address(self, tries: int) -> Address | None:
+        """Where to try a handshake for the n-th time: two times here, two times there."""
+        return self.given if tries & 2 and self.given is not None else self.address
 
     def cookie_at(self, now: Nanos) -> bytes | None:
         """The cookie that the peer sent, while it is valid."""

@@ -13,7 +13,8 @@ effects (`take_effects`): packets to transmit, and what became of sessions.
 - **Rekeying.** Keys live for three minutes, and new ones are made after two. The side that answered a handshake seals
   with the new keys once something came under them. Former keys open packets that are under way.
 - **Simultaneous handshakes** both complete. Each side has the keys of both, and each seals with one of them.
-- **Roaming.** The address of a peer is the one from which its newest authentic packet came.
+- **Roaming.** The address of a peer is the one from which its newest authentic packet came. If it does not answer
+  there, handshakes also try the one that the driver gave.
 - **Certificates** are verified in each handshake, and again when they end and by `recheck`. A session whose certificate
   is no longer accepted ends at once.
 - **Clocks.** Ages of keys are monotonic time. Only certificates depend on the clock of the host: one that is set wrong
@@ -131,10 +132,10 @@ class SessionLayer:
                 self._end(session, why.reason)
 
     def locate(self, now: Nanos, peer: PeerId, address: Address) -> None:
-        """Send to this peer at this address, until it is heard from another."""
+        """Send to this peer at this address, until it is heard from another. If it is silent there, try this one."""
         session = self._table.session(now, peer)
         if session is not None:
-            session.address = address
+            session.address = session.given = address
 
     def forget(self, peer: PeerId) -> None:
         """End the session with a peer."""
@@ -591,8 +592,7 @@ class SessionLayer:
             self.notices["handshake-given-up"] += 1
             return
         pending.retry(now)
-        if session.address is not None:
-            pending.address = session.address
+        pending.address = session.retry_address(pending.tries) or pending.address
         if pending.tries % 2 == 0 and session.identity is not None:
             self._initiate(now, session, pending, session.identity)
         else:
