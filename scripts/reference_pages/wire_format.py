@@ -84,7 +84,7 @@ A datagram to a group holds one `PlainMessage`. The number N of the group is the
 of 8 bytes. Unless the peer's file names an address, the group has the address 239.192.0.0 + (N mod 2^18) and the port
 16384 + (N >> 32) mod 16384. The sender uses the socket at which it receives, so receivers know it by its address.
 
-A peer with keys does not multicast.
+Peers with keys seal these datagrams with the [key of the group](#group-keys).
 
 ## Sessions
 
@@ -122,10 +122,31 @@ initiation zeros follow, up to the longest certificate, so that no reply is larg
 - The side that began a handshake begins the next one when its keys are {rekey} s old, the other one after {late} s.
   Keys that are {end} s old are used no more. While there are keys, an initiation comes in a transport packet of kind
   {rekeying}, so that strangers cannot crowd it out; every second attempt comes as it is.
-- A peer sends to the address from which the newest authentic packet came.
+- A peer sends to the address from which the newest authentic packet came. Handshakes that nobody answers there also try
+  the address that the peer was given.
 
 A sealed message costs {overhead} bytes; an open one has 28 of header and 4 of checksum. A session ends when the
 certificate of the other peer ends or is revoked. [Notices](notices.md) lists what a peer refuses.
+
+### Group keys
+
+A multicast packet is sealed with a key of its sender: the first output of HKDF (BLAKE2s) of the group's key and
+`"wend multicast sender"`, the sender's id (8) and the salt, which the sender draws for each key. The header of
+{group_header} bytes is the associated data, and the counter is the nonce. A receiver accepts each counter of a sender
+and salt once.
+
+The members of a group agree on its keeper: in a cluster, the first active coordinator. It makes the key, and another
+one when members come, go, restart or are revoked, and every hour. Messages about it are transport packets of kind
+{group_key}:
+
+| type | message | fields with their bytes | meaning |
+| --- | --- | --- | --- |
+| 1 | told | group 8, epoch 8, former epoch 8, key 32 | The former key opens packets for 2 s more; 0: none does. |
+| 2 | taken | group 8, epoch 8 | The member has it. |
+| 3 | asked | group 8, epoch 8 | The member lacks the key, and can use none up to this epoch of the keeper. |
+
+A key is accepted from the keeper alone, and only with a higher epoch than before. A packet of an epoch that its
+receiver does not know waits for up to a second.
 
 ## Messages of plug-ins
 
@@ -155,6 +176,10 @@ PACKETS = (
         "which certificate do you have? An initiator needs the public key of the responder",
     ),
     (packets.CERTIFICATE, "certificate", "number 8, certificate", "the answer, with the number of the question"),
+    (
+        packets.MULTICAST, "multicast", "group 8, epoch 8, sender 8, salt 8, counter 8, sealed message",
+        "a datagram to a [multicast group](#group-keys)",
+    ),
     (
         f"{packets.TRANSPORT} + kind", "transport", "receiver's index 4, counter 8, sealed message",
         "the content of a datagram of that kind, without header and checksum",
@@ -192,6 +217,8 @@ def page() -> str:
         window=replay.WINDOW,
         nothing=packets.NOTHING,
         rekeying=packets.REKEYING,
+        group_key=packets.GROUP_KEY,
+        group_header=packets.GROUP_HEADER_BYTES,
         keepalive=session_layer.KEEPALIVE_NS // SECOND,
         silence=session_layer.SILENCE_NS // SECOND,
         rekey=transport.REKEY_NS // SECOND,

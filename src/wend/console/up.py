@@ -72,9 +72,7 @@ def up(
         str | None,
         typer.Option(metavar="DURATION", help="Kill a peer after this time: a coordinator, where there are clusters."),
     ] = None,
-    seal: Annotated[
-        bool, typer.Option(help="Give peers throw-away keys, and seal their links; not where they use multicast.")
-    ] = True,
+    seal: Annotated[bool, typer.Option(help="Give peers throw-away keys, and seal their links.")] = True,
     telemetry: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Have the peers of the first strategy write telemetry, each to DIR/peer-N."),

@@ -32,6 +32,7 @@ from wend.protocol.ports import (
     LeaveMulticast,
     LocalSubscription,
     Multicast,
+    MulticastMembers,
     Notice,
     PathFound,
     Planned,
@@ -317,13 +318,14 @@ PluginEffect = (
     | JoinMulticast
     | LeaveMulticast
     | Multicast
+    | MulticastMembers
     | Notice
     | Drop
     | Refuse
 )
 
 _COMMON: frozenset[type] = frozenset({Tell, SendTo, Timer, Remember, Changed, Notice, Drop, Refuse})
-_MULTICAST: frozenset[type] = frozenset({JoinMulticast, LeaveMulticast, Multicast})
+_MULTICAST: frozenset[type] = frozenset({JoinMulticast, LeaveMulticast, Multicast, MulticastMembers})
 ALLOWED: dict[Kind, frozenset[type]] = {
     "membership": _COMMON | _MULTICAST | {MakeLink, Reroute, EndLink, FindPath},
     "graph": _COMMON,

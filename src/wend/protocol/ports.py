@@ -337,6 +337,17 @@ class Multicast(msgspec.Struct, frozen=True, gc=False):
     """From a plug-in: a message of its own. From the peer: a `PlainMessage` with it."""
 
 
+class MulticastMembers(msgspec.Struct, frozen=True, gc=False):
+    """These peers, with their incarnations, may multicast to a group and hear it; the keeper is one of them.
+
+    Where peers have keys, the keeper makes the key of the group, and another one whenever the members change. A driver
+    without keys does nothing."""
+
+    group: str
+    keeper: PeerId
+    members: tuple[tuple[PeerId, int], ...]
+
+
 Effect = (
     Send
     | SendEach
@@ -352,4 +363,5 @@ Effect = (
     | JoinMulticast
     | LeaveMulticast
     | Multicast
+    | MulticastMembers
 )

@@ -5,6 +5,7 @@
     cookie        head 4 | receiver 4 | salt 16 | cookie 32
     question      head 4 | number 8 | padding
     certificate   head 4 | number 8 | certificate
+    multicast     head 4 | group 8 | epoch 8 | sender 8 | salt 8 | counter 8 | sealed message
     transport     head 4 | receiver 4 | counter 8 | sealed message
 
 The head is `ws`, the version of this layout, and the type. A transport packet has its kind in the type: 16 + kind. An
@@ -22,7 +23,7 @@ from wend.security.sizes import FIRST_BYTES, SECOND_BYTES
 
 MAGIC: Final = b"ws"
 VERSION: Final = 1
-INITIATION, ANSWER, COOKIE, QUESTION, CERTIFICATE = 1, 2, 3, 4, 5
+INITIATION, ANSWER, COOKIE, QUESTION, CERTIFICATE, MULTICAST = 1, 2, 3, 4, 5, 6
 TRANSPORT: Final = 16
 """The type of transport packets of kind 0; that of kind k is `TRANSPORT + k`."""
 MOST_KINDS: Final = 16
@@ -30,6 +31,8 @@ NOTHING: Final = 15
 """The kind of a packet without a message: it only says that the sender has the keys."""
 REKEYING: Final = 14
 """The kind of a packet that holds an initiation: while two peers have keys, strangers cannot crowd out new ones."""
+GROUP_KEY: Final = 13
+"""The kind of a packet about the key of a multicast group."""
 
 MAX_CERTIFICATE_BYTES: Final = 500
 MAC_BYTES: Final = 16
@@ -44,7 +47,9 @@ _INDICES = struct.Struct("<2sBBII")
 _NUMBER = struct.Struct("<2sBB8s")
 _INTRODUCTION = struct.Struct("<BQQH")
 TRANSPORT_HEADER = struct.Struct("<IIQ")
+GROUP_HEADER = struct.Struct("<4sQQQ8sQ")
 HEAD_BYTES: Final = _HEAD.size
+GROUP_HEADER_BYTES: Final = GROUP_HEADER.size
 HEADER_BYTES: Final = TRANSPORT_HEADER.size
 OVERHEAD_BYTES: Final = HEADER_BYTES + TAG_BYTES
 INITIATION_BYTES: Final = _INDEX.size + FIRST_BYTES + _INTRODUCTION.size + MAX_CERTIFICATE_BYTES + MAC_BYTES + MAC_BYTES

@@ -8,15 +8,20 @@ from typing import Any
 import pytest
 
 import wend
+from tests.drivers.live.key_ring import KeyRing, revoke
 from tests.drivers.live.net import run, until
 from tests.drivers.live.test_multicast import needs_multicast
 from tests.ports import free_ports
 from wend.drivers.live.addresses import show
 from wend.drivers.live.config import PeerFile
+from wend.drivers.live.key_files import read_folder
+from wend.drivers.live.multicast import group_number
 from wend.drivers.live.process import PeerService
+from wend.drivers.live.socket import PeerSocket
 from wend.model.errors import ConfigError
 from wend.protocol.membership.cluster_settings import ClusterSettings
 from wend.protocol.membership.clusters import Clusters
+from wend.security import packets
 
 
 def file_of(peer: int, **fields: Any) -> PeerFile:
@@ -36,7 +41,7 @@ def clusters(service: PeerService) -> Clusters:
 
 @asynccontextmanager
 async def sites(
-    *names: str, size: int, token: str, multicast_address: str = "auto"
+    *names: str, size: int, token: str, multicast_address: str = "auto", keys: KeyRing | None = None
 ) -> AsyncIterator[dict[str, list[PeerService]]]:
     """Clusters of so many peers; all but the first peer join by its address. `{}` in an address is a peer's number."""
     services: list[PeerService] = []
@@ -47,7 +52,8 @@ async def sites(
                 join = [show(services[0].peer.address)] if services else []
                 peer = len(names) * number + place
                 address = multicast_address.format(peer + 1)
-                file = file_of(peer, cluster=f"{name} {token}", join=join, multicast_address=address)
+                folder = None if keys is None else str(keys.enrol(f"site-{peer}", peer))
+                file = file_of(peer, cluster=f"{name} {token}", join=join, multicast_address=address, keys=folder)
                 services.append(PeerService(file))
                 await services[-1].start()
                 found[name].append(services[-1])
@@ -128,6 +134,56 @@ def test_clusters_form_by_one_address_and_find_that_multicast_works(tmp_path: An
             await events_cross(left["south"][0], left["north"][-1])
 
     run(scene())
+
+
+@needs_multicast
+def test_clusters_of_peers_with_keys_multicast_under_a_key_that_rolls(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[bytes] = []
+    transmit = PeerSocket.transmit
+
+    def observed(self: PeerSocket, address: Any, datagram: bytes) -> None:
+        sent.append(datagram)
+        transmit(self, address, datagram)
+
+    monkeypatch.setattr(PeerSocket, "transmit", observed)
+
+    def epochs(services: list[PeerService]) -> set[int]:
+        found = set()
+        for service in services:
+            assert service.peer.sealed is not None
+            number = group_number(f"cluster {clusters(service).cluster}")
+            found |= {key.epoch for key in service.peer.sealed.groups.keys(number)[:1]} or {0}
+        return found
+
+    async def scene() -> None:
+        ring = KeyRing(tmp_path / "keys")
+        async with sites("north", size=3, token=str(tmp_path), keys=ring) as found:
+            north = found["north"]
+            await until(lambda: complete(found) and all(clusters(service).multicast_works for service in north))
+            await until(lambda: len(epochs(north)) == 1)
+            (first,) = epochs(north)
+            await events_cross(north[1], north[2])
+            before = len([datagram for datagram in sent if datagram[3] == packets.MULTICAST])
+            await events_cross(north[2], north[0])
+            assert len([datagram for datagram in sent if datagram[3] == packets.MULTICAST]) > before
+            assert all(service.peer.counters.notices["multicast"] for service in north)
+            # a member is revoked: the others have another key
+            assert north[2].keys is not None
+            for service, folder in ((north[0], "site-0"), (north[1], "site-1")):
+                revoke(tmp_path / "keys" / folder, north[2].keys.credentials.identity.serial)
+                renewed, sealed = read_folder(tmp_path / "keys" / folder), service.peer.sealed
+                assert sealed is not None
+                sealed.renew(renewed.credentials, renewed.verifier)
+            await until(lambda: len(epochs(north[:2])) == 1 and epochs(north[:2]) != {first})
+            assert epochs(north[2:]) == {first}
+            await events_cross(north[0], north[1])
+            assert not any(service.peer.counters.failed for service in north)
+
+    run(scene())
+    assert sent and all(packets.is_sealed(datagram) for datagram in sent)
+    assert not any(b"weather" in datagram or b"more 1" in datagram for datagram in sent)
 
 
 def test_without_multicast_they_find_each_other_by_unicast_and_say_so(tmp_path: Any) -> None:

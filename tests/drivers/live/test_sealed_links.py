@@ -19,12 +19,11 @@ from wend.drivers.live import wire
 from wend.drivers.live.addresses import Address, show
 from wend.drivers.live.client import connect
 from wend.drivers.live.config import PeerFile
-from wend.drivers.live.multicast import MulticastOptions
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.process import PeerService
 from wend.drivers.live.shaper import PacketFaults
 from wend.drivers.live.socket import PeerSocket
-from wend.model.errors import ConfigError, Untrusted
+from wend.model.errors import Untrusted
 from wend.model.events import PeerId
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
@@ -218,12 +217,10 @@ def test_peers_with_keys_join_by_an_address() -> None:
     run(scene())
 
 
-def test_a_peer_with_keys_may_listen_anywhere_and_does_not_multicast() -> None:
+def test_a_peer_with_keys_may_listen_anywhere() -> None:
     async def scene() -> None:
         peer = make(0, listen=("0.0.0.0", 0))
         peer.close()
-        with pytest.raises(ConfigError, match="multicast is not sealed"):
-            make(0, multicast=MulticastOptions(True, ("239.192.7.7", 7800)))
         await asyncio.sleep(0)
 
     run(scene())

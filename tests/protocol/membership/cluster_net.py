@@ -15,7 +15,16 @@ from wend.protocol.membership.cluster_settings import ClusterSettings
 from wend.protocol.membership.cluster_slots import Slots
 from wend.protocol.membership.clusters import Clusters
 from wend.protocol.plugins import Begun, Changed, Due, Heard, SendTo, Timer
-from wend.protocol.ports import FindPath, JoinMulticast, Multicast, Notice, PathFound, Refuse, Stopping
+from wend.protocol.ports import (
+    FindPath,
+    JoinMulticast,
+    Multicast,
+    MulticastMembers,
+    Notice,
+    PathFound,
+    Refuse,
+    Stopping,
+)
 
 DETECTION = 1 * SECOND
 LONGEST = 20 * MS
@@ -33,6 +42,8 @@ class ClusterNet:
         """The name of each peer's cluster, of those that are gone, too."""
         self.now = 0
         self.loss = loss
+        self.keepers: dict[int, tuple[int, tuple[tuple[int, int], ...]]] = {}
+        """Who keeps the key of the multicast group, and who may have it, as each peer last told its driver."""
         self.multicast = multicast
         """Whether multicast gets through at all."""
         self.muted: set[int] = set()
@@ -117,6 +128,9 @@ class ClusterNet:
                     assert group == self._groups[peer]
                     self._count_message(peer, message)
                     self._cast(peer, group, message)
+                case MulticastMembers(_, keeper, members):
+                    assert keeper in dict(members) and peer in dict(members)
+                    self.keepers[peer] = (keeper, members)
                 case JoinMulticast(group):
                     self._groups[peer] = group
                 case Timer(time, name):
@@ -226,3 +240,7 @@ class ClusterNet:
     def check(self, but: Collection[str] = ()) -> None:
         assert self.mistakes() == []
         assert not self.refused.keys() - {*but}
+        for peer, plugin in self.peers.items():
+            if plugin.joined:
+                assert self.keepers[peer][0] == plugin.slots[0].active
+                assert tuple(dict(self.keepers[peer][1])) == plugin.members

@@ -31,7 +31,6 @@ from wend.model.paths import Path
 from wend.model.summary import Summary
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import LinkSettings, PeerConfig
-from wend.protocol.membership.cluster_settings import ClusterSettings
 from wend.protocol.notices import LINK_DOWN, LINK_UP, REROUTE, NoticeName
 from wend.protocol.plugins import FLOODED
 from wend.protocol.ports import Deliver, Notice, Receipt
@@ -77,8 +76,7 @@ class LiveOverlay:
         root: "ThrowawayRoot | None" = None,
         telemetry: "OverlayTelemetry | None" = None,
     ) -> None:
-        """`root`: peers have keys of it, and sealed links. Multicast cannot be sealed: peers that use it have none.
-        `telemetry`: what they do is recorded."""
+        """`root`: peers have keys of it, and sealed links. `telemetry`: what they do is recorded."""
         self.world = world
         self.strategy = strategy
         self._clock = clock
@@ -90,8 +88,7 @@ class LiveOverlay:
         self._origin_ns: Callable[[], Nanos] = lambda: 0
         membership = membership_of(strategy, world.scenario.membership)
         self._ring = membership if membership is not None and joins_by_contacts(membership) else None
-        multicasts = world.scenario.multicast and membership is not None and _has_clusters(membership)
-        self._root = None if multicasts else root
+        self._root = root
         self.telemetry = telemetry
         self.peers = [self._make(peer) for peer in range(world.overlay.peers)]
 
@@ -206,10 +203,6 @@ class OverlayObserver(Observer):
 
     def noticed(self, notice: Notice) -> None:
         self._overlay.noticed(self._peer, notice)
-
-
-def _has_clusters(membership: str) -> bool:
-    return issubclass(plugin("membership", membership).settings, ClusterSettings)
 
 
 def live_config(world: World, peer: PeerId, strategy: str) -> PeerConfig:

@@ -13,7 +13,7 @@ import msgspec
 
 from wend.drivers.live.addresses import Address, check_listen, parse_address, resolve
 from wend.drivers.live.grants import Grant
-from wend.drivers.live.multicast import AUTO, MulticastOptions, check_interface, parse_multicast, without_multicast
+from wend.drivers.live.multicast import AUTO, MulticastOptions, check_interface, parse_multicast
 from wend.drivers.live.paths.source import NONE, SOURCES
 from wend.drivers.settings import ByName, Configuration
 from wend.matching.filters import parse
@@ -243,8 +243,6 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         parse_multicast(self.multicast_address)
         if self.multicast_interface is not None:
             check_interface(self.multicast_interface, self.insecure or self.keys is not None)
-        if self.keys is not None:
-            without_multicast(self.multicast_options)
         for text in self.advertise:
             try:
                 parse(text)

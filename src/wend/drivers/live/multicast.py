@@ -4,8 +4,9 @@ A group has a name. Its address in 239.192.0.0/14 (RFC 2365: for one organisatio
 peers of one group need not agree on them, unless the peer's file names an address. The header of a datagram has the
 number of the group in the place of the receiver: several groups, and other programs, may share an address.
 
-A peer sends from its own socket. So a receiver knows the sender as it knows the sender of any datagram, by the address
-book; in an open overlay a stranger is asked who it is.
+Where the peer has keys, datagrams are sealed with the key of their group (`sealed_multicast.py`), and the sender is
+known by it. Else a peer sends from its own socket. So a receiver knows the sender as it knows the sender of any
+datagram, by the address book; in an open overlay a stranger is asked who it is.
 """
 
 import asyncio
@@ -27,8 +28,8 @@ from wend.drivers.live.socket import BATCH_DATAGRAMS, RECEIVE_BUFFER_BYTES, WAIT
 from wend.model.errors import ConfigError, WireError
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.messages import PlainMessage, control_name, event_of, older
-from wend.protocol.ports import JoinMulticast, LeaveMulticast, Multicast, Received, Unsent
+from wend.protocol.messages import Message, PlainMessage, control_name, event_of, older
+from wend.protocol.ports import JoinMulticast, LeaveMulticast, Multicast, MulticastMembers, Received, Unsent
 
 if TYPE_CHECKING:
     from wend.drivers.live.peer import LivePeer
@@ -69,15 +70,6 @@ def parse_multicast(text: str) -> tuple[bool, Address | None]:
             f'multicast_address is "auto", "off" or an IPv4 address for multicast like 239.192.7.7:7800, not {text!r}'
         )
     return True, (host, port)
-
-
-def without_multicast(options: "MulticastOptions") -> "MulticastOptions":
-    """The options of a peer with keys. Raises `ConfigError` where multicast is asked for."""
-    if options.on and options.address is not None:
-        raise ConfigError(
-            'multicast is not sealed, so a peer with keys does not use it: say multicast_address = "off", or nothing'
-        )
-    return msgspec.structs.replace(options, on=False)
 
 
 def check_interface(text: str, insecure: bool) -> None:
@@ -153,10 +145,18 @@ class MulticastGroups:
             except OSError as error:
                 self._unusable(f"cannot join the multicast group {effect.group!r} at {show(address)}", error)
                 return
-        self._joined[group_number(self.options.scope + effect.group)] = address
+        self._joined[self._number(effect.group)] = address
+
+    def set_members(self, effect: MulticastMembers) -> None:
+        sealed = self._peer.sealed
+        if sealed is not None and self.options.on:
+            sealed.groups.set_members(self._number(effect.group), effect)
 
     def leave(self, effect: LeaveMulticast) -> None:
-        address = self._joined.pop(group_number(self.options.scope + effect.group), None)
+        number = self._number(effect.group)
+        if self._peer.sealed is not None:
+            self._peer.sealed.groups.leave(number)
+        address = self._joined.pop(number, None)
         if address is not None and address not in self._joined.values():
             self._listening.pop(address).close()
 
@@ -172,13 +172,20 @@ class MulticastGroups:
             log.warning("peer %d cannot multicast to %r: %s", peer.id, effect.group, error)
             peer.tell(Unsent(peer.id, message))
             return
+        address, header = self._route(effect.group)
+        sealed = peer.sealed
+        datagram = wire.seal(header, body) if sealed is None else sealed.groups.seal(self._number(effect.group), body)
+        if datagram is None:
+            return
         peer.counters.notices["multicast"] += 1
         if (id_ := event_of(message)) is None:
             peer.counters.sent_control(control_name(message))
         else:
             peer.counters.sent_data(id_, 1)
-        address, header = self._route(effect.group)
-        self._socket.transmit(address, wire.seal(header, body))
+        self._socket.transmit(address, datagram)
+
+    def _number(self, group: str) -> int:
+        return group_number(self.options.scope + group)
 
     def _route(self, group: str) -> tuple[Address, bytes]:
         route = self._routes.get(group)
@@ -210,6 +217,12 @@ class MulticastGroups:
     def receive(self, datagram: bytes, address: Address, waited_ns: Nanos = 0) -> None:
         """Handle a datagram that came to an address of a group, and waited in a queue of this host."""
         peer, counters = self._peer, self._peer.counters
+        if peer.sealed is not None:
+            opened = peer.sealed.groups.open(datagram)
+            if opened is not None:
+                hear = partial(self.hear_opened, opened.sender, waited_ns=waited_ns)
+                peer.shaper.arrive(opened.sender, opened.body, hear)
+            return
         wrong = wire.fault(datagram)
         header = None if wrong is not None else wire.decode_group_header(datagram)
         if wrong in ("corrupted", "another version"):
@@ -240,6 +253,21 @@ class MulticastGroups:
             messages = wire.decode_messages(datagram, self._types)
         except WireError:
             messages = []
+        self._hear_all(sender, messages, waited_ns)
+
+    def hear_opened(self, sender: PeerId, body: bytes, waited_ns: Nanos = 0) -> None:
+        """Handle the content of a sealed multicast, which a member of the group has sent."""
+        try:
+            messages = wire.decode_body(wire.MESSAGE, body, self._types)
+        except WireError:
+            messages = []
+        self._hear_all(sender, messages, waited_ns)
+
+    def _hear_all(self, sender: PeerId, messages: list[Message], waited_ns: Nanos) -> None:
+        forwarding = self._peer.forwarding
+        if forwarding is not None and not all(forwarding.permits(sender, message) for message in messages):
+            self._peer.counters.refused["an event that its neighbour may not forward"] += 1
+            return
         if len(messages) == 1 and isinstance(messages[0], PlainMessage):
             self._peer.hear(Received(sender, older(messages[0], waited_ns) if waited_ns else messages[0]))
         else:

@@ -26,7 +26,7 @@ from wend.drivers.live.counters import Counters
 from wend.drivers.live.forwarding_grants import ForwardingGrants
 from wend.drivers.live.joining import Joining
 from wend.drivers.live.link_log import LinkLog
-from wend.drivers.live.multicast import MulticastGroups, MulticastOptions, without_multicast
+from wend.drivers.live.multicast import MulticastGroups, MulticastOptions
 from wend.drivers.live.observer import Observer, Observers
 from wend.drivers.live.paths.probes import answer_to
 from wend.drivers.live.paths.searches import PathSearches
@@ -69,6 +69,7 @@ from wend.protocol.ports import (
     LinkRemoved,
     Missed,
     Multicast,
+    MulticastMembers,
     Neighbour,
     Notice,
     Paused,
@@ -149,7 +150,6 @@ class LivePeer:
             self._socket.received = self.sealed.receive
         self.forwarding: ForwardingGrants | None = None
         """What neighbours may forward; None: everything."""
-        multicast = multicast if keys is None else without_multicast(multicast)
         self.address, self.family = self._socket.address, self._socket.family
         self.timer = WakeTimer(clock, self._drain, partial(self._handle, _WOKEN), self._paused)
         self.multicast = MulticastGroups(self, self._socket, self._types, multicast, clock)
@@ -183,6 +183,7 @@ class LivePeer:
             JoinMulticast: self.multicast.join,
             LeaveMulticast: self.multicast.leave,
             Multicast: self.multicast.send,
+            MulticastMembers: self.multicast.set_members,
         }
 
     @property

@@ -4,7 +4,7 @@ A peer with keys seals every datagram as the last thing before the socket, and o
 decoder sees only bytes that another peer of the same root has sent. The sender is known by its session: its address may
 change. Messages to a peer without a session wait for the handshake, for a short time.
 
-Multicast is not sealed, so a peer with keys does not use it: it sends to each member of a group.
+Multicast is sealed with the key of its group, which members get in their sessions (`sealed_multicast.py`).
 """
 
 import asyncio
@@ -18,8 +18,10 @@ from wend.drivers.live import wire
 from wend.drivers.live.addresses import Address, show
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.log_limit import LogLimit
+from wend.drivers.live.sealed_multicast import SealedMulticast
 from wend.model.events import PeerId
 from wend.model.units import MINUTE, Nanos
+from wend.security import packets
 from wend.security.identity import Credentials, Identity, Verifier
 from wend.security.session_effects import SessionEnded, SessionMoved, SessionReady, SessionRefused, TransmitPacket
 from wend.security.session_layer import SessionLayer
@@ -64,6 +66,7 @@ class SealedLinks:
             notices=peer.counters.notices,
         )
         self._sessions = self._layer.peers
+        self.groups = SealedMulticast(peer, self.send, clock)
         self._pipes: dict[PeerId, Transmit] = {}
         """Pipes that imitate links, by peer; others send to the socket."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -147,7 +150,10 @@ class SealedLinks:
         if self._layer.effects:
             self._perform()
         if opened is not None:
-            self._peer.receive_opened(*opened, address, waited_ns)
+            if opened[2] == packets.GROUP_KEY:
+                self.groups.receive(opened[0], opened[1], opened[3])
+            else:
+                self._peer.receive_opened(*opened, address, waited_ns)
             return
         self._flood_filter.count()
         if not self._peer.answer_probe(datagram, address) and wire.is_open(datagram):
@@ -160,6 +166,7 @@ class SealedLinks:
             return
         self._tell_time()
         self._perform()
+        self.groups.tick()
         self._flood_filter.tick()
         self._timer = self._loop.call_later(TICK_S, self._tick)
 
@@ -177,10 +184,12 @@ class SealedLinks:
                         self._transmit(address, datagram)
                 case SessionReady(peer=peer, incarnation=incarnation):
                     self._peer.on_session(peer, incarnation)
+                    self.groups.include(peer)
                 case SessionMoved(peer=peer, address=address):
                     self._peer.on_moved(peer, address)
                 case SessionEnded(peer=peer, reason=reason):
                     log.warning("peer %d ends the session with peer %d: %s", self._peer.id, peer, reason)
+                    self.groups.exclude(peer)
                 case SessionRefused(address=address, reason=reason):
                     self._warn(address, reason)
 

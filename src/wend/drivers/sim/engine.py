@@ -35,6 +35,7 @@ from wend.protocol.ports import (
     LeaveMulticast,
     Missed,
     Multicast,
+    MulticastMembers,
     Notice,
     PathFound,
     Persist,
@@ -114,6 +115,7 @@ class Engine:
             JoinMulticast: self._join,
             LeaveMulticast: self._leave_group,
             Multicast: self._multicast,
+            MulticastMembers: self._multicast_members,
         }
 
     @property
@@ -358,6 +360,9 @@ class Engine:
 
     def _leave_group(self, now: Nanos, peer: PeerId, leave: LeaveMulticast) -> None:
         self._groups.get(leave.group, set()).discard(peer)
+
+    def _multicast_members(self, now: Nanos, peer: PeerId, told: MulticastMembers) -> None:
+        """Simulated peers have no keys."""
 
     def _multicast(self, now: Nanos, peer: PeerId, cast: Multicast) -> None:
         """Send to the other members of the group. What multicast does not reach counts as lost too."""

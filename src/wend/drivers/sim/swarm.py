@@ -45,6 +45,7 @@ from wend.protocol.ports import (
     LeaveMulticast,
     LocalSubscription,
     Multicast,
+    MulticastMembers,
     Neighbour,
     Notice,
     Persist,
@@ -166,6 +167,7 @@ class Swarm:
             JoinMulticast: self._no_multicast,
             LeaveMulticast: self._no_multicast,
             Multicast: self._no_multicast,
+            MulticastMembers: self._no_multicast,
         }
         with uncollected():
             self._begin(contacts)
@@ -379,7 +381,7 @@ class Swarm:
     def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
         raise ConfigError(f"{self.config.strategy} traces underlay paths, which a swarm does not have")
 
-    def _no_multicast(self, now: Nanos, peer: PeerId, effect: JoinMulticast | LeaveMulticast | Multicast) -> None:
+    def _no_multicast(self, now: Nanos, peer: PeerId, effect: object) -> None:
         raise ConfigError(f"{self.config.strategy} uses multicast, which a swarm does not have")
 
 

@@ -35,7 +35,7 @@ from wend.protocol.membership.cluster_settings import ClusterSettings
 from wend.protocol.membership.cluster_slots import Slots, holders_of
 from wend.protocol.notices import RefusalReason
 from wend.protocol.plugins import Membership, PluginEffect, SendTo, Timer
-from wend.protocol.ports import Multicast, Notice, Refuse
+from wend.protocol.ports import Multicast, MulticastMembers, Notice, Refuse
 
 BEAT, DETECT, ADMIT, SETTLE, TAKE_OVER = "beat", "detect", "admit", "settle", "take over"
 MOST_LOST = 32
@@ -137,7 +137,9 @@ class RosterMember(Membership):
     def _adopt(self, now: Nanos, roster: Roster, stamp: int) -> None:
         before = self._roster
         changed_head = before is None or before.head != roster.head
-        self._moved |= before is None or before.slots != roster.slots or before.members != roster.members
+        if before is None or before.slots != roster.slots or before.members != roster.members:
+            self._moved = True
+            self._out.append(MulticastMembers(self._group, roster.slots[0].active, roster.members))
         self._roster, self._digest = roster, digest_of(roster)
         self._known_term = max(self._known_term, roster.term)
         self._members = dict(roster.members)

@@ -1,0 +1,383 @@
+"""Keys of multicast groups: one keeper makes the key of a group, and hands it to the members in their sessions.
+
+The keeper is the first active coordinator of a cluster. It makes another key, of the next epoch, when a peer joins,
+leaves, dies, restarts or is revoked, and every hour. It repeats the key to each member until that has it, and a member
+that lacks it asks.
+
+- **Sealing.** Every sender seals with a key of its own, which follows from the group's key, its id and a random salt.
+  So no two packets ever have the same key and counter, whoever restarts.
+- **Rolling.** A peer seals with the newest key that it has. Packets of an epoch that has not arrived yet wait for it, a
+  moment. The former key opens packets for a short time where its keeper has only added members. Where one is gone, or
+  another keeper took over, it opens nothing more: somebody who left may know it.
+- **Trust.** A key is accepted only from the keeper, as this peer's roster has it, and in a session with it. All
+  members have one key, so each of them could seal as another member. What no member has sealed is refused.
+"""
+
+import struct
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from wend.model.events import PeerId
+from wend.model.units import MINUTE, MS, SECOND, Nanos
+from wend.security import packets
+from wend.security.noise import derive, nonce
+from wend.security.packets import GROUP_HEADER, GROUP_HEADER_BYTES
+from wend.security.replay import ReplayWindow
+from wend.security.sizes import KEY_BYTES, TAG_BYTES
+
+OVERLAP_NS: Nanos = 2 * SECOND
+"""How long the former key opens packets after members were added."""
+REPEAT_NS: Nanos = 250 * MS
+"""How often a key is told or asked for again."""
+HOLD_NS: Nanos = SECOND
+"""How long a packet waits for its key."""
+ROLL_NS: Nanos = 60 * MINUTE
+"""A key that is older is replaced."""
+MOST_HELD = 64
+MOST_HELD_BYTES = 1 << 18
+"""Packets of a group that wait for a key."""
+MOST_KEEPERS = 32
+MOST_SALTS = 4
+"""Restarts of one sender in one epoch. Each makes another roster, and so another epoch."""
+
+TOLD, TAKEN, ASKED = 1, 2, 3
+TOLD_FORM: Final = struct.Struct(f"<BQQQ{KEY_BYTES}s")
+SHORT_FORM: Final = struct.Struct("<BQQ")
+_HEAD: Final = packets.head(packets.MULTICAST)
+_LABEL: Final = b"wend multicast sender"
+
+Member = tuple[PeerId, int]
+"""A peer and its incarnation."""
+
+
+class GroupMessage(NamedTuple):
+    """Send this to a peer, in the session with it."""
+
+    peer: PeerId
+    body: bytes
+
+
+class GroupOpened(NamedTuple):
+    """A multicast of a member, which waited for its key."""
+
+    sender: PeerId
+    body: bytes
+
+
+GroupEffect = GroupMessage | GroupOpened
+
+
+class _Stream(NamedTuple):
+    """What one sender seals in one epoch."""
+
+    cipher: ChaCha20Poly1305
+    window: ReplayWindow
+
+
+class GroupKey:
+    """The key of a group in one epoch."""
+
+    def __init__(self, now: Nanos, epoch: int, secret: bytes, me: PeerId, salt: bytes, maker: PeerId) -> None:
+        self.epoch = epoch
+        self.secret = secret
+        self.maker = maker
+        self.made_ns = now
+        self.ends_ns: Nanos | None = None
+        """When it opens nothing more; None: it is the current one."""
+        self._salt = salt
+        self._sealing = self._cipher(me, salt)
+        self._sent = 0
+        self._streams: dict[tuple[PeerId, bytes], _Stream] = {}
+        self._salts: Counter[PeerId] = Counter()
+
+    def _cipher(self, sender: PeerId, salt: bytes) -> ChaCha20Poly1305:
+        key, _ = derive(self.secret, _LABEL + sender.to_bytes(8, "little") + salt)
+        return ChaCha20Poly1305(key)
+
+    def seal(self, group: int, me: PeerId, body: bytes) -> bytes:
+        counter, self._sent = self._sent, self._sent + 1
+        header = GROUP_HEADER.pack(_HEAD, group, self.epoch, me, self._salt, counter)
+        return header + self._sealing.encrypt(nonce(counter), body, header)
+
+    def open(self, sender: PeerId, salt: bytes, counter: int, datagram: bytes) -> bytes | str:
+        """The content, or why there is none."""
+        stream = self._streams.get((sender, salt))
+        known = stream is not None
+        if stream is None:
+            if self._salts[sender] >= MOST_SALTS:
+                return "forged"
+            stream = _Stream(self._cipher(sender, salt), ReplayWindow())
+        if not stream.window.is_new(counter):
+            return "replayed"
+        header = datagram[:GROUP_HEADER_BYTES]
+        try:
+            body = stream.cipher.decrypt(nonce(counter), datagram[GROUP_HEADER_BYTES:], header)
+        except InvalidTag:
+            return "forged"
+        stream.window.add(counter)
+        if not known:
+            self._streams[sender, salt] = stream
+            self._salts[sender] += 1
+        return body
+
+
+class _Group:
+    """What a peer knows of one group."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.keeper: Member | None = None
+        self.members: dict[PeerId, int] = {}
+        self.key: GroupKey | None = None
+        self.former: GroupKey | None = None
+        self.highest = 0
+        """The number of the highest epoch that this peer knows of."""
+        self.told: dict[Member, int] = {}
+        """The highest epoch of each keeper. Lower ones come late: their packets were counted, and must not be again."""
+        self.made_for: frozenset[Member] = frozenset()
+        """At the keeper: who may have the present key."""
+        self.lacking: dict[PeerId, None] = {}
+        """At the keeper: who has not said that it has the present key."""
+        self.repeat_ns: Nanos = 0
+        self.held: list[tuple[bytes, Nanos]] = []
+
+    def all_keys(self) -> Iterator[GroupKey]:
+        for key in (self.key, self.former):
+            if key is not None:
+                yield key
+
+
+class GroupKeys:
+    """The groups of one peer."""
+
+    def __init__(
+        self, me: PeerId, random: Callable[[int], bytes], refused: Counter[str], notices: Counter[str]
+    ) -> None:
+        self._me = me
+        self._random = random
+        self.refused = refused
+        self.notices = notices
+        self._groups: dict[int, _Group] = {}
+        self._salts: deque[bytes] = deque(maxlen=MOST_SALTS * 4)
+        """Those that this peer chose last."""
+        self._excluded: set[PeerId] = set()
+        self.effects: list[GroupEffect] = []
+
+    def take_effects(self) -> list[GroupEffect]:
+        effects, self.effects = self.effects, []
+        return effects
+
+    # ---------------------------------------------------------------- what the driver tells
+
+    def set_members(self, now: Nanos, group: int, keeper: PeerId, members: Iterable[Member]) -> None:
+        """These are the members of a group, and this one keeps its key. Without this peer: it has left."""
+        present = dict(members)
+        if self._me not in present or keeper not in present:
+            self._groups.pop(group, None)
+            return
+        found = self._groups.setdefault(group, _Group(group))
+        if found.keeper != (keeper, present[keeper]):
+            found.keeper, found.repeat_ns = (keeper, present[keeper]), now
+            if found.key is not None:
+                found.key.maker = -1  # the new keeper may make one with any number
+        found.members = present
+        if keeper == self._me:
+            self._roll_if_changed(now, found)
+        elif found.key is None or found.key.maker != keeper:
+            self._repeat(now, found)
+
+    def keys(self, group: int) -> list[GroupKey]:
+        """The current key of a group and the former one, as far as there are any."""
+        found = self._groups.get(group)
+        return [] if found is None else [*found.all_keys()]
+
+    def leave(self, group: int) -> None:
+        self._groups.pop(group, None)
+
+    def exclude(self, now: Nanos, peer: PeerId) -> None:
+        """The certificate of a peer is not accepted any more."""
+        self._excluded.add(peer)
+        self._look_again(now)
+
+    def include(self, now: Nanos, peer: PeerId) -> None:
+        """There is a session with a peer."""
+        if peer in self._excluded:
+            self._excluded.discard(peer)
+            self._look_again(now)
+
+    def _look_again(self, now: Nanos) -> None:
+        for group in self._groups.values():
+            if group.keeper is not None and group.keeper[0] == self._me:
+                self._roll_if_changed(now, group)
+
+    def tick(self, now: Nanos) -> None:
+        """Repeat what was not answered, a few times in a second."""
+        for group in self._groups.values():
+            group.held = [one for one in group.held if now - one[1] < HOLD_NS]
+            if group.former is not None and group.former.ends_ns is not None and now >= group.former.ends_ns:
+                group.former = None
+            if group.keeper is not None and now >= group.repeat_ns:
+                if group.keeper[0] == self._me and group.key is not None and now - group.key.made_ns >= ROLL_NS:
+                    self._roll(now, group, group.made_for, overlaps=True)
+                else:
+                    self._repeat(now, group)
+
+    # ---------------------------------------------------------------- multicasts
+
+    def seal(self, group: int, body: bytes) -> bytes | None:
+        """The datagram of a message to a group; None while this peer has no key."""
+        found = self._groups.get(group)
+        if found is None or found.key is None:
+            self.notices["multicast-without-key"] += 1
+            return None
+        return found.key.seal(group, self._me, body)
+
+    def open(self, now: Nanos, datagram: bytes) -> GroupOpened | None:
+        """The message in a datagram. None if it was refused, or waits for a key."""
+        if len(datagram) < GROUP_HEADER_BYTES + TAG_BYTES or packets.type_of(datagram) != packets.MULTICAST:
+            self.refused["a multicast packet of others"] += 1
+            return None
+        _, number, epoch, sender, salt, counter = GROUP_HEADER.unpack_from(datagram)
+        group = self._groups.get(number)
+        if group is None:
+            self.refused["a multicast packet of another group"] += 1
+            return None
+        if sender == self._me:
+            if salt not in self._salts:
+                self.refused["misdirected"] += 1
+            return None  # else the peer hears itself
+        if sender not in group.members or sender in self._excluded:
+            self.refused["a multicast packet of no member"] += 1
+            return None
+        key = next((key for key in group.all_keys() if key.epoch == epoch), None)
+        if key is None or (key.ends_ns is not None and now >= key.ends_ns):
+            self._without_key(now, group, epoch, datagram)
+            return None
+        body = key.open(sender, salt, counter, datagram)
+        if isinstance(body, str):
+            self.refused[body] += 1
+            return None
+        return GroupOpened(sender, body)
+
+    def _without_key(self, now: Nanos, group: _Group, epoch: int, datagram: bytes) -> None:
+        """Keep a packet of an epoch that this peer does not know yet, and ask for the key."""
+        if group.key is not None and epoch >> 32 < group.key.epoch >> 32 and group.key.maker >= 0:
+            self.refused["a former group key"] += 1
+        elif len(group.held) >= MOST_HELD or sum(len(one) for one, _ in group.held) + len(datagram) > MOST_HELD_BYTES:
+            self.refused["an unknown group key"] += 1
+        else:
+            group.held.append((datagram, now))
+            if now >= group.repeat_ns and group.keeper is not None and group.keeper[0] != self._me:
+                self._ask(now, group)
+
+    # ---------------------------------------------------------------- messages in sessions
+
+    def receive(self, now: Nanos, sender: PeerId, incarnation: int, body: bytes) -> None:
+        """A message about keys, in a session with this incarnation of its sender."""
+        form = TOLD_FORM if body[:1] == bytes((TOLD,)) else SHORT_FORM
+        if len(body) != form.size:
+            self.refused["garbage"] += 1
+            return
+        fields = form.unpack(body)
+        group = self._groups.get(fields[1])
+        if group is None or group.members.get(sender) != incarnation or sender in self._excluded:
+            self.refused["a group key of no member"] += 1
+        elif fields[0] == TOLD:
+            self._told(now, group, sender, *fields[2:])
+        elif fields[0] == TAKEN:
+            if group.key is not None and group.key.epoch == fields[2]:
+                group.lacking.pop(sender, None)
+        elif fields[0] == ASKED:
+            self._asked(now, group, sender, fields[2])
+        else:
+            self.refused["garbage"] += 1
+
+    def _told(self, now: Nanos, group: _Group, sender: PeerId, epoch: int, former: int, secret: bytes) -> None:
+        if group.keeper is None or sender != group.keeper[0] or sender == self._me:
+            self.refused["a group key of no keeper"] += 1
+            return
+        key = group.key
+        if key is not None and key.epoch == epoch:
+            key.maker = sender
+        elif epoch <= group.told.get(group.keeper, 0):
+            self.refused["a former group key"] += 1
+            return
+        else:
+            group.told.pop(group.keeper, None)
+            group.told[group.keeper] = epoch
+            if len(group.told) > MOST_KEEPERS:
+                del group.told[next(iter(group.told))]
+            self._adopt(now, group, GroupKey(now, epoch, secret, self._me, self._salt(), sender), former)
+        self.effects.append(GroupMessage(sender, SHORT_FORM.pack(TAKEN, group.number, epoch)))
+
+    def _adopt(self, now: Nanos, group: _Group, key: GroupKey, former: int) -> None:
+        """Seal with a key from now on. `former`: the epoch whose key still opens packets, for a moment; 0: none."""
+        group.former = group.key if group.key is not None and group.key.epoch == former else None
+        if group.former is not None:
+            group.former.ends_ns = now + OVERLAP_NS
+        group.key = key
+        group.highest = max(group.highest, key.epoch >> 32)
+        self.notices["group-key"] += 1
+        held, group.held = group.held, []
+        for datagram, since in held:
+            if now - since < HOLD_NS and (opened := self.open(now, datagram)) is not None:
+                self.effects.append(opened)
+
+    # ---------------------------------------------------------------- the keeper
+
+    def _roll_if_changed(self, now: Nanos, group: _Group) -> None:
+        wanted = frozenset(one for one in group.members.items() if one[0] not in self._excluded)
+        own = group.key is not None and group.key.maker == self._me
+        if not own or group.made_for != wanted:
+            self._roll(now, group, wanted, overlaps=own and group.made_for <= wanted)
+
+    def _roll(self, now: Nanos, group: _Group, members: frozenset[Member], overlaps: bool) -> None:
+        """Make the next key, and tell it to the members."""
+        epoch = group.highest + 1 << 32 | int.from_bytes(self._random(4), "little")
+        group.made_for = members
+        group.lacking = {peer: None for peer, _ in sorted(members) if peer != self._me}
+        key = GroupKey(now, epoch, self._random(KEY_BYTES), self._me, self._salt(), self._me)
+        self._adopt(now, group, key, group.key.epoch if overlaps and group.key is not None else 0)
+        self._repeat(now, group)
+
+    def _repeat(self, now: Nanos, group: _Group) -> None:
+        """The keeper tells the key to members that lack it; a member that lacks it asks."""
+        assert group.keeper is not None
+        group.repeat_ns = now + REPEAT_NS
+        if group.keeper[0] == self._me:
+            for peer in group.lacking:
+                self._tell(group, peer)
+        elif group.key is None or group.key.maker != group.keeper[0]:
+            self._ask(now, group)
+
+    def _asked(self, now: Nanos, group: _Group, peer: PeerId, beyond: int) -> None:
+        """A member lacks the key. `beyond`: it had this one, and cannot use it again after one of another keeper."""
+        key = group.key
+        if key is None or key.maker != self._me or (peer, group.members[peer]) not in group.made_for:
+            return
+        if key.epoch <= beyond and now - key.made_ns >= REPEAT_NS:
+            self._roll(now, group, group.made_for, overlaps=True)
+        else:
+            self._tell(group, peer)
+
+    def _salt(self) -> bytes:
+        """A new one for every key, so that a key and a counter never meet again."""
+        self._salts.append(self._random(8))
+        return self._salts[-1]
+
+    def _tell(self, group: _Group, peer: PeerId) -> None:
+        key = group.key
+        if key is not None and key.maker == self._me:
+            former = 0 if group.former is None else group.former.epoch
+            told = TOLD_FORM.pack(TOLD, group.number, key.epoch, former, key.secret)
+            self.effects.append(GroupMessage(peer, told))
+
+    def _ask(self, now: Nanos, group: _Group) -> None:
+        assert group.keeper is not None
+        group.repeat_ns = now + REPEAT_NS
+        beyond = group.told.get(group.keeper, 0)
+        self.effects.append(GroupMessage(group.keeper[0], SHORT_FORM.pack(ASKED, group.number, beyond)))
