@@ -34,7 +34,7 @@ subscriptions, with the number of matches of each.
 
 def register(app: typer.Typer) -> None:
     """Add the commands on data to the `wend` command."""
-    from wend.console import data_flows, data_paths, data_topology
+    from wend.console import data_flows, data_paths, data_replay, data_topology
 
     data = typer.Typer(help="Spark jobs on files.", epilog=EXIT_CODES, no_args_is_help=True)
     data.command("match", help=_MATCH_HELP, epilog=EXIT_CODES)(data_match)
@@ -43,6 +43,8 @@ def register(app: typer.Typer) -> None:
     data.command("topology", help=data_topology.HELP, epilog=EXIT_CODES)(data_topology.data_topology)
     data.command("paths", epilog=EXIT_CODES)(data_paths.data_paths)
     data.command("sweep", epilog=EXIT_CODES)(data_sweep)
+    data.command("replay", epilog=EXIT_CODES)(data_replay.data_replay)
+    data.command("recommend", epilog=EXIT_CODES)(data_replay.data_recommend)
     app.add_typer(data, name="data")
 
 

@@ -5,7 +5,7 @@ Time 0 is the start; publishing begins after the warm-up.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from functools import cached_property
 from math import inf, sqrt
@@ -86,7 +86,18 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
 class World:
     """The overlay, workload and failures of a scenario."""
 
-    def __init__(self, scenario: Scenario, overlay: Overlay, placement: "Placement | None" = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        overlay: Overlay,
+        placement: "Placement | None" = None,
+        *,
+        topics: tuple[Topic, ...] | None = None,
+        outages: faults.Faults | None = None,
+        deadlines: Mapping[tuple[PeerId, PeerId], Nanos] | None = None,
+    ) -> None:
+        """`topics`, `outages` of links, and `deadlines` by publisher and subscriber: as given, not as the scenario
+        draws them. A pair without a deadline has that of the scenario's factor."""
         self.scenario = scenario
         self.overlay = overlay
         self.placement = placement
@@ -97,7 +108,7 @@ class World:
         self.stop_ns = self.begin_ns + scenario.duration_ns
         self.end_ns = self.stop_ns + scenario.drain_ns
         heal = self.end_ns if scenario.heal_ns is None else self.begin_ns + scenario.heal_ns
-        self._component_faults = _link_faults(scenario, overlay, placement, self.begin_ns, heal)
+        self._component_faults = outages or _link_faults(scenario, overlay, placement, self.begin_ns, heal)
         self.partitions = _partitions(scenario, overlay.peers, self.begin_ns, heal)
         self.faults = faults.with_partitions(overlay, self._component_faults, self.partitions)
         """The outages of links, in partitions too."""
@@ -107,7 +118,10 @@ class World:
         self.disturbances = draw_disturbances(scenario, overlay, placement, begin=self.begin_ns, end=heal)
         self.background = draw_background(scenario, overlay, placement)
         """The links with other traffic."""
-        self.topics = _topics(scenario, overlay.peers) if scenario.flows is None else _flows(scenario, overlay)
+        self._given_deadlines = dict(deadlines or {})
+        if topics is None:
+            topics = _topics(scenario, overlay.peers) if scenario.flows is None else _flows(scenario, overlay)
+        self.topics = topics
         self.plan = None if scenario.plan is None else _plan(scenario.plan, overlay)
         self.switches: list[tuple[Nanos, PeerId, Forwarding]] = []
         """Times at which a peer gets another plan, for tests that build a world by hand."""
@@ -166,7 +180,10 @@ class World:
     @cached_property
     def deadlines_ns(self) -> list[list[Nanos]]:
         """Deadlines by publisher and subscriber."""
-        return [[round(self.scenario.factor * shortest) for shortest in row] for row in self.shortest_ns]
+        found = [[round(self.scenario.factor * shortest) for shortest in row] for row in self.shortest_ns]
+        for (publisher, subscriber), deadline in self._given_deadlines.items():
+            found[publisher][subscriber] = deadline
+        return found
 
     def deadline_ns(self, publisher: PeerId, subscriber: PeerId) -> Nanos:
         return self.deadlines_ns[publisher][subscriber]
@@ -249,7 +266,6 @@ class World:
 
     def started(self, peer: PeerId) -> Started:
         """The input with which the driver starts this peer."""
-        qos = Qos(factor=self.scenario.factor)
         links = [(n, self.overlay.links[self.overlay.link(peer, n)]) for n in self.overlay.neighbours(peer)]
         neighbours = tuple(
             Neighbour(n, link.delay_ns, 1.0 - link.loss, self._wait_ns(n, link), self.scenario.charge == "all")
@@ -257,16 +273,21 @@ class World:
         )
         if self.filters:
             publishes = any(topic.publisher == peer for topic in self.topics)
-            return Started(neighbours, (LocalSubscription(0, self.filters[peer], qos),), ("true",) if publishes else ())
+            wanted = LocalSubscription(0, self.filters[peer], Qos(factor=self.scenario.factor))
+            return Started(neighbours, (wanted,), ("true",) if publishes else ())
         return Started(
             neighbours,
             subscriptions=tuple(
-                LocalSubscription(number, topic_filter(topic.name), qos)
+                LocalSubscription(number, topic_filter(topic.name), self._qos(topic, peer))
                 for number, topic in enumerate(self.topics)
                 if peer in topic.subscribers
             ),
             advertisements=tuple(topic_filter(t.name) for t in self.topics if t.publisher == peer),
         )
+
+    def _qos(self, topic: Topic, subscriber: PeerId) -> Qos:
+        deadline = self._given_deadlines.get((topic.publisher, subscriber))
+        return Qos(factor=self.scenario.factor) if deadline is None else Qos(deadline_ns=deadline)
 
 
 def build(scenario: Scenario) -> World:

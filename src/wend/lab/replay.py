@@ -7,19 +7,15 @@ the emulator) and the times at which peers happen to send hellos.
 
 import msgspec
 
-from wend.drivers.scenarios import SIMULATED
+from wend.drivers.recorded import AS_SHIPPED
 from wend.drivers.sim.detection import bfd_hz
 from wend.drivers.sim.run import play
 from wend.drivers.world import World
 from wend.lab.cell import Cell
-from wend.model.settings import settings_of
 from wend.model.units import Nanos, seconds
-from wend.protocol.config import LinkSettings
 from wend.topology.faults import Intervals
 from wend.topology.graph import Overlay
 
-AS_SHIPPED = {each.name: each.write(each.default) for each in settings_of(LinkSettings) if each.name in SIMULATED}
-"""The defaults of live peers, where simulated ones have others."""
 STRATEGIES = {
     "wend-dcrd": ("dcrd", "tight"),
     "wend-none": ("adaptive", "none"),

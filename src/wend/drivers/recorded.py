@@ -1,0 +1,113 @@
+"""The world of a recording: links, outages and flows that were measured, to be played under any strategy.
+
+Peers of a recording have any ids. In the world they have the numbers from 0 on, in the order of their ids. A seed moves
+the times at which flows publish, and draws losses; everything else is as it was recorded.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from wend.drivers.scenarios import SIMULATED, Scenario
+from wend.drivers.world import GOLDEN, Topic, World
+from wend.model.errors import ConfigError
+from wend.model.events import PeerId
+from wend.model.randomness import stream
+from wend.model.settings import settings_of
+from wend.model.units import SECOND, Nanos
+from wend.protocol.config import LinkSettings
+from wend.topology.faults import Intervals
+from wend.topology.graph import Overlay, OverlayLink
+
+WARMUP_NS = 5 * SECOND
+DRAIN_NS = 5 * SECOND
+AS_SHIPPED = {each.name: each.write(each.default) for each in settings_of(LinkSettings) if each.name in SIMULATED}
+"""The defaults of live peers, where simulated ones have others."""
+
+
+class RecordedLink(msgspec.Struct, frozen=True, array_like=True):
+    """A link between two peers, a < b, with its outages: (from, until) since the begin of the recording."""
+
+    a: PeerId
+    b: PeerId
+    delay_ns: Nanos
+    loss: float = 0.0
+    outages: tuple[tuple[Nanos, Nanos], ...] = ()
+
+
+class RecordedFlow(msgspec.Struct, frozen=True, array_like=True):
+    publisher: PeerId
+    receivers: tuple[PeerId, ...]
+    rate_msgs: float
+    size_bytes: int = 0
+    weight: float = 1.0
+    deadlines_ns: tuple[Nanos, ...] = ()
+    """By receiver; none: a multiple of the shortest delay, by the scenario's factor."""
+
+
+class Recording(msgspec.Struct, frozen=True):
+    """What peers saw in one window of time."""
+
+    begin_ns: Nanos
+    """Unix time, to tell windows apart."""
+    duration_ns: Nanos
+    links: tuple[RecordedLink, ...]
+    flows: tuple[RecordedFlow, ...]
+
+    @property
+    def peers(self) -> tuple[PeerId, ...]:
+        return tuple(sorted({peer for link in self.links for peer in (link.a, link.b)}))
+
+
+def recorded_world(recording: Recording, seed: int, settings: Mapping[str, Any]) -> World:
+    """The world in which a recording happens again, for peers with these settings. Flows of and to peers without links
+    are left out. Raises `ConfigError` where nothing is left."""
+    numbers = {peer: number for number, peer in enumerate(recording.peers)}
+    links = [
+        OverlayLink(numbers[link.a], numbers[link.b], max(1, link.delay_ns), min(max(link.loss, 0.0), 0.99))
+        for link in recording.links
+    ]
+    if not links:
+        raise ConfigError(f"the recording of {recording.begin_ns} has no links")
+    overlay = Overlay(len(numbers), links, tuple(map(str, recording.peers)))
+    topics, deadlines = _topics(recording, numbers, seed)
+    if not topics:
+        raise ConfigError(f"the recording of {recording.begin_ns} has no flow between its peers")
+    scenario = Scenario(
+        **{
+            "topology": "full-mesh", "peers": len(numbers), "topics": 1, "seed": seed, "pf": 0.0,
+            "duration": f"{recording.duration_ns}ns", "warmup": f"{WARMUP_NS}ns", "drain": f"{DRAIN_NS}ns",
+            **AS_SHIPPED, **settings,
+        }
+    )  # fmt: skip
+    down = [
+        (number, WARMUP_NS + begin, WARMUP_NS + end)
+        for number, link in enumerate(recording.links)
+        for begin, end in link.outages
+    ]
+    return World(scenario, overlay, topics=topics, outages=Intervals(len(links), down), deadlines=deadlines)
+
+
+def _topics(
+    recording: Recording, numbers: Mapping[PeerId, int], seed: int
+) -> tuple[tuple[Topic, ...], dict[tuple[PeerId, PeerId], Nanos]]:
+    """A topic for each flow, and the deadlines by publisher and subscriber: the shortest of all flows."""
+    topics: list[Topic] = []
+    deadlines: dict[tuple[PeerId, PeerId], Nanos] = {}
+    for number, flow in enumerate(recording.flows):
+        publisher = numbers.get(flow.publisher)
+        receivers = sorted({numbers[peer] for peer in flow.receivers if peer in numbers} - {publisher})
+        if publisher is None or not receivers or flow.rate_msgs <= 0:
+            continue
+        period = max(1, round(SECOND / flow.rate_msgs))
+        phase = int(stream(seed, "recorded", "phase", number).integers(period))
+        step = round(GOLDEN * period)  # as publishers that know of no outage
+        topics.append(
+            Topic(f"flow{number}", publisher, tuple(receivers), phase, period, flow.size_bytes, flow.weight, step)
+        )
+        for peer, deadline in zip(flow.receivers, flow.deadlines_ns, strict=False):
+            if peer in numbers and deadline > 0:
+                pair = (publisher, numbers[peer])
+                deadlines[pair] = min(deadline, deadlines.get(pair, deadline))
+    return tuple(topics), deadlines

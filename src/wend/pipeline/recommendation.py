@@ -1,0 +1,218 @@
+"""A recommendation from replays: which strategy and setting were on time most often, and what the others cost.
+
+Strategies are compared pair by pair: the same window, the same times of publication. The best one is the one with the
+most deliveries on time. Variants that lose at most a tenth of a point to it, and of which it is not certain that they
+lose at all, count as equal; of these the one with the fewest data packets is recommended.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+import msgspec
+
+from wend.model.errors import ConfigError
+from wend.pictures.charts import RankedRow, ranked_dots
+from wend.pictures.palette import STRATEGIES
+from wend.pipeline.metrics import t_quantile
+
+EQUAL = 0.001
+"""A smaller share of deliveries is no reason to send more packets."""
+FEW_WINDOWS = 3
+"""With fewer windows, intervals are over single runs."""
+Unit = tuple[int, ...]
+
+
+class MeanInterval(msgspec.Struct, frozen=True):
+    """A mean, with half of its 95 % interval; None where there is one value only."""
+
+    mean: float
+    half: float | None = None
+
+
+class Variant(NamedTuple):
+    strategy: str
+    redundancy: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.strategy}, {self.redundancy}" if self.redundancy else self.strategy
+
+
+class Ranked(msgspec.Struct, frozen=True):
+    """One strategy with its setting, over all windows."""
+
+    strategy: str
+    redundancy: str
+    windows: int
+    runs: int
+    on_time: MeanInterval
+    delivery: MeanInterval
+    packets: MeanInterval
+    """Data packets for each delivery."""
+    delay_p99_ms: float | None
+    behind: MeanInterval
+    """By how much of all deliveries the recommended one is on time more often."""
+    failed: int = 0
+    """Runs without a result."""
+
+    @property
+    def variant(self) -> Variant:
+        return Variant(self.strategy, self.redundancy)
+
+
+class Recommendation(msgspec.Struct, frozen=True):
+    """All variants, the recommended one first, then by their deliveries on time."""
+
+    ranked: tuple[Ranked, ...]
+    settings: dict[str, str]
+    """Of a peer's file."""
+    paragraph: str
+
+
+def recommend(rows: Iterable[Mapping[str, Any]]) -> Recommendation:
+    """Judge rows of replays. Raises `ConfigError` where none has a result."""
+    runs: dict[Variant, list[Mapping[str, Any]]] = defaultdict(list)
+    failed: dict[Variant, int] = defaultdict(int)
+    for row in rows:
+        variant = Variant(row["strategy"], row["redundancy"])
+        if row.get("error") is not None or row["on_time"] is None:
+            failed[variant] += 1
+        else:
+            runs[variant].append(row)
+    if not runs:
+        raise ConfigError("no replay has a result, so nothing can be recommended")
+    windows = {row["begin_ns"] for each in runs.values() for row in each}
+    by_window = len(windows) >= FEW_WINDOWS
+    on_time = {variant: _units(each, "on_time", by_window) for variant, each in runs.items()}
+    means = {variant: _mean(each, "on_time") for variant, each in runs.items()}
+    first = _chosen(runs, on_time, means)
+    order = sorted(runs, key=lambda variant: (variant != first, -means[variant], variant))
+    ranked = tuple(
+        Ranked(
+            variant.strategy,
+            variant.redundancy,
+            windows=len({row["begin_ns"] for row in runs[variant]}),
+            runs=len(runs[variant]),
+            on_time=MeanInterval(means[variant], _half(list(on_time[variant].values()))),
+            delivery=_estimate(runs[variant], "delivery", by_window),
+            packets=_estimate(runs[variant], "packets", by_window),
+            delay_p99_ms=_mean_of(row["delay_p99_ms"] for row in runs[variant]),
+            behind=_difference(on_time[first], on_time[variant]),
+            failed=failed[variant],
+        )
+        for variant in order
+    )
+    return Recommendation(ranked, _settings(first), paragraph(ranked))
+
+
+def _chosen(
+    runs: Mapping[Variant, list[Mapping[str, Any]]],
+    on_time: Mapping[Variant, Mapping[Unit, float]],
+    means: Mapping[Variant, float],
+) -> Variant:
+    best = max(runs, key=lambda variant: (means[variant], variant.name))
+    equal = []
+    for variant in runs:
+        behind = _difference(on_time[best], on_time[variant])
+        certain = behind.half is not None and behind.mean > behind.half
+        if means[best] - means[variant] <= EQUAL and not certain:
+            equal.append(variant)
+    return min(equal or [best], key=lambda variant: (_mean(runs[variant], "packets"), variant.name))
+
+
+def _units(rows: Iterable[Mapping[str, Any]], metric: str, by_window: bool) -> dict[Unit, float]:
+    """What intervals are over: windows, as means of their seeds, or single runs."""
+    found: dict[Unit, list[float]] = defaultdict(list)
+    for row in rows:
+        if row[metric] is not None:
+            found[(row["begin_ns"],) if by_window else (row["begin_ns"], row["seed"])].append(row[metric])
+    return {unit: fmean(values) for unit, values in found.items()}
+
+
+def _mean(rows: Sequence[Mapping[str, Any]], metric: str) -> float:
+    """The mean over all expected deliveries: a long window counts for more."""
+    weights = [(row[metric], row["expected"] or 0.0) for row in rows if row[metric] is not None]
+    total = sum(weight for _, weight in weights)
+    return sum(value * weight for value, weight in weights) / total if total else 0.0
+
+
+def _mean_of(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _half(values: Sequence[float]) -> float | None:
+    return t_quantile(len(values)) * stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
+
+
+def _estimate(rows: Sequence[Mapping[str, Any]], metric: str, by_window: bool) -> MeanInterval:
+    return MeanInterval(_mean(rows, metric), _half(list(_units(rows, metric, by_window).values())))
+
+
+def _difference(best: Mapping[Unit, float], other: Mapping[Unit, float]) -> MeanInterval:
+    pairs = [best[unit] - other[unit] for unit in best.keys() & other.keys()]
+    return MeanInterval(fmean(pairs), _half(pairs)) if pairs else MeanInterval(0.0)
+
+
+def _settings(variant: Variant) -> dict[str, str]:
+    return {"strategy": variant.strategy} | ({"redundancy": variant.redundancy} if variant.redundancy else {})
+
+
+def paragraph(ranked: Sequence[Ranked]) -> str:
+    """The recommendation in words: what, why, and the price of the runner-up and of the last."""
+    first, others = ranked[0], ranked[1:]
+    text = (
+        f"Use {_named(first)}. Over {_counted(first.windows, 'window')} ({_counted(first.runs, 'run')}), "
+        f"{_percent(first.on_time)} of the deliveries would have been on time, with {first.packets.mean:.2f} data "
+        "packets for each delivery."
+    )
+    if others:
+        text += f" The runner-up, {_named(others[0])}, {_behind(others[0])}, and {_packets(first, others[0])}."
+    if len(others) > 1:
+        text += f" The last, {_named(others[-1])}, {_behind(others[-1])}."
+    return text
+
+
+def _named(one: Ranked) -> str:
+    return f"{one.strategy} with redundancy {one.redundancy}" if one.redundancy else one.strategy
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _percent(share: MeanInterval) -> str:
+    half = "" if share.half is None else f" (± {100 * share.half:.2f} points)"
+    return f"{100 * share.mean:.2f} %{half}"
+
+
+def _behind(one: Ranked) -> str:
+    behind, half = 100 * one.behind.mean, one.behind.half
+    if half is not None and abs(one.behind.mean) <= half:
+        return f"differs by {behind:.2f} points, which may be chance (± {100 * half:.2f})"
+    sure = "" if half is None else f" (± {100 * half:.2f})"
+    return f"is on time {abs(behind):.2f} points {'less' if behind >= 0 else 'more'} often{sure}"
+
+
+def _packets(first: Ranked, other: Ranked) -> str:
+    more = other.packets.mean - first.packets.mean
+    if abs(more) < 0.005:
+        return "sends as many packets"
+    return f"sends {abs(more):.2f} data packets {'more' if more > 0 else 'fewer'} for each delivery"
+
+
+def picture(found: Recommendation) -> str:
+    """The variants as dots: on time and delivered, with their packets."""
+    rows = [
+        RankedRow(
+            one.variant.name, STRATEGIES.get(one.strategy, "grey"), (one.on_time.mean, one.delivery.mean),
+            f"{one.packets.mean:.2f}", strong=number == 0,
+        )
+        for number, one in enumerate(found.ranked)
+    ]  # fmt: skip
+    first = found.ranked[0]
+    subtitle = f"{_counted(first.windows, 'recorded window')} played again; the recommended one is on top"
+    groups = ("on time", "delivered")
+    return ranked_dots("What would have been on time", subtitle, groups, "data packets\nper delivery", rows)

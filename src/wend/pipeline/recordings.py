@@ -1,0 +1,143 @@
+"""Recordings from tables: links with their outages, and flows, for each window that is to be played again.
+
+The tables are those of `wend data links` (links, outages) and of `wend data workload` (workload). A window whose links
+were observed for a part of it is played for that part: unobserved time has no outages, and would make every strategy
+look better than it was.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from math import sqrt
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from wend.drivers.recorded import DRAIN_NS, RecordedFlow, RecordedLink, Recording
+from wend.model.errors import ConfigError
+from wend.model.rates import BITS_PER_BYTE, parse_rate
+from wend.model.units import SECOND, Nanos
+from wend.pipeline.storage import local_path
+from wend.pipeline.tables import TableFolder, read_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LEAST_NS: Nanos = 5 * SECOND
+"""Shorter windows say nothing."""
+Row = dict[str, Any]
+
+
+def read_table(spark: "SparkSession | None", folder: str, name: str) -> pa.Table:
+    """A table of a folder of tables. Only an address needs Spark."""
+    local = local_path(folder)
+    if local is not None:
+        found: pa.Table = read_local(local, name)
+        return found
+    assert spark is not None
+    tables = TableFolder(spark, folder)
+    return tables.frame(spark, tables.required(), name).toArrow()
+
+
+def recordings(links: pa.Table, outages: pa.Table, workload: pa.Table, most: int) -> list[Recording]:
+    """One recording for each window of the links, at most so many, evenly spread over time. Raises `ConfigError` where
+    there is nothing to play."""
+    flows = [recorded_flow(row, number) for number, row in enumerate(workload.to_pylist(), 1)]
+    if not flows:
+        raise ConfigError("the workload has no flows")
+    down: dict[tuple[int, int], list[tuple[Nanos, Nanos | None]]] = defaultdict(list)
+    for row in outages.to_pylist():
+        down[row["a"], row["b"]].append((row["begin_ns"], row["end_ns"]))
+    by_window: dict[Nanos, list[Row]] = defaultdict(list)
+    begins = sorted(set(links.column("begin_ns").to_pylist()))
+    chosen = set(_spread(begins, most))
+    for row in links.to_pylist():
+        if row["begin_ns"] in chosen:
+            by_window[row["begin_ns"]].append(row)
+    found = []
+    for _, rows in sorted(by_window.items()):
+        recording = _recording(rows, down, tuple(flows), begins)
+        if recording is not None:
+            found.append(recording)
+    if not found:
+        raise ConfigError(f"no window of the links is observed for {LEAST_NS // SECOND} s and has delays")
+    return found
+
+
+def _spread(begins: Sequence[Nanos], most: int) -> list[Nanos]:
+    if len(begins) <= most:
+        return list(begins)
+    return [begins[(2 * number + 1) * len(begins) // (2 * most)] for number in range(most)]
+
+
+def _recording(
+    rows: list[Row],
+    down: dict[tuple[int, int], list[tuple[Nanos, Nanos | None]]],
+    flows: tuple[RecordedFlow, ...],
+    begins: Sequence[Nanos],
+) -> Recording | None:
+    known = [row for row in rows if row["delay_mean_ns"]]
+    if not known:
+        return None
+    begin_ns, window_ns = known[0]["begin_ns"], known[0]["window_ns"]
+    observed_ns = min(window_ns, max(row["observed_ns"] for row in known))
+    if observed_ns < LEAST_NS:
+        return None
+    in_window = {
+        (row["a"], row["b"]): _within(down[row["a"], row["b"]], begin_ns, begin_ns + window_ns + DRAIN_NS)
+        for row in known
+    }
+    start_ns = begin_ns + _start(window_ns, observed_ns, begin_ns, begins, in_window.values())
+    links = []
+    for row in sorted(known, key=lambda row: (row["a"], row["b"])):
+        times = _within(in_window[row["a"], row["b"]], start_ns, start_ns + observed_ns + DRAIN_NS)
+        since = tuple((begin - start_ns, end - start_ns) for begin, end in times)
+        links.append(RecordedLink(row["a"], row["b"], row["delay_mean_ns"], one_way_loss(row), since))
+    return Recording(start_ns, observed_ns, tuple(links), flows)
+
+
+def _start(
+    window_ns: Nanos, observed_ns: Nanos, begin_ns: Nanos, begins: Sequence[Nanos], outages: Iterable[Any]
+) -> Nanos:
+    """When in a window the observed time begins. It ends the first window of several, begins the others, and contains
+    the outages of an only one, as far as that can be."""
+    if observed_ns >= window_ns:
+        return 0
+    place = bisect_left(begins, begin_ns)
+    if len(begins) > 1:
+        alone_before = place == 0 or begins[place - 1] < begin_ns - window_ns
+        return window_ns - observed_ns if alone_before else 0
+    first = min((begin for times in outages for begin, _ in times), default=begin_ns)
+    return max(0, min(first - begin_ns, window_ns - observed_ns))
+
+
+def _within(times: Iterable[tuple[Nanos, Nanos | None]], begin_ns: Nanos, end_ns: Nanos) -> list[tuple[Nanos, Nanos]]:
+    """The outages that overlap with a time, cut to it. One without an end lasts."""
+    cut = ((max(begin, begin_ns), min(end_ns if end is None else end, end_ns)) for begin, end in times)
+    return [(begin, end) for begin, end in cut if begin < end]
+
+
+def one_way_loss(row: Row) -> float:
+    """The share of packets that a link loses in one direction. What its ends count as lost are packets whose ACK did
+    not come, so packets of both directions."""
+    shares = [row[name] for name in ("loss_ab", "loss_ba") if row.get(name) is not None]
+    return 1 - sqrt(1 - min(0.99, sum(shares) / len(shares))) if shares else 0.0
+
+
+def recorded_flow(row: Row, number: int) -> RecordedFlow:
+    """A flow of a workload. Its deadline is one for all receivers (`deadline_ns`), or one for each (`deadlines_ns`)."""
+    what = f"the workload, flow {number}"
+    rate = parse_rate(row.get("rate", 1.0), f"{what}: rate")
+    size = row.get("size_bytes") or 0.0
+    if rate.bits and not size:
+        raise ConfigError(f"{what}: a rate in bits needs size_bytes, the size of the messages")
+    messages = rate.value / (size * BITS_PER_BYTE) if rate.bits else rate.value
+    try:
+        publisher, receivers = int(row["publisher"]), tuple(int(peer) for peer in row["receivers"])
+    except (ValueError, TypeError, KeyError):
+        raise ConfigError(f"{what}: publisher and receivers must be ids of peers") from None
+    each = row.get("deadlines_ns") or ()
+    one = row.get("deadline_ns")
+    deadlines = tuple(value or 0 for value in each) or ((one,) * len(receivers) if one and one > 0 else ())
+    weight = row.get("weight")
+    return RecordedFlow(publisher, receivers, messages, round(size), 1.0 if weight is None else weight, deadlines)

@@ -1,0 +1,175 @@
+"""Replays: each recorded window, played in the simulator under each strategy and setting. A run is a row on Spark.
+
+`sweep.py` distributes, stores and resumes the runs. Every run of a window has the same links, outages and flows; runs
+with the same seed also have the same times of publication. So strategies can be compared pair by pair.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, get_args
+
+import msgspec
+
+from wend.drivers.recorded import Recording, recorded_world
+from wend.model.choices import Redundancy
+from wend.model.errors import ConfigError
+from wend.model.rates import Rate
+from wend.model.units import SECOND
+from wend.pipeline.code_hash import PARTS
+from wend.pipeline.sweep import LIMIT_S, Swept, sweep
+from wend.pipeline.tables import TableChange, TableFolder, columns_of
+from wend.pipeline.trials import Trial, TrialKind, Trials
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from wend.drivers.world import World
+
+METRICS = ("on_time", "delivery", "packets", "expected", "delay_p50_ms", "delay_p99_ms")
+_PLAN_K = 4
+_DELIVERIES_PER_S = 30_000
+
+
+class ReplayFields(msgspec.Struct, frozen=True):
+    """One window under one strategy."""
+
+    strategy: str
+    redundancy: str
+    """Empty where the strategy has no such setting."""
+    begin_ns: int
+    duration_ns: int
+    settings: str
+    """Further settings of peers, as JSON."""
+    recording: str
+    """As JSON."""
+
+
+def play_recording(fields: ReplayFields, seed: int) -> Mapping[str, float]:
+    """Play one window. The metrics are shares of the expected deliveries, packets for each of them, and delays."""
+    from wend.drivers.sim.run import play
+    from wend.protocol.tables import ROUTING
+
+    recording = _decoded(fields.recording)
+    settings = {**msgspec.json.decode(fields.settings), "strategy": fields.strategy}
+    if fields.redundancy:
+        settings["redundancy"] = fields.redundancy
+    world = recorded_world(recording, seed, settings)
+    routing = ROUTING.get(fields.strategy)
+    if routing is not None and routing.needs.plan:
+        _plan(world)
+    summary = play(world).summary
+    nothing = float("nan")
+    return {
+        "on_time": summary.on_time,
+        "delivery": summary.delivery,
+        "packets": summary.data_packets / summary.delivered if summary.delivered else nothing,
+        "expected": summary.expected,
+        "delay_p50_ms": nothing if summary.delay_ms.p50 is None else summary.delay_ms.p50,
+        "delay_p99_ms": nothing if summary.delay_ms.p99 is None else summary.delay_ms.p99,
+    }
+
+
+@lru_cache(maxsize=4)
+def _decoded(text: str) -> Recording:
+    return msgspec.json.decode(text, type=Recording)
+
+
+def _plan(world: "World") -> None:
+    """Plan for the links and flows of a world, and let its peers follow that."""
+    from wend.model.flows import Flow, told_apart
+    from wend.model.forwarding import read_forwarding
+    from wend.planning.make import make_plan
+    from wend.planning.models import parse_goal
+    from wend.planning.network import FlowNetwork
+    from wend.planning.workload import workload_of
+
+    peers = told_apart(world.overlay.names)
+    flows = [
+        Flow(peers[topic.publisher], [peers[peer] for peer in topic.subscribers], SECOND / topic.period_ns)
+        for topic in world.topics
+    ]
+    # Where capacities are not known, a link has room for everything, and the plan balances the load.
+    network = FlowNetwork(world.overlay, link=Rate(sum(SECOND / topic.period_ns for topic in world.topics)))
+    made = make_plan(network, workload_of(flows, network.names, "the workload"), parse_goal("balance"), _PLAN_K)
+    with TemporaryDirectory(prefix="wend-plan-") as name:
+        made.write(Path(name) / "plan")
+        world.plan = read_forwarding(Path(name) / "plan")
+
+
+def _cost(fields: ReplayFields) -> float:
+    recording = _decoded(fields.recording)
+    deliveries = sum(flow.rate_msgs * len(flow.receivers) for flow in recording.flows)
+    return 0.5 + deliveries * recording.duration_ns / SECOND / _DELIVERIES_PER_S
+
+
+REPLAYS = Trials(
+    (
+        TrialKind(
+            "replay",
+            ReplayFields,
+            play_recording,
+            METRICS,
+            (*PARTS, "drivers/recorded.py", "planning"),
+            _cost,
+        ),
+    )
+)
+
+
+def variants(strategies: Sequence[str], redundancies: Sequence[str]) -> list[tuple[str, str]]:
+    """Strategies with each redundancy, where they have that setting. Raises `ConfigError` for one that is unknown."""
+    from wend.drivers.plugins import load
+    from wend.drivers.sim.run import STRATEGIES, known
+    from wend.protocol.routing.adaptive import AdaptiveSettings
+    from wend.protocol.tables import ROUTING
+
+    allowed = get_args(Redundancy)
+    for text in redundancies:
+        if text not in allowed:
+            raise ConfigError(f"unknown redundancy {text!r}: choose from {', '.join(allowed)}")
+    found: list[tuple[str, str]] = []
+    for name in strategies:
+        load("routing", name)
+        if not known(name):
+            raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(STRATEGIES)}, or MODULE:CLASS")
+        made = ROUTING.get(name)
+        has = made is not None and issubclass(made.settings, AdaptiveSettings)
+        found += [(name, text) for text in redundancies] if has else [(name, "")]
+    if not found:
+        raise ConfigError("name at least one strategy")
+    return list(dict.fromkeys(found))
+
+
+def replay(
+    spark: "SparkSession",
+    windows: Sequence[Recording],
+    chosen: Sequence[tuple[str, str]],
+    out: Path,
+    *,
+    seeds: int,
+    settings: Mapping[str, Any] | None = None,
+    limit_s: float = LIMIT_S,
+    quiet: bool = False,
+) -> Swept:
+    """Play all windows under all variants, with so many seeds each."""
+    runs = []
+    extra = msgspec.json.encode(dict(settings or {}), order="deterministic").decode()
+    for window in windows:
+        text = msgspec.json.encode(window).decode()
+        for strategy, redundancy in chosen:
+            fields = ReplayFields(strategy, redundancy, window.begin_ns, window.duration_ns, extra, text)
+            runs += [Trial("replay", fields, seed) for seed in range(1, seeds + 1)]
+    return sweep(spark, REPLAYS, runs, "replay", out, limit_s=limit_s, quiet=quiet)
+
+
+def save_replays(spark: "SparkSession", swept: Swept, out: str) -> None:
+    """Make the results of a sweep the table `replays` of its folder."""
+    tables = TableFolder(spark, out)
+    names = ("strategy", "redundancy", "begin_ns", "duration_ns", "seed", *METRICS, "error")
+    frame = swept.results.select(*names).coalesce(1)
+    base = tables.newest()
+    former = base.tables["replays"].files if base is not None and "replays" in base.tables else ()
+    change = TableChange(columns_of(frame), tables.write(frame, "replays"), frozenset(file.path for file in former))
+    tables.commit(base, {"replays": change})

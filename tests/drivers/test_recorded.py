@@ -1,0 +1,82 @@
+"""Recordings: what was measured happens again, for any strategy."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from wend.drivers.recorded import WARMUP_NS, RecordedFlow, RecordedLink, Recording, recorded_world
+from wend.drivers.sim.run import play
+from wend.model.errors import ConfigError
+from wend.model.units import MS, SECOND
+
+FLOW = RecordedFlow(70, (900, 5), 2.0, 100, 1.0, (200 * MS, 40 * MS))
+RECORDING = Recording(
+    10**18,
+    10 * SECOND,
+    (
+        RecordedLink(5, 70, 20 * MS, 0.0, ((2 * SECOND, 4 * SECOND),)),
+        RecordedLink(5, 900, 30 * MS),
+        RecordedLink(70, 900, 90 * MS, 0.1),
+    ),
+    (FLOW,),
+)
+
+
+def test_the_world_has_the_links_outages_flows_and_deadlines_that_were_recorded() -> None:
+    world = recorded_world(RECORDING, 3, {"strategy": "dcrd"})
+    assert world.overlay.names == ("5", "70", "900")
+    assert [(link.a, link.b, link.delay_ns, link.loss) for link in world.overlay.links] == [
+        (0, 1, 20 * MS, 0.0),
+        (0, 2, 30 * MS, 0.0),
+        (1, 2, 90 * MS, 0.1),
+    ]
+    assert list(world.faults.outages()) == [(0, WARMUP_NS + 2 * SECOND, WARMUP_NS + 4 * SECOND)]
+    (topic,) = world.topics
+    assert (topic.publisher, topic.subscribers, topic.period_ns, topic.payload_bytes) == (1, (0, 2), SECOND // 2, 100)
+    assert (world.deadline_ns(1, 2), world.deadline_ns(1, 0)) == (200 * MS, 40 * MS)
+    assert [one.qos.deadline_ns for one in world.started(2).subscriptions] == [200 * MS]
+    assert world.scenario.settings["estimator"] == "measured", "peers are as they are shipped"
+
+
+def test_a_pair_without_a_deadline_has_one_by_the_shortest_delay() -> None:
+    flow = RecordedFlow(70, (900, 5), 2.0, 0, 1.0, (0, 40 * MS))
+    world = recorded_world(Recording(1, SECOND, RECORDING.links, (flow,)), 1, {"strategy": "dcrd", "factor": 2.0})
+    assert (world.deadline_ns(1, 2), world.deadline_ns(1, 0)) == (100 * MS, 40 * MS)
+    assert world.started(2).subscriptions[0].qos.factor == 2.0
+
+
+def test_a_seed_moves_publications_and_nothing_else() -> None:
+    first, again, other = (recorded_world(RECORDING, seed, {"strategy": "dcrd"}) for seed in (1, 1, 2))
+    assert first.topics == again.topics != other.topics
+    assert list(first.faults.outages()) == list(other.faults.outages())
+
+
+def test_peers_without_links_take_no_part() -> None:
+    flows = (RecordedFlow(1, (5,), 1.0), RecordedFlow(5, (1, 70), 1.0), RecordedFlow(70, (70,), 1.0))
+    world = recorded_world(Recording(1, SECOND, RECORDING.links, flows), 1, {"strategy": "dcrd"})
+    assert [(topic.publisher, topic.subscribers) for topic in world.topics] == [(0, (1,))]
+    with pytest.raises(ConfigError, match="no flow between its peers"):
+        recorded_world(Recording(1, SECOND, RECORDING.links, flows[:1]), 1, {"strategy": "dcrd"})
+    with pytest.raises(ConfigError, match="no links"):
+        recorded_world(Recording(1, SECOND, (), flows), 1, {"strategy": "dcrd"})
+
+
+@dataclass(frozen=True)
+class Played:
+    on_time: float
+    delivery: float
+
+
+def played(strategy: str, recording: Recording) -> Played:
+    summary = play(recorded_world(recording, 1, {"strategy": strategy})).summary
+    return Played(summary.on_time, summary.delivery)
+
+
+def test_strategies_that_route_around_an_outage_are_on_time_and_a_tree_is_not() -> None:
+    square = tuple(RecordedLink(a, b, 10 * MS) for a, b in ((1, 2), (2, 3), (3, 4), (1, 4)))
+    down = RecordedLink(1, 2, 10 * MS, 0.0, ((0, 5 * SECOND),))
+    flow = RecordedFlow(1, (2,), 20.0, 10, 1.0, (100 * MS,))
+    recording = Recording(1, 10 * SECOND, (down, *square[1:]), (flow,))
+    assert played("dcrd", recording) == Played(1.0, 1.0)
+    tree = played("d-tree", recording)
+    assert 0.4 < tree.on_time < 0.6

@@ -1,0 +1,48 @@
+"""Tables of a small recording, as the jobs on telemetry leave them."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from wend.model.units import MS, SECOND
+from wend.pipeline.tables import DataFile, TableChange, TableFolder
+
+WINDOW_NS = 20 * SECOND
+LINKS = ((1, 2), (2, 3), (3, 4), (1, 4))
+"""A square: what links 1 and 2 is down for half of each window."""
+_TYPES = {pa.int64(): "bigint", pa.float64(): "double", pa.string(): "string", pa.list_(pa.int64()): "array<bigint>"}
+
+
+def write_table(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
+    """Commit rows as a table of a folder."""
+    table = pa.Table.from_pylist(rows)
+    path = folder / "data" / f"{name}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path)
+    columns = tuple((field.name, _TYPES[field.type]) for field in table.schema)
+    tables = TableFolder(None, folder)
+    file = DataFile(path.relative_to(folder).as_posix(), path.stat().st_size)
+    tables.commit(tables.newest(), {name: TableChange(columns, (file,))})
+
+
+def write_square(folder: Path, windows: int = 2) -> None:
+    """A flow from 1 to 2 over a square whose direct link fails."""
+    begins = [number * WINDOW_NS for number in range(1, windows + 1)]
+    links = [
+        {
+            "begin_ns": begin, "window_ns": WINDOW_NS, "a": a, "b": b, "delay_mean_ns": 10 * MS, "loss_ab": 0.0,
+            "loss_ba": 0.0, "observed_ns": WINDOW_NS,
+        }
+        for begin in begins
+        for a, b in LINKS
+    ]  # fmt: skip
+    outages = [{"a": 1, "b": 2, "begin_ns": begin + SECOND, "end_ns": begin + WINDOW_NS // 2} for begin in begins]
+    write_table(folder, "links", links)
+    write_table(folder, "outages", outages)
+    write_table(
+        folder,
+        "workload",
+        [{"publisher": 1, "receivers": [2], "rate": 10.0, "size_bytes": 10.0, "weight": 1.0, "deadline_ns": 100 * MS}],
+    )
