@@ -1,16 +1,15 @@
 """What telemetry costs: CPU time per event of two live peers at 1000 events/s, with telemetry beside without.
 
-Each case is a process of its own with two linked peers, one publishing and one subscribed, both with telemetry. The
-processes take turns of two seconds, so that all see the same machine. A process writes its segments at the end, after a
-minute of events, which is how old segments become; the share of each event in that is added.
+One process has three pairs of linked peers: without telemetry, with the default sample, and with all events. They take
+turns of two seconds, so that all see the same machine, the same memory and the same modules. In its turn a pair also
+looks at its links once a second. At the end each pair writes its segments, which become a minute old as a rule; what
+that costs for a minute of events is added.
 
 `python -m benchmarks.telemetry [--rounds N] [--rate N]`
 """
 
 import argparse
 import asyncio
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ import uvloop
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.telemetry.options import TelemetryOptions
 from wend.drivers.live.telemetry.recorder import TelemetryRecorder
+from wend.drivers.live.telemetry.row_batch import RowBatch
 from wend.model.units import HOUR, MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
@@ -35,13 +35,15 @@ _PAYLOAD = bytes(200)
 
 
 class _Pair:
+    """Two peers with a link, one publishing and one subscribed."""
+
     def __init__(self, folder: Path, sample: float | None) -> None:
         self._peers = [LivePeer(PeerConfig(peer=peer, strategy="adaptive", margin_ns=100 * MS)) for peer in (0, 1)]
         self._recorders: list[TelemetryRecorder] = []
         for here, there in (self._peers, self._peers[::-1]):
             here.add_peer(there.id, there.address)
             if sample is not None:
-                options = TelemetryOptions(folder=folder, sample=sample, segment_age_ns=HOUR)
+                options = TelemetryOptions(folder=folder / f"{sample}", sample=sample, segment_age_ns=HOUR)
                 self._recorders.append(TelemetryRecorder(here, options))
                 here.observe(self._recorders[-1])
 
@@ -49,11 +51,11 @@ class _Pair:
         here, there = self._peers
         here.start(Started((Neighbour(1, MS),), advertisements=("topic = 'x'",)))
         there.start(Started((Neighbour(0, MS),), (LocalSubscription(1, "topic = 'x'"),)))
-        for recorder in self._recorders:
-            recorder.begin()
         while not here.publish({"topic": "x"}).targets:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)
+        for recorder in self._recorders:  # the first segment of a process takes longer
+            recorder.folder.write(RowBatch("deliveries", 0), 10**6)
 
     async def turn(self, rate: int) -> float:
         """Seconds of the processor for a turn of events."""
@@ -62,6 +64,9 @@ class _Pair:
             await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
             for _ in range(_AT_ONCE):
                 self._peers[0].publish({"topic": "x", "number": number}, _PAYLOAD)
+            if number % rate == 0:
+                for recorder in self._recorders:
+                    recorder.look()
         await asyncio.sleep(0.05)
         return time.process_time() - begin
 
@@ -75,61 +80,40 @@ class _Pair:
             assert not recorder.writer.unwritten
         return time.process_time() - begin
 
-
-async def _serve(sample: float | None, rate: int) -> None:
-    """Take a turn for each line of the input, and tell what it cost; at its end, what writing cost."""
-    with tempfile.TemporaryDirectory() as folder:
-        pair = _Pair(Path(folder), sample)
-        await pair.start()
-        await pair.turn(rate)  # so that caches are as in the middle of a run
-        print("ready", flush=True)
-        while await asyncio.to_thread(sys.stdin.readline):
-            print(await pair.turn(rate), flush=True)
-        print(pair.write(), flush=True)
+    def close(self) -> None:
+        for peer in self._peers:
+            peer.close()
 
 
-def measure(rounds: int, rate: int) -> tuple[list[list[float]], list[float]]:
+async def measure(rounds: int, rate: int) -> tuple[list[list[float]], list[float]]:
     """By case: what each turn cost, and what writing cost, in seconds."""
-    command = [sys.executable, "-m", "benchmarks.telemetry", "--rate", str(rate), "--case"]
-    cases = [
-        subprocess.Popen([*command, str(sample)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for sample in SAMPLES
-    ]
-    turns: list[list[float]] = [[] for _ in cases]
-    try:
-        for case in cases:
-            assert case.stdout is not None and case.stdout.readline() == "ready\n"
-        for number in range(rounds):
-            for which in range(len(cases))[:: 1 if number % 2 else -1]:
-                case = cases[which]
-                assert case.stdin is not None and case.stdout is not None
-                case.stdin.write("turn\n")
-                case.stdin.flush()
-                turns[which].append(float(case.stdout.readline()))
-        written = [float(case.communicate()[0]) for case in cases]
-    finally:
-        for case in cases:
-            case.kill()
-            case.wait()
-    return turns, written
+    with tempfile.TemporaryDirectory() as folder:
+        pairs = [_Pair(Path(folder), sample) for sample in SAMPLES]
+        for pair in pairs:
+            await pair.start()
+        turns: list[list[float]] = [[] for _ in pairs]
+        for number in range(rounds + 1):
+            for which in range(len(pairs))[:: 1 if number % 2 else -1]:
+                spent = await pairs[which].turn(rate)
+                if number:  # the first round warms up
+                    turns[which].append(spent)
+        written = [pair.write() for pair in pairs]
+        for pair in pairs:
+            pair.close()
+        return turns, written
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--rate", type=int, default=RATE)
-    parser.add_argument("--case", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.case:
-        uvloop.run(_serve(None if options.case == "None" else float(options.case), options.rate))
-        return
-    turns, written = measure(options.rounds, options.rate)
+    turns, written = uvloop.run(measure(options.rounds, options.rate))
     events = options.rate * TURN_S
-    off = turns[0]
     print("sample: CPU microseconds per event, of that writing; ratio to without telemetry")
     for sample, spent, wrote in zip(SAMPLES, turns, written, strict=True):
         share = wrote / options.rounds
-        ratio = median((on + share) / base for on, base in zip(spent, off, strict=True))
+        ratio = median((on + share) / base for on, base in zip(spent, turns[0], strict=True))
         each, writing = 1e6 * (median(spent) + share) / events, 1e6 * share / events
         print(f"{'none' if sample is None else f'{sample:g}':>5}: {each:7.1f} {writing:6.2f}  {ratio:.3f}")
 

@@ -33,7 +33,7 @@ def write_square(folder: Path, windows: int = 2) -> None:
     links = [
         {
             "begin_ns": begin, "window_ns": WINDOW_NS, "a": a, "b": b, "delay_mean_ns": 10 * MS, "loss_ab": 0.0,
-            "loss_ba": 0.0, "observed_ns": WINDOW_NS,
+            "loss_ba": 0.0, "observed_ns": WINDOW_NS, "samples": 40,
         }
         for begin in begins
         for a, b in LINKS
@@ -41,8 +41,9 @@ def write_square(folder: Path, windows: int = 2) -> None:
     outages = [{"a": 1, "b": 2, "begin_ns": begin + SECOND, "end_ns": begin + WINDOW_NS // 2} for begin in begins]
     write_table(folder, "links", links)
     write_table(folder, "outages", outages)
+    write_table(folder, "deadlines", [{"publisher": 1, "receiver": 2, "deadline_ns": 100 * MS}])
     write_table(
         folder,
-        "workload",
-        [{"publisher": 1, "receivers": [2], "rate": 10.0, "size_bytes": 10.0, "weight": 1.0, "deadline_ns": 100 * MS}],
+        "flows",
+        [{"publisher": 1, "receivers": [2], "rate": 10.0, "size_bytes": 10.0, "weight": 1.0, "deadline_ns": MS}],
     )

@@ -24,7 +24,7 @@ def found(links: list[dict[str, Any]], outages: list[tuple[int, int, int, int | 
     down = [{"a": a, "b": b, "begin_ns": begin, "end_ns": end} for a, b, begin, end in outages]
     schema = pa.schema([(name, pa.int64()) for name in ("a", "b", "begin_ns", "end_ns")])
     return recordings(
-        pa.Table.from_pylist(links), pa.Table.from_pylist(down, schema=schema), pa.Table.from_pylist([FLOW]), most
+        pa.Table.from_pylist(links), pa.Table.from_pylist(down, schema=schema), [recorded_flow(FLOW, 1)], most
     )
 
 
@@ -56,10 +56,11 @@ def test_windows_are_spread_over_time_and_empty_ones_left_out() -> None:
         found([link(0, delay=None), link(MINUTE, observed=SECOND)], [])
 
 
-def test_a_flow_may_have_one_deadline_or_one_for_each_receiver() -> None:
+def test_a_receiver_has_its_own_deadline_or_that_of_the_flow() -> None:
     assert recorded_flow(FLOW, 1).deadlines_ns == (30 * MS,)
-    each = recorded_flow({**FLOW, "receivers": [2, 3], "deadlines_ns": [MS, None]}, 1)
-    assert each.deadlines_ns == (MS, 0)
+    each = recorded_flow({**FLOW, "receivers": [2, 3]}, 1, {(1, 3): MS, (2, 1): 5})
+    assert each.deadlines_ns == (30 * MS, MS)
+    assert recorded_flow({**FLOW, "deadline_ns": None}, 1).deadlines_ns == (0,)
     assert recorded_flow({"publisher": "7", "receivers": [2], "rate": "800bit/s", "size_bytes": 10}, 1).rate_msgs == 10
     with pytest.raises(ConfigError, match="flow 3: publisher and receivers must be ids"):
         recorded_flow({"publisher": "Rome", "receivers": [2]}, 3)

@@ -11,13 +11,13 @@ from tests.pipeline.recorded_tables import WINDOW_NS, write_square, write_table
 from tests.spark import needs_java
 from wend.console.app import app
 from wend.model.errors import ConfigError
-from wend.pipeline.recordings import read_table, recordings
+from wend.pipeline.recordings import read_table, read_workload, recordings
 from wend.pipeline.replays import METRICS, ReplayFields, play_recording, replay, save_replays, variants
 
 
 def windows(folder: Path) -> Any:
-    tables = [read_table(None, str(folder), name) for name in ("links", "outages", "workload")]
-    return recordings(*tables, 10)
+    tables = [read_table(None, str(folder), name) for name in ("links", "outages")]
+    return recordings(*tables, read_workload(None, str(folder)), 10)
 
 
 def test_only_strategies_with_redundancy_are_played_with_each() -> None:

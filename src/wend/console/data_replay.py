@@ -23,7 +23,7 @@ _RESUMES = "finished runs are stored; the same command goes on from here"
 
 def data_replay(
     links: Annotated[str, typer.Option(metavar="DIR", help="The tables of wend data links.")],
-    workload: Annotated[str, typer.Option(metavar="DIR", help="The table of wend data workload.")],
+    workload: Annotated[str, typer.Option(metavar="DIR", help="The tables of wend data workload.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for runs, and for the table replays.")],
     strategies: Annotated[str, typer.Option(help="Which to play, by commas.")] = "adaptive,dcrd,d-tree",
     redundancy: Annotated[
@@ -42,7 +42,7 @@ def data_replay(
     as_json: AsJson = False,
 ) -> None:
     """Play recorded windows in the simulator, under each strategy and setting."""
-    from wend.pipeline.recordings import read_table, recordings
+    from wend.pipeline.recordings import read_table, read_workload, recordings
     from wend.pipeline.replays import replay, save_replays, variants
     from wend.pipeline.session import spark_session
 
@@ -56,7 +56,7 @@ def data_replay(
     limit_s = parse_duration(time_limit) / SECOND
     with stoppable(_RESUMES), spark_session(master, conf=conf, ship=ship) as spark:
         tables = (read_table(spark, links, "links"), read_table(spark, links, "outages"))
-        played = recordings(*tables, read_table(spark, workload, "workload"), windows)
+        played = recordings(*tables, read_workload(spark, workload), windows)
         swept = replay(
             spark, played, chosen, out, seeds=seeds, settings=more, limit_s=limit_s, quiet=as_json
         )  # fmt: skip
@@ -77,6 +77,9 @@ def data_replay(
 
 def data_recommend(
     replays: Annotated[str, typer.Argument(metavar="DIR", help="The output of wend data replay.")],
+    equal: Annotated[
+        float, typer.Option(metavar="POINTS", help="Variants this close count as equal; the cheapest is recommended.")
+    ] = 0.1,
     picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the comparison there, as SVG.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -89,7 +92,7 @@ def data_recommend(
 
     if picture is not None:
         check_file(picture, ".svg")
-    found = recommend(read_table(None, replays, "replays").to_pylist())
+    found = recommend(read_table(None, replays, "replays").to_pylist(), equal / 100)
     if picture is not None:
         write_text(picture, drawn(found))
     if as_json:

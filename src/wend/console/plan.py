@@ -4,7 +4,7 @@
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +20,7 @@ from wend.model.rates import Rate, parse_rate
 if TYPE_CHECKING:
     from wend.model.plan import Plan
     from wend.planning.network import FlowNetwork
+    from wend.planning.workload import FlowWorkload
     from wend.topology.graph import Overlay
 
 SHOWN = 10
@@ -53,6 +54,12 @@ def make(
     workload: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Flows, as JSON lines or Parquet (see `wend plan workload`).")
     ] = None,
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="DIR", help="Plan for the links and flows of tables that telemetry gave (wend data)."
+        ),
+    ] = None,
     goal: Annotated[str, typer.Option(help="min-usage, balance, or blend:B with B the weight of balance.")] = "balance",
     k: Annotated[int, typer.Option("--k", help="The most paths to each receiver.")] = 5,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the plan to this folder.")] = None,
@@ -72,19 +79,20 @@ def make(
 ) -> None:
     if context.invoked_subcommand is not None:
         return
-    if topology is None or workload is None:
-        raise ConfigError("a plan needs --topology and --workload (wend plan --help)")
+    if tables is not None and (topology is not None or workload is not None):
+        raise ConfigError("--from has links and flows: leave --topology and --workload out")
+    if tables is None and (topology is None or workload is None):
+        raise ConfigError("a plan needs --topology and --workload, or --from (wend plan --help)")
     from wend.console.show import compiling, counted, remark, stoppable
     from wend.planning.make import make_plan
     from wend.planning.models import parse_goal
-    from wend.planning.workload import read_workload
 
     wanted = parse_goal(goal)
     if out is not None:
-        check_out(out, overwrite, str(workload))
-    overlay = _overlay(topology, peers, degree, seed)
+        check_out(out, overwrite, str(workload or tables))
+    overlay = _measured(str(tables)) if topology is None else _overlay(topology, peers, degree, seed)
     network = _network(overlay, link_capacity, peer_capacity)
-    flows = read_workload(workload, network.names)
+    flows = _flows(workload, str(tables), network.names)
     begin = time.perf_counter()
     doing = _working(f"planning {counted(len(flows), 'flow')} on {network.peers} peers", quiet=as_json)
     with stoppable("nothing was written"), doing, compiling():
@@ -191,6 +199,26 @@ def verify(
         output().print(f"sound: {', '.join(counted(*size) for size in sizes)}", markup=False)
     if faults:
         raise typer.Exit(2)
+
+
+def _measured(tables: str) -> "Overlay":
+    """The links that telemetry has measured."""
+    from wend.pipeline.measured import measured_overlay
+    from wend.pipeline.recordings import read_table
+
+    return measured_overlay(read_table(None, tables, "links"))
+
+
+def _flows(workload: Path | None, tables: str, names: Sequence[str]) -> "FlowWorkload":
+    """The flows of a file, or those that telemetry has measured."""
+    from wend.planning.workload import read_workload, workload_of
+
+    if workload is not None:
+        return read_workload(workload, names)
+    from wend.pipeline.measured import measured_flows
+    from wend.pipeline.recordings import read_workload as read_measured
+
+    return workload_of(measured_flows(read_measured(None, tables)), names, tables)
 
 
 def _overlay(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":

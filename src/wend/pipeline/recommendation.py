@@ -18,7 +18,6 @@ from wend.pictures.palette import STRATEGIES
 from wend.pipeline.metrics import t_quantile
 
 EQUAL = 0.001
-"""A smaller share of deliveries is no reason to send more packets."""
 FEW_WINDOWS = 3
 """With fewer windows, intervals are over single runs."""
 Unit = tuple[int, ...]
@@ -71,8 +70,9 @@ class Recommendation(msgspec.Struct, frozen=True):
     paragraph: str
 
 
-def recommend(rows: Iterable[Mapping[str, Any]]) -> Recommendation:
-    """Judge rows of replays. Raises `ConfigError` where none has a result."""
+def recommend(rows: Iterable[Mapping[str, Any]], equal: float = EQUAL) -> Recommendation:
+    """Judge rows of replays. `equal`: a smaller share of deliveries is no reason to send more packets. Raises
+    `ConfigError` where no row has a result."""
     runs: dict[Variant, list[Mapping[str, Any]]] = defaultdict(list)
     failed: dict[Variant, int] = defaultdict(int)
     for row in rows:
@@ -87,7 +87,7 @@ def recommend(rows: Iterable[Mapping[str, Any]]) -> Recommendation:
     by_window = len(windows) >= FEW_WINDOWS
     on_time = {variant: _units(each, "on_time", by_window) for variant, each in runs.items()}
     means = {variant: _mean(each, "on_time") for variant, each in runs.items()}
-    first = _chosen(runs, on_time, means)
+    first = _chosen(runs, on_time, means, equal)
     order = sorted(runs, key=lambda variant: (variant != first, -means[variant], variant))
     ranked = tuple(
         Ranked(
@@ -111,15 +111,16 @@ def _chosen(
     runs: Mapping[Variant, list[Mapping[str, Any]]],
     on_time: Mapping[Variant, Mapping[Unit, float]],
     means: Mapping[Variant, float],
+    equal: float,
 ) -> Variant:
     best = max(runs, key=lambda variant: (means[variant], variant.name))
-    equal = []
+    alike = []
     for variant in runs:
         behind = _difference(on_time[best], on_time[variant])
         certain = behind.half is not None and behind.mean > behind.half
-        if means[best] - means[variant] <= EQUAL and not certain:
-            equal.append(variant)
-    return min(equal or [best], key=lambda variant: (_mean(runs[variant], "packets"), variant.name))
+        if means[best] - means[variant] <= equal and not certain:
+            alike.append(variant)
+    return min(alike or [best], key=lambda variant: (_mean(runs[variant], "packets"), variant.name))
 
 
 def _units(rows: Iterable[Mapping[str, Any]], metric: str, by_window: bool) -> dict[Unit, float]:

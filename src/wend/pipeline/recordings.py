@@ -1,14 +1,15 @@
 """Recordings from tables: links with their outages, and flows, for each window that is to be played again.
 
-The tables are those of `wend data links` (links, outages) and of `wend data workload` (workload). A window whose links
-were observed for a part of it is played for that part: unobserved time has no outages, and would make every strategy
-look better than it was.
+The tables are those of `wend data links` (links, outages) and of `wend data workload` (flows, deadlines). A window
+whose links were observed for a part of it is played for that part: unobserved time has no outages, and would make every
+strategy look better than it was.
 """
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -39,10 +40,20 @@ def read_table(spark: "SparkSession | None", folder: str, name: str) -> pa.Table
     return tables.frame(spark, tables.required(), name).toArrow()
 
 
-def recordings(links: pa.Table, outages: pa.Table, workload: pa.Table, most: int) -> list[Recording]:
+def read_workload(spark: "SparkSession | None", folder: str) -> list[RecordedFlow]:
+    """The flows of a workload, with the deadlines of each receiver where they are known."""
+    deadlines: dict[tuple[int, int], Nanos] = {}
+    if "deadlines" in TableFolder(spark, folder).required().tables:
+        for row in read_table(spark, folder, "deadlines").to_pylist():
+            if row["deadline_ns"] is not None:
+                deadlines[row["publisher"], row["receiver"]] = row["deadline_ns"]
+    rows = read_table(spark, folder, "flows").to_pylist()
+    return [recorded_flow(row, number, deadlines) for number, row in enumerate(rows, 1)]
+
+
+def recordings(links: pa.Table, outages: pa.Table, flows: Sequence[RecordedFlow], most: int) -> list[Recording]:
     """One recording for each window of the links, at most so many, evenly spread over time. Raises `ConfigError` where
     there is nothing to play."""
-    flows = [recorded_flow(row, number) for number, row in enumerate(workload.to_pylist(), 1)]
     if not flows:
         raise ConfigError("the workload has no flows")
     down: dict[tuple[int, int], list[tuple[Nanos, Nanos | None]]] = defaultdict(list)
@@ -124,8 +135,10 @@ def one_way_loss(row: Row) -> float:
     return 1 - sqrt(1 - min(0.99, sum(shares) / len(shares))) if shares else 0.0
 
 
-def recorded_flow(row: Row, number: int) -> RecordedFlow:
-    """A flow of a workload. Its deadline is one for all receivers (`deadline_ns`), or one for each (`deadlines_ns`)."""
+def recorded_flow(
+    row: Row, number: int, deadlines_ns: Mapping[tuple[int, int], Nanos] = MappingProxyType({})
+) -> RecordedFlow:
+    """A flow of a workload. Deadlines are by publisher and receiver; a pair that has none has that of the flow."""
     what = f"the workload, flow {number}"
     rate = parse_rate(row.get("rate", 1.0), f"{what}: rate")
     size = row.get("size_bytes") or 0.0
@@ -136,8 +149,7 @@ def recorded_flow(row: Row, number: int) -> RecordedFlow:
         publisher, receivers = int(row["publisher"]), tuple(int(peer) for peer in row["receivers"])
     except (ValueError, TypeError, KeyError):
         raise ConfigError(f"{what}: publisher and receivers must be ids of peers") from None
-    each = row.get("deadlines_ns") or ()
-    one = row.get("deadline_ns")
-    deadlines = tuple(value or 0 for value in each) or ((one,) * len(receivers) if one and one > 0 else ())
+    one = max(0, row.get("deadline_ns") or 0)
+    deadlines = tuple(deadlines_ns.get((publisher, peer), one) for peer in receivers)
     weight = row.get("weight")
     return RecordedFlow(publisher, receivers, messages, round(size), 1.0 if weight is None else weight, deadlines)

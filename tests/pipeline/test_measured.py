@@ -1,0 +1,56 @@
+"""Plans for what telemetry has measured."""
+
+import json
+from math import inf
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from tests.pipeline.recorded_tables import write_square
+from wend.console.app import app
+from wend.model.errors import ConfigError
+from wend.model.units import MS
+from wend.pipeline.measured import measured_overlay
+
+
+def row(a: int, b: int, delay: int | None, samples: int = 1, **more: float) -> dict[str, object]:
+    return {"a": a, "b": b, "delay_mean_ns": delay, "samples": samples, "loss_ab": 0.0, "loss_ba": None, **more}
+
+
+def test_windows_of_a_link_are_one_link() -> None:
+    rows = [
+        row(1, 3, 10 * MS, 3, capacity_bps=0),
+        row(1, 3, 20 * MS, 1, capacity_bps=5000),
+        row(2, 3, 7 * MS, capacity_bps=0),
+        row(0, 2, None, capacity_bps=0),
+    ]
+    overlay = measured_overlay(pa.Table.from_pylist(rows))
+    assert overlay.peers == 4
+    assert [(one.a, one.b, one.delay_ns, one.capacity_bps) for one in overlay.links] == [
+        (1, 3, 12_500_000, 5000),
+        (2, 3, 7 * MS, inf),
+    ]
+
+
+def test_what_cannot_be_planned_gets_a_sentence() -> None:
+    with pytest.raises(ConfigError, match="no delays"):
+        measured_overlay(pa.Table.from_pylist([row(1, 2, None)]))
+    with pytest.raises(ConfigError, match="ids below 10000, and there is a peer 70000"):
+        measured_overlay(pa.Table.from_pylist([row(1, 70_000, MS)]))
+
+
+def test_the_command_plans_from_tables(tmp_path: Path) -> None:
+    write_square(tmp_path / "tables")
+    tables, out = str(tmp_path / "tables"), tmp_path / "plan"
+    said = CliRunner().invoke(
+        app, ["plan", "--from", tables, "--link-capacity", "40msg/s", "--out", str(out), "--json"]
+    )
+    assert said.exit_code == 0, said.output
+    found = json.loads(said.stdout.splitlines()[-1])
+    assert (found["flows"], found["peers"], found["delivered"]) == (1, 5, 10.0)
+    assert found["highest_load"] == pytest.approx(0.125), "half on each side of the square"
+    assert (out / "plan.json").is_file()
+    said = CliRunner().invoke(app, ["plan", "--from", tables, "--topology", "regular"])
+    assert isinstance(said.exception, ConfigError) and "leave --topology" in str(said.exception)
