@@ -57,6 +57,14 @@ def plan_of(peers: int, links: Iterable[tuple[int, int]], *flows: Flow, honest: 
             "graph": np.array([g for _, g, _ in hops], dtype=np.int32),
             "next": np.array([b for *_, b in hops], dtype=np.int32),
         },
+        "failures": {
+            **{name: np.zeros(0, dtype=np.int32) for name in ("failure", "a", "b", "moved", "cut")},
+            "highest_load": np.zeros(0),
+        },
+        "backups": {
+            **{name: np.zeros(0, dtype=np.int32) for name in ("failure", "flow", "graph")},
+            "share": np.zeros(0),
+        },
     }
     head = PlanHeader(
         topology=fingerprint(peers, links), goal="by hand", k=1, ranking="none", partial=True, peers=peers,

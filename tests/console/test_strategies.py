@@ -45,7 +45,8 @@ def test_help_names_every_strategy(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     with pytest.raises(SystemExit):
         main()
     shown = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
-    assert "adaptive (Wend's own), dcrd, d-tree, r-tree, multipath, planned (needs a plan), mrst, spt-k, " in shown
+    assert "adaptive (Wend's own), dcrd, d-tree, r-tree, multipath, planned (needs a plan), " in shown
+    assert "planned-failover (needs a plan), mrst, spt-k, " in shown
     assert "mine (of a test), steered (needs a plan), oracle (what is possible at best), or MODULE:CLASS" in shown
 
 
@@ -62,7 +63,11 @@ def test_help_names_every_strategy(monkeypatch: pytest.MonkeyPatch, capsys: pyte
             "--redundancy changes nothing here: it is for adaptive, clusters-adaptive and mine, not for dcrd",
         ),
         (("mine",), {"detection": "90ms"}, "--detection changes nothing here: mine does not use the failure detector"),
-        (("mine",), {"plan": "x"}, "--plan changes nothing here: only planned or steered follows a plan, not mine"),
+        (
+            ("mine",),
+            {"plan": "x"},
+            "--plan changes nothing here: only planned, planned-failover or steered follows a plan, not mine",
+        ),
         (("steered",), {"plan": "x"}, ""),
         (("dcrd", "mine"), {"redundancy": "none"}, ""),
         (("dcrd", "adaptive"), {"redundancy": "none", "detection": "90ms"}, ""),
@@ -93,7 +98,9 @@ def test_who_follows_a_plan_says_so_itself() -> None:
         _names("steered")
     with pytest.raises(ConfigError, match=r"choose from adaptive, .*, mine, or MODULE:CLASS$"):
         _names("none")
-    with pytest.raises(ConfigError, match='by strategy = "planned" or "steered", not by \'mine\''):
+    with pytest.raises(
+        ConfigError, match='by strategy = "planned" or "planned-failover" or "steered", not by \'mine\''
+    ):
         PeerFile(id=1, strategy="mine", plan="x").check()
     PeerFile(id=1, strategy="steered", plan="x").check()
 

@@ -69,6 +69,9 @@ def make(
     partial: Annotated[
         bool, typer.Option("--partial", help="If not everything fits, plan the most valuable part that does.")
     ] = False,
+    survive: Annotated[
+        int, typer.Option(min=0, max=1, help="Plan also for the failure of any so many links: 0 or 1.")
+    ] = 0,
     ranking: Annotated[
         str, typer.Option(help="Ranking of candidate paths: bottleneck-disjoint, capacity or rejecting.")
     ] = "bottleneck-disjoint",
@@ -96,7 +99,7 @@ def make(
     begin = time.perf_counter()
     doing = _working(f"planning {counted(len(flows), 'flow')} on {network.peers} peers", quiet=as_json)
     with stoppable("nothing was written"), doing, compiling():
-        made = make_plan(network, flows, wanted, k, ranking=ranking, partial=partial)
+        made = make_plan(network, flows, wanted, k, ranking=ranking, partial=partial, survive=survive)
     remark((*overlay.remarks, *_unlimited(network)))
     if out is not None:
         with drafted(out) as (draft, _):
@@ -274,6 +277,30 @@ def _working(what: str, *, quiet: bool) -> Any:
     return nullcontext() if quiet or not console.is_terminal else console.status(what)
 
 
+def _after_failures(made: "Plan") -> list[tuple[str, str, str]]:
+    """What the plan promises after the failure of a link, and what that costs."""
+    from wend.console.show import counted, percent
+
+    head, failures = made.head, made.failures
+    if not head.survive:
+        return []
+    worst = int(failures["highest_load"].argmax())
+    names = made.peers["name"]
+    where = f"{names[failures['a'][worst]]}-{names[failures['b'][worst]]}"
+    price = head.highest_load_failed / head.highest_load if head.highest_load else 1.0
+    rows = [
+        (
+            "after a failure",
+            percent(head.highest_load_failed),
+            f"at most, of {where}; {price:.2f} x the load without one",
+        ),
+        ("", "", f"{failures['moved'].mean():.1f} of {counted(head.flows, 'flow')} move, on average"),
+    ]
+    if cut := int((failures["cut"] > 0).sum()):
+        rows.append(("cut off", f"{cut}", f"of {counted(head.links, 'link')} leave receivers without any route"))
+    return rows
+
+
 def _metrics(made: "Plan") -> dict[str, Any]:
     import msgspec
 
@@ -284,6 +311,12 @@ def _metrics(made: "Plan") -> dict[str, Any]:
     for state in ("before", "after"):
         found[f"fullest_{state}"] = [
             {"where": name, "load": share} for share, name, _ in Utilisation(made, state).ranked[:SHOWN]
+        ]
+    if made.head.survive:
+        names, columns = made.peers["name"], made.failures
+        found["failures"] = [
+            {"link": [names[a], names[b]], "highest_load": load, "moved": moved, "cut": cut}
+            for _, a, b, load, moved, cut in zip(*(values.tolist() for values in columns.values()), strict=True)
         ]
     if made.head.partial:
         names = made.peers["name"]
@@ -302,6 +335,7 @@ def _print(made: "Plan", wall_s: float | None, where: Path | None) -> None:
         ("delivered", percent(head.delivered / head.wanted), f"{head.delivered:g} of {head.wanted:g} a second"),
         ("fullest", percent(head.highest_load), f"{percent(head.highest_load_single)} with single shortest paths"),
         ("", "", ", ".join(f"{name} {percent(share)}" for share, name, _ in full[:3])),
+        *_after_failures(made),
         ("usage", f"{head.usage:g}", f"{head.usage_unit} on links; {head.usage_single:g} with single shortest paths"),
         ("delivery graphs", f"{head.graphs}", f"for {counted(head.flows, 'flow')}"),
     ]

@@ -50,6 +50,12 @@ class Forwarding:
         """The next hops of a peer on all graphs."""
         return tuple(np.unique(self._head[self._tail == peer]).tolist())
 
+    def edges(self, graph: int) -> frozenset[tuple[PeerId, PeerId]]:
+        """The links of a delivery graph, each with the lower id first."""
+        first, last = np.searchsorted(self._graph, [graph, graph + 1])
+        ends = zip(self._tail[first:last].tolist(), self._head[first:last].tolist(), strict=True)
+        return frozenset((min(a, b), max(a, b)) for a, b in ends)
+
     def hops(self, peer: PeerId, graph: int) -> Hops:
         """The next hop to every peer behind this one on a delivery graph. Empty if the graph ends here or is
         unknown."""

@@ -6,6 +6,8 @@
     flows.parquet    each flow: publisher, receivers, rate, weight
     graphs.parquet   each delivery graph in use: its flow, and its share of the flow
     hops.parquet     forwarding: peer, graph, next hop; sorted, so that a peer finds its own rows fast
+    failures.parquet each link whose failure the plan survives, and the highest load after it
+    backups.parquet  the graphs and shares of flows that move after a failure; the other flows keep theirs
 
 "Before" is the load with single shortest paths, "after" the load of the plan. A delivery graph has a number that is
 unique in the plan, and a message carries this number. Writing replaces the folder in one step. Every file holds a hash
@@ -28,7 +30,7 @@ from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.folders import put
 
-VERSION = 2
+VERSION = 3
 _CONTENT = b"wend.plan"
 """The metadata key of a table under which the hash of its plan is."""
 
@@ -48,6 +50,8 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "graphs": (("graph", "i"), ("flow", "i"), ("share", "d"), ("level", "i")),
     "hops": (("peer", "i"), ("graph", "i"), ("next", "i")),
+    "failures": (("failure", "i"), ("a", "i"), ("b", "i"), ("highest_load", "d"), ("moved", "i"), ("cut", "i")),
+    "backups": (("failure", "i"), ("flow", "i"), ("graph", "i"), ("share", "d")),
 }  # fmt: skip
 
 FILES = (*(f"{name}.parquet" for name in TABLES), "plan.json", "plan.svg")
@@ -80,6 +84,10 @@ class PlanHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The highest utilisation of a link or peer."""
     highest_load_single: float
     """The same with single shortest paths."""
+    survive: int = 0
+    """How many links may fail at once without an overload."""
+    highest_load_failed: float = 0.0
+    """The highest utilisation of a link or peer after any such failure."""
     usage: float
     """The sum of the loads of all links, in `usage_unit`."""
     usage_single: float
@@ -104,6 +112,8 @@ class OwnFlow(msgspec.Struct, frozen=True, gc=False):
     flow: int
     receivers: tuple[PeerId, ...]
     shares: tuple[tuple[int, float], ...]
+    backups: tuple[tuple[PeerId, PeerId, tuple[tuple[int, float], ...]], ...] = ()
+    """After the failure of a link, by its ends: the share of each delivery graph. After others the shares stay."""
 
 
 class Plan:
@@ -114,12 +124,13 @@ class Plan:
         self.tables = tables
         self.peers, self.arcs, self.flows = tables["peers"], tables["arcs"], tables["flows"]
         self.graphs, self.hops = tables["graphs"], tables["hops"]
+        self.failures, self.backups = tables["failures"], tables["backups"]
 
     @cached_property
     def id(self) -> int:
         """A hash of flows, graphs and hops. Every message that follows the plan carries it."""
         digest = hashlib.sha256(self.head.topology.encode())
-        for name in ("flows", "graphs", "hops"):
+        for name in ("flows", "graphs", "hops", "failures", "backups"):
             for column, kind in TABLES[name]:
                 values = self.tables[name][column]
                 digest.update(np.ascontiguousarray(values, dtype={"l": "i"}.get(kind, kind)).tobytes())
@@ -174,11 +185,20 @@ class Plan:
         flows, graphs, ptr = self.flows, self.graphs, self.flows["receivers_ptr"]
         found = []
         for row in np.flatnonzero(flows["publisher"] == peer).tolist():
-            mine = np.flatnonzero(graphs["flow"] == flows["flow"][row])
+            mine = np.flatnonzero((graphs["flow"] == flows["flow"][row]) & (graphs["share"] > 0))
             shares = tuple(zip(graphs["graph"][mine].tolist(), graphs["share"][mine].tolist(), strict=True))
             receivers = tuple(flows["receivers"][ptr[row] : ptr[row + 1]].tolist())
-            found.append(OwnFlow(int(flows["flow"][row]), receivers, shares))
+            number = int(flows["flow"][row])
+            found.append(OwnFlow(number, receivers, shares, self._backups(number)))
         return tuple(found)
+
+    def _backups(self, flow: int) -> tuple[tuple[PeerId, PeerId, tuple[tuple[int, float], ...]], ...]:
+        found: dict[int, list[tuple[int, float]]] = {}
+        for row in np.flatnonzero(self.backups["flow"] == flow).tolist():
+            share = (int(self.backups["graph"][row]), float(self.backups["share"][row]))
+            found.setdefault(int(self.backups["failure"][row]), []).append(share)
+        ends = self.failures["a"], self.failures["b"]
+        return tuple((int(ends[0][f]), int(ends[1][f]), tuple(shares)) for f, shares in sorted(found.items()))
 
 
 def read_plan(folder: Path) -> Plan:

@@ -95,9 +95,10 @@ def _fault(part: PlanSlice) -> str | None:
         return f"it sends from peer {part.peer} where its topology has no link"
     known = set(np.unique(graph).tolist())
     for flow in part.flows:
-        shares = [share for _, share in flow.shares]
-        if not all(0 <= share <= 1 + _EXCESS for share in shares) or sum(shares) > 1 + _EXCESS:
-            return f"the shares of flow {flow.flow} are not shares"
-        if not {number for number, _ in flow.shares} <= known:
-            return f"flow {flow.flow} has delivery graphs that the part does not hold"
+        for shares in (flow.shares, *(each for *_, each in flow.backups)):
+            values = [share for _, share in shares]
+            if not all(0 <= share <= 1 + _EXCESS for share in values) or sum(values) > 1 + _EXCESS:
+                return f"the shares of flow {flow.flow} are not shares"
+            if not {number for number, _ in shares} <= known:
+                return f"flow {flow.flow} has delivery graphs that the part does not hold"
     return None

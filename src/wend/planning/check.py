@@ -12,7 +12,7 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.plan import Plan, fingerprint
 from wend.model.rates import Rate
-from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs
+from wend.planning.arrays import TOLERANCE, Flags, Floats, Ints, Longs
 from wend.planning.network import FlowNetwork
 
 SHOWN = 5
@@ -23,7 +23,7 @@ _FINE, _TWICE, _BACK, _ORPHAN, _UNREACHED, _DEAD_END = range(6)
 
 def check(plan: Plan, network: FlowNetwork | None = None) -> list[str]:
     """Every fault, in order of the files; none for a sound plan. With `network`, check its capacities, too."""
-    for stage in (_shape, _topology, _flows, _graphs, _hops, _trees, _loads):
+    for stage in (_shape, _topology, _flows, _graphs, _hops, _trees, _loads, _failures):
         found = list(stage(plan))
         if found:
             return found
@@ -43,6 +43,7 @@ def _shape(plan: Plan) -> Iterator[str]:
         ("arcs", plan.arcs["a"], 2 * head.links),
         ("flows", plan.flows["flow"], head.flows),
         ("graphs", plan.graphs["graph"], head.graphs),
+        ("failures", plan.failures["failure"], head.links if head.survive else 0),
     ):
         if len(table) != count:
             yield f"plan.json states {count} {name}, but there are {len(table)}"
@@ -110,7 +111,10 @@ def _graphs(plan: Plan) -> Iterator[str]:
         return
     if (np.diff(flow) < 0).any():
         yield "delivery graphs are not sorted by flow"
-    bad = np.flatnonzero(~(_positive(share) & (share <= 1 + TOLERANCE)))
+    backup = np.zeros(len(share), dtype=bool)
+    known = (plan.backups["graph"] >= 0) & (plan.backups["graph"] < len(share))
+    backup[plan.backups["graph"][known]] = True
+    bad = np.flatnonzero(~((_positive(share) | (backup & (share == 0))) & (share <= 1 + TOLERANCE)))
     yield from _few([f"delivery graph {g} carries a share of {share[g]:g}, not one in 0..1" for g in bad])
     if len(bad):
         return
@@ -150,7 +154,7 @@ def _trees(plan: Plan) -> Iterator[str]:
     flow = plan.graphs["flow"]
     code, place = _walk(
         ptr, tails, heads, flow, plan.flows["publisher"], plan.flows["receivers_ptr"], plan.flows["receivers"],
-        plan.head.peers, plan.head.partial,
+        plan.head.peers, plan.head.partial | (plan.graphs["share"] == 0),
     )  # fmt: skip
     names = plan.peers["name"]
     what = {
@@ -168,9 +172,10 @@ def _trees(plan: Plan) -> Iterator[str]:
 @compiled
 def _walk(
     ptr: Longs, tails: Ints, heads: Ints, flow: Ints, publisher: Ints, receiver_ptr: Longs, receivers: Ints, peers: int,
-    partial: bool,
+    partial: Flags,
 ) -> tuple[Ints, Ints]:  # fmt: skip
-    """For each graph the code of its first fault as a tree, and the peer at which it is."""
+    """For each graph the code of its first fault as a tree, and the peer at which it is. A partial one may leave
+    receivers out."""
     graphs = len(ptr) - 1
     code = np.zeros(graphs, dtype=np.int32)
     place = np.zeros(graphs, dtype=np.int32)
@@ -210,7 +215,7 @@ def _walk(
             continue
         for j in range(receiver_ptr[f], receiver_ptr[f + 1]):
             wants[receivers[j]] = g
-            if rooted[receivers[j]] != g and not partial:
+            if rooted[receivers[j]] != g and not partial[g]:
                 code[g], place[g] = _UNREACHED, receivers[j]
         if code[g]:
             continue
@@ -220,12 +225,13 @@ def _walk(
     return code, place
 
 
-def loads_of(plan: Plan) -> Floats:
-    """The load of each arc, by unit, computed from the hops."""
+def loads_of(plan: Plan, shares: Floats | None = None) -> Floats:
+    """The load of each arc, by unit, computed from the hops; with other shares of the graphs, if they are given."""
     peers = plan.head.peers
+    shares = plan.graphs["share"] if shares is None else shares
     arcs = plan.arcs["a"].astype(np.int64) * peers + plan.arcs["b"]
     which = np.searchsorted(arcs, plan.hops["peer"].astype(np.int64) * peers + plan.hops["next"])
-    carried = plan.graphs["share"][plan.hops["graph"]]
+    carried = shares[plan.hops["graph"]]
     flow = plan.graphs["flow"][plan.hops["graph"]]
     rates = (plan.flows["rate_msgs"], plan.flows["rate_bps"])
     return np.array([np.bincount(which, weights=carried * rate[flow], minlength=len(arcs)) for rate in rates])
@@ -285,6 +291,73 @@ def lost(plan: Plan) -> list[tuple[int, int, float]]:
     missing = (1 - got[short]) * plan.flows["rate_msgs"][whose[short]]
     order = short[np.lexsort((wanted[short], -missing))]
     return [(int(whose[i]), int(plan.flows["receivers"][i]), float(1 - got[i])) for i in order]
+
+
+def shares_after(plan: Plan, failure: int) -> Floats:
+    """The shares of all graphs after a failure. Flows that it cuts off completely send nothing."""
+    mine = plan.backups["failure"] == failure
+    moved = np.isin(plan.graphs["flow"], plan.backups["flow"][mine])
+    shares = np.where(moved, 0.0, plan.graphs["share"])
+    shares[plan.backups["graph"][mine]] = plan.backups["share"][mine]
+    if plan.failures["cut"][failure]:
+        shares[np.setdiff1d(_crossing(plan, failure), plan.backups["graph"][mine])] = 0.0
+    return np.asarray(shares, dtype=np.float64)
+
+
+def _crossing(plan: Plan, failure: int) -> Longs:
+    """The graphs that cross the link of a failure."""
+    a, b = int(plan.failures["a"][failure]), int(plan.failures["b"][failure])
+    tail, head = plan.hops["peer"], plan.hops["next"]
+    over = ((tail == a) & (head == b)) | ((tail == b) & (head == a))
+    return np.unique(plan.hops["graph"][over]).astype(np.int64)
+
+
+def _failures(plan: Plan) -> Iterator[str]:
+    """After each failure: no graph in use crosses the link, shares sum to one, and no capacity is exceeded."""
+    failures, backups, names = plan.failures, plan.backups, plan.peers["name"]
+    flow = plan.graphs["flow"]
+    if len(backups["graph"]) and not (
+        (backups["graph"] >= 0).all()
+        and (backups["graph"] < plan.head.graphs).all()
+        and (flow[backups["graph"]] == backups["flow"]).all()
+        and (backups["failure"] >= 0).all()
+        and (backups["failure"] < len(failures["failure"])).all()
+    ):
+        yield "a backup names a failure or a delivery graph that does not exist, or one of another flow"
+        return
+    ends = {(min(a, b), max(a, b)) for a, b in zip(plan.arcs["a"].tolist(), plan.arcs["b"].tolist(), strict=True)}
+    told = list(zip(failures["a"].tolist(), failures["b"].tolist(), strict=True))
+    if plan.head.survive and set(told) != ends:
+        yield "the failures are not those of all links"
+        return
+    highest = 0.0
+    for number, (a, b) in enumerate(told):
+        where = f"after a failure of {names[a]}-{names[b]}"
+        shares = shares_after(plan, number)
+        crossing = _crossing(plan, number)
+        for g in crossing[shares[crossing] > 0][:SHOWN]:
+            yield f"{where}, delivery graph {g} of flow {flow[g]} still crosses the link"
+        sums = np.bincount(flow, weights=shares, minlength=plan.head.flows)
+        lost = np.flatnonzero(np.abs(sums - 1) > TOLERANCE)
+        if len(lost) and not failures["cut"][number]:
+            yield f"{where}, the shares of flow {lost[0]} sum to {sums[lost[0]]:g}, not to 1"
+        load = _highest(plan, loads_of(plan, shares))
+        highest = max(highest, load)
+        if load > 1 + TOLERANCE:
+            yield f"{where}, a link or peer carries {load:g} times its capacity"
+        if not np.isclose(load, failures["highest_load"][number], rtol=TOLERANCE, atol=TOLERANCE):
+            yield f"{where}, the highest load is {load:g}, not {failures['highest_load'][number]:g}"
+    if not np.isclose(plan.head.highest_load_failed, highest, rtol=TOLERANCE, atol=TOLERANCE):
+        yield f"plan.json states that highest_load_failed is {plan.head.highest_load_failed:g}, but it is {highest:g}"
+
+
+def _highest(plan: Plan, loads: Floats) -> float:
+    most = 0.0
+    for unit, suffix in enumerate(SUFFIX):
+        into = np.bincount(plan.arcs["b"], weights=loads[unit], minlength=plan.head.peers)
+        most = max(most, float((loads[unit] / plan.arcs[f"capacity_{suffix}"]).max(initial=0.0)))
+        most = max(most, float((into / plan.peers[f"capacity_{suffix}"]).max(initial=0.0)))
+    return most
 
 
 def _fits(plan: Plan, network: FlowNetwork) -> Iterator[str]:

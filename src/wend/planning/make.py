@@ -1,5 +1,6 @@
 """Making a plan from a network and a workload: paths, delivery graphs, linear program, forwarding tables."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from wend.planning.partial import most_valuable
 from wend.planning.problem import Problem, problem_of, rows_of
 from wend.planning.ranking import ranking as ranking_of
 from wend.planning.reduce import reduce
+from wend.planning.survive import SURVIVABLE, RoutesAfterFailure, routes_after_failures
 from wend.planning.workload import BITS, MESSAGES, FlowWorkload
 
 UNITS = ("msg/s", "bit/s")
@@ -36,8 +38,16 @@ def make_plan(
     *,
     ranking: str = "bottleneck-disjoint",
     partial: bool = False,
+    survive: int = 0,
 ) -> Plan:
-    """A plan that carries all flows. If there is none: an error, or with `partial` the most valuable part that fits."""
+    """A plan that carries all flows. If there is none: an error, or with `partial` the most valuable part that fits.
+
+    With `survive` it also carries them after the failure of any so many links.
+    """
+    if survive not in SURVIVABLE:
+        raise ConfigError(f"a plan survives the failure of 0 or 1 links, not of {survive}")
+    if survive and partial:
+        raise ConfigError("a plan that survives failures carries everything: leave out --partial")
     graphs = delivery_graphs(network, workload, k, ranking_of(ranking))
     problem = problem_of(network, workload, graphs)
     found = solve(problem, goal)
@@ -49,7 +59,12 @@ def make_plan(
     else:
         raise ConfigError(_does_not_fit(network, problem, k))
     single = chosen(graphs, graphs.of_flow[:-1])
-    plan = _plan(network, workload, goal, k, ranking, used, Allocation(single, np.ones(len(workload))), found is None)
+    after: list[RoutesAfterFailure] = []
+    if survive:
+        after = routes_after_failures(network, workload, *used, k, ranking_of(ranking))
+    joined, failed = _with_backups(network, used, after)
+    one = Allocation(single, np.ones(len(workload)))
+    plan = _plan(network, workload, goal, k, ranking, joined, one, found is None, failed)
     if plan.head.highest_load > 1 + TOLERANCE:
         over = f"to {plan.head.highest_load:.6g} times its capacity"
         raise ConfigError(f"rounding loads a link or peer {over}: demands and capacities differ by too much")
@@ -78,6 +93,7 @@ def _plan(
     used: Allocation,
     single: Allocation,
     partial: bool,
+    failed: dict[str, Any],
 ) -> Plan:
     graph = network.graph
     before, after = arc_loads(workload, single, graph.head), arc_loads(workload, used, graph.head)
@@ -106,6 +122,7 @@ def _plan(
             "level": used.graphs.level,
         },
         "hops": _hops(network, used.graphs),
+        **failed,
     }
     for unit, suffix in enumerate(SUFFIX):
         tables["arcs"][f"capacity_{suffix}"] = network.arc_capacity[unit]
@@ -131,6 +148,8 @@ def _plan(
         graphs=len(used.shares),
         highest_load=tidy(highest(network, after)),
         highest_load_single=tidy(highest(network, before)),
+        survive=int(len(failed["failures"]["failure"]) > 0),
+        highest_load_failed=tidy(float(failed["failures"]["highest_load"].max(initial=0.0))),
         usage=tidy(float(after[unit].sum())),
         usage_single=tidy(float(before[unit].sum())),
         usage_unit=UNITS[unit],
@@ -140,6 +159,64 @@ def _plan(
         whole_value=float(np.diff(workload.ptr) @ (workload.demand[MESSAGES] * workload.weight)),
     )
     return Plan(head, tables)
+
+
+def _with_backups(
+    network: FlowNetwork, used: Allocation, after: list[RoutesAfterFailure]
+) -> tuple[Allocation, dict[str, Any]]:
+    """All graphs of a plan, those in use only after a failure with a share of 0, and the tables of failures."""
+    flows = len(used.graphs.of_flow) - 1
+    numbers: list[dict[bytes, int]] = [{} for _ in range(flows)]
+    graphs: list[list[tuple[Ints, int, float]]] = [[] for _ in range(flows)]
+
+    def place(flow: int, arcs: Ints, level: int, share: float) -> int:
+        key = np.sort(arcs).tobytes()
+        if key not in numbers[flow]:
+            numbers[flow][key] = len(graphs[flow])
+            graphs[flow].append((arcs, level, share))
+        return numbers[flow][key]
+
+    for flow, arcs, level, share in _each(np.arange(flows), used.graphs, used.shares):
+        place(flow, arcs, level, share)
+    rows = [
+        (number, flow, place(flow, arcs, level, 0.0), share)
+        for number, failure in enumerate(after)
+        for flow, arcs, level, share in _each(failure.flows, failure.graphs, failure.shares)
+    ]
+    counts = np.array([len(each) for each in graphs], dtype=np.int64)
+    of_flow = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    all_graphs = [each for of_one in graphs for each in of_one]
+    ptr = np.concatenate(([0], np.cumsum([len(arcs) for arcs, *_ in all_graphs]))).astype(np.int64)
+    joined = DeliveryGraphs(
+        of_flow,
+        ptr,
+        np.concatenate([arcs for arcs, *_ in all_graphs]).astype(np.int32),
+        np.array([level for _, level, _ in all_graphs], dtype=np.int32),
+    )
+    tables = {
+        "failures": {
+            "failure": np.arange(len(after), dtype=np.int32),
+            "a": np.array([each.a for each in after], dtype=np.int32),
+            "b": np.array([each.b for each in after], dtype=np.int32),
+            "highest_load": np.array([each.highest for each in after], dtype=np.float64),
+            "moved": np.array([len(each.flows) for each in after], dtype=np.int32),
+            "cut": np.array([each.cut for each in after], dtype=np.int32),
+        },
+        "backups": {
+            "failure": np.array([row[0] for row in rows], dtype=np.int32),
+            "flow": np.array([row[1] for row in rows], dtype=np.int32),
+            "graph": np.array([of_flow[row[1]] + row[2] for row in rows], dtype=np.int32),
+            "share": np.array([row[3] for row in rows], dtype=np.float64),
+        },
+    }
+    return Allocation(joined, np.array([share for *_, share in all_graphs], dtype=np.float64)), tables
+
+
+def _each(flows: Longs, graphs: DeliveryGraphs, shares: Floats) -> Iterator[tuple[int, Ints, int, float]]:
+    """Flow, arcs, level and share of each graph."""
+    for place, flow in enumerate(flows.tolist()):
+        for g in range(int(graphs.of_flow[place]), int(graphs.of_flow[place + 1])):
+            yield flow, graphs.arcs[graphs.ptr[g] : graphs.ptr[g + 1]], int(graphs.level[g]), float(shares[g])
 
 
 def _hops(network: FlowNetwork, graphs: DeliveryGraphs) -> dict[str, Any]:

@@ -5,6 +5,7 @@ in bits per second, or both; it is infinite where none is stated. A peer's capac
 over its links. Its own events do not count, because they come over no link.
 """
 
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -61,8 +62,28 @@ class FlowNetwork:
             head=head,
             back=np.array([place[y, x] for x, y, _ in ends], dtype=np.int32),
             delay=np.array([max(overlay.links[i].delay_ns, 1) for i in link_of], dtype=np.int64),
-            width=self._widths(tail),
+            width=self.widths(tail),
         )
+
+    def without(self, a: PeerId, b: PeerId) -> tuple["FlowNetwork", Longs]:
+        """The network after the failure of a link, and the numbers of its arcs in this one. Peers keep their
+        capacities."""
+        graph = self.graph
+        kept = ~(((graph.tail == a) & (graph.head == b)) | ((graph.tail == b) & (graph.head == a)))
+        arcs = np.flatnonzero(kept)
+        place = np.cumsum(kept) - 1
+        tail = graph.tail[arcs]
+        left = copy(self)
+        left.arc_capacity = self.arc_capacity[:, arcs]
+        left.graph = CsrGraph(
+            ptr=np.searchsorted(tail, np.arange(self.peers + 1)).astype(np.int32),
+            tail=tail,
+            head=graph.head[arcs],
+            back=place[graph.back[arcs]].astype(np.int32),
+            delay=graph.delay[arcs],
+            width=left.widths(tail),
+        )
+        return left, arcs
 
     def arc(self, a: PeerId, b: PeerId) -> int:
         """The index of the arc from a to its neighbour b."""
@@ -97,7 +118,7 @@ class FlowNetwork:
                 raise ConfigError(f"peer {name} needs a capacity above 0, got {least:g}")
         return found
 
-    def _widths(self, tail: Ints) -> Floats:
+    def widths(self, tail: Ints) -> Floats:
         """The link capacities, if they differ. If all are equal, every link would be a bottleneck. Then the width of an
         arc is the number of arcs of its tail, which is how the thesis states its own input (Appendix A)."""
         for width in self.arc_capacity:

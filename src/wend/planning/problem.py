@@ -111,7 +111,7 @@ def charges(network: FlowNetwork) -> Ints:
             numbers = np.where(finite, start + np.cumsum(finite) - 1, -1)
             found.append(numbers[place].astype(np.int32))
             start += int(finite.sum())
-    return np.array(found, dtype=np.int32)
+    return np.array(found, dtype=np.int32).reshape(len(found), len(head))
 
 
 @compiled

@@ -31,6 +31,7 @@ from wend.protocol.routing.dcrd import Dcrd
 from wend.protocol.routing.key_based import DmmArRouting, DmmRouting, HermesRouting, RendezvousRouting, ScribeRouting
 from wend.protocol.routing.multipath import Multipath
 from wend.protocol.routing.planned import PlannedRouting
+from wend.protocol.routing.planned_failover import FailoverRouting
 from wend.protocol.routing.source_trees import DelayTree, HopTree
 from wend.protocol.routing.tree_routing import MrstRouting, SptKRouting
 
@@ -69,6 +70,7 @@ ROUTING: dict[str, type[Plugin]] = {
     "r-tree": HopTree,
     "multipath": Multipath,
     "planned": PlannedRouting,
+    "planned-failover": FailoverRouting,
     "mrst": MrstRouting,
     "spt-k": SptKRouting,
     "scribe": ScribeRouting,

@@ -22,7 +22,7 @@ from wend.protocol.tables import INTEREST, LINKED, ROUTING
 
 COMBINED = "combined"
 """Three of the faults in one world."""
-STRATEGIES = tuple(name for name in ROUTING if name != "planned")
+STRATEGIES = tuple(name for name, made in ROUTING.items() if not made.needs.plan)
 """All but the one that needs a plan."""
 Draw = random.Random
 

@@ -145,7 +145,7 @@ def test_a_peer_of_another_strategy_says_so(tmp_path: Path) -> None:
     path = write_config(tmp_path, 0, ports)
     text = path.read_text()
     path.write_text(text.replace('"planned"', '"dcrd"'))
-    with pytest.raises(ConfigError, match="a plan is followed by strategy = \"planned\", not by 'dcrd'"):
+    with pytest.raises(ConfigError, match=r"a plan is followed by strategy = .*, not by 'dcrd'"):
         load(path)
     path.write_text(text.replace('plan = "plan"\n', ""))
 

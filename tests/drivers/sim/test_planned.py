@@ -49,9 +49,9 @@ def random_plan(world: World, draw: random.Random, refuse: bool) -> Forwarding:
     return Forwarding(plan_of(world.overlay.peers, links, *flows))
 
 
-def random_run(seed: int, refuse: bool = True) -> Outcome:
+def random_run(seed: int, refuse: bool = True, strategy: str = "planned") -> Outcome:
     draw = random.Random(f"plans {seed}")
-    world = build(random_scenario(seed, ("planned",)))
+    world = build(random_scenario(seed, (strategy,)))
     world.plan = random_plan(world, draw, refuse)
     for _ in range(draw.randint(0, 3)):
         plan, when = random_plan(world, draw, refuse), world.begin_ns + draw.randrange(6 * SECOND)
@@ -60,10 +60,11 @@ def random_run(seed: int, refuse: bool = True) -> Outcome:
     return play(world)
 
 
-def test_promises_hold_whatever_the_plan_and_whatever_fails() -> None:
+@pytest.mark.parametrize("strategy", ["planned", "planned-failover"])
+def test_promises_hold_whatever_the_plan_and_whatever_fails(strategy: str) -> None:
     followed = refused = 0
     for seed in range(WORLDS):
-        outcome = random_run(seed)
+        outcome = random_run(seed, strategy=strategy)
         assert [str(violation) for violation in check(outcome)] == [], f"seed {seed}"
         followed += outcome.summary.notices["plan-adopted"]
         refused += outcome.summary.drops.get(REFUSED, 0)

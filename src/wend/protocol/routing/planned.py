@@ -168,15 +168,18 @@ class PlannedRouting(Routing):
         scheduler = self._schedulers.get(packet.dests)
         if scheduler is None:
             return [Notice("unplanned", view.me), *self._by_shortest(packet, packet.dests, view)]
-        graph = scheduler.next()
+        return self._by_plan(packet, plan, scheduler.next(), view)
+
+    def _by_plan(self, packet: Arrived, plan: "Forwarding", graph: int | None, view: View) -> list[PluginEffect]:
+        """Publish an event on a delivery graph; None: the plan does not admit it."""
         hops = {} if graph is None else self._table(PlanLabel(plan.id, graph), plan, view)
-        served = {dest: hops[dest] for dest in packet.dests if hops.get(dest) in view.links}
-        refused = tuple([dest for dest in packet.dests if dest not in hops])
+        served = {dest: hops[dest] for dest in packet.dests if self._leads(hops.get(dest), view)}
+        refused = self._refused(packet.dests, hops, graph)
         effects = self._forward(packet, served, PlanLabel(plan.id, graph or 0))
         if refused:
             effects.append(Drop(packet.event.id, refused, REFUSED))
         if len(served) + len(refused) < len(packet.dests):
-            astray = tuple([dest for dest in packet.dests if dest in hops and dest not in served])
+            astray = tuple([dest for dest in packet.dests if dest not in refused and dest not in served])
             effects += [Notice("off-plan", view.me), *self._by_shortest(packet, astray, view)]
         return effects
 
@@ -185,7 +188,7 @@ class PlannedRouting(Routing):
         if label.plan in self._used:
             self._used[label.plan] = now
         hops = {} if plan is None else self._table(label, plan, view)
-        served = {dest: hops[dest] for dest in packet.dests if hops.get(dest) in view.links}
+        served = {dest: hops[dest] for dest in packet.dests if self._leads(hops.get(dest), view)}
         effects = self._forward(packet, served, label)
         astray = tuple([dest for dest in packet.dests if dest not in served])
         if astray:
@@ -193,9 +196,21 @@ class PlannedRouting(Routing):
             effects += self._by_shortest(packet, astray, view)
         return effects
 
+    def _leads(self, hop: PeerId | None, view: View) -> bool:
+        """Whether a packet can go over the link to this next hop."""
+        return hop in view.links
+
+    def _refused(self, dests: tuple[PeerId, ...], hops: "Hops", graph: int | None) -> tuple[PeerId, ...]:
+        """The destinations that the plan does not admit an event for."""
+        return tuple([dest for dest in dests if dest not in hops])
+
+    def _costs(self, view: View) -> paths.Costs:
+        """The overlay on which packets without a plan take the shortest route."""
+        return view.graph.costs
+
     def _by_shortest(self, packet: Arrived, dests: tuple[PeerId, ...], view: View) -> list[PluginEffect]:
         if self._shortest is None:
-            _, parent = paths.tree(view.graph.costs, view.me)
+            _, parent = paths.tree(self._costs(view), view.me)
             self._shortest = {dest: paths.walk(parent, view.me, dest)[1] for dest in parent}
         if view.me in packet.path:  # it came back: an ACK of the earlier copy must not end what is owed for this one
             ranks = tuple([fork(rank, view.me) for rank in packet.ranks or (0,) * len(packet.dests)])
