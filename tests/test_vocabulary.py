@@ -35,6 +35,8 @@ MEANT = {
     "figures": "pictures",
     "--figures": "pictures",
     "--watch": "to watch what a plan does",
+    "watch": "to watch what a plan was made for",
+    "plan_watch": "to watch what a plan was made for",
 }
 """Names in which a word of that list is the field's own, and why."""
 

@@ -36,7 +36,14 @@ def _help(*words: str) -> str:
     return done.stdout
 
 
-UNDER_PLAN = {("plan", "workload"), ("plan", "show"), ("plan", "check"), ("plan", "load")}
+UNDER_PLAN = {
+    ("plan", "workload"),
+    ("plan", "show"),
+    ("plan", "check"),
+    ("plan", "load"),
+    ("plan", "push"),
+    ("plan", "watch"),
+}
 GROUPS = ("data", "key", "lab", "topology")
 RUN = {(page, line) for page, block in SHELL for line in block.splitlines()}
 COMMANDS = sorted({(page, line) for page in NAMES for line in COMMAND.findall((ROOT / page).read_text())} - RUN)

@@ -11,8 +11,10 @@ from typer.testing import CliRunner
 from tests.pipeline.recorded_tables import write_square
 from wend.console.app import app
 from wend.model.errors import ConfigError
+from wend.model.rates import Rate
 from wend.model.units import MS
 from wend.pipeline.measured import measured_overlay
+from wend.pipeline.recordings import one_way_loss
 
 
 def row(a: int, b: int, delay: int | None, samples: int = 1, **more: float) -> dict[str, object]:
@@ -29,9 +31,24 @@ def test_windows_of_a_link_are_one_link() -> None:
     overlay = measured_overlay(pa.Table.from_pylist(rows))
     assert overlay.peers == 4
     assert [(one.a, one.b, one.delay_ns, one.capacity_bps) for one in overlay.links] == [
+        (0, 2, 12_500_000, inf),  # never measured: as long as the longest
         (1, 3, 12_500_000, 5000),
         (2, 3, 7 * MS, inf),
     ]
+
+
+def test_a_plan_counts_on_what_a_link_carries_when_it_works() -> None:
+    rows = [
+        row(0, 1, MS, 3, capacity_bps=8000, availability=0.5, loss_ba=0.36, begin_ns=5),
+        row(0, 1, MS, 1, capacity_bps=0, availability=0.9, begin_ns=9),
+        row(1, 2, MS, 1, capacity_bps=0, availability=0.0, begin_ns=9),
+    ]
+    first, second = measured_overlay(pa.Table.from_pylist(rows), Rate(100.0)).links
+    loss = 0.75 * one_way_loss(rows[0])
+    assert first.capacity_bps == pytest.approx(8000 * 0.6 * (1 - loss)) and first.capacity_msgs == inf
+    assert second.capacity_msgs == pytest.approx(0.1), "a link that never worked stays in the network"
+    (later, _) = measured_overlay(pa.Table.from_pylist(rows), Rate(100.0), since_ns=9).links
+    assert later.capacity_msgs == pytest.approx(90.0)
 
 
 def test_what_cannot_be_planned_gets_a_sentence() -> None:

@@ -4,14 +4,15 @@
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console import plan_load, plan_push
+from wend.console import plan_load, plan_push, plan_watch
+from wend.console.measured import measured_links, measured_workload
 from wend.console.options import TOPOLOGIES, Degree, Json, Peers, Seed, Topology
 from wend.console.outputs import Overwrite, check_file, check_out, drafted, write_text
 from wend.model.errors import ConfigError
@@ -20,7 +21,6 @@ from wend.model.rates import Rate, parse_rate
 if TYPE_CHECKING:
     from wend.model.plan import Plan
     from wend.planning.network import FlowNetwork
-    from wend.planning.workload import FlowWorkload
     from wend.topology.graph import Overlay
 
 SHOWN = 10
@@ -44,6 +44,7 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A plan.")]
 def register(app: typer.Typer) -> None:
     plan_load.register(plan)
     plan_push.register(plan)
+    plan_watch.register(plan)
     app.add_typer(plan, name="plan")
 
 
@@ -89,13 +90,20 @@ def make(
     from wend.console.show import compiling, counted, remark, stoppable
     from wend.planning.make import make_plan
     from wend.planning.models import parse_goal
+    from wend.planning.workload import read_workload
 
     wanted = parse_goal(goal)
     if out is not None:
         check_out(out, overwrite, str(workload or tables))
-    overlay = _measured(str(tables)) if topology is None else _overlay(topology, peers, degree, seed)
-    network = _network(overlay, link_capacity, peer_capacity)
-    flows = _flows(workload, str(tables), network.names)
+    if topology is None:
+        overlay = measured_links(str(tables), link_capacity)
+        network = _network(overlay, None, peer_capacity)
+    else:
+        overlay = _overlay(topology, peers, degree, seed)
+        network = _network(overlay, link_capacity, peer_capacity)
+    flows = (
+        measured_workload(str(tables), network.names) if workload is None else read_workload(workload, network.names)
+    )
     begin = time.perf_counter()
     doing = _working(f"planning {counted(len(flows), 'flow')} on {network.peers} peers", quiet=as_json)
     with stoppable("nothing was written"), doing, compiling():
@@ -202,26 +210,6 @@ def verify(
         output().print(f"sound: {', '.join(counted(*size) for size in sizes)}", markup=False)
     if faults:
         raise typer.Exit(2)
-
-
-def _measured(tables: str) -> "Overlay":
-    """The links that telemetry has measured."""
-    from wend.pipeline.measured import measured_overlay
-    from wend.pipeline.recordings import read_table
-
-    return measured_overlay(read_table(None, tables, "links"))
-
-
-def _flows(workload: Path | None, tables: str, names: Sequence[str]) -> "FlowWorkload":
-    """The flows of a file, or those that telemetry has measured."""
-    from wend.planning.workload import read_workload, workload_of
-
-    if workload is not None:
-        return read_workload(workload, names)
-    from wend.pipeline.measured import measured_flows
-    from wend.pipeline.recordings import read_workload as read_measured
-
-    return workload_of(measured_flows(read_measured(None, tables)), names, tables)
 
 
 def _overlay(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
