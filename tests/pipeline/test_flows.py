@@ -189,6 +189,22 @@ def test_a_clock_that_was_not_set_changes_no_rate(spark: Any, tmp_path: Path) ->
         write_flows(spark, *bad, tmp_path / "refused")
 
 
+def test_one_clock_at_zero_among_a_hundred_thousand_events_changes_no_rate(spark: Any, tmp_path: Path) -> None:
+    """The epoch is where a clock begins that nobody has set. It made every rate wrong: the span was decades."""
+    count, now = 100_000, 1_763_424_000 * SECOND
+    places = [str(tmp_path / name) for name in ("matches.parquet", "subscriptions.parquet", "events.parquet")]
+    numbers = np.arange(count)
+    pq.write_table(pa.table({"event": numbers, "subscription": np.zeros(count, dtype=np.int64)}), places[0])
+    pq.write_table(pa.table({"id": [0], "filter": ["true"], "peer": [1]}), places[1])
+    times = now + numbers * (SECOND // 1000)
+    times[70_000] = 0
+    pq.write_table(pa.table({"id": numbers, "publisher": np.zeros(count, dtype=np.int64), "time_ns": times}), places[2])
+    found = write_flows(spark, *places, tmp_path / "out")
+    assert (found.events, found.quarantined) == (count - 1, 1)
+    assert found.span_s == pytest.approx(100.0, rel=1e-3)
+    assert flows_in(tmp_path / "out")[0, (1,)][0] == pytest.approx(1000.0, rel=1e-3)
+
+
 @pytest.mark.usefixtures("spark_commands")
 def test_the_example_of_the_page_goes_from_events_to_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "how-to" / "plan-capacity.md").read_text(encoding="utf-8")

@@ -5,6 +5,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from wend.model.errors import FilterError
 from wend.model.events import Attributes
 from wend.pipeline import match_broadcast, match_output, match_partitioned
 from wend.pipeline.mapped_pickle import dump_mapped
+from wend.pipeline.match_input import parsed
 from wend.pipeline.match_regions import planes_for
 
 PAIRS = pa.schema([("event", pa.int64()), ("subscription", pa.string())])
@@ -146,6 +148,42 @@ def test_a_worker_maps_the_blocks_of_one_job_only() -> None:
     gc.collect()
     mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if "/block-" in line]
     assert 0 < len(mapped) <= 2
+
+
+def test_a_second_job_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled, read = [], []
+
+    def counted_index(filters: Any) -> BitmapIndex[int]:
+        compiled.append(1)
+        return BitmapIndex(filters)
+
+    def counted(ids: pa.Array, filters: pa.Array) -> Any:
+        read.append(len(ids))
+        return parsed(ids, filters)
+
+    monkeypatch.setattr(match_broadcast, "BitmapIndex", counted_index)
+    monkeypatch.setattr(match_broadcast, "parsed", counted)
+    monkeypatch.setattr("pyspark.TaskContext.get", lambda: SimpleNamespace(partitionId=lambda: 0))
+    schema = pa.schema(
+        [("file", pa.string()), ("subscriptions", pa.int64()), ("bytes", pa.int64()), ("subscription", pa.int64()),
+         ("reason", pa.string())]
+    )  # fmt: skip
+    kept = tmp_path / "kept"
+    kept.mkdir()
+
+    def job(name: str, filters: list[str], code: str = "code") -> list[dict[str, Any]]:
+        (tmp_path / name).mkdir()
+        batch = pa.RecordBatch.from_pydict({"id": range(len(filters)), "filter": filters})
+        done = match_broadcast._compile(iter([batch]), str(tmp_path / name), (str(kept), code), schema)  # noqa: SLF001
+        return [row for found in done for row in found.to_pylist()]
+
+    first = job("one", ["a = 1", "b > 2"])
+    assert (len(compiled), read) == (1, [2])
+    assert job("two", ["a = 1", "b > 2"]) == first
+    assert (len(compiled), read) == (1, [2]), "the second job parsed or compiled again"
+    job("three", ["a = 1", "b > 3"])
+    job("four", ["a = 1", "b > 2"], code="other code")
+    assert (len(compiled), read) == (3, [2, 2, 2])
 
 
 worlds = st.tuples(

@@ -145,6 +145,38 @@ def test_merging_is_that_of_comparing_every_two_holes() -> None:
         assert sorted(map(sorted, groups.values())) == sorted(map(sorted, by_pairs(holes)))
 
 
+class CountedRouter(str):
+    """The name of a router. It counts how often it is compared or hashed."""
+
+    __slots__ = ()
+    uses = 0
+
+    def __lt__(self, other: str) -> bool:
+        CountedRouter.uses += 1
+        return str.__lt__(self, other)
+
+    def __eq__(self, other: object) -> bool:
+        CountedRouter.uses += 1
+        return str.__eq__(self, other)
+
+    def __hash__(self) -> int:
+        CountedRouter.uses += 1
+        return str.__hash__(self)
+
+
+@pytest.mark.parametrize("hub", [("peer", 0), ("router", "hub")])
+def test_merging_many_silent_hops_at_one_place_costs_no_more_than_their_number(hub: Node) -> None:
+    """Comparing every two of them would cost four times as much for twice as many, and sixteen times for four."""
+
+    def uses(holes: int) -> int:
+        nodes: list[Node] = [("router", CountedRouter(f"r{number:05d}")) for number in range(holes)]
+        CountedRouter.uses = 0
+        merge({(hub, node) if hub <= node else (node, hub) for node in nodes})
+        return CountedRouter.uses
+
+    assert uses(4000) < 6 * uses(1000)
+
+
 def by_pairs(holes: set[tuple[Node, Node]]) -> list[set[tuple[Node, Node]]]:
     groups = [{hole} for hole in holes]
     for one, other in itertools.combinations(sorted(holes), 2):
