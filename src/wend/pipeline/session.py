@@ -19,7 +19,6 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +32,7 @@ from wend.pipeline.spark_settings import (
     parse_conf,
     user_settings,
 )
+from wend.pipeline.submission import zip_into
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,19 +98,10 @@ def ship_code(spark: "SparkSession", beside: Iterable[tuple[str, bytes]] = ()) -
     """Send Wend as a zip file to workers that have its dependencies, but not this version of Wend."""
     archive = _scratch() / "wend-code.zip"
     with zipfile.ZipFile(archive, "w") as out:
-        _zip_into(out, files("wend"), "wend")
+        zip_into(out, files("wend"), "wend")
         for name, content in dict(beside).items():
             out.writestr(zipfile.ZipInfo(name), content)
     spark.addArtifacts(str(archive), pyfile=True)
-
-
-def _zip_into(out: zipfile.ZipFile, folder: Traversable, name: str) -> None:
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.is_dir() and entry.name != "__pycache__":
-            _zip_into(out, entry, f"{name}/{entry.name}")
-        elif entry.is_file():
-            # With a fixed date, the same code gives the same bytes, which Spark ships once.
-            out.writestr(zipfile.ZipInfo(f"{name}/{entry.name}"), entry.read_bytes())
 
 
 def _start(master: str | None, conf: dict[str, str]) -> "SparkSession":
