@@ -9,6 +9,7 @@ A target gets bytes. It must raise nothing and accept nothing, and its tables mu
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -23,10 +24,12 @@ from wend.model.units import MS, SECOND
 from wend.security import packets
 from wend.security.certificates import RootVerifier, make_request, make_root, sign
 from wend.security.cookies import mac, mac1_key
+from wend.security.group_keys import SHORT_FORM, TOLD_FORM, GroupKeys, GroupMessage
 from wend.security.noise import Initiation, KeyPair
 from wend.security.session_layer import PROLOGUE
 
 CORPUS = Path(__file__).parent / "corpus.json"
+GROUP = 77
 Target = Callable[[bytes], None]
 
 
@@ -37,12 +40,18 @@ class Accepted(AssertionError):
 # ---------------------------------------------------------------- targets
 
 
-def _session() -> Target:
-    """Packets to a peer that has sessions and handshakes under way."""
+def _conversation() -> World:
+    """Two peers that have spoken, before somebody who recorded it."""
     world = World(0, 2, on_path=("pass",))
     world.attacks = True
     converse(world, 20 * SECOND)
     world.run(22 * SECOND)  # everything has arrived
+    return world
+
+
+def _session() -> Target:
+    """Packets to a peer that has sessions and handshakes under way."""
+    world = _conversation()
     host, other = world.hosts[2], world.hosts[1].address
     host.layer.locate(world.now, 9, ("10.0.0.9", 7000))
     host.layer.seal(world.now, 9, 0, b"a handshake under way")
@@ -56,6 +65,74 @@ def _session() -> Target:
         host.layer.take_effects()
         if host.layer.size > size + 1:
             raise Accepted("the tables have grown")
+
+    return target
+
+
+def _rekeying() -> Target:
+    """What a peer with a session says in the place of a handshake for new keys."""
+    world = _conversation()
+    host, other = world.hosts[2], world.hosts[1]
+    keys = other.layer.peers[2].current
+    assert keys is not None
+    answered, size, now = host.layer.notices["handshake-answered"], host.layer.size, world.now
+
+    def target(data: bytes) -> None:
+        if host.layer.open(now, keys.seal(packets.REKEYING, data), other.address) is not None:
+            raise Accepted(data.hex())
+        host.layer.take_effects()
+        if host.layer.notices["handshake-answered"] != answered or host.layer.size > size:
+            raise Accepted("a handshake was answered: " + data.hex())
+
+    return target
+
+
+def _groups() -> tuple[GroupKeys, GroupKeys]:
+    """Two members of a group. The first keeps its key, and the second has it."""
+    members = [GroupKeys(peer, random_bytes("group", peer), Counter(), Counter()) for peer in (1, 2)]
+    for one in members:
+        one.set_members(SECOND, GROUP, 1, ((1, 1), (2, 1)))
+    for effect in members[0].take_effects():
+        assert isinstance(effect, GroupMessage)
+        members[1].receive(SECOND, 1, 1, effect.body)
+    members[1].take_effects()
+    return members[0], members[1]
+
+
+def _multicast() -> Target:
+    """Packets to a multicast group, of somebody without its key."""
+    keeper, _ = _groups()
+    now = SECOND
+
+    def target(data: bytes) -> None:
+        nonlocal now
+        now += 20 * MS
+        keeper.tick(now)
+        if keeper.open(now, data) is not None:
+            raise Accepted(data.hex())
+        keeper.take_effects()
+
+    for sealed in _multicasts():
+        keeper.open(SECOND, sealed)  # they came before: what is fuzzed comes again, or changed
+    return target
+
+
+def _multicasts() -> list[bytes]:
+    _, member = _groups()
+    return [sealed for body in (b"", b"one", bytes(200)) if (sealed := member.seal(GROUP, body)) is not None]
+
+
+def _group_key() -> Target:
+    """What a member that does not keep the key of a group says about it, in a session."""
+    keeper, member = _groups()
+    before = [one.keys(GROUP)[0] for one in (keeper, member)]
+
+    def target(data: bytes) -> None:
+        for one, sender in ((keeper, 2), (member, 2)):
+            one.receive(SECOND, sender, 1, data)
+            one.take_effects()
+        if [one.keys(GROUP)[0] for one in (keeper, member)] != before:
+            raise Accepted("another key was adopted: " + data.hex())
 
     return target
 
@@ -144,6 +221,9 @@ def _frame() -> Target:
 
 TARGETS: dict[str, Callable[[], Target]] = {
     "session": _session,
+    "rekeying": _rekeying,
+    "multicast": _multicast,
+    "group-key": _group_key,
     "introduction": _introduction,
     "certificate": _certificate,
     "datagram": _datagram,
@@ -157,17 +237,17 @@ TARGETS: dict[str, Callable[[], Target]] = {
 
 def seeds() -> dict[str, list[bytes]]:
     """Valid inputs to begin with."""
-    world = World(0, 2, on_path=("pass",))
-    world.attacks = True
-    converse(world, 20 * SECOND)
-    world.run(22 * SECOND)  # everything has arrived
+    world = _conversation()
     by_type = {datagram[3]: datagram for _, _, datagram in world.attacker.recorded}
     said = packets.Introduction(3, 1, 2, credentials_of(1, root=b"another").certificate).encode(padded=True)
     request = make_request("site", bytes([1]) * 32, bytes([2]) * 32)
     dates = {"not_before_s": START_S - 9, "not_after_s": START_S + 999}
     certificate = sign(request, _ROOT, _SECRET, serial=2, peer=1, groups=("a",), **dates)
     kept = json.loads(CORPUS.read_text())
-    found = {"session": [*by_type.values()], "introduction": [said], "certificate": [certificate, _ROOT]}
+    told = [TOLD_FORM.pack(1, GROUP, 9 << 32, 0, bytes(32)), *(SHORT_FORM.pack(kind, GROUP, 5) for kind in (2, 3))]
+    initiations = [datagram for datagram in by_type.values() if datagram[3] == packets.INITIATION]
+    found = {"session": [*by_type.values()], "rekeying": initiations, "multicast": _multicasts(), "group-key": told}
+    found |= {"introduction": [said], "certificate": [certificate, _ROOT]}
     return {name: found.get(name, []) + [bytes.fromhex(one) for one in kept.get(name, [])] for name in TARGETS}
 
 
