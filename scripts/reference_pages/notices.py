@@ -126,6 +126,7 @@ LIVE = {
     "notices.handshake-answered": "The peer answered a handshake of another one.",
     "notices.handshake-given-up": "A handshake was not answered, and there was nothing to send any more.",
     "notices.cookie-sent": "There were many handshakes, and the peer asked a sender to show that it has its address.",
+    "notices.certificate-late": "A certificate came that the peer had asked for, and did not need any more.",
     "notices.certificate-sent": "The peer told somebody its certificate.",
     "notices.no-session": "A message was not sent, because a handshake took too long or too many messages waited for "
     "it.",
@@ -167,6 +168,7 @@ LIVE = {
     "refused.an unknown group key": "So many multicast packets wait for the key of their group that there is no room.",
     "refused.a group key of no member": "A message about the key of a group came from a peer that is no member of it.",
     "refused.a group key of no keeper": "The key of a multicast group came from a member that does not keep it.",
+    "refused.an id that another process has": "Two processes have one certificate, and both live.",
     "refused.a certificate that nobody asked for": "A certificate came too late, from elsewhere, or was forged.",
     "refused.an event that its neighbour may not forward": "A grant names other publishers for the neighbour's groups.",
     "refused.a multicast packet of others": "A packet came to the address of a multicast group, and is not Wend's.",

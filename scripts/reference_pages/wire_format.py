@@ -103,9 +103,10 @@ and goes on with
 | --- | --- | --- | --- |
 {packets}
 An index is a random number by which its receiver finds the handshake or the keys. `e`, the encrypted `s` and the
-encrypted introduction are the messages of Noise. An introduction is: version of the datagrams above (1), incarnation
-(8), number of the handshake (8), length of the certificate (2), certificate (DER, at most {certificate}). In an
-initiation zeros follow, up to the longest certificate, so that no reply is larger than its cause.
+encrypted introduction are the messages of Noise. An introduction is: version of the datagrams above (1),
+incarnation (8), random number of the process (8), number of the handshake (8), length of the certificate (2),
+certificate (DER, at most {certificate}). In an initiation zeros follow, up to the longest certificate, so that no reply
+is larger than its cause.
 
 - `mac1` is the keyed BLAKE2s of everything before it. Its key is the BLAKE2s of `"wend mac1"` and the receiver's public
   key.

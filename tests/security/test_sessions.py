@@ -9,13 +9,14 @@ from wend.model.units import MS, SECOND
 from wend.security import packets
 from wend.security.cookies import Address, SourceLimits, mac, mac1_key, network_of
 from wend.security.noise import Initiation, KeyPair
-from wend.security.peer_session import MOST_WAITING, WAIT_NS
+from wend.security.peer_session import ALIVE_NS, MOST_WAITING, WAIT_NS
 from wend.security.replay import WINDOW, ReplayWindow
-from wend.security.session_effects import SessionEnded, SessionMoved, SessionReady, TransmitPacket
+from wend.security.session_effects import SessionEnded, SessionMoved, SessionReady, SessionRefused, TransmitPacket
 from wend.security.session_layer import PROLOGUE, SILENCE_NS, SessionLayer
 from wend.security.session_table import MOST_UNKNOWN
 
 A, B = 1, 2
+ELSEWHERE: Address = ("10.9.9.9", 7000)
 
 
 def pair(seed: int = 0) -> World:
@@ -223,7 +224,7 @@ def test_packets_of_an_earlier_incarnation_are_not_delivered_after_the_restart()
     world.hosts[A].start()
     assert say(world, A, b"new", B)
     assert world.hosts[B].layer.open(world.now, late, world.hosts[A].address) is None
-    assert refused(world, B) == {"unknown keys": 1}
+    assert refused(world, B) == {"stale": 1}
 
 
 def test_a_replayed_initiation_is_refused_and_after_a_restart_harmless() -> None:
@@ -255,6 +256,62 @@ def test_an_address_is_adopted_only_from_the_newest_authentic_packet() -> None:
     b.receive(bytes(60), ("66.6.6.6", 1))
     assert b.effects[-1] == SessionMoved(A, ("10.9.9.9", 4444))
     assert say(world, B, b"there you are", A)
+
+
+def second_process(world: World, incarnation: int) -> SessionLayer:
+    """Another process with the keys of A, which has begun a handshake with B."""
+    random = random_bytes("second process", incarnation)
+    layer = SessionLayer(credentials_of(A), MacVerifier(), incarnation=incarnation, version=3, random=random)
+    layer.tick(world.now, START_S)
+    layer.locate(world.now, B, world.hosts[B].address)
+    assert layer.seal(world.now, B, 0, b"i am A, too") is None
+    b = world.hosts[B].layer
+    for _ in range(3):  # a certificate, a handshake, and the first message
+        for effect in layer.take_effects():
+            if isinstance(effect, TransmitPacket):
+                b.open(world.now, effect.datagram, ELSEWHERE)
+        for answer in b.take_effects():
+            if isinstance(answer, TransmitPacket):
+                layer.open(world.now, answer.datagram, world.hosts[B].address)
+            else:
+                world.hosts[B].effects.append(answer)
+    return layer
+
+
+def test_a_second_process_with_one_certificate_and_incarnation_is_refused_while_the_first_lives() -> None:
+    world = pair()
+    second = second_process(world, incarnation=1)
+    assert not second.has_session(world.now, B)
+    assert refused(world, B) == {"an id that another process has": 1}
+    assert world.hosts[B].effects[-1] == SessionRefused(ELSEWHERE, "another process has the certificate of peer 1")
+    assert say(world, A, b"undisturbed", B)
+
+
+def test_a_second_process_that_began_later_takes_over_and_the_first_is_told_apart() -> None:
+    world = pair()
+    assert second_process(world, incarnation=2).has_session(world.now, B)
+    assert not say(world, A, b"at once", B)  # as after a restart, something may be under way
+    assert refused(world, B) == {"stale": 1}
+    world.run(world.now + ALIVE_NS)
+    assert not say(world, A, b"still here", B)
+    assert refused(world, B)["an id that another process has"] >= 1
+    where = world.hosts[A].address
+    assert SessionRefused(where, "another process has the certificate of peer 1") in world.hosts[B].effects
+
+
+def test_certificates_that_come_late_are_not_taken_for_those_of_strangers() -> None:
+    world = World(0, 2)
+    a, b = world.hosts[A].layer, world.hosts[B].layer
+    assert a.seal(world.now, B, 0, b"hello") is None
+    world.sent[b"hello"] = (A, 1, B)
+    questions = [effect.datagram for effect in a.take_effects() if isinstance(effect, TransmitPacket)]
+    world.run(world.now + 600 * MS)  # it has asked again, and was answered
+    for question in questions:
+        b.open(world.now, question, world.hosts[A].address)
+    world.hosts[B].perform()
+    world.run(world.now + SECOND)
+    assert world.delivered[B, b"hello"] == 1
+    assert refused(world, A) == {} and a.notices["certificate-late"] == 1
 
 
 def test_peers_that_an_attacker_has_misled_about_their_addresses_find_each_other_again() -> None:

@@ -1,6 +1,6 @@
 """The packets of sessions: the only place that knows their layouts.
 
-    initiation    head 4 | index 4 | e 32 | s 48 | introduction 535 | mac1 16 | mac2 16
+    initiation    head 4 | index 4 | e 32 | s 48 | introduction 543 | mac1 16 | mac2 16
     answer        head 4 | index 4 | receiver 4 | e 32 | introduction
     cookie        head 4 | receiver 4 | salt 16 | cookie 32
     question      head 4 | number 8 | padding
@@ -11,8 +11,9 @@
 The head is `ws`, the version of this layout, and the type. A transport packet has its kind in the type: 16 + kind. An
 index is chosen by the side that is to receive it, at random. Integers are little-endian, as in the nonces of Noise.
 
-An introduction is what each side encrypts in the handshake: the version of the wire format inside, its incarnation, the
-number of the handshake, and its certificate. That of an initiation is padded, so that no reply is larger than it.
+An introduction is what each side encrypts in the handshake: the version of the wire format inside, its incarnation, a
+random number of its process, the number of the handshake, and its certificate. That of an initiation is padded, so that
+no reply is larger than it.
 """
 
 import struct
@@ -22,7 +23,7 @@ from wend.model.errors import WireError
 from wend.security.sizes import FIRST_BYTES, SECOND_BYTES
 
 MAGIC: Final = b"ws"
-VERSION: Final = 1
+VERSION: Final = 2
 INITIATION, ANSWER, COOKIE, QUESTION, CERTIFICATE, MULTICAST = 1, 2, 3, 4, 5, 6
 TRANSPORT: Final = 16
 """The type of transport packets of kind 0; that of kind k is `TRANSPORT + k`."""
@@ -45,7 +46,7 @@ _HEAD = struct.Struct("<2sBB")
 _INDEX = struct.Struct("<2sBBI")
 _INDICES = struct.Struct("<2sBBII")
 _NUMBER = struct.Struct("<2sBB8s")
-_INTRODUCTION = struct.Struct("<BQQH")
+_INTRODUCTION = struct.Struct("<BQQQH")
 TRANSPORT_HEADER = struct.Struct("<IIQ")
 GROUP_HEADER = struct.Struct("<4sQQQ8sQ")
 HEAD_BYTES: Final = _HEAD.size
@@ -68,9 +69,12 @@ class Introduction(NamedTuple):
     number: int
     """Of an initiation: higher than those before it in this incarnation. Else 0."""
     certificate: bytes
+    process: int = 0
+    """Random, and the same as long as the process runs: it tells two with one certificate apart."""
 
     def encode(self, *, padded: bool) -> bytes:
-        fields = _INTRODUCTION.pack(self.version, self.incarnation, self.number, len(self.certificate))
+        numbers = (self.version, self.incarnation, self.process, self.number)
+        fields = _INTRODUCTION.pack(*numbers, len(self.certificate))
         padding = bytes(MAX_CERTIFICATE_BYTES - len(self.certificate)) if padded else b""
         return fields + self.certificate + padding
 
@@ -79,11 +83,11 @@ def decode_introduction(payload: bytes) -> Introduction:
     """Raises `WireError`."""
     if len(payload) < _INTRODUCTION.size:
         raise WireError("an introduction that is too short")
-    version, incarnation, number, size = _INTRODUCTION.unpack_from(payload)
+    version, incarnation, process, number, size = _INTRODUCTION.unpack_from(payload)
     certificate = payload[_INTRODUCTION.size : _INTRODUCTION.size + size]
     if size > MAX_CERTIFICATE_BYTES or len(certificate) < size:
         raise WireError("an introduction without its certificate")
-    return Introduction(version, incarnation, number, certificate)
+    return Introduction(version, incarnation, number, certificate, process)
 
 
 def head(kind: int) -> bytes:

@@ -18,6 +18,8 @@ MOST_WAITING = 64
 """Messages to one peer that wait for a handshake."""
 MOST_WAITING_BYTES = 1 << 17
 MOST_PREVIOUS = 2
+ALIVE_NS: Nanos = 5 * SECOND
+"""A peer that was heard so lately lives."""
 IDLE_NS: Nanos = 10 * MINUTE
 """So long after its last keys a peer may be forgotten, with the number of its last handshake."""
 
@@ -56,6 +58,8 @@ class Retry:
         self.address = address
         self.question = b""
         """The number of the question about the certificate that is under way."""
+        self.asked: Address | None = None
+        """Where the question went."""
         self.tries = 0
         self.due_ns = now + RETRY_NS[0]
 
@@ -109,6 +113,9 @@ class PeerSession(WaitingQueue):
         self.next: TransportKeys | None = None
         self.current: TransportKeys | None = None
         self.previous: list[TransportKeys] = []
+        self.superseded: TransportKeys | None = None
+        """Keys of the incarnation before. If packets keep coming under them, two processes have one certificate."""
+        self.superseded_ns: Nanos = 0
         self.handshake: PendingHandshake | None = None
         self.cookie = b""
         self.cookie_ns: Nanos = 0
@@ -128,17 +135,25 @@ class PeerSession(WaitingQueue):
         """The cookie that the peer sent, while it is valid."""
         return self.cookie if self.cookie and now - self.cookie_ns < SECRET_NS else None
 
+    def is_of_another_process(self, now: Nanos, incarnation: int, process: int) -> bool:
+        """Whether this is another process than the one with which there is a session, and that one lives."""
+        keys = self.current
+        if keys is None or keys.incarnation != incarnation or keys.process == process:
+            return False
+        return now < keys.ends_ns and now - self.heard_ns <= ALIVE_NS
+
     def certificates(self) -> list[bytes]:
         """All certificates of the peer that sessions with it rest on."""
         found = [self.certificate] if self.certificate else []
         return found + [keys.certificate for keys in (self.next, self.current) if keys is not None]
 
-    def adopt(self, keys: TransportKeys) -> list[TransportKeys]:
+    def adopt(self, now: Nanos, keys: TransportKeys) -> list[TransportKeys]:
         """Make keys the current ones. Returns those that are not used any more: too many, or of an earlier incarnation
         of the peer."""
         former = self.previous if self.current is None else [*self.previous, self.current]
         if keys.incarnation != self.incarnation:
-            dropped, self.previous = former, []
+            dropped, self.previous = [one for one in (*former, self.superseded) if one not in (None, self.current)], []
+            self.superseded, self.superseded_ns = self.current, now
             if self.next is not None and self.next.incarnation < keys.incarnation:
                 dropped, self.next = [*dropped, self.next], None
         else:
@@ -150,7 +165,7 @@ class PeerSession(WaitingQueue):
     def ended(self, now: Nanos) -> list[TransportKeys]:
         """Forget keys that have ended, and return them."""
         if not any(now >= keys.ends_ns for keys in self.previous) and all(
-            keys is None or now < keys.ends_ns for keys in (self.current, self.next)
+            keys is None or now < keys.ends_ns for keys in (self.current, self.next, self.superseded)
         ):
             return []
         over = [keys for keys in self._all() if now >= keys.ends_ns]
@@ -158,11 +173,12 @@ class PeerSession(WaitingQueue):
             self.previous = [keys for keys in self.previous if keys not in over]
             self.current = None if self.current in over else self.current
             self.next = None if self.next in over else self.next
+            self.superseded = None if self.superseded in over else self.superseded
         return over
 
     def drop_keys(self) -> list[TransportKeys]:
         keys = [*self._all()]
-        self.next = self.current = None
+        self.next = self.current = self.superseded = None
         self.previous = []
         return keys
 
@@ -174,6 +190,6 @@ class PeerSession(WaitingQueue):
 
     def _all(self) -> Iterator[TransportKeys]:
         yield from self.previous
-        for keys in (self.current, self.next):
+        for keys in (self.current, self.next, self.superseded):
             if keys is not None:
                 yield keys

@@ -35,7 +35,7 @@ from wend.security.handshake_limits import HandshakeLimiter, SessionLimits
 from wend.security.identity import Credentials, Identity, Verifier
 from wend.security.noise import Answer, Initiation, KeyPair
 from wend.security.packets import HEADER_BYTES, Introduction
-from wend.security.peer_session import AddressSession, PeerSession, PendingHandshake, WaitingMessage
+from wend.security.peer_session import ALIVE_NS, AddressSession, PeerSession, PendingHandshake, WaitingMessage
 from wend.security.session_effects import (
     SessionEffect,
     SessionEnded,
@@ -83,6 +83,7 @@ class SessionLayer:
         self._incarnation = incarnation
         self._version = version
         self._random = random
+        self._process = int.from_bytes(random(8), "little")
         self._limits = limits
         self._verifier = verifier
         self._use(credentials)
@@ -255,6 +256,9 @@ class SessionLayer:
             if keys is session.next:
                 session.next = None
                 self._adopt(now, session, keys, address)
+            elif keys is session.superseded:
+                self._on_superseded(now, session, address)
+                return None
         elif newest and address != session.address:
             self._move(session, address)
         session.heard_ns, session.unanswered_ns = now, 0
@@ -323,15 +327,17 @@ class SessionLayer:
         if session is None:
             self.refused["too many peers"] += 1
             return
+        if session.is_of_another_process(now, said.incarnation, said.process):
+            self._doubled(address, session.peer)
+            return
         if (said.incarnation, said.number) <= session.latest or said.incarnation < session.incarnation:
             self.refused["replayed handshake"] += 1
             return
         session.latest = (said.incarnation, said.number)
-        own = Introduction(self._version, self._incarnation, 0, self._credentials.certificate)
-        written, (opening, sealing) = answer.write(own.encode(padded=False), self._random(32))
+        written, (opening, sealing) = answer.write(self._introduction(0).encode(padded=False), self._random(32))
         index = self._table.new_index()
         keys = TransportKeys(
-            now, session, identity, said.incarnation, said.certificate,
+            now, session, identity, said,
             index=index, receiver=packet.sender, sealing=sealing, opening=opening, initiator=False,
         )  # fmt: skip
         if session.next is not None:
@@ -351,10 +357,30 @@ class SessionLayer:
         except Untrusted as why:
             self._untrusted(address, why)
             return None
+        if identity.session_key == static and identity.peer == self.id and said.process != self._process:
+            self._doubled(address, self.id)
+            return None
         if identity.session_key != static or identity.peer is None or identity.peer == self.id:
             self.refused["a certificate of somebody else"] += 1
             return None
         return identity
+
+    def _introduction(self, number: int) -> Introduction:
+        """What this peer says about itself."""
+        return Introduction(self._version, self._incarnation, number, self._credentials.certificate, self._process)
+
+    def _doubled(self, address: Address, peer: PeerId) -> None:
+        """A process has the certificate of another one that lives."""
+        self.refused["an id that another process has"] += 1
+        whose = "this peer" if peer == self.id else f"peer {peer}"
+        self.effects.append(SessionRefused(address, f"another process has the certificate of {whose}"))
+
+    def _on_superseded(self, now: Nanos, session: PeerSession, address: Address) -> None:
+        """An authentic packet of the incarnation before: it was under way, or that process still lives."""
+        if now - session.superseded_ns > ALIVE_NS:
+            self._doubled(address, session.peer)
+        else:
+            self.refused["stale"] += 1
 
     def _untrusted(self, address: Address, why: Untrusted) -> None:
         self.refused["untrusted"] += 1
@@ -392,8 +418,8 @@ class SessionLayer:
         pending.identity = identity
         try:
             pending.noise = Initiation(self._static, identity.session_key, self._random(32), PROLOGUE)
-            own = Introduction(self._version, self._incarnation, self._number, self._credentials.certificate)
-            packet = packets.initiation(pending.index, pending.noise.write(own.encode(padded=True)))
+            said = self._introduction(self._number).encode(padded=True)
+            packet = packets.initiation(pending.index, pending.noise.write(said))
         except WireError:  # the root has signed a key that is none
             self.refused["wrong handshake"] += 1
             return
@@ -409,14 +435,19 @@ class SessionLayer:
 
     def _ask(self, pending: PendingHandshake | AddressSession, peer: PeerId | None) -> None:
         """Ask an address for the certificate of its peer."""
-        self._table.number_question(pending, self._random(packets.NUMBER_BYTES))
+        if not pending.question or pending.asked != pending.address:
+            self._table.number_question(pending, self._random(packets.NUMBER_BYTES))
+            pending.asked = pending.address
         self._transmit(pending.address, peer, packets.question(pending.question))
 
     def _on_certificate(self, now: Nanos, datagram: bytes, address: Address) -> None:
         number, certificate = packets.decode_numbered(datagram)
         pending = self._table.answered(number, address)
         if pending is None:
-            self.refused["a certificate that nobody asked for"] += 1
+            if self._table.was_asked(number):
+                self.notices["certificate-late"] += 1
+            else:
+                self.refused["a certificate that nobody asked for"] += 1
             return
         try:
             identity = self._verifier.verify(certificate, self.wall_s(now))
@@ -485,9 +516,12 @@ class SessionLayer:
         if said.incarnation < session.incarnation:
             self.refused["stale"] += 1
             return
+        if session.is_of_another_process(now, said.incarnation, said.process):
+            self._doubled(address, session.peer)
+            return
         self._table.end_handshake(session)
         keys = TransportKeys(
-            now, session, identity, said.incarnation, said.certificate,
+            now, session, identity, said,
             index=ours, receiver=theirs, sealing=sealing, opening=opening, initiator=True,
         )  # fmt: skip
         self._table.add_keys(keys)
@@ -499,7 +533,7 @@ class SessionLayer:
     def _adopt(self, now: Nanos, session: PeerSession, keys: TransportKeys, address: Address) -> None:
         """Seal with these keys from now on."""
         is_new = session.current is None or session.incarnation != keys.incarnation
-        self._table.remove_keys(session.adopt(keys))
+        self._table.remove_keys(session.adopt(now, keys))
         self.notices["session"] += 1
         if session.address != address:
             self._move(session, address)

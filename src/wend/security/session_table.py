@@ -27,6 +27,8 @@ class SessionTable:
         """Handshakes that this peer began, by its index."""
         self.questions: dict[bytes, PendingHandshake | AddressSession] = {}
         """Questions about certificates, by their number."""
+        self._ended: dict[bytes, None] = {}
+        """The last ones that were answered or are not wanted any more."""
 
     @property
     def size(self) -> int:
@@ -75,7 +77,7 @@ class SessionTable:
     def end_handshake(self, session: PeerSession) -> None:
         if session.handshake is not None:
             self.handshakes.pop(session.handshake.index, None)
-            self.questions.pop(session.handshake.question, None)
+            self._end_question(session.handshake)
             session.handshake = None
 
     def number_handshake(self, pending: PendingHandshake) -> None:
@@ -85,21 +87,31 @@ class SessionTable:
         self.handshakes[pending.index] = pending
 
     def number_question(self, pending: PendingHandshake | AddressSession, number: bytes) -> None:
-        self.questions.pop(pending.question, None)
+        self._end_question(pending)
         pending.question = number
         self.questions[number] = pending
+
+    def _end_question(self, pending: PendingHandshake | AddressSession) -> None:
+        if self.questions.pop(pending.question, None) is not None:
+            self._ended[pending.question] = None
+            if len(self._ended) > MOST_UNKNOWN:
+                del self._ended[next(iter(self._ended))]
+        pending.question = b""
+
+    def was_asked(self, number: bytes) -> bool:
+        """Whether this peer asked this question lately, and wants no answer any more."""
+        return number in self._ended
 
     def answered(self, number: bytes, address: Address) -> PendingHandshake | AddressSession | None:
         """What asked this question at this address. It is answered only once."""
         pending = self.questions.get(number)
         if pending is None or pending.address != address:
             return None
-        del self.questions[number]
-        pending.question = b""
+        self._end_question(pending)
         return pending
 
     def remove_unknown(self, waiting: AddressSession) -> None:
-        self.questions.pop(waiting.question, None)
+        self._end_question(waiting)
         del self.unknown[waiting.address]
 
     def new_index(self) -> int:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.security.identity import Identity
-from wend.security.packets import HEAD_NUMBERS, TRANSPORT_HEADER
+from wend.security.packets import HEAD_NUMBERS, TRANSPORT_HEADER, Introduction
 from wend.security.replay import ReplayWindow
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class TransportKeys:
         "made_ns",
         "open",
         "peer",
+        "process",
         "receiver",
         "rekey_ns",
         "sent",
@@ -62,8 +63,7 @@ class TransportKeys:
         now: Nanos,
         session: "PeerSession",
         identity: Identity,
-        incarnation: int,
-        certificate: bytes,
+        said: Introduction,
         *,
         index: int,
         receiver: int,
@@ -76,10 +76,10 @@ class TransportKeys:
         self.identity = identity
         self.session = session
         """What is known of the other peer."""
-        self.incarnation = incarnation
-        """Of the other peer."""
-        self.certificate = certificate
-        """Of the other peer, as the handshake had it."""
+        self.incarnation = said.incarnation
+        self.process = said.process
+        self.certificate = said.certificate
+        """Of the other peer, as the handshake had them."""
         self.index = index
         """By which this peer finds the keys."""
         self.receiver = receiver

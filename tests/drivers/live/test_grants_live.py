@@ -184,6 +184,9 @@ def test_status_calls_are_bounded(ring: KeyRing) -> None:
             refused = [answer for answer in answers if isinstance(answer, Refused)]
             assert refused and s.counts["status-refused"] == len(refused)
             assert "may ask for the status 10 times a second" in str(refused[0])
+            async with s.connect("p", "plant") as again:  # another connection of the same client
+                answers = await asyncio.gather(*(again.status() for _ in range(300)), return_exceptions=True)
+                assert sum(not isinstance(answer, Refused) for answer in answers) < 50, "the burst is used up"
 
     run(scene())
 

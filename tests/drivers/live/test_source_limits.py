@@ -18,6 +18,7 @@ from wend.drivers.live.source_limits import (
     SOURCE_BURST,
     SOURCE_RATE_PER_S,
     RateBudget,
+    SourceBudgets,
     StrangerLimits,
     source_of,
 )
@@ -151,3 +152,12 @@ def test_a_client_that_greeted_is_no_stranger() -> None:
                 client.close()
 
     run(scene())
+
+
+def test_budgets_of_sources_are_apart_and_bounded() -> None:
+    budgets = SourceBudgets(1.0, 2.0)
+    assert [budgets.take("a", 0.0) for _ in range(3)] == [True, True, False]
+    assert budgets.take("b", 0.0) and budgets.take("a", 1.0)
+    for number in range(2 * MAX_SOURCES):
+        assert budgets.take(f"source {number}", 1.0)
+    assert len(budgets) == MAX_SOURCES

@@ -22,7 +22,7 @@ from wend.drivers.live.clock import monotonic
 from wend.drivers.live.config import NeighbourEntry
 from wend.drivers.live.grants import Denial, NotGranted
 from wend.drivers.live.plan_pieces import PlanPieces
-from wend.drivers.live.source_limits import RateBudget
+from wend.drivers.live.source_limits import STATUS_PER_S, STATUS_PER_SOURCE_S
 from wend.model.errors import FilterError, Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId, Qos, Value, event_bytes
 from wend.model.units import Nanos
@@ -42,9 +42,6 @@ ROOM_S = 0.005
 """How often a session looks whether the peer can take more."""
 MAX_PAUSE_S = 2.0
 """After so long it serves another request all the same, so that its client does not believe the peer gone."""
-STATUS_PER_S = 10.0
-"""Status calls of a client that shows keys; `STATUS_BURST` at once."""
-STATUS_BURST = 50.0
 STRANGER_FRAME_BYTES = 4096
 """The first frame of a client that is not known yet."""
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
@@ -74,7 +71,7 @@ class ClientSession(asyncio.Protocol):
         """Who the client is; None: it did not connect by TLS, or is not known yet."""
         self._access: Access | None = None
         """What the client may do; None: everything."""
-        self._status_calls: RateBudget | None = None
+        self._host = source
         self.greeted = False
         self.stalled = False
         """Whether the client reads more slowly than frames are written."""
@@ -294,8 +291,6 @@ class ClientSession(asyncio.Protocol):
             self._identity = admission.by_token(token)
         backlogs = self._broker.peer.peer.durable.values()
         self._access = admission.open(self._identity, [backlog.options for backlog in backlogs])
-        if self._identity is not None:
-            self._status_calls = RateBudget(STATUS_PER_S, STATUS_BURST, time.monotonic())
         self._splitter.limit = frames.MAX_FRAME_BYTES
         self._known()
 
@@ -352,8 +347,15 @@ class ClientSession(asyncio.Protocol):
         self._broker.remove(name)
 
     def _check_status_call(self) -> None:
-        if self._status_calls is not None and not self._status_calls.take(time.monotonic()):
+        """Over all connections of a client that shows keys, and over all clients of one source."""
+        if self._identity is None:
+            return
+        listener, now_s = self._listener, time.monotonic()
+        if not listener.status_of_clients.take(self._identity.name, now_s):
             raise NotGranted("status-refused", f"a client may ask for the status {STATUS_PER_S:g} times a second")
+        if not listener.status_of_sources.take(self._host, now_s):
+            most = f"{STATUS_PER_SOURCE_S:g} times a second"
+            raise NotGranted("status-refused", f"clients of one host may ask for the status {most}")
 
     def _serve(self, frame: frames.Request) -> None:
         match frame:

@@ -12,7 +12,7 @@ from wend.drivers.live.addresses import SCHEME, TLS_SCHEME, Address, bind, check
 from wend.drivers.live.admission import ClientAdmission
 from wend.drivers.live.broker import Broker
 from wend.drivers.live.client_session import ClientSession
-from wend.drivers.live.source_limits import StrangerLimits
+from wend.drivers.live.source_limits import STATUS_PER_S, STATUS_PER_SOURCE_S, SourceBudgets, StrangerLimits
 
 QUEUE_MSGS = 10_000
 QUEUE_BYTES = 8 * 1024 * 1024
@@ -40,6 +40,8 @@ class TcpListener:
         self.broker = broker
         self.admission = admission or ClientAdmission()
         self.limits = StrangerLimits(time.monotonic) if limits is None else limits
+        self.status_of_clients = SourceBudgets(STATUS_PER_S, 5 * STATUS_PER_S)
+        self.status_of_sources = SourceBudgets(STATUS_PER_SOURCE_S, 5 * STATUS_PER_SOURCE_S)
         self.queue_msgs = queue_msgs
         self.queue_bytes = queue_bytes
         self.stall_s = stall_s

@@ -20,6 +20,9 @@ RATE_PER_S: Final = 100.0
 BURST: Final = 300.0
 SOURCE_RATE_PER_S: Final = 20.0
 SOURCE_BURST: Final = 60.0
+STATUS_PER_S: Final = 10.0
+"""Status calls of a client that shows keys, over all its connections; five times as many at once."""
+STATUS_PER_SOURCE_S: Final = 50.0
 _IPV6_SITE_BITS = 64
 
 
@@ -54,6 +57,25 @@ class RateBudget:
         return self._left + (now_s - self._at_s) * self.rate_per_s >= self.burst
 
 
+class SourceBudgets:
+    """A budget for each source. The sources that were seen last are remembered."""
+
+    def __init__(self, rate_per_s: float, burst: float) -> None:
+        self._rate_per_s = rate_per_s
+        self._burst = burst
+        self._sources: OrderedDict[str, RateBudget] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def take(self, source: str, now_s: float) -> bool:
+        budget = self._sources.pop(source, None) or RateBudget(self._rate_per_s, self._burst, now_s)
+        self._sources[source] = budget
+        if len(self._sources) > MAX_SOURCES:
+            self._sources.popitem(last=False)
+        return budget.take(now_s)
+
+
 class StrangerLimits:
     """Decides which strangers may connect."""
 
@@ -61,7 +83,7 @@ class StrangerLimits:
         self._clock_s = clock_s
         self._exempt_loopback = exempt_loopback
         self._all = RateBudget(RATE_PER_S, BURST, clock_s())
-        self._sources: OrderedDict[str, RateBudget] = OrderedDict()
+        self._sources = SourceBudgets(SOURCE_RATE_PER_S, SOURCE_BURST)
         self._waiting: dict[str, int] = {}
         """By source: connections that have not shown who they are. It has at most `MAX_WAITING` entries."""
         self.waiting = 0
@@ -78,11 +100,7 @@ class StrangerLimits:
         now_s = self._clock_s()
         if self.waiting >= MAX_WAITING or self._waiting.get(source, 0) >= MAX_WAITING_PER_SOURCE:
             return None
-        bucket = self._sources.pop(source, None) or RateBudget(SOURCE_RATE_PER_S, SOURCE_BURST, now_s)
-        self._sources[source] = bucket
-        if len(self._sources) > MAX_SOURCES:
-            self._sources.popitem(last=False)
-        if not bucket.take(now_s) or not self._all.take(now_s):
+        if not self._sources.take(source, now_s) or not self._all.take(now_s):
             return None
         self._waiting[source] = self._waiting.get(source, 0) + 1
         self.waiting += 1
