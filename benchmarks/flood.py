@@ -28,8 +28,8 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.ports import Deliver, LocalSubscription, Neighbour, Started
 from wend.security import packets
 from wend.security.cookies import mac, mac1_key
+from wend.security.handshakes import PROLOGUE
 from wend.security.noise import Initiation, KeyPair
-from wend.security.session_layer import PROLOGUE
 
 DEADLINE_MS = 100
 EVENTS_PER_S = 200

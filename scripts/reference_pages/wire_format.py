@@ -14,7 +14,7 @@ from wend.protocol.membership.messages import Gossip
 from wend.protocol.plugins import Routing
 from wend.protocol.tables import PLUGINS
 from wend.protocol.trees.messages import FilterDemand, LinkWeight, TreeMessage
-from wend.security import packets, replay, session_layer, transport
+from wend.security import handshakes, packets, replay, session_layer, transport
 
 PAGE = """\
 # Wire format
@@ -210,7 +210,7 @@ def page() -> str:
         address_messages=structs((*members(address_messages.AddressMessage), address_messages.KnownAddress)),
         plugins="".join(_plugins()),
         packet_headers=_packet_headers(),
-        prologue=session_layer.PROLOGUE.decode(),
+        prologue=handshakes.PROLOGUE.decode(),
         sealed_magic=packets.MAGIC.decode(),
         sealed=packets.VERSION,
         packets="".join(f"| {kind} | {name} | {parts} | {about} |\n" for kind, name, parts, about in PACKETS),
@@ -221,7 +221,7 @@ def page() -> str:
         group_key=packets.GROUP_KEY,
         group_header=packets.GROUP_HEADER_BYTES,
         keepalive=session_layer.KEEPALIVE_NS // SECOND,
-        silence=session_layer.SILENCE_NS // SECOND,
+        silence=handshakes.SILENCE_NS // SECOND,
         rekey=transport.REKEY_NS // SECOND,
         late=transport.REKEY_LATE_NS // SECOND,
         end=transport.END_NS // SECOND,

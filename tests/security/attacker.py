@@ -12,9 +12,10 @@ from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND, Nanos
 from wend.security import packets
 from wend.security.cookies import Address, mac, mac1_key
+from wend.security.handshakes import PROLOGUE
 from wend.security.noise import Initiation, KeyPair
 from wend.security.session_effects import TransmitPacket
-from wend.security.session_layer import PROLOGUE, SessionLayer
+from wend.security.session_layer import SessionLayer
 from wend.security.transport import Opened
 
 ON_PATH = ("drop", "delay", "replay", "reflect", "alter", "elsewhere")

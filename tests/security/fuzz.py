@@ -25,8 +25,8 @@ from wend.security import packets
 from wend.security.certificates import RootVerifier, make_request, make_root, sign
 from wend.security.cookies import mac, mac1_key
 from wend.security.group_keys import SHORT_FORM, TOLD_FORM, GroupKeys, GroupMessage
+from wend.security.handshakes import PROLOGUE
 from wend.security.noise import Initiation, KeyPair
-from wend.security.session_layer import PROLOGUE
 
 CORPUS = Path(__file__).parent / "corpus.json"
 GROUP = 77

@@ -18,9 +18,9 @@ from tests.security.doubles import credentials_of
 from tests.security.worlds import World, converse
 from wend.model.errors import WireError
 from wend.model.units import SECOND
-from wend.security import packets, session_layer
+from wend.security import handshakes, packets
+from wend.security.handshakes import PROLOGUE
 from wend.security.noise import Answer, Initiation, KeyPair, SymmetricState, derive
-from wend.security.session_layer import PROLOGUE
 from wend.security.sizes import KEY_BYTES, TAG_BYTES
 from wend.security.transport import ZERO
 
@@ -120,7 +120,7 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> tuple[World, list[bytes], dict
             super().__init__(static, remote, secret, prologue)
             ephemeral[self._ephemeral.public] = self._ephemeral
 
-    monkeypatch.setattr(session_layer, "Initiation", RecordedInitiation)
+    monkeypatch.setattr(handshakes, "Initiation", RecordedInitiation)
     world = World(3, 2, on_path=("pass",))
     world.attacks = True
     converse(world, 420 * SECOND)

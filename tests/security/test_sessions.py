@@ -8,11 +8,12 @@ from wend.model.errors import Untrusted
 from wend.model.units import MS, SECOND
 from wend.security import packets
 from wend.security.cookies import Address, SourceLimits, mac, mac1_key, network_of
+from wend.security.handshakes import PROLOGUE, SILENCE_NS
 from wend.security.noise import Initiation, KeyPair
 from wend.security.peer_session import ALIVE_NS, MOST_WAITING, WAIT_NS
 from wend.security.replay import WINDOW, ReplayWindow
 from wend.security.session_effects import SessionEnded, SessionMoved, SessionReady, SessionRefused, TransmitPacket
-from wend.security.session_layer import PROLOGUE, SILENCE_NS, SessionLayer
+from wend.security.session_layer import SessionLayer
 from wend.security.session_table import MOST_UNKNOWN
 
 A, B = 1, 2
