@@ -4,9 +4,10 @@
     python examples/clusters.py --block-multicast     # needs root and nft: sites send to each member instead
 
 Each site is a cluster: two of its peers coordinate it, each with a backup, and events travel by multicast inside it.
-While 1000 events flow from all sites, the example kills (SIGKILL) a coordinator of one site, then one of another, and
-cuts the first two sites off from each other for a while. It ends with 1 if a subscriber at a live peer lacks an event
-that got a receipt as stored (`kept`), or if anybody has one twice.
+Links and multicast are sealed, with keys that the example makes. While 1000 events flow from all sites, the example
+kills (SIGKILL) a coordinator of one site, then one of another, and cuts the first two sites off from each other for a
+while. It ends with 1 if a subscriber at a live peer lacks an event that got a receipt as stored (`kept`), or if anybody
+has one twice.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 
 import wend
-from peer_processes import PeerProcess, free_ports, shown
+from peer_processes import PeerProcess, free_ports, shown, throwaway_keys
 
 SITES = ("north", "south", "west")
 MEMBERS = 4
@@ -44,6 +45,7 @@ directory = "2s"
 cluster_beacon = "5s"
 persistency = true
 store = "{peer}.store"
+keys = "keys-{peer}"
 grace = "0s"
 experiments = true
 """
@@ -82,6 +84,7 @@ class Scene(AsyncExitStack):
 
     async def start(self) -> None:
         ports = free_ports(2 * len(self.peers))
+        throwaway_keys(self.folder, self.peers)
         for peer in self.peers:
             join = "" if peer == FIRST else f'join = ["127.0.0.1:{ports[FIRST]}"]'
             clients = ports[len(self.peers) + peer]
