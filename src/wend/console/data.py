@@ -34,7 +34,7 @@ subscriptions, with the number of matches of each.
 
 def register(app: typer.Typer) -> None:
     """Add the commands on data to the `wend` command."""
-    from wend.console import data_flows, data_paths, data_replay, data_submit, data_topology
+    from wend.console import data_flows, data_paths, data_replay, data_submit, data_telemetry, data_topology
 
     data = typer.Typer(help="Spark jobs on files.", epilog=EXIT_CODES, no_args_is_help=True)
     data.command("match", help=_MATCH_HELP, epilog=EXIT_CODES)(data_match)
@@ -46,6 +46,8 @@ def register(app: typer.Typer) -> None:
     data.command("replay", epilog=EXIT_CODES)(data_replay.data_replay)
     data.command("recommend", epilog=EXIT_CODES)(data_replay.data_recommend)
     data.command("submit", help=data_submit.HELP, context_settings=data_submit.OPTIONS)(data_submit.data_submit)
+    data.command("links", help=data_telemetry.LINKS_HELP, epilog=EXIT_CODES)(data_telemetry.data_links)
+    data.command("compact", epilog=EXIT_CODES)(data_telemetry.data_compact)
     app.add_typer(data, name="data")
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 LAYOUT = 1
 """Grows when older readers would misread a version."""
 _TRIES = 20
+_PART = "part"
 
 
 class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -154,17 +155,24 @@ class TableFolder:
 
     # Writing
 
-    def write(self, frame: "DataFrame", name: str, by: str | None = None) -> tuple[DataFile, ...]:
-        """Write rows under new names. They are in no version yet. `by` is the column of the bucket."""
+    def write(
+        self, frame: "DataFrame", name: str, by: str | None = None, *, with_bucket: bool = False
+    ) -> tuple[DataFile, ...]:
+        """Write rows under new names. They are in no version yet. `by` is the column of the bucket, which the files
+        themselves have only `with_bucket`."""
         inside = f"data/{name.lstrip('_')}-{os.urandom(8).hex()}"
-        writer = frame.write if by is None else frame.write.partitionBy(by)
-        writer.parquet(spark_path(self._files.address(inside)))
-        found = []
-        for path, size in self._files.walk(inside):
-            if path.endswith(".parquet"):
-                bucket = next((int(one.partition("=")[2]) for one in path.split("/") if by and f"{by}=" in one), None)
-                found.append(DataFile(path, size, bucket))
-        return tuple(sorted(found, key=lambda file: file.path))
+        if by is None:
+            frame.write.parquet(spark_path(self._files.address(inside)))
+        else:
+            parted = frame.withColumn(_PART, frame[by])
+            parted = parted if with_bucket else parted.drop(by)
+            parted.write.partitionBy(_PART).parquet(spark_path(self._files.address(inside)))
+        return tuple(
+            sorted(
+                (DataFile(path, size, _bucket(path)) for path, size in self._files.walk(inside) if _is_data(path)),
+                key=lambda file: file.path,
+            )
+        )
 
     def commit(
         self,
@@ -190,6 +198,11 @@ class TableFolder:
         raise TryAgain(f"another command has changed {self.address} meanwhile: try again")
 
     # Cleaning up
+
+    def remove(self, files: Iterable[DataFile]) -> None:
+        """Remove files that are in no version."""
+        for file in files:
+            self._files.remove(file.path)
 
     def clean(self, retain_ns: int) -> tuple[int, int]:
         """Remove versions that were replaced longer ago than this, and files that no version names. Return how many of
@@ -272,6 +285,14 @@ def _changed(
         before.settings if settings is None else settings,
         before.facts if facts is None else facts,
     )  # fmt: skip
+
+
+def _is_data(path: str) -> bool:
+    return path.endswith(".parquet") and not path.rpartition("/")[2].startswith((".", "_"))
+
+
+def _bucket(path: str) -> int | None:
+    return next((int(one.partition("=")[2]) for one in path.split("/") if one.startswith(f"{_PART}=")), None)
 
 
 def _version_name(number: int) -> str:

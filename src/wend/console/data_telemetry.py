@@ -1,0 +1,221 @@
+"""`wend data links|late|workload|compact`: jobs on telemetry, as a batch or following arriving segments."""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from wend.console.outputs import check_file, check_writable, say_made, write_text
+from wend.console.show import facts, messages, output, remark, stoppable
+from wend.console.study import AsJson, Conf, Master, MaxBad, Ship
+from wend.model.errors import ConfigError
+from wend.model.units import MS, SECOND, parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from wend.pipeline.telemetry_job import StepSummary
+    from wend.pipeline.telemetry_step import TelemetryJob
+
+Segments = Annotated[str, typer.Argument(metavar="SEGMENTS", help="Folder with segments of telemetry, in any layout.")]
+Tables = Annotated[str, typer.Option(metavar="DIR", help="Folder of tables. If it has some of this job, they grow.")]
+Follow = Annotated[bool, typer.Option("--follow", help="Go on with segments as they arrive, until Ctrl-C.")]
+Drain = Annotated[bool, typer.Option("--drain", help="With --follow: end when no segment is left.")]
+CheckpointAt = Annotated[
+    str | None, typer.Option(metavar="DIR", help="With --follow: where the stream has its state. Default: in --out.")
+]
+Anew = Annotated[bool, typer.Option("--overwrite", help="Make the tables anew. Old versions stay until `compact`.")]
+Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the result, as SVG.")]
+
+LINKS_HELP = """Statistics of links, from the telemetry of peers.
+
+The result is a folder of tables. `links` has a row for each link and window: delays, losses, outages and availability.
+`outages` has the begin and the end of each outage, as both ends agree. Clocks of peers are compared by events that
+several of them saw, so they may be wrong.
+
+The folder keeps what it needs to go on: a later call adds segments that are new. Segments and rows that cannot be used
+are in the table _quarantine, with a reason.
+"""
+
+
+def data_links(
+    segments: Segments,
+    out: Tables,
+    window: Annotated[str, typer.Option(help="The length of a window: 10s, 1m, 1h.")] = "1m",
+    picture: Picture = None,
+    follow: Follow = False,
+    drain: Drain = False,
+    checkpoint: CheckpointAt = None,
+    max_bad: MaxBad = 0.01,
+    overwrite: Anew = False,
+    master: Master = None,
+    conf: Conf = None,
+    ship: Ship = False,
+    as_json: AsJson = False,
+) -> None:
+    from wend.pipeline.links_job import LinksJob
+
+    length = parse_duration(window)
+    if length < 100 * MS:
+        raise ConfigError(f"--window must be at least 100ms, got {window}")
+    job = LinksJob(length)
+    _run(job, segments, out, picture, follow, drain, checkpoint, max_bad, overwrite, master, conf, ship, as_json)
+
+
+def _run(
+    job: "TelemetryJob",
+    segments: str,
+    out: str,
+    picture: Path | None,
+    follow: bool,
+    drain: bool,
+    checkpoint: str | None,
+    max_bad: float,
+    overwrite: bool,
+    master: str | None,
+    conf: list[str] | None,
+    ship: bool,
+    as_json: bool,
+) -> None:
+    from wend.pipeline.input_tables import check_max_bad
+    from wend.pipeline.session import spark_session
+
+    # Find mistakes before Spark starts.
+    check_max_bad(max_bad)
+    _check_places(segments, out, picture)
+    if (drain or checkpoint is not None) and not follow:
+        raise ConfigError("--drain and --checkpoint are for --follow")
+    if follow and overwrite:
+        raise ConfigError("--follow adds to the tables of a folder: --overwrite is for a batch")
+    left = "the tables are as they were after the last step" if follow else "the tables are as they were"
+    with stoppable(left), spark_session(master, conf=conf, ship=ship) as spark:
+        if follow:
+            _follow(spark, job, segments, out, checkpoint or f"{out.rstrip('/')}/checkpoint", drain, as_json)
+        else:
+            _batch(spark, job, segments, out, max_bad, overwrite, as_json)
+        if picture is not None:
+            write_text(picture, job.picture(spark, out))
+            if not as_json:
+                output().print(f"picture: {picture}", soft_wrap=True)
+
+
+def _check_places(segments: str, out: str, picture: Path | None) -> None:
+    from wend.pipeline.storage import local_path
+
+    source, place = local_path(segments), local_path(out)
+    if source is not None and not source.exists():
+        raise ConfigError(f"there is no {segments}")
+    if place is not None:
+        if place.is_file():
+            raise ConfigError(f"{out} is a file, but tables need a folder")
+        if place.is_dir() and any(place.iterdir()) and not (place / "versions").is_dir():
+            raise ConfigError(f"{out} is not empty, and has no tables of Wend's")
+        check_writable(place, inside=True)
+        say_made(place.parent)
+    if picture is not None:
+        check_file(picture, ".svg")
+
+
+def _batch(
+    spark: "SparkSession", job: "TelemetryJob", segments: str, out: str, max_bad: float, overwrite: bool, as_json: bool
+) -> None:
+    from wend.pipeline.segments import list_segments
+    from wend.pipeline.task_errors import plain_errors
+    from wend.pipeline.telemetry_job import run_step
+
+    with plain_errors(), nullcontext() if as_json else messages().status("listing segments"):
+        listing = list_segments(spark, segments)
+    if not listing.files:
+        others = f"; it has {listing.others} other files" if listing.others else ""
+        raise ConfigError(f"{segments} has no segments of telemetry{others}")
+    with nullcontext() if as_json else messages().status(f"reading {len(listing.files):,} files"):
+        made = run_step(spark, out, job, listing.files, max_bad=max_bad, overwrite=overwrite)
+    assert made is not None
+    _say(job.name, made, as_json, listing.others)
+
+
+def _follow(
+    spark: "SparkSession", job: "TelemetryJob", segments: str, out: str, checkpoint: str, drain: bool, as_json: bool
+) -> None:
+    from wend.pipeline.follow import follow
+
+    if not as_json:
+        messages().print(f"following {segments}; Ctrl-C ends it", soft_wrap=True)
+    report: Callable[[StepSummary], None] = _line if not as_json else _json_line
+    follow(spark, segments, out, job, checkpoint=checkpoint, drain=drain, report=report, stop=Event())
+
+
+def _json_line(made: "StepSummary") -> None:
+    print(json.dumps(msgspec.to_builtins(made)), flush=True)
+
+
+def _line(made: "StepSummary") -> None:
+    """One line for a step of a stream."""
+    rows = ", ".join(f"{name} {count:,}" for name, count in made.results.items())
+    bad = f", quarantined {made.quarantined:,}" if made.quarantined else ""
+    now = time.strftime("%H:%M:%S")
+    print(f"{now} {made.segments:,} segments, {made.rows:,} rows, {made.copies:,} copies{bad}; {rows}", flush=True)
+    remark(made.remarks)
+
+
+def _say(name: str, made: "StepSummary", as_json: bool, others: int) -> None:
+    if as_json:
+        print(json.dumps({**msgspec.to_builtins(made), "others": others}))
+        return
+    rate = made.rows / made.seconds if made.seconds else 0.0
+    unaligned = ", ".join(map(str, made.unaligned[:8])) + (", …" if len(made.unaligned) > 8 else "")
+    rows = [
+        ("segments", f"{made.segments:,}", f"{made.rows:,} rows, {rate:,.0f} per second"),
+        ("peers", f"{made.peers:,}", f"on their own clock: {unaligned}" if unaligned else "their clocks are aligned"),
+        *((table, f"{count:,}", f"rows of {made.out}, table {table}") for table, count in made.results.items()),
+    ]
+    if made.copies:
+        rows.insert(1, ("copies", f"{made.copies:,}", "files whose segments were used already"))
+    if others:
+        rows.append(("other files", f"{others:,}", "with names that are not those of segments"))
+    if made.quarantined:
+        what = f"{made.unreadable:,} segments among them; table _quarantine has the reasons"
+        rows.append(("quarantined", f"{made.quarantined:,}", what))
+    rows.append(("time", f"{made.seconds:.1f} s", f"version {made.version}"))
+    output().print(facts(name.capitalize(), rows))
+    remark(made.remarks)
+
+
+def data_compact(
+    tables: Annotated[str, typer.Argument(metavar="DIR", help="Folder of tables: the --out of another command.")],
+    retain: Annotated[str, typer.Option(help="For how long versions stay readable after they were replaced.")] = "24h",
+    master: Master = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Merge the small files of tables, and remove versions that are no longer needed."""
+    from wend.pipeline.compact import compact
+    from wend.pipeline.session import spark_session
+    from wend.pipeline.storage import local_path
+    from wend.pipeline.tables import TableFolder
+
+    retain_ns = parse_duration(retain)
+    if local_path(tables) is not None:
+        TableFolder(None, tables).required()
+    with stoppable("the tables are as they were"), spark_session(master, conf=conf) as spark:
+        began = time.perf_counter()
+        with nullcontext() if as_json else messages().status("merging files"):
+            made = compact(spark, tables, retain_ns=retain_ns)
+        took_s = time.perf_counter() - began
+    if as_json:
+        print(json.dumps({**msgspec.to_builtins(made), "seconds": round(took_s, 3)}))
+        return
+    hours = f"{retain_ns / SECOND / 3600:g} h"
+    rows = [
+        ("files", f"{made.files_after:,}", f"{made.files_before:,} before"),
+        ("versions removed", f"{made.versions_removed:,}", f"replaced more than {hours} ago"),
+        ("files removed", f"{made.files_removed:,}", "that no version names"),
+        ("time", f"{took_s:.1f} s", f"version {made.version}"),
+    ]
+    output().print(facts("Compacted", rows))

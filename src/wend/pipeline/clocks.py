@@ -1,0 +1,162 @@
+"""The clocks of peers against each other, from events that several of them saw.
+
+A peer writes times by its host's clock, which may be wrong by any amount, and ages, which depend on no clock. So
+`time_ns - age_ns`, wherever an event was seen, is the same instant: its publication, by the clock of the peer that saw
+it. Two peers that saw the same events differ by the median over these events.
+
+Each incarnation of a peer has an offset of its own. Pairs of incarnations are joined to trees, by most common events
+first. The largest tree is the reference: its time is that of the median peer, so one wrong clock moves nothing. An
+incarnation outside of it stays on its own clock, and the summary says so.
+
+A segment contributes few of its events, those with the lowest hash: the hash is the same at all peers, so they choose
+the same events.
+"""
+
+from collections import defaultdict
+from statistics import median_low
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from wend.model.telemetry import Segment
+from wend.pipeline.segments import Ints, numbers
+
+TABLES = ("publications", "hops", "deliveries")
+_PER_SEGMENT = 64
+_STIR = np.uint64(0x9E3779B97F4A7C15)
+_STIR_2 = np.uint64(0xBF58476D1CE4E5B9)
+SIGHTINGS = pa.schema(
+    [
+        ("publisher", pa.int64()), ("publisher_incarnation", pa.int64()), ("sequence", pa.int64()),
+        ("peer", pa.int64()), ("incarnation", pa.int64()), ("published_ns", pa.int64()), ("own", pa.int64()),
+    ]
+)  # fmt: skip
+"""An event that a peer saw: its publication by that peer's clock. `own` is 1 at its publisher."""
+
+Node = tuple[int, int]
+"""(peer, incarnation)"""
+
+
+class Clocks(NamedTuple):
+    """How far each incarnation's clock is ahead of the reference."""
+
+    offsets: dict[Node, int]
+    unaligned: list[Node]
+    """Incarnations whose clock could not be compared with the reference."""
+
+    def rounded(self, unit_ns: int) -> dict[Node, int]:
+        """Offsets as multiples of a unit, so that a little more knowledge changes nothing."""
+        return {node: round(offset / unit_ns) * unit_ns for node, offset in self.offsets.items()}
+
+
+def sightings(table: pa.Table, segment: Segment) -> pa.Table:
+    """The events with the lowest hashes that a segment saw."""
+    sequence = numbers(table, "sequence")
+    key = sequence.astype(np.uint64) * _STIR + numbers(table, "publisher").astype(np.uint64) * _STIR_2
+    key ^= key >> np.uint64(31)
+    key *= _STIR
+    many = min(_PER_SEGMENT, len(key))
+    chosen = np.sort(np.argpartition(key, many - 1)[:many]) if many < len(key) else np.arange(len(key))
+    few = table.take(pa.array(chosen))
+    own = segment.table == "publications"
+    times = numbers(few, "time_ns") - (0 if own else numbers(few, "age_ns"))
+    return pa.table(
+        {
+            "publisher": few["publisher"],
+            "publisher_incarnation": few["publisher_incarnation"],
+            "sequence": few["sequence"],
+            "peer": pa.repeat(pa.scalar(segment.peer, pa.int64()), len(few)),
+            "incarnation": pa.repeat(pa.scalar(segment.incarnation, pa.int64()), len(few)),
+            "published_ns": pa.array(times),
+            "own": pa.repeat(pa.scalar(int(own), pa.int64()), len(few)),
+        }
+    )
+
+
+def solve_clocks(seen: pa.Table, nodes: set[Node]) -> Clocks:
+    """The offsets of all nodes, from the sightings of all segments."""
+    edges = _edges(seen)
+    component = {node: node for node in nodes}
+    for pair in edges:
+        for node in pair:
+            component.setdefault(node, node)
+    near: dict[Node, list[tuple[Node, int]]] = defaultdict(list)
+    for (a, b), (_, ahead) in sorted(edges.items(), key=lambda item: (-item[1][0], item[0])):
+        if _root(component, a) != _root(component, b):
+            component[_root(component, b)] = _root(component, a)
+            near[a].append((b, ahead))
+            near[b].append((a, -ahead))
+    members: dict[Node, list[Node]] = defaultdict(list)
+    for node in sorted(component):
+        members[_root(component, node)].append(node)
+    offsets: dict[Node, int] = {}
+    groups = sorted(members.values(), key=lambda group: (-len({peer for peer, _ in group}), -len(group), group[0]))
+    for group in groups:
+        offsets |= _centred(_walked(group[0], near))
+    main = set(groups[0]) if groups and len(groups[0]) > 1 else set()
+    return Clocks(dict(sorted(offsets.items())), sorted(set(component) - main))
+
+
+def _edges(seen: pa.Table) -> dict[tuple[Node, Node], tuple[int, int]]:
+    """Pairs of nodes with the number of events that both saw, and the median by which the second clock is ahead."""
+    if not seen.num_rows:
+        return {}
+    ids = np.stack([numbers(seen, name) for name in ("publisher", "publisher_incarnation", "sequence")], axis=1)
+    nodes = np.stack([numbers(seen, name) for name in ("peer", "incarnation")], axis=1)
+    known, node = np.unique(nodes, axis=0, return_inverse=True)
+    _, event = np.unique(ids, axis=0, return_inverse=True)
+    times = numbers(seen, "published_ns")
+    # By event, its publisher first; of several sightings by one node, the earliest arrival counts.
+    order = np.lexsort((times, node.ravel(), -numbers(seen, "own"), event.ravel()))
+    event, node, times = event.ravel()[order], node.ravel()[order], times[order]
+    keep = np.ones(len(event), bool)
+    keep[1:] = (event[1:] != event[:-1]) | (node[1:] != node[:-1])
+    event, node, times = event[keep], node[keep], times[keep]
+    first = np.zeros(len(event), np.int64)
+    begins = np.flatnonzero(np.concatenate([[True], event[1:] != event[:-1]]))
+    first[begins] = begins
+    first = np.maximum.accumulate(first)
+    a, b, ahead = node[first], node, times - times[first]
+    swap = a > b
+    a, b, ahead = np.where(swap, b, a), np.where(swap, a, b), np.where(swap, -ahead, ahead)
+    apart = a != b
+    return _medians(known, a[apart], b[apart], ahead[apart])
+
+
+def _medians(known: Ints, a: Ints, b: Ints, ahead: Ints) -> dict[tuple[Node, Node], tuple[int, int]]:
+    order = np.lexsort((ahead, b, a))
+    a, b, ahead = a[order], b[order], ahead[order]
+    begins = np.flatnonzero(np.concatenate([[True], (a[1:] != a[:-1]) | (b[1:] != b[:-1])])) if len(a) else a
+    ends = np.append(begins[1:], len(a))
+    found = {}
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        pair: Any = (tuple(known[a[begin]].tolist()), tuple(known[b[begin]].tolist()))
+        found[pair] = (end - begin, int(ahead[(begin + end - 1) // 2]))
+    return found
+
+
+def _root(component: dict[Node, Node], node: Node) -> Node:
+    while component[node] != node:
+        component[node] = component[component[node]]
+        node = component[node]
+    return node
+
+
+def _walked(start: Node, near: dict[Node, list[tuple[Node, int]]]) -> dict[Node, int]:
+    offsets, queue = {start: 0}, [start]
+    for node in queue:
+        for other, ahead in near[node]:
+            if other not in offsets:
+                offsets[other] = offsets[node] + ahead
+                queue.append(other)
+    return offsets
+
+
+def _centred(offsets: dict[Node, int]) -> dict[Node, int]:
+    """Offsets against the median peer of a tree. A peer counts once, however often it restarted."""
+    by_peer: dict[int, list[int]] = defaultdict(list)
+    for (peer, _), offset in offsets.items():
+        by_peer[peer].append(offset)
+    middle = median_low([median_low(each) for each in by_peer.values()])
+    return {node: offset - middle for node, offset in offsets.items()}

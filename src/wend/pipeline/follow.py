@@ -1,0 +1,140 @@
+"""`--follow`: steps of a job on telemetry for segments as they arrive, by Spark's Structured Streaming.
+
+The stream's source lists files; it reads none of them. Each batch of new files is one step (`telemetry_job.py`), whose
+commit has the number of the batch. Spark's checkpoint says which files belong to which batch. If the process is killed,
+the next start repeats the last batch with the same number, and the tables have it already or do not. If the checkpoint
+is lost, all files are new to the stream, but the tables know their segments.
+"""
+
+import uuid
+from collections.abc import Callable
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wend.model.errors import ConfigError, TryAgain, WendError
+from wend.pipeline.segments import named_files
+from wend.pipeline.storage import HadoopFolder, literal_path, local_path, spark_path
+from wend.pipeline.table_files import HadoopFiles, LocalFiles
+from wend.pipeline.task_errors import explained, plain_errors
+from wend.pipeline.telemetry_job import StepSummary, run_step
+from wend.pipeline.telemetry_step import TelemetryJob
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMAT = 1
+"""Grows when a checkpoint of before cannot be used any more."""
+_TRIES = 5
+_FILES = "path string, modificationTime timestamp, length bigint, content binary"
+"""The columns of Spark's list of files."""
+_OLDEST = "36500d"
+"""Segments may come years late."""
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """What Wend adds to a checkpoint of Spark's."""
+
+    format: int
+    app: str
+    """The name of the stream in the transactions of its tables."""
+    job: str
+    source: str
+
+
+def follow(
+    spark: "SparkSession",
+    source: str,
+    folder: str,
+    job: TelemetryJob,
+    *,
+    checkpoint: str,
+    drain: bool = False,
+    every_s: float = 10.0,
+    at_once: int = 2000,
+    report: Callable[[StepSummary], None] = lambda _: None,
+    stop: Event | None = None,
+) -> None:
+    """Run a step for each batch of arriving segments, until `stop` is set or, with `drain`, until all segments that are
+    there have been used."""
+    if not hasattr(spark, "_jsc"):
+        raise ConfigError("--follow needs a Spark session of its own, and this is Spark Connect")
+    place = local_path(source)
+    if place is not None and not place.is_dir():
+        raise ConfigError(f"there is no folder {source}")
+    own = open_checkpoint(spark, checkpoint, job.name, source)
+    failed: list[WendError] = []
+
+    def arrived(batch: "DataFrame", number: int) -> None:
+        try:
+            made = _step(batch, number)
+        except WendError as error:
+            failed.append(error)
+            raise
+        if made is not None:
+            report(made)
+
+    def _step(batch: "DataFrame", number: int) -> StepSummary | None:
+        rows = batch.select("path", "length").toArrow()
+        paths = [str(local_path(path) or path) for path in rows["path"].to_pylist()]
+        listing = named_files(zip(paths, rows["length"].to_pylist(), strict=True))
+        if not listing.files:
+            return None
+        for _ in range(_TRIES - 1):
+            try:
+                return run_step(spark, folder, job, listing.files, max_bad=1.0, transaction=(own.app, number))
+            except TryAgain:  # a compaction has changed the tables meanwhile
+                continue
+        return run_step(spark, folder, job, listing.files, max_bad=1.0, transaction=(own.app, number))
+
+    with plain_errors():
+        reader = spark.readStream.format("binaryFile").option("recursiveFileLookup", "true")
+        files = (
+            reader.schema(_FILES)
+            .option("pathGlobFilter", "*.parquet")
+            .option("maxFilesPerTrigger", at_once)
+            .option("maxFileAge", _OLDEST)
+            .load(literal_path(source))
+        )
+        writer = files.writeStream.foreachBatch(arrived).option("checkpointLocation", spark_path(checkpoint))
+        timing: dict[str, Any] = {"availableNow": True} if drain else {"processingTime": f"{every_s:g} seconds"}
+        query = writer.trigger(**timing).start()
+    try:
+        while not query.awaitTermination(1):
+            if stop is not None and stop.is_set():
+                break
+    except Exception as error:
+        if failed:
+            raise failed[0] from None
+        raise explained(error, "the stream failed") from error
+    finally:
+        query.stop()
+
+
+def open_checkpoint(spark: "SparkSession", checkpoint: str, job: str, source: str) -> Checkpoint:
+    """What a checkpoint says, or a new one."""
+    local = local_path(checkpoint)
+    files = LocalFiles(local) if local is not None else HadoopFiles(HadoopFolder(spark, checkpoint))
+    text = files.read("wend/checkpoint.json")
+    if text is None:
+        if files.names("") and any(True for _ in files.walk("offsets")):
+            raise ConfigError(f"{checkpoint} is a checkpoint of another program; choose another folder")
+        made = Checkpoint(FORMAT, f"{job}-{uuid.uuid4().hex}", job, source)
+        files.create("wend/checkpoint.json", msgspec.json.encode(made))
+        return made
+    try:
+        number = msgspec.json.decode(text, type=dict[str, Any]).get("format")
+        if number != FORMAT:
+            raise ConfigError(
+                f"{checkpoint} is a checkpoint of another version of Wend (format {number}, not {FORMAT}): remove it; "
+                "the tables know what they have, so nothing is lost or doubled"
+            )
+        found = msgspec.json.decode(text, type=Checkpoint)
+    except msgspec.DecodeError:
+        raise ConfigError(f"{checkpoint} is damaged: remove it; the tables know what they have") from None
+    if (found.job, found.source) != (job, source):
+        raise ConfigError(
+            f"{checkpoint} is the checkpoint of `wend data {found.job} {found.source}`; each stream needs its own"
+        )
+    return found

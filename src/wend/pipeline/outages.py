@@ -1,0 +1,110 @@
+"""Outages of links, with a begin and an end on which both ends agree.
+
+Each end writes when it declared its neighbour down, when it had heard it last before, and when it heard it again. The
+outage lies between: the link worked when the last message was sent, and when the first one after the outage was. So the
+latest of the two last messages, and the earliest of the two first ones, are the narrowest bounds that the two ends
+give. Outages of both ends that overlap are one.
+
+A peer that restarts does not say that its outages are over; they end with the start of its next incarnation.
+"""
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from wend.model.telemetry import Segment
+from wend.pipeline.clocks import Node
+
+DOWN = ("down", "one-way")
+UP = ("up",)
+CHANGES = pa.schema(
+    [
+        ("peer", pa.int64()), ("incarnation", pa.int64()), ("neighbour", pa.int64()), ("time_ns", pa.int64()),
+        ("state", pa.string()), ("heard_ns", pa.int64()), ("detection_ns", pa.int64()),
+    ]
+)  # fmt: skip
+"""By the clock of the peer."""
+OUTAGES = pa.schema(
+    [
+        ("a", pa.int64()), ("b", pa.int64()), ("begin_ns", pa.int64()), ("end_ns", pa.int64()), ("ends", pa.int64()),
+        ("detection_ns", pa.int64()),
+    ]
+)  # fmt: skip
+"""An outage of the link between a and b. `end_ns` is null while it lasts; `ends` says how many ends saw it."""
+
+
+class _Interval(NamedTuple):
+    begin: int
+    end: int | None
+    peer: int
+    detection_ns: int
+
+
+def change_rows(table: pa.Table, segment: Segment) -> pa.Table:
+    """The changes of a segment, as they are."""
+    many = table.num_rows
+    own = {
+        "peer": pa.repeat(pa.scalar(segment.peer, pa.int64()), many),
+        "incarnation": pa.repeat(pa.scalar(segment.incarnation, pa.int64()), many),
+    }
+    return pa.table({**own, **{name: table[name] for name in CHANGES.names if name not in own}}, schema=CHANGES)
+
+
+def link_outages(
+    a: int, b: int, rows: list[dict[str, Any]], offsets: dict[Node, int], starts: dict[int, list[tuple[int, int]]]
+) -> list[dict[str, Any]]:
+    """The outages of one link. `rows` are the changes at both ends, `starts` the incarnations of each peer with their
+    begin by the clock of the reference."""
+    by_node: dict[Node, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_node[row["peer"], row["incarnation"]].append(row)
+    intervals: list[_Interval] = []
+    for node, changes in by_node.items():
+        peer, incarnation = node
+        own = next((begin for one, begin in starts.get(peer, []) if one == incarnation), None)
+        after = [begin for one, begin in starts.get(peer, []) if one > incarnation and (own is None or begin > own)]
+        intervals += _of_end(peer, changes, offsets.get(node, 0), min(after, default=None))
+    intervals.sort(key=lambda one: (one.begin, one.peer))
+    found, group, until = [], list[_Interval](), None
+    for one in intervals:
+        if group and (until is None or one.begin <= until):
+            group.append(one)
+            until = None if until is None or one.end is None else max(until, one.end)
+            continue
+        if group:
+            found.append(_agreed(a, b, group))
+        group, until = [one], one.end
+    if group:
+        found.append(_agreed(a, b, group))
+    return found
+
+
+def _of_end(peer: int, changes: list[dict[str, Any]], offset: int, restart: int | None) -> list[_Interval]:
+    """The outages that one end saw in one incarnation."""
+    found, begin, detection = [], None, 0
+    for row in sorted(changes, key=lambda row: (row["time_ns"], row["state"], row["heard_ns"])):
+        if row["state"] in DOWN and begin is None:
+            begin, detection = row["heard_ns"], row["detection_ns"]
+        elif row["state"] in UP and begin is not None:
+            found.append(_Interval(begin - offset, row["time_ns"] - offset, peer, detection))
+            begin = None
+    if begin is not None:
+        found.append(_Interval(begin - offset, restart, peer, detection))
+    return found
+
+
+def _agreed(a: int, b: int, group: list[_Interval]) -> dict[str, Any]:
+    """Overlapping outages of both ends as one."""
+    firsts: dict[int, int] = {}
+    lasts: dict[int, int | None] = {}
+    for one in group:
+        firsts.setdefault(one.peer, one.begin)
+        lasts[one.peer] = one.end
+    begin = max(firsts.values())
+    ends = [end for end in lasts.values() if end is not None]
+    end = min(ends) if ends else None
+    if end is not None and end <= begin:  # the ends saw different things: the whole time, then
+        begin, end = min(firsts.values()), max(ends)
+    detection = max(one.detection_ns for one in group)
+    return {"a": a, "b": b, "begin_ns": begin, "end_ns": end, "ends": len(firsts), "detection_ns": detection}

@@ -1,0 +1,338 @@
+"""Segments of telemetry as jobs find them: listed in any layout of folders, copies left out, read inside tasks.
+
+Operators copy segments by any means, so a folder may have copies, files that a copier left half-way, and files of newer
+peers. The name of a segment says what it is, and copies are equal, so a job takes one file of each name, the longest.
+A task reads a segment completely and reduces it to few rows at once, before any shuffle. A segment that cannot be read,
+and a row that cannot be true, go to the quarantine with a reason, and the rest is used.
+
+Local files are read by the task itself. At other addresses Spark reads the bytes (`binaryFile`), with the settings of
+the session.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import compute, parquet
+
+from wend.model.errors import ConfigError
+from wend.model.telemetry import KEY, SCHEMA, TABLES, Segment, segment_of
+from wend.model.units import SECOND
+from wend.pipeline.match_output import spark_schema
+from wend.pipeline.partitions import cores
+from wend.pipeline.storage import Target, literal_path, local_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TYPES = {"q": pa.int64(), "d": pa.float64(), "s": pa.string()}
+ROW, SEGMENT, BAD = "row", "segment", "bad"
+_ABOUT = pa.schema(
+    [
+        ("kind", pa.string()), ("table", pa.string()), ("number", pa.int64()), ("file", pa.string()),
+        ("bytes", pa.int64()), ("line", pa.int64()), ("reason", pa.string()), ("rows", pa.int64()),
+        ("first_ns", pa.int64()), ("last_ns", pa.int64()),
+    ]
+)  # fmt: skip
+"""What a task says beside the rows: about each segment, and about what it could not use."""
+_TASK_BYTES = 32 * 2**20
+_MOST_BAD = 100
+"""Bad rows of one segment that the quarantine has one by one."""
+_DAY_NS = 86_400 * SECOND
+_CALENDAR = (0, 2**62)
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+class SegmentFile(NamedTuple):
+    """A file with the name of a segment."""
+
+    segment: Segment
+    path: str
+    bytes: int
+
+
+class Listing(NamedTuple):
+    """What a folder has."""
+
+    files: list[SegmentFile]
+    others: int
+    """Files with other names."""
+
+
+class BadRow(NamedTuple):
+    """A row that cannot be used. `line` counts from 1; it is 0 for rows that are only counted."""
+
+    line: int
+    reason: str
+    rows: int = 1
+
+
+Reduction = Callable[[pa.Table, Segment], pa.Table]
+"""From the good rows of a segment to the rows that a job needs of it."""
+
+
+def list_segments(spark: "SparkSession", source: Target) -> Listing:
+    """All segments below a path."""
+    place = local_path(source)
+    found = _walk(place) if place is not None else _asked(spark, str(source))
+    return named_files(found)
+
+
+def named_files(found: Iterable[tuple[str, int]]) -> Listing:
+    files, others = [], 0
+    for path, size in found:
+        segment = segment_of(path.rpartition("/")[2])
+        if segment is None:
+            others += 1
+        else:
+            files.append(SegmentFile(segment, path, size))
+    return Listing(sorted(files), others)
+
+
+def _walk(place: Path) -> Iterator[tuple[str, int]]:
+    if not place.exists():
+        raise ConfigError(f"there is no {place}")
+    if place.is_file():
+        yield str(place), place.stat().st_size
+    for at, folders, names in os.walk(place):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        for name in names:
+            if not name.startswith((".", "_")):
+                try:
+                    yield f"{at}/{name}", os.stat(f"{at}/{name}").st_size
+                except FileNotFoundError:  # a copier has renamed it
+                    continue
+
+
+def _asked(spark: "SparkSession", address: str) -> Iterator[tuple[str, int]]:
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    rows = reader.load(address).select("path", "length").toArrow()
+    for path, size in zip(rows["path"].to_pylist(), rows["length"].to_pylist(), strict=True):
+        yield unquote(path), size
+
+
+def one_of_each(files: Iterable[SegmentFile]) -> tuple[list[SegmentFile], list[tuple[SegmentFile, str]]]:
+    """One file of each segment, and files that another file of the same name contradicts."""
+    best: dict[Segment, SegmentFile] = {}
+    odd: list[tuple[SegmentFile, str]] = []
+    for file in sorted(files, key=lambda file: (file.segment, -file.bytes, file.path)):
+        first = best.setdefault(file.segment, file)
+        if file.bytes != first.bytes:
+            odd.append((file, contradiction(first.bytes)))
+    return list(best.values()), odd
+
+
+def contradiction(size: int) -> str:
+    return f"a longer file of this name, with {size} bytes, is used: this is half a copy, or two peers have one id"
+
+
+def reduce_segments(
+    spark: "SparkSession", files: list[SegmentFile], reduction: Reduction, schema: pa.Schema, *, by_spark: bool = False
+) -> "DataFrame":
+    """Reduce segments in tasks: the columns of `schema`, and those that say what a row is (`kind`). `by_spark` reads
+    local files as if they were at an address."""
+    whole = pa.schema([*schema, *(field for field in _ABOUT if field.name not in schema.names)])
+    work = partial(_reduced_rows, reduction=reduction, schema=whole)
+    remote = by_spark or any(local_path(file.path) is None for file in files)
+    if remote and files:
+        read = spark.read.format("binaryFile").load([literal_path(file.path) for file in files])
+        return read.select("path", "content").mapInArrow(partial(_reduce_contents, work=work), spark_schema(whole))
+    chunks = _chunks(files, cores(spark))
+    numbers = spark.range(0, len(chunks), 1, max(1, len(chunks)))
+    return numbers.mapInArrow(partial(_reduce_chunks, chunks=chunks, work=work), spark_schema(whole))
+
+
+def _chunks(files: list[SegmentFile], at_once: int) -> list[list[SegmentFile]]:
+    """Files for each task: about equal in bytes, and enough tasks for all cores."""
+    total = sum(file.bytes for file in files)
+    many = max(1, min(len(files), max(2 * at_once, -(-total // _TASK_BYTES))))
+    loads = [0] * many
+    chunks: list[list[SegmentFile]] = [[] for _ in range(many)]
+    for file in sorted(files, key=lambda file: (-file.bytes, file.segment)):
+        at = loads.index(min(loads)) if many <= 64 else int(np.argmin(loads))
+        chunks[at].append(file)
+        loads[at] += file.bytes + 10_000
+    return chunks
+
+
+def _reduce_chunks(
+    batches: Iterator[pa.RecordBatch], chunks: list[list[SegmentFile]], work: Callable[..., Iterator[pa.RecordBatch]]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            for file in chunks[number]:
+                yield from work(file.segment, file.path, file.path)
+
+
+def _reduce_contents(
+    batches: Iterator[pa.RecordBatch], work: Callable[..., Iterator[pa.RecordBatch]]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
+            where = unquote(path.as_py())
+            segment = segment_of(where.rpartition("/")[2])
+            assert segment is not None
+            yield from work(segment, pa.BufferReader(content.as_buffer()), where)
+
+
+def _reduced_rows(
+    segment: Segment, source: Any, path: str, *, reduction: Reduction, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    about = {"table": segment.table, "peer": segment.peer, "incarnation": segment.incarnation, "number": segment.number}
+    try:
+        table, size = read_segment(source, segment)
+    except UnusableSegment as error:
+        yield from _filled({**about, "kind": BAD, "file": path, "reason": str(error), "rows": 1}, schema)
+        return
+    good, bad = judged(table, segment.table)
+    for one in bad:
+        row = {**about, "kind": BAD, "file": path, "line": one.line, "reason": one.reason, "rows": one.rows}
+        yield from _filled(row, schema)
+    times = good["time_ns"]
+    ends = compute.min_max(times).as_py() if len(times) else {"min": None, "max": None}
+    row = {**about, "kind": SEGMENT, "file": path, "bytes": size, "rows": table.num_rows}
+    yield from _filled({**row, "first_ns": ends["min"], "last_ns": ends["max"]}, schema)
+    if good.num_rows:
+        yield from _rows(reduction(good, segment), schema)
+
+
+def _filled(row: dict[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_pylist([row], schema=schema)
+
+
+def _rows(rows: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    if not rows.num_rows:
+        return
+    columns = []
+    for field in schema:
+        if field.name == "kind":
+            columns.append(pa.repeat(pa.scalar(ROW), rows.num_rows))
+        elif field.name in rows.column_names:
+            columns.append(rows[field.name])
+        else:
+            columns.append(pa.nulls(rows.num_rows, field.type))
+    yield from pa.Table.from_arrays(columns, schema=schema).combine_chunks().to_batches(max_chunksize=50_000)
+
+
+class UnusableSegment(Exception):
+    """A segment that cannot be read, with the reason."""
+
+
+def read_segment(source: Any, segment: Segment) -> tuple[pa.Table, int]:
+    """The columns of a segment that this Wend knows, and the bytes of the file."""
+    wanted = TABLES.get(segment.table)
+    if wanted is None:
+        raise UnusableSegment(f"this Wend knows no table {segment.table}")
+    if segment.schema > SCHEMA:
+        raise UnusableSegment(f"its schema is {segment.schema}, and this Wend reads schemas up to {SCHEMA}")
+    try:
+        with parquet.ParquetFile(source, memory_map=isinstance(source, str)) as file:
+            _check_columns(file, segment)
+            table = file.read([name for name, _ in wanted])
+            size = _size(source)
+    except FileNotFoundError:
+        raise UnusableSegment("the file is not there any more") from None
+    except (pa.ArrowException, OSError) as error:
+        first = (str(error).strip().splitlines() or ["it cannot be read"])[0]
+        raise UnusableSegment(f"the file is truncated or no Parquet file: {first[:200]}") from None
+    return table, size
+
+
+def _size(source: Any) -> int:
+    return os.stat(source).st_size if isinstance(source, str) else int(source.size())
+
+
+def _check_columns(file: parquet.ParquetFile, segment: Segment) -> None:
+    schema = file.schema_arrow
+    for name, kind in (*KEY, *TABLES[segment.table]):
+        if name not in schema.names:
+            raise UnusableSegment(f"it has no column {name}")
+        if schema.field(name).type != TYPES[kind]:
+            raise UnusableSegment(f"its column {name} holds {schema.field(name).type}, not {TYPES[kind]}")
+    own = {"peer": segment.peer, "incarnation": segment.incarnation, "segment": segment.number}
+    places = {schema.names[at]: at for at in range(len(schema.names))}
+    for group in range(file.metadata.num_row_groups):
+        for name, value in own.items():
+            seen = file.metadata.row_group(group).column(places[name]).statistics
+            if seen is not None and seen.has_min_max and {seen.min, seen.max} != {value}:
+                raise UnusableSegment(f"its rows are of {name} {seen.min}, and its name says {value}")
+
+
+STATES = ("unknown", "up", "suspected", "down", "one-way")
+_NOT_NEGATIVE = {
+    "links": ("delay_ns", "sent", "acknowledged", "lost", "queue_ns", "queue_bytes", "period_ns", "neighbour"),
+    "changes": ("neighbour",),
+    "publications": ("publisher", "sequence", "size_bytes"),
+    "hops": ("publisher", "sequence", "sender", "age_ns", "link_ns"),
+    "deliveries": ("publisher", "sequence", "age_ns", "size_bytes"),
+    "counts": ("count",),
+    "heartbeats": ("published", "delivered", "late", "unwritten"),
+}
+
+
+def judged(table: pa.Table, name: str) -> tuple[pa.Table, list[BadRow]]:
+    """The rows of a segment that can be true, and the others."""
+    if not table.num_rows:
+        return table, []
+    reasons: list[tuple[Flags, Callable[[int], str]]] = []
+    optional = {"filter", "topic"}
+    for column, kind in TABLES[name]:
+        values = table[column]
+        if values.null_count and column not in optional:
+            reasons.append((_flags(compute.is_null(values)), lambda at, column=column: f"{column} is missing"))  # type: ignore[misc]
+        if kind == "q" and column in _NOT_NEGATIVE.get(name, ()):
+            low = compute.min(values).as_py()
+            if low is not None and low < 0:
+                flags = _flags(compute.less(values, 0))
+                reasons.append(
+                    (flags, lambda at, column=column: f"{column} is negative: {table[column][at].as_py()}")  # type: ignore[misc]
+                )
+    if name in ("links", "changes"):
+        strange = compute.invert(compute.is_in(table["state"], value_set=pa.array(STATES)))
+        if compute.any(strange).as_py():
+            reasons.append((_flags(strange), lambda at: f"there is no state {table['state'][at].as_py()!r}"))
+    times = table["time_ns"].to_numpy() if not table["time_ns"].null_count else None
+    if times is not None:
+        middle = int(np.partition(times, len(times) // 2)[len(times) // 2])
+        far = (times < max(_CALENDAR[0], middle - _DAY_NS)) | (times > min(_CALENDAR[1], middle + _DAY_NS))
+        if far.any():
+            reasons.append((far, lambda at: f"time_ns {times[at]} is a day or more from other rows of its segment"))
+        if name == "changes":
+            heard = table["heard_ns"].to_numpy()
+            late = heard > times
+            if late.any():
+                reasons.append((late, lambda at: "heard_ns is after time_ns"))
+    return _sorted_out(table, reasons)
+
+
+def _sorted_out(table: pa.Table, reasons: list[tuple[Flags, Callable[[int], str]]]) -> tuple[pa.Table, list[BadRow]]:
+    if not reasons:
+        return table, []
+    bad = np.zeros(table.num_rows, bool)
+    found: list[BadRow] = []
+    for flags, reason in reasons:
+        places = np.flatnonzero(flags & ~bad)
+        found += [BadRow(int(at) + 1, reason(int(at))) for at in places[:_MOST_BAD]]
+        if len(places) > _MOST_BAD:
+            found.append(BadRow(0, f"more rows like the one before: {reason(int(places[0]))}", len(places) - _MOST_BAD))
+        bad |= flags
+    return table.filter(pa.array(~bad)), found
+
+
+def _flags(values: Any) -> Flags:
+    flags: Flags = compute.fill_null(values, False).to_numpy()
+    return flags
+
+
+def numbers(table: pa.Table, name: str) -> Ints:
+    """A column of whole numbers."""
+    found: Ints = table[name].to_numpy()
+    return found

@@ -1,0 +1,354 @@
+"""Jobs on telemetry, as steps: a step takes segments that arrived, and brings the tables of a folder up to date.
+
+A batch is one step with all segments; `--follow` is a step for each batch of arrivals (`follow.py`). Both give the same
+rows, because a step does not add to results. It adds what it reduced from new segments to partial tables (their names
+begin with `_`), and makes the buckets of the results that are touched anew, from all partial rows of these buckets. One
+commit has it all, with the number of the stream's batch. So a segment may come late, twice, or again after a crash.
+
+Every step first compares the clocks of peers (`clocks.py`). If a clock turns out to be another one, the segments of
+that incarnation are read again, and its partial rows of before count no more.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+from pyarrow import compute
+
+from wend.model.errors import ConfigError
+from wend.model.telemetry import Segment
+from wend.model.units import SECOND
+from wend.pipeline import clocks
+from wend.pipeline.clocks import Node
+from wend.pipeline.input_tables import MAX_BAD
+from wend.pipeline.match_output import spark_schema
+from wend.pipeline.segments import (
+    BAD,
+    ROW,
+    SEGMENT,
+    Reduction,
+    SegmentFile,
+    contradiction,
+    one_of_each,
+    reduce_segments,
+)
+from wend.pipeline.tables import LAYOUT, FolderVersion, TableFolder
+from wend.pipeline.task_errors import plain_errors
+from wend.pipeline.telemetry_step import MADE, Columns, Step, TelemetryJob
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_KEYS: Columns = (("table", "string"), ("peer", "bigint"), ("incarnation", "bigint"), ("number", "bigint"))
+SEGMENTS: Columns = (
+    *_KEYS, ("file", "string"), ("bytes", "bigint"), ("rows", "bigint"), ("first_ns", "bigint"), ("last_ns", "bigint"),
+)  # fmt: skip
+"""The segments that the tables have."""
+QUARANTINE: Columns = (*_KEYS, ("file", "string"), ("line", "bigint"), ("reason", "string"), ("rows", "bigint"))
+CLOCK_UNIT_NS = 5_000_000
+"""Offsets of clocks are used as multiples of this, so that results stay as they are while little changes."""
+_OVERLAP_NS = 2 * SECOND
+_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+class StepSummary(msgspec.Struct, frozen=True):
+    """What a step did."""
+
+    segments: int
+    """That were new."""
+    rows: int
+    """In these segments."""
+    copies: int
+    """Files that were copies of segments, or known already."""
+    quarantined: int
+    """Rows and segments that could not be used."""
+    unreadable: int
+    """Segments among them."""
+    peers: int
+    unaligned: list[int]
+    """Peers with an incarnation whose clock could not be compared with the others."""
+    remarks: list[str]
+    buckets: int
+    """That were made anew."""
+    version: int
+    out: str
+    results: dict[str, int] = {}
+    """Rows of the result tables."""
+    seconds: float = 0.0
+
+
+def run_step(
+    spark: "SparkSession",
+    folder: str,
+    job: TelemetryJob,
+    files: list[SegmentFile],
+    *,
+    max_bad: float = MAX_BAD,
+    transaction: tuple[str, int] | None = None,
+    overwrite: bool = False,
+    by_spark: bool = False,
+    clock: Callable[[], int] = time.time_ns,
+) -> StepSummary | None:
+    """Bring the tables of a folder up to date; None if the batch of the transaction is in them already."""
+    began = time.perf_counter()
+    tables = TableFolder(spark, folder, clock)
+    with plain_errors():
+        base = _base(tables, job, overwrite)
+        if transaction is not None and base.transactions.get(transaction[0], -1) >= transaction[1]:
+            return None
+        wanted = {*job.tables, *clocks.TABLES}
+        used = [file for file in files if file.segment.table in wanted]
+        chosen, odd = one_of_each(used)
+        new, contradicting = _unknown(spark, tables, base, chosen)
+        step = Step(spark, tables, base)
+        if not new and not contradicting and base.tables:
+            return _nothing_new(step, job, folder, len(used))
+        with _cleaned(step):
+            said = _reduce_all(step, job, new, by_spark)
+            quarantined, unreadable, rows = _record(step, [*odd, *contradicting], said, max_bad)
+            remarks = _look_at_incarnations(step)
+            job.merge(step)
+            made = _commit(step, job, transaction)
+            results = {name: tables.frame(spark, made, name).count() for name in job.results}
+    return StepSummary(
+        segments=len(new) - unreadable,
+        rows=rows,
+        copies=len(used) - len(new),
+        quarantined=quarantined,
+        unreadable=unreadable,
+        peers=len({peer for peer, _ in step.clocks.offsets}),
+        unaligned=sorted({peer for peer, _ in step.clocks.unaligned}),
+        remarks=remarks,
+        buckets=len(step.touched),
+        version=made.number,
+        out=folder,
+        results=results,
+        seconds=round(time.perf_counter() - began, 3),
+    )
+
+
+def _nothing_new(step: Step, job: TelemetryJob, folder: str, copies: int) -> StepSummary:
+    facts, base = step.base.facts, step.base
+    return StepSummary(
+        0, 0, copies, 0, 0,
+        len({peer for peer, *_ in facts.get("clocks", [])}), sorted({peer for peer, _ in facts.get("unaligned", [])}),
+        [], 0, base.number, folder,
+        {name: step.tables.frame(step.spark, base, name).count() for name in job.results},
+    )  # fmt: skip
+
+
+def _base(tables: TableFolder, job: TelemetryJob, overwrite: bool) -> FolderVersion:
+    """The version that the step goes on from, of the same job with the same settings."""
+    base = tables.newest()
+    if base is None:
+        return FolderVersion(LAYOUT, 0, 0)
+    if overwrite:
+        return FolderVersion(LAYOUT, base.number, base.time_ns)
+    if base.settings.get("job") != job.name:
+        raise ConfigError(
+            f"{tables.address} has tables of `wend data {base.settings.get('job')}`; --overwrite replaces them"
+        )
+    for name, value in job.settings.items():
+        if base.settings.get(name) != value:
+            raise ConfigError(
+                f"{tables.address} was made with {name} {base.settings.get(name)}, and now it is {value}; --overwrite "
+                "makes it anew"
+            )
+    return base
+
+
+def _unknown(
+    spark: "SparkSession", tables: TableFolder, base: FolderVersion, chosen: list[SegmentFile]
+) -> tuple[list[SegmentFile], list[tuple[SegmentFile, str]]]:
+    """The segments that no step has used yet, and files that contradict one that was used."""
+    from pyspark.sql import functions as F
+
+    if "_segments" not in base.tables or not chosen:
+        return chosen, []
+    keys = [name for name, _ in _KEYS]
+    asked = pa.Table.from_pylist([{**_about(file), "at": at} for at, file in enumerate(chosen)])
+    known = tables.frame(spark, base, "_segments").select(*keys, "bytes")
+    found = known.join(F.broadcast(spark.createDataFrame(asked)), keys).select("at", "bytes").toArrow().to_pylist()
+    sizes = {row["at"]: row["bytes"] for row in found}
+    odd = [(chosen[at], contradiction(size)) for at, size in sorted(sizes.items()) if chosen[at].bytes != size]
+    return [file for at, file in enumerate(chosen) if at not in sizes], odd
+
+
+def _about(file: SegmentFile) -> dict[str, Any]:
+    segment = file.segment
+    return {
+        "table": segment.table,
+        "peer": segment.peer,
+        "incarnation": segment.incarnation,
+        "number": segment.number,
+    }
+
+
+def _reduce_all(step: Step, job: TelemetryJob, new: list[SegmentFile], by_spark: bool) -> "list[DataFrame]":
+    """Reduce the new segments to partial rows; return what was said about segments and bad rows."""
+    from pyspark.sql import functions as F
+
+    said = [_compare_clocks(step, new, by_spark)]
+    unit = job.offset_unit_ns
+    offsets = step.clocks.rounded(unit)
+    before = {(peer, start): round(offset / unit) * unit for peer, start, offset in step.base.facts.get("clocks", [])}
+    moved = {node for node, offset in before.items() if offsets[node] != offset}
+    step.since = {(peer, start): number for peer, start, number in step.base.facts.get("since", [])}
+    step.since |= dict.fromkeys(moved, step.number)
+    again = _segments_of(step, moved, job)
+    for part in job.partial_tables(offsets):
+        frame = _reduced(step, _of(new, part.tables), part.reduction, part.schema, by_spark)
+        if not set(part.tables) <= set(clocks.TABLES):
+            said.append(frame)
+        columns = _columns(part.schema)
+        rows = _rows(frame, columns)
+        if part.timed and _of(again, part.tables):
+            repeated = _reduced(step, _of(again, part.tables), part.reduction, part.schema, by_spark)
+            rows = rows.unionByName(_rows(repeated, columns))
+        if part.timed:
+            rows = rows.withColumn(MADE, F.lit(step.number).cast("bigint"))
+        by = "bucket" if "bucket" in part.schema.names else None
+        step.touched |= step.append(
+            part.name, stored_columns(part.schema, timed=part.timed), rows.repartition(by) if by else rows, by
+        )
+        if by and moved:
+            old = step.base.tables[part.name].files if part.name in step.base.tables else ()
+            step.touched |= {file.bucket for file in old if file.bucket is not None}
+    return said
+
+
+def _compare_clocks(step: Step, new: list[SegmentFile], by_spark: bool) -> "DataFrame":
+    frame = _reduced(step, _of(new, clocks.TABLES), clocks.sightings, clocks.SIGHTINGS, by_spark)
+    columns = _columns(clocks.SIGHTINGS)
+    step.append("_sightings", columns, _rows(frame, columns))
+    nodes = {(file.segment.peer, file.segment.incarnation) for file in new}
+    nodes |= {(peer, incarnation) for peer, incarnation, _ in step.base.facts.get("clocks", [])}
+    step.clocks = clocks.solve_clocks(step.partial("_sightings", columns).toArrow(), nodes)
+    return frame
+
+
+def _of(files: list[SegmentFile], tables: tuple[str, ...]) -> list[SegmentFile]:
+    return [file for file in files if file.segment.table in tables]
+
+
+def _reduced(
+    step: Step, files: list[SegmentFile], reduction: Reduction, schema: pa.Schema, by_spark: bool
+) -> "DataFrame":
+    """Reduce segments once: what is said about them is read apart from the rows."""
+    before = step.spark.conf.get(_BATCH)
+    step.spark.conf.set(_BATCH, "4")  # a record may be a segment
+    try:
+        return step.stored(reduce_segments(step.spark, files, reduction, schema, by_spark=by_spark))
+    finally:
+        step.spark.conf.set(_BATCH, before or "10000")
+
+
+def _rows(frame: "DataFrame", columns: Columns) -> "DataFrame":
+    return frame.where(f"kind = '{ROW}'").select(*(name for name, _ in columns))
+
+
+def _columns(schema: pa.Schema) -> Columns:
+    return tuple((field.name, field.dataType.simpleString()) for field in spark_schema(schema))
+
+
+def stored_columns(schema: pa.Schema, *, timed: bool = True) -> Columns:
+    """The columns of a partial table."""
+    found = _columns(schema)
+    return (*found, (MADE, "bigint")) if timed else found
+
+
+def _segments_of(step: Step, nodes: set[Node], job: TelemetryJob) -> list[SegmentFile]:
+    """The segments of these incarnations that earlier steps have reduced."""
+    if not nodes or "_segments" not in step.base.tables:
+        return []
+    frame = step.tables.frame(step.spark, step.base, "_segments")
+    rows = frame.where(frame["table"].isin(list(job.tables))).toArrow().to_pylist()
+    return [
+        SegmentFile(Segment(row["table"], 1, row["peer"], row["incarnation"], row["number"]), row["file"], row["bytes"])
+        for row in rows
+        if (row["peer"], row["incarnation"]) in nodes
+    ]
+
+
+def _record(
+    step: Step, odd: list[tuple[SegmentFile, str]], said: "list[DataFrame]", max_bad: float
+) -> tuple[int, int, int]:
+    """Record the segments that were used, and what could not be: how much that is, how many segments are among it, and
+    the rows of all segments."""
+    every = said[0].select(*(name for name, _ in SEGMENTS), "kind", "line", "reason")
+    for frame in said[1:]:
+        every = every.unionByName(frame.select(*every.columns))
+    about = every.where(f"kind IN ('{SEGMENT}', '{BAD}')").toArrow()
+    good = about.filter(compute.equal(about["kind"], SEGMENT)).select([name for name, _ in SEGMENTS])
+    bad = about.filter(compute.equal(about["kind"], BAD)).select([name for name, _ in QUARANTINE]).to_pylist()
+    rows = compute.sum(good["rows"]).as_py() or 0
+    unreadable = [row for row in bad if row["line"] is None]
+    _check_share([row for row in bad if row["line"] is not None], rows, max_bad)
+    bad += [{**_about(file), "file": file.path, "reason": reason, "rows": 1} for file, reason in odd]
+    spark = step.spark
+    step.append("_segments", SEGMENTS, spark.createDataFrame(good).coalesce(1) if good.num_rows else None)
+    listed = pa.Table.from_pylist(bad, schema=_QUARANTINE)
+    step.append("_quarantine", QUARANTINE, spark.createDataFrame(listed).coalesce(1) if bad else None)
+    return sum(row["rows"] for row in bad), len(unreadable), rows
+
+
+_QUARANTINE = pa.schema([(name, pa.string() if kind == "string" else pa.int64()) for name, kind in QUARANTINE])
+
+
+def _check_share(bad: list[dict[str, Any]], rows: int, max_bad: float) -> None:
+    wrong = sum(row["rows"] for row in bad)
+    if wrong > max_bad * rows:
+        one = min(bad, key=lambda row: (row["file"], row["line"]))
+        name = one["file"].rpartition("/")[2]
+        raise ConfigError(
+            f"{wrong} of {rows} rows cannot be used, more than --max-bad {max_bad:g}; the first is in {name}, row "
+            f"{one['line']}: {one['reason']}"
+        )
+
+
+def _look_at_incarnations(step: Step) -> list[str]:
+    """Find the begin of each incarnation by the clock of the reference; return what is odd about them."""
+    from pyspark.sql import functions as F
+
+    ends = F.min("first_ns").alias("first"), F.max("last_ns").alias("last")
+    found = step.partial("_segments", SEGMENTS).groupBy("peer", "incarnation").agg(*ends).toArrow().to_pylist()
+    offsets, remarks = step.clocks.rounded(CLOCK_UNIT_NS), []
+    spans: dict[int, list[tuple[int, int, int]]] = {}
+    for row in sorted(found, key=lambda row: (row["peer"], row["incarnation"])):
+        if row["first"] is not None:
+            node = row["peer"], row["incarnation"]
+            first, last = (row[name] - offsets.get(node, 0) for name in ("first", "last"))
+            step.starts.setdefault(row["peer"], []).append((row["incarnation"], first))
+            if node not in step.clocks.unaligned:
+                spans.setdefault(row["peer"], []).append((first, last, row["incarnation"]))
+    for peer, each in spans.items():
+        for (first, last, one), (other_first, other_last, other) in combinations(sorted(each), 2):
+            both = min(last, other_last) - max(first, other_first)
+            if both > _OVERLAP_NS:
+                remarks.append(
+                    f"peer {peer} ran twice at once for {both / SECOND:.0f} s (incarnations {one} and {other}): two "
+                    "hosts have its id"
+                )
+    return remarks
+
+
+def _commit(step: Step, job: TelemetryJob, transaction: tuple[str, int] | None) -> FolderVersion:
+    facts = {
+        "clocks": [[*node, offset] for node, offset in step.clocks.offsets.items()],
+        "unaligned": [list(node) for node in step.clocks.unaligned],
+        "since": [[*node, number] for node, number in sorted(step.since.items())],
+    }
+    settings = {**job.settings, "job": job.name}
+    return step.tables.commit(step.base, step.changes, transaction=transaction, settings=settings, facts=facts)
+
+
+@contextmanager
+def _cleaned(step: Step) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        step.tables.remove(step.scratch)

@@ -1,0 +1,68 @@
+"""Pictures of the tables that jobs on telemetry write."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from wend.model.errors import ConfigError
+from wend.model.units import SECOND
+from wend.pictures.heat_map import HeatRow, heat_map
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_MOST_CELLS = 336
+_MOST_LINKS = 60
+_STEPS_S = (1, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400)
+
+
+def availability_map(links: "DataFrame") -> str:
+    """The table `links` as a heat map: link x time, coloured by the share of time in which the link was down. If there
+    are many links, those that were down for longest are shown."""
+    from pyspark.sql import functions as F
+
+    seen = links.agg(F.min("begin_ns").alias("first"), F.max(F.col("begin_ns") + F.col("window_ns")).alias("last"))
+    span = seen.toArrow().to_pylist()[0]
+    if span["first"] is None:
+        raise ConfigError("there are no links to draw")
+    first, length = span["first"], span["last"] - span["first"]
+    least = max(links.agg(F.max("window_ns")).toArrow()[0][0].as_py(), length / _MOST_CELLS)
+    step = next((one * SECOND for one in _STEPS_S if one * SECOND >= least), _STEPS_S[-1] * SECOND)
+    begin = first // step * step
+    cell = F.floor((F.col("begin_ns") - F.lit(begin)) / F.lit(step)).cast("bigint")
+    sums = (F.sum("down_ns").alias("down"), F.sum("observed_ns").alias("observed"))
+    cells = links.groupBy("a", "b", cell.alias("cell")).agg(*sums).toArrow().to_pylist()
+    many = (span["last"] - 1 - begin) // step + 1
+    rows: dict[tuple[int, int], list[float | None]] = {}
+    totals: dict[tuple[int, int], list[int]] = {}
+    for one in cells:
+        link = one["a"], one["b"]
+        rows.setdefault(link, [None] * many)[one["cell"]] = one["down"] / one["observed"] if one["observed"] else None
+        total = totals.setdefault(link, [0, 0])
+        total[0] += one["down"]
+        total[1] += one["observed"]
+    share = {link: down / max(1, observed) for link, (down, observed) in totals.items()}
+    worst = sorted(rows, key=lambda link: (-share[link], link))[:_MOST_LINKS]
+    drawn = [
+        HeatRow(f"{link[0]} – {link[1]}", tuple(rows[link]), f"{100 * (1 - share[link]):.2f} %")
+        for link in (sorted(worst) if len(rows) <= _MOST_LINKS else worst)
+    ]
+    of = f"the {len(drawn)} worst of {len(rows)} links" if len(drawn) < len(rows) else f"{len(rows)} links"
+    about = f"{of}, {_words(step)} in a cell; right: the share of time that each was up"
+    return heat_map("Availability of links", about, drawn, _ticks(begin, step, many))
+
+
+def _words(step: int) -> str:
+    seconds = step // SECOND
+    for unit, name in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds % unit == 0:
+            return f"{seconds // unit} {name}{'s' if seconds > unit else ''}"
+    return f"{seconds} seconds"
+
+
+def _ticks(begin: int, step: int, many: int) -> list[tuple[int, str]]:
+    """About six times of day, at whole cells."""
+    gap = max(1, -(-many // 6))
+    form = "%d %b %H:%M" if step * many > 86400 * SECOND else "%H:%M:%S" if step < 60 * SECOND else "%H:%M"
+    return [
+        (at, datetime.fromtimestamp((begin + at * step) / SECOND, UTC).strftime(form)) for at in range(0, many, gap)
+    ]

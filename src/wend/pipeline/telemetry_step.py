@@ -1,0 +1,140 @@
+"""A step of a job on telemetry: the tables of a folder as they are, as they will be, and what is known about peers.
+
+A job on links, one on late events and one on workloads have the same steps (`telemetry_job.py`). This is what the steps
+hand to the job, and what a job has to say.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from wend.pipeline.clocks import Clocks, Node
+from wend.pipeline.segments import Reduction
+from wend.pipeline.tables import DataFile, FolderVersion, TableChange, TableFolder, columns_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Columns = tuple[tuple[str, str], ...]
+
+MADE = "made"
+"""The column of partial rows that says which version they came with."""
+
+
+@dataclass
+class Step:
+    """The state of a step, which a job may use."""
+
+    spark: "SparkSession"
+    tables: TableFolder
+    base: FolderVersion
+    clocks: Clocks = field(default_factory=lambda: Clocks({}, []))
+    starts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """peer -> (incarnation, its first row by the clock of the reference)"""
+    since: dict[Node, int] = field(default_factory=dict)
+    """incarnation -> the version from which on its partial rows count, because its clock turned out to be another"""
+    changes: dict[str, TableChange] = field(default_factory=dict)
+    touched: set[int] = field(default_factory=set)
+    """The buckets that have to be made anew."""
+    scratch: list[DataFile] = field(default_factory=list)
+
+    @property
+    def number(self) -> int:
+        """The version that this step makes."""
+        return self.base.number + 1
+
+    def partial(self, name: str, columns: Columns, buckets: Iterable[int] | None = None) -> "DataFrame":
+        """The rows of a partial table that count, as they will be after the commit."""
+        return self._counting(self.tables.frame_of(self.spark, columns, self._files(name, buckets)))
+
+    def buckets(self, name: str) -> set[int]:
+        """All buckets of a table, as they will be after the commit."""
+        return {file.bucket for file in self._files(name) if file.bucket is not None}
+
+    def bytes(self, name: str, buckets: Iterable[int]) -> int:
+        return sum(file.bytes for file in self._files(name, buckets))
+
+    def _files(self, name: str, buckets: Iterable[int] | None = None) -> list[DataFile]:
+        change = self.changes.get(name)
+        old = self.base.tables[name].files if name in self.base.tables else ()
+        files = [file for file in old if change is None or file.path not in change.removed]
+        files += change.added if change is not None else ()
+        wanted = None if buckets is None else set(buckets)
+        return [file for file in files if wanted is None or file.bucket in wanted]
+
+    def _counting(self, frame: "DataFrame") -> "DataFrame":
+        from pyspark.sql import functions as F
+
+        if MADE not in frame.columns or not self.since:
+            return frame
+        rows = [(*node, number) for node, number in self.since.items()]
+        since = self.spark.createDataFrame(rows, "peer bigint, incarnation bigint, since bigint")
+        joined = frame.join(F.broadcast(since), ["peer", "incarnation"], "left")
+        return joined.where(F.col(MADE) >= F.coalesce("since", F.lit(0))).select(*frame.columns)
+
+    def stored(self, frame: "DataFrame", name: str = "scratch") -> "DataFrame":
+        """A frame that is computed once, and stays until the end of the step."""
+        files = self.tables.write(frame, name)
+        self.scratch += files
+        return self.tables.frame_of(self.spark, columns_of(frame), files)
+
+    def append(self, name: str, columns: Columns, frame: "DataFrame | None", by: str | None = None) -> set[int]:
+        """Add rows to a table; return the buckets that got some. Without a frame the table is only declared."""
+        files = self.tables.write(frame, name, by=by, with_bucket=True) if frame is not None else ()
+        self.changes[name] = TableChange(columns, files)
+        return {file.bucket for file in files if file.bucket is not None}
+
+    def replace(self, name: str, frame: "DataFrame", buckets: Iterable[int] | None = None) -> None:
+        """Replace the rows of a table, or those of some buckets, by the column `bucket`."""
+        columns = columns_of(frame, "bucket")
+        files = self.tables.write(frame, name, by=None if buckets is None else "bucket")
+        old = self.base.tables[name].files if name in self.base.tables else ()
+        wanted = None if buckets is None else set(buckets)
+        gone = frozenset(file.path for file in old if wanted is None or file.bucket in wanted)
+        self.changes[name] = TableChange(columns, files, gone)
+
+
+class PartialTable(NamedTuple):
+    """A table of rows to which segments are reduced."""
+
+    name: str
+    tables: tuple[str, ...]
+    """Of its segments."""
+    reduction: Reduction
+    schema: pa.Schema
+    """A column `bucket` is the bucket of a row."""
+    timed: bool = True
+    """Whether the rows depend on the offset of the peer's clock."""
+
+
+class TelemetryJob(Protocol):
+    """A job on telemetry."""
+
+    name: str
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What all steps of one folder must have in common."""
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables whose segments it reduces. Those for clocks come by themselves."""
+
+    @property
+    def offset_unit_ns(self) -> int:
+        """The unit of the offsets with which partial rows are made."""
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The tables that users read."""
+
+    def partial_tables(self, offsets: dict[Node, int]) -> list[PartialTable]:
+        """What the job reduces segments to, with these offsets of clocks."""
+
+    def merge(self, step: Step) -> None:
+        """Make the touched buckets of the results anew."""
+
+    def picture(self, spark: "SparkSession", folder: str) -> str:
+        """The result as SVG."""

@@ -1,0 +1,122 @@
+"""Samples of links reduced by segment and merged by window, against all samples at once."""
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wend.model.telemetry import TABLES, Segment
+from wend.model.units import MS
+from wend.pipeline.link_windows import Windowing, link_rows, link_sums
+from wend.pipeline.segments import judged
+
+WINDOW = 1000 * MS
+
+
+def samples(rng: np.random.Generator, many: int, neighbour: int) -> pa.Table:
+    sent = rng.integers(0, 9, many)
+    lost = rng.binomial(sent, 0.3)
+    return pa.table(
+        {
+            "time_ns": np.sort(rng.integers(0, 5 * WINDOW, many)),
+            "neighbour": np.full(many, neighbour),
+            "state": ["up"] * many,
+            "delay_ns": rng.integers(1, 90 * MS, many),
+            "reliability": np.ones(many),
+            "sent": sent,
+            "acknowledged": sent - lost,
+            "lost": lost,
+            "queue_ns": rng.integers(0, 9 * MS, many),
+            "queue_bytes": np.zeros(many, int),
+            "period_ns": np.full(many, 100 * MS),
+        }
+    )
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 200), st.lists(st.integers(0, 200), max_size=4))
+def test_windows_do_not_depend_on_segments(seed: int, many: int, cuts: list[int]) -> None:
+    rng = np.random.default_rng(seed)
+    windowing = Windowing(WINDOW, 2)
+    whole, parts = [], []
+    for peer in (3, 8):
+        table = samples(rng, many, 11 - peer)
+        places = sorted({0, many, *(cut for cut in cuts if cut < many)})
+        pieces = [table.slice(a, b - a) for a, b in pairwise(places)]
+        whole.append(link_sums(table, Segment("links", 1, peer, 1, 0), offsets={}, windowing=windowing))
+        parts += [
+            link_sums(piece, Segment("links", 1, peer, 1, at), offsets={}, windowing=windowing)
+            for at, piece in enumerate(pieces)
+        ]
+    rng.shuffle(parts)
+    down = [(WINDOW // 2, 2 * WINDOW), (4 * WINDOW, None)]
+    one = link_rows(3, 8, pa.concat_tables(whole), down, WINDOW)
+    assert one.equals(link_rows(3, 8, pa.concat_tables(parts), down, WINDOW))
+
+
+def test_a_window_says_what_all_samples_say() -> None:
+    rng = np.random.default_rng(5)
+    both = {peer: samples(rng, 5000, 11 - peer) for peer in (3, 8)}
+    sums = [
+        link_sums(table, Segment("links", 1, peer, 1, 0), offsets={(8, 1): 0}, windowing=Windowing(WINDOW))
+        for peer, table in both.items()
+    ]
+    rows = link_rows(3, 8, pa.concat_tables(sums), [], WINDOW).to_pylist()
+    assert [row["begin_ns"] for row in rows] == [at * WINDOW for at in range(5)]
+    for row in rows:
+        inside = {
+            peer: table.filter(pa.array((table["time_ns"].to_numpy() // WINDOW * WINDOW) == row["begin_ns"]))
+            for peer, table in both.items()
+        }
+        delays = np.concatenate([table["delay_ns"].to_numpy() for table in inside.values()])
+        assert row["samples"] == len(delays)
+        assert (row["delay_min_ns"], row["delay_max_ns"]) == (delays.min(), delays.max())
+        assert row["delay_mean_ns"] == delays.sum() // len(delays)
+        assert row["delay_std_ns"] == pytest.approx(delays.std(), rel=0.001)
+        for share, name in ((0.5, "delay_p50_ns"), (0.9, "delay_p90_ns"), (0.99, "delay_p99_ns")):
+            assert row[name] == pytest.approx(np.quantile(delays, share), rel=0.05)
+        lost, sent = (sum(inside[3][name].to_pylist()) for name in ("lost", "sent"))
+        assert (row["sent_ab"], row["loss_ab"]) == (sent, lost / sent)
+        assert row["availability"] == 1.0
+
+
+def test_time_down_is_counted_in_each_window() -> None:
+    table = samples(np.random.default_rng(1), 400, 8)
+    sums = link_sums(table, Segment("links", 1, 3, 1, 0), offsets={}, windowing=Windowing(WINDOW))
+    down = [(WINDOW // 2, WINDOW + WINDOW // 4), (4 * WINDOW + WINDOW // 2, None)]
+    rows = link_rows(3, 8, sums, down, WINDOW).to_pylist()
+    assert [row["down_ns"] for row in rows] == [WINDOW // 2, WINDOW // 4, 0, 0, WINDOW // 2]
+    assert [row["outages"] for row in rows] == [1, 0, 0, 0, 1]
+    assert rows[1]["availability"] == pytest.approx(0.75)
+
+
+def test_a_wrong_clock_moves_samples_to_their_window() -> None:
+    year = 365 * 86_400 * 1000 * MS
+    table = samples(np.random.default_rng(2), 50, 8)
+    late = table.set_column(0, "time_ns", pa.array(table["time_ns"].to_numpy() + year))
+    segment, windowing = Segment("links", 1, 3, 7, 0), Windowing(WINDOW)
+    assert link_sums(late, segment, offsets={(3, 7): year}, windowing=windowing).equals(
+        link_sums(table, segment, offsets={}, windowing=windowing)
+    )
+
+
+def test_rows_that_cannot_be_true_are_named() -> None:
+    table = samples(np.random.default_rng(3), 10, 8)
+    delays = table["delay_ns"].to_pylist()
+    delays[4] = -5
+    times = table["time_ns"].to_pylist()
+    times[6] += 3 * 86_400 * 1000 * MS
+    states = ["up"] * 10
+    states[8] = "sideways"
+    for name, values in (("delay_ns", delays), ("time_ns", times), ("state", states)):
+        table = table.set_column(table.schema.get_field_index(name), name, pa.array(values))
+    good, bad = judged(table.select([name for name, _ in TABLES["links"]]), "links")
+    assert good.num_rows == 7
+    assert [(one.line, one.reason) for one in bad] == [
+        (5, "delay_ns is negative: -5"),
+        (9, "there is no state 'sideways'"),
+        (7, f"time_ns {times[6]} is a day or more from other rows of its segment"),
+    ]

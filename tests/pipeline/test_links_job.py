@@ -1,0 +1,152 @@
+"""`wend data links` as a batch: an invented overlay with wrong clocks, and everything that a folder may hold."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.telemetry_segments import (
+    BEGIN_NS,
+    InventedOverlay,
+    link_samples,
+    true_outages,
+    write_segment,
+    write_segments,
+)
+from tests.spark import needs_java
+from wend.model.errors import ConfigError
+from wend.model.telemetry import Segment
+from wend.model.units import MS, SECOND
+from wend.pipeline.links_job import LinksJob
+from wend.pipeline.segments import list_segments
+from wend.pipeline.tables import read_local
+from wend.pipeline.telemetry_job import StepSummary, run_step
+
+pytestmark = [needs_java, pytest.mark.spark]
+YEAR = 365 * 86_400 * SECOND
+DURATION = 240 * SECOND
+WINDOW = 30 * SECOND
+
+
+def overlay() -> InventedOverlay:
+    return InventedOverlay(5, DURATION, outage_every_s=40.0, offsets={2: YEAR, 3: -7 * SECOND}, sample=1.0)
+
+
+def step(spark: Any, source: Path, out: Path, **how: Any) -> StepSummary:
+    made = run_step(spark, str(out), LinksJob(WINDOW), list_segments(spark, str(source)).files, **how)
+    assert made is not None
+    return made
+
+
+def rows(out: Path, table: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read_local(out, table).to_pylist()
+    return sorted(found, key=lambda row: str(sorted(row.items())))
+
+
+def corrupt(folder: Path) -> None:
+    """What a folder of segments may have beside good ones."""
+    good = overlay()
+    (folder / "later").mkdir()
+    copied = sorted(folder.glob("links-*-000000.parquet"))
+    shutil.copy(copied[0], folder / "later")
+    truncated = Segment("links", 1, 0, BEGIN_NS, 90)
+    (folder / truncated.name).write_bytes(copied[0].read_bytes()[:-100])
+    (folder / Segment("links", 2, 0, BEGIN_NS, 91).name).write_bytes(copied[0].read_bytes())
+    (folder / Segment("links", 1, 0, BEGIN_NS, 92).name).write_bytes(copied[0].read_bytes())
+    pq.write_table(pa.table({"x": [1]}), folder / Segment("changes", 1, 0, BEGIN_NS, 93).name)
+    (folder / "notes.txt").write_text("no segment")
+    (folder / "hidden").mkdir()
+    (folder / ".half").write_text("a copier writes here")
+    wrong = link_samples(good, 1, 0, 10 * SECOND)
+    wrong["delay_ns"][3] = -1
+    write_segment(folder, "links", 1, {**wrong, "time_ns": wrong["time_ns"] + DURATION}, 94)
+    # Another host with the id of peer 4, which started while the first one ran.
+    twin = link_samples(good, 4, 0, DURATION)
+    write_segment(folder, "links", 4, twin, 0, incarnation=BEGIN_NS + SECOND)
+    # It saw events, so that its clock is known.
+    hops = pq.ParquetFile(next(folder.glob("hops-v1-4-*-000000.parquet"))).read().to_pylist()
+    columns = {name: [row[name] for row in hops] for name in hops[0]}
+    columns["time_ns"] = [time - BEGIN_NS for time in columns["time_ns"]]
+    write_segment(folder, "hops", 4, columns, 0, incarnation=BEGIN_NS + SECOND)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> "tuple[Path, StepSummary]":
+    from tests.spark import shared_session
+
+    folder = tmp_path_factory.mktemp("links") / "run[12] {a,b}*?\\c"
+    write_segments(folder / "in", overlay(), 80 * SECOND)
+    corrupt(folder / "in")
+    return folder, step(shared_session(), folder / "in", folder / "out")
+
+
+def test_outages_are_found_by_the_right_clock(made: "tuple[Path, StepSummary]") -> None:
+    found = sorted(
+        read_local(made[0] / "out", "outages").to_pylist(), key=lambda row: (row["a"], row["b"], row["begin_ns"])
+    )
+    truth = list(true_outages(overlay()))
+    assert len(found) == len(truth) > 20
+    for row, (a, b, begin, end) in zip(found, truth, strict=True):
+        assert (row["a"], row["b"], row["ends"]) == (a, b, 2)
+        assert abs(row["begin_ns"] - begin) < 160 * MS
+        assert abs(row["end_ns"] - end) < 160 * MS
+
+
+def test_a_year_between_two_clocks_makes_no_further_windows(made: "tuple[Path, StepSummary]") -> None:
+    folder, summary = made
+    links = read_local(folder / "out", "links").to_pylist()
+    begins = {row["begin_ns"] for row in links}
+    assert min(begins) == BEGIN_NS and max(begins) <= BEGIN_NS + DURATION + 10 * SECOND
+    assert {(row["a"], row["b"]) for row in links} == set(overlay().links)
+    assert all(row["ends"] == 2 for row in links if row["begin_ns"] < BEGIN_NS + DURATION)
+    assert summary.unaligned == []
+    for row in links:
+        assert row["delay_p50_ns"] == pytest.approx(overlay().links[row["a"], row["b"]] + MS, rel=0.1)
+
+
+def test_each_thing_that_cannot_be_used_has_a_reason(made: "tuple[Path, StepSummary]") -> None:
+    folder, summary = made
+    bad = {(row["number"], row["line"]): row["reason"] for row in rows(folder / "out", "_quarantine")}
+    assert bad.keys() == {(90, None), (91, None), (92, None), (93, None), (94, 4)}
+    assert bad[90, None].startswith("the file is truncated or no Parquet file")
+    assert bad[91, None] == "its schema is 2, and this Wend reads schemas up to 1"
+    assert bad[92, None] == "its rows are of segment 0, and its name says 92"
+    assert bad[93, None] == "it has no column peer"
+    assert bad[94, 4] == "delay_ns is negative: -1"
+    assert (summary.quarantined, summary.unreadable, summary.copies) == (5, 4, 1)
+
+
+def test_two_hosts_with_one_id_are_said(made: "tuple[Path, StepSummary]") -> None:
+    assert [remark.split(" (")[0] for remark in made[1].remarks] == ["peer 4 ran twice at once for 240 s"]
+
+
+def test_segments_one_by_one_give_the_same_rows(spark: Any, made: "tuple[Path, StepSummary]", tmp_path: Path) -> None:
+    """In an odd order, the later ones through Spark's own reader, with copies."""
+    folder, _ = made
+    files = list_segments(spark, str(folder / "in")).files
+    files.sort(key=lambda file: (-file.segment.number % 4, file.segment.table, file.path))
+    third = len(files) // 3
+    for at, some in enumerate((files[third : 2 * third], files[2 * third :], files)):
+        run_step(spark, str(tmp_path / "out"), LinksJob(WINDOW), some, max_bad=1.0, by_spark=at == 1)
+    for table in ("links", "outages"):
+        assert rows(tmp_path / "out", table) == rows(folder / "out", table)
+
+
+def test_a_batch_is_committed_once(spark: Any, made: "tuple[Path, StepSummary]") -> None:
+    folder, summary = made
+    again = step(spark, folder / "in", folder / "out")
+    assert (again.segments, again.results) == (0, summary.results)
+    with pytest.raises(ConfigError, match="was made with window_ns 30000000000, and now it is 60000000000"):
+        run_step(spark, str(folder / "out"), LinksJob(60 * SECOND), [])
+
+
+def test_too_many_bad_rows_are_refused(spark: Any, tmp_path: Path) -> None:
+    wrong = link_samples(overlay(), 1, 0, 10 * SECOND)
+    wrong["delay_ns"][:] = -1
+    (tmp_path / "in").mkdir()
+    path = write_segment(tmp_path / "in", "links", 1, wrong, 0)
+    with pytest.raises(ConfigError, match=f"more than --max-bad 0.01; the first is in {path.name}, row 1: delay_ns is"):
+        step(spark, tmp_path / "in", tmp_path / "out")
