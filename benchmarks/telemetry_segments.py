@@ -131,7 +131,9 @@ def write_segment(
     key = {"peer": peer, "incarnation": incarnation, "segment": number}
     columns = [pa.repeat(pa.scalar(key[name], pa.int64()), many) for name, _ in KEY]
     for name, kind in TABLES[table]:
-        values = rows[name]
+        values = rows.get(name)
+        if values is None:
+            values = pa.repeat(pa.scalar(0, TYPES[kind]), many)
         if name in ("time_ns", "heard_ns", "wall_ns"):
             values = np.asarray(values, np.int64) + BEGIN_NS + offset
         columns.append(values if isinstance(values, pa.Array) else pa.array(values, TYPES[kind]))

@@ -47,6 +47,8 @@ def register(app: typer.Typer) -> None:
     data.command("recommend", epilog=EXIT_CODES)(data_replay.data_recommend)
     data.command("submit", help=data_submit.HELP, context_settings=data_submit.OPTIONS)(data_submit.data_submit)
     data.command("links", help=data_telemetry.LINKS_HELP, epilog=EXIT_CODES)(data_telemetry.data_links)
+    data.command("late", help=data_telemetry.LATE_HELP, epilog=EXIT_CODES)(data_telemetry.data_late)
+    data.command("workload", help=data_telemetry.WORKLOAD_HELP, epilog=EXIT_CODES)(data_telemetry.data_workload)
     data.command("compact", epilog=EXIT_CODES)(data_telemetry.data_compact)
     app.add_typer(data, name="data")
 

@@ -68,6 +68,65 @@ def data_links(
     _run(job, segments, out, picture, follow, drain, checkpoint, max_bad, overwrite, master, conf, ship, as_json)
 
 
+LATE_HELP = """Where late events lost their time, from the telemetry of peers.
+
+The result is a folder of tables. `causes` says, for each window, what time late deliveries spent waiting at each peer
+for each neighbour (in queues, for retransmissions, on detours), on each link, in the queue of a receiving host, and
+between arrival and delivery. `lateness` counts deliveries, late ones, and those of which a part of the route is not
+known.
+"""
+
+
+def data_late(
+    segments: Segments,
+    out: Tables,
+    window: Annotated[str, typer.Option(help="The length of a window: 15m, 1h.")] = "15m",
+    picture: Picture = None,
+    follow: Follow = False,
+    drain: Drain = False,
+    checkpoint: CheckpointAt = None,
+    max_bad: MaxBad = 0.01,
+    overwrite: Anew = False,
+    master: Master = None,
+    conf: Conf = None,
+    ship: Ship = False,
+    as_json: AsJson = False,
+) -> None:
+    from wend.pipeline.late_job import LateJob
+
+    length = parse_duration(window)
+    if length < 60 * SECOND:
+        raise ConfigError(f"--window must be at least 1m, got {window}: events are joined by window")
+    job = LateJob(length)
+    _run(job, segments, out, picture, follow, drain, checkpoint, max_bad, overwrite, master, conf, ship, as_json)
+
+
+WORKLOAD_HELP = """The flows of an overlay for `wend plan`, from the telemetry of peers.
+
+The result is a folder of tables. `flows` has a row for each publisher and set of receivers: the rate of its events per
+second, their mean size, and the shortest deadline. `wend plan make` reads the folder as it is.
+"""
+
+
+def data_workload(
+    segments: Segments,
+    out: Tables,
+    follow: Follow = False,
+    drain: Drain = False,
+    checkpoint: CheckpointAt = None,
+    max_bad: MaxBad = 0.01,
+    overwrite: Anew = False,
+    master: Master = None,
+    conf: Conf = None,
+    ship: Ship = False,
+    as_json: AsJson = False,
+) -> None:
+    from wend.pipeline.workload_job import WorkloadJob
+
+    job = WorkloadJob()
+    _run(job, segments, out, None, follow, drain, checkpoint, max_bad, overwrite, master, conf, ship, as_json)
+
+
 def _run(
     job: "TelemetryJob",
     segments: str,

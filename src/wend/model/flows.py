@@ -30,6 +30,10 @@ class Flow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size_bytes: float = 0.0
     weight: float = 1.0
     """The value of a delivered message, for plans in which not all messages fit."""
+    deadline_ns: int | None = None
+    """The shortest deadline of its receivers, where it is known. Plans do not use it."""
+    events: int | None = None
+    """How many events were seen, where the flow was measured."""
 
 
 class Demand(msgspec.Struct, frozen=True, gc=False):
@@ -100,8 +104,38 @@ def _peer(who: int | str, known: dict[int | str, PeerId], names: Sequence[str], 
 
 
 def read_flows(path: Path) -> Iterator[Flow]:
-    """Read flows from a file, or from a folder of Parquet files, which is the output of `wend data flows`."""
+    """Read flows from a file, or from a folder: Parquet files, which `wend data flows` writes, or the tables of `wend
+    data workload`."""
     return _parquet(path) if path.suffix == ".parquet" or path.is_dir() else _lines(path)
+
+
+class _Listed(msgspec.Struct):
+    path: str
+
+
+class _Table(msgspec.Struct):
+    files: list[_Listed] = []
+
+
+class _Version(msgspec.Struct):
+    layout: int
+    tables: dict[str, _Table] = {}
+
+
+def _table_files(folder: Path) -> list[Path]:
+    """The files of the table `flows` in the newest version of a folder of tables."""
+    versions = sorted((folder / "versions").glob("[0-9]*.json"))
+    if not versions:
+        raise ConfigError(f"{folder} has no version of its tables")
+    try:
+        newest = msgspec.json.decode(versions[-1].read_bytes(), type=_Version)
+    except (OSError, msgspec.DecodeError):
+        raise ConfigError(f"cannot read {versions[-1]}: it is damaged") from None
+    if newest.layout > 1:
+        raise ConfigError(f"{folder} was written by a newer Wend (layout {newest.layout}, and this one knows 1)")
+    if "flows" not in newest.tables:
+        raise ConfigError(f"{folder} has no table flows, which `wend data workload` writes")
+    return [folder / file.path for file in newest.tables["flows"].files]
 
 
 def _lines(path: Path) -> Iterator[Flow]:
@@ -121,10 +155,11 @@ def _lines(path: Path) -> Iterator[Flow]:
 def _parquet(path: Path) -> Iterator[Flow]:
     from pyarrow import ArrowException, parquet
 
-    if path.is_dir() and not any(path.rglob("*.parquet")):
+    is_tables = (path / "versions").is_dir()
+    if not is_tables and path.is_dir() and not any(path.rglob("*.parquet")):
         raise ConfigError(f"{path} is a folder without Parquet files: flows are JSON lines or Parquet")
     try:
-        table = parquet.read_table(path)
+        table = parquet.read_table(_table_files(path) if is_tables else path)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or 'it is not Parquet'}") from None
     except ArrowException:

@@ -30,6 +30,7 @@ SAMPLES = pa.schema(
         ("neighbour", pa.int64()),
         *((name, pa.int64()) for name in _SUMS),
         ("delay_min_ns", pa.int64()), ("delay_max_ns", pa.int64()), ("queue_max_ns", pa.int64()),
+        ("capacity_bps", pa.int64()),
         ("bins", pa.list_(pa.int32())), ("counts", pa.list_(pa.int32())),
     ]
 )  # fmt: skip
@@ -44,11 +45,13 @@ LINKS = pa.schema(
         ("asymmetry_ns", pa.int64()),
         ("sent_ab", pa.int64()), ("sent_ba", pa.int64()), ("loss_ab", pa.float64()), ("loss_ba", pa.float64()),
         ("queue_mean_ns", pa.int64()), ("queue_max_ns", pa.int64()),
+        ("capacity_ab_bps", pa.int64()), ("capacity_ba_bps", pa.int64()),
         ("observed_ns", pa.int64()), ("down_ns", pa.int64()), ("outages", pa.int64()),
         ("availability", pa.float64()),
     ]
 )  # fmt: skip
-"""One link in one window, a < b. What is measured by a about sending to b ends in `_ab`."""
+"""One link in one window, a < b. What a measured about sending to b has `ab` in its name. A capacity is the highest
+that was measured, and null where none was."""
 
 
 class Windowing(NamedTuple):
@@ -109,6 +112,7 @@ def link_sums(table: pa.Table, segment: Segment, *, offsets: dict[Node, int], wi
         "delay_min_ns": np.minimum.reduceat(np.where(known, delay, np.iinfo(np.int64).max), starts),
         "delay_max_ns": np.maximum.reduceat(delay, starts),
         "queue_max_ns": np.maximum.reduceat(queue, starts),
+        "capacity_bps": np.maximum.reduceat(numbers(table, "capacity_bps")[order], starts),
         "bins": pa.ListArray.from_arrays(lists, pa.array((cells % BINS).astype(np.int32))),
         "counts": pa.ListArray.from_arrays(lists, pa.array(counts.astype(np.int32))),
     }
@@ -131,6 +135,8 @@ class _Merged:
         np.maximum.at(self.high, at, numbers(rows, "delay_max_ns")[wanted])
         self.queue_high = np.zeros(many, np.int64)
         np.maximum.at(self.queue_high, at, numbers(rows, "queue_max_ns")[wanted])
+        self.capacity = np.zeros(many, np.int64)
+        np.maximum.at(self.capacity, at, numbers(rows, "capacity_bps")[wanted])
         bins = rows["bins"].combine_chunks()
         lengths = bins.value_lengths().to_numpy()
         each = np.repeat(np.where(wanted, place, -1), lengths)
@@ -201,6 +207,8 @@ def link_rows(a: int, b: int, rows: pa.Table, down: list[tuple[int, int | None]]
         "loss_ba": ba.loss(),
         "queue_mean_ns": both.sums["queue_sum_ns"] // np.maximum(both.sums["samples"], 1),
         "queue_max_ns": both.queue_high,
+        "capacity_ab_bps": _or_none(ab.capacity, ab.capacity > 0),
+        "capacity_ba_bps": _or_none(ba.capacity, ba.capacity > 0),
         "observed_ns": seen,
         "down_ns": down_ns,
         "outages": outages,

@@ -17,7 +17,8 @@ from wend.model.telemetry import Segment
 from wend.pipeline.clocks import Node
 
 DOWN = ("down", "one-way")
-UP = ("up",)
+UP = ("up", "unlinked")
+"""A link that is one no more is not down any more."""
 CHANGES = pa.schema(
     [
         ("peer", pa.int64()), ("incarnation", pa.int64()), ("neighbour", pa.int64()), ("time_ns", pa.int64()),

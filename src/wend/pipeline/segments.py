@@ -236,7 +236,7 @@ def read_segment(source: Any, segment: Segment) -> tuple[pa.Table, int]:
     try:
         with parquet.ParquetFile(source, memory_map=isinstance(source, str)) as file:
             _check_columns(file, segment)
-            table = file.read([name for name, _ in wanted])
+            table = file.read([name for name, _ in wanted if name in file.schema_arrow.names])
             size = _size(source)
     except FileNotFoundError:
         raise UnusableSegment("the file is not there any more") from None
@@ -254,6 +254,8 @@ def _check_columns(file: parquet.ParquetFile, segment: Segment) -> None:
     schema = file.schema_arrow
     for name, kind in (*KEY, *TABLES[segment.table]):
         if name not in schema.names:
+            if name in _LATER:
+                continue
             raise UnusableSegment(f"it has no column {name}")
         if schema.field(name).type != TYPES[kind]:
             raise UnusableSegment(f"its column {name} holds {schema.field(name).type}, not {TYPES[kind]}")
@@ -266,7 +268,9 @@ def _check_columns(file: parquet.ParquetFile, segment: Segment) -> None:
                 raise UnusableSegment(f"its rows are of {name} {seen.min}, and its name says {value}")
 
 
-STATES = ("unknown", "up", "suspected", "down", "one-way")
+_LATER = {"round_trip_ns", "capacity_bps", "waited_ns", "factor"}
+"""Columns that came to their tables later. Older segments lack them."""
+STATES = ("unknown", "up", "suspected", "down", "one-way", "unlinked")
 _NOT_NEGATIVE = {
     "links": ("delay_ns", "sent", "acknowledged", "lost", "queue_ns", "queue_bytes", "period_ns", "neighbour"),
     "changes": ("neighbour",),
@@ -285,6 +289,8 @@ def judged(table: pa.Table, name: str) -> tuple[pa.Table, list[BadRow]]:
     reasons: list[tuple[Flags, Callable[[int], str]]] = []
     optional = {"filter", "topic"}
     for column, kind in TABLES[name]:
+        if column not in table.column_names:
+            continue
         values = table[column]
         if values.null_count and column not in optional:
             reasons.append((_flags(compute.is_null(values)), lambda at, column=column: f"{column} is missing"))  # type: ignore[misc]
@@ -333,6 +339,8 @@ def _flags(values: Any) -> Flags:
 
 
 def numbers(table: pa.Table, name: str) -> Ints:
-    """A column of whole numbers."""
+    """A column of whole numbers, 0 where a segment is older than the column."""
+    if name not in table.column_names:
+        return np.zeros(table.num_rows, np.int64)
     found: Ints = table[name].to_numpy()
     return found

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
-from wend.pictures.heat_map import HeatRow, heat_map
+from wend.pictures.heat_map import Bar, HeatRow, heat_map, stacked_bars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,6 +49,47 @@ def availability_map(links: "DataFrame") -> str:
     of = f"the {len(drawn)} worst of {len(rows)} links" if len(drawn) < len(rows) else f"{len(rows)} links"
     about = f"{of}, {_words(step)} in a cell; right: the share of time that each was up"
     return heat_map("Availability of links", about, drawn, _ticks(begin, step, many))
+
+
+_LEGEND = (
+    ("orange", "waiting at the sender"),
+    ("blue", "on the link"),
+    ("pink", "in the receiver's host"),
+    ("grey", "between arrival and delivery"),
+)
+_COLOURS = {"waiting": "orange", "link": "blue", "receiving": "pink", "local": "grey"}
+_MOST_BARS = 16
+
+
+def lost_time_bars(causes: "DataFrame", lateness: "DataFrame") -> str:
+    """The tables of `wend data late` as bars: the links and peers where late events spent most of their time."""
+    from pyspark.sql import functions as F
+
+    known = causes.where("cause != 'incomplete'").groupBy("cause", "peer", "neighbour")
+    spent = known.agg(F.sum("time_ns").alias("time_ns"), F.sum("deliveries").alias("deliveries")).toArrow().to_pylist()
+    counts = lateness.agg(F.sum("late"), F.sum("with_deadline"), F.sum("incomplete")).toArrow().to_pylist()[0]
+    late, of, incomplete = (count or 0 for count in counts.values())
+    if not spent:
+        raise ConfigError("no event was late, so there is nothing to draw")
+    places: dict[str, dict[str, float]] = {}
+    for row in spent:
+        ends = (row["neighbour"], row["peer"]) if row["cause"] == "receiving" else (row["peer"], row["neighbour"])
+        label = f"in {row['peer']}" if row["cause"] == "local" else f"{ends[0]} → {ends[1]}"
+        place = places.setdefault(label, {})
+        place[_COLOURS[row["cause"]]] = place.get(_COLOURS[row["cause"]], 0.0) + row["time_ns"] / SECOND
+    total = sum(sum(place.values()) for place in places.values()) or 1.0
+    worst = sorted(places, key=lambda label: (-sum(places[label].values()), label))[:_MOST_BARS]
+    bars = [
+        Bar(
+            label,
+            tuple((colour, places[label].get(colour, 0.0)) for colour, _ in _LEGEND),
+            f"{100 * sum(places[label].values()) / total:.1f} % of the time",
+        )
+        for label in worst
+    ]
+    missing = f"; of {incomplete:,} the route is not known" if incomplete else ""
+    about = f"{late:,} of {of:,} deliveries with a deadline were late{missing}"
+    return stacked_bars("Where late events lost their time", about, _LEGEND, bars, "s")
 
 
 def _words(step: int) -> str:

@@ -1,0 +1,52 @@
+"""Sampled events as rows that jobs can join: publications, hops and deliveries in one table, by time of publication.
+
+The time of publication is `time_ns - age_ns` at each peer that saw an event. By the clock of the reference it is the
+same everywhere, but for milliseconds. So all rows of an event are in one bucket of time, or in two that follow each
+other, and a job that joins a bucket with the one before and the one after finds them all.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from wend.model.telemetry import Segment
+from wend.pipeline.clocks import Node
+from wend.pipeline.segments import numbers
+
+PUBLICATION, HOP, DELIVERY = 0, 1, 2
+KINDS = {"publications": PUBLICATION, "hops": HOP, "deliveries": DELIVERY}
+EVENT = ("publisher", "publisher_incarnation", "sequence")
+EVENTS = pa.schema(
+    [
+        ("bucket", pa.int64()), ("what", pa.int32()), *((name, pa.int64()) for name in EVENT), ("peer", pa.int64()),
+        ("incarnation", pa.int64()), ("sender", pa.int64()), ("age_ns", pa.int64()), ("link_ns", pa.int64()),
+        ("waited_ns", pa.int64()), ("deadline_ns", pa.int64()), ("size_bytes", pa.int64()),
+    ]
+)  # fmt: skip
+
+
+def event_rows(table: pa.Table, segment: Segment, *, offsets: dict[Node, int], bucket_ns: int) -> pa.Table:
+    """The rows of a segment of events, with their buckets."""
+    many = table.num_rows
+    ages = numbers(table, "age_ns") if segment.table != "publications" else np.zeros(many, np.int64)
+    published = numbers(table, "time_ns") - ages - offsets.get((segment.peer, segment.incarnation), 0)
+    given = {
+        "bucket": pa.array(published // bucket_ns),
+        "what": pa.repeat(pa.scalar(KINDS[segment.table], pa.int32()), many),
+        "peer": pa.repeat(pa.scalar(segment.peer, pa.int64()), many),
+        "incarnation": pa.repeat(pa.scalar(segment.incarnation, pa.int64()), many),
+        "age_ns": pa.array(ages),
+    }
+    columns = [
+        given[field.name] if field.name in given
+        else table[field.name] if field.name in table.column_names
+        else pa.nulls(many, field.type)
+        for field in EVENTS
+    ]  # fmt: skip
+    return pa.table(columns, schema=EVENTS)
+
+
+def beside(buckets: Iterable[int]) -> set[int]:
+    """These buckets, those before and those after."""
+    return {bucket + step for bucket in buckets for step in (-1, 0, 1)}

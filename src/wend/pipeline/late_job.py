@@ -1,0 +1,91 @@
+"""`wend data late`: where late events lost their time, by peer and by link."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from wend.pipeline.clocks import Node
+from wend.pipeline.event_rows import DELIVERY, EVENT, EVENTS, beside, event_rows
+from wend.pipeline.late_paths import CAUSES, lost_time
+from wend.pipeline.match_output import spark_schema
+from wend.pipeline.partitions import cores
+from wend.pipeline.tables import TableFolder
+from wend.pipeline.telemetry_job import CLOCK_UNIT_NS, stored_columns
+from wend.pipeline.telemetry_pictures import lost_time_bars
+from wend.pipeline.telemetry_step import PartialTable, Step
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TASK_BYTES = 8 * 2**20
+"""Bytes of stored events for each task. A task has all of its late events in memory."""
+
+
+class LateJob:
+    """The job behind `wend data late`."""
+
+    name = "late"
+    tables = ("publications", "hops", "deliveries")
+    results = ("causes", "lateness")
+
+    def __init__(self, window_ns: int) -> None:
+        self.window_ns = window_ns
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"window_ns": self.window_ns}
+
+    @property
+    def offset_unit_ns(self) -> int:
+        return max(CLOCK_UNIT_NS, self.window_ns // 60)
+
+    def partial_tables(self, offsets: dict[Node, int]) -> list[PartialTable]:
+        reduction = partial(event_rows, offsets=offsets, bucket_ns=self.window_ns)
+        return [PartialTable("_events", self.tables, reduction, EVENTS)]
+
+    def merge(self, step: Step) -> None:
+        from pyspark.sql import functions as F
+
+        there = step.buckets("_events")
+        step.touched = beside(step.touched) & there
+        near = step.partial("_events", stored_columns(EVENTS), beside(step.touched))
+        rows = near.withColumn("wanted", F.col("bucket").isin(sorted(step.touched)))
+        begin = (F.col("bucket") * F.lit(self.window_ns)).alias("begin_ns")
+        is_late = F.col("deadline_ns").between(F.lit(0), F.col("age_ns") - 1)
+        deliveries = rows.where(F.col("wanted") & (F.col("what") == DELIVERY))
+        counted = deliveries.groupBy("bucket").agg(
+            F.count("*").alias("deliveries"),
+            F.count(F.when(F.col("deadline_ns") >= 0, 1)).alias("with_deadline"),
+            F.count(F.when(is_late, 1)).alias("late"),
+        )
+        late = deliveries.where(is_late).select(*EVENT).distinct()
+        many = max(2 * cores(step.spark), step.bytes("_events", beside(step.touched)) // _TASK_BYTES)
+        routes = rows.join(late, list(EVENT), "left_semi").repartition(many, *EVENT)
+        found = step.stored(routes.mapInArrow(_lost_time, spark_schema(CAUSES)))
+        causes = found.groupBy("bucket", "cause", "peer", "neighbour").agg(
+            F.sum("deliveries").alias("deliveries"),
+            F.sum("time_ns").alias("time_ns"),
+            F.max("most_ns").alias("most_ns"),
+        )
+        step.replace("causes", _sorted(causes.select(begin, *causes.columns)), step.touched)
+        incomplete = found.where("cause = 'incomplete'").groupBy("bucket").agg(F.sum("deliveries").alias("incomplete"))
+        whole = counted.join(incomplete, "bucket", "left").fillna(0, ["incomplete"])
+        step.replace("lateness", _sorted(whole.select(begin, *whole.columns)), step.touched)
+
+    def picture(self, spark: "SparkSession", folder: str) -> str:
+        tables = TableFolder(spark, folder)
+        version = tables.required()
+        return lost_time_bars(tables.frame(spark, version, "causes"), tables.frame(spark, version, "lateness"))
+
+
+def _sorted(frame: "DataFrame") -> "DataFrame":
+    order = [name for name in ("begin_ns", "cause", "peer", "neighbour") if name in frame.columns]
+    return frame.repartition("bucket").sortWithinPartitions(*order)
+
+
+def _lost_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    every = list(batches)
+    if every:
+        yield from lost_time(pa.Table.from_batches(every)).to_batches()

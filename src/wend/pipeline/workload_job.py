@@ -1,0 +1,127 @@
+"""`wend data workload`: the flows of an overlay for `wend plan`, from the events that peers sampled.
+
+Events of one publisher that reached the same peers are one flow (thesis, definition 3.1). Its rate is their number,
+divided by the share of events that peers sample and by the time for which the publisher was observed, which its
+heartbeats tell.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from wend.model.errors import ConfigError
+from wend.model.telemetry import Segment
+from wend.model.units import SECOND
+from wend.pipeline.clocks import Node
+from wend.pipeline.event_rows import DELIVERY, EVENT, EVENTS, PUBLICATION, beside, event_rows
+from wend.pipeline.segments import numbers
+from wend.pipeline.telemetry_job import CLOCK_UNIT_NS, stored_columns
+from wend.pipeline.telemetry_step import PartialTable, Step
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BEATS = pa.schema(
+    [
+        ("peer", pa.int64()), ("incarnation", pa.int64()), ("beats", pa.int64()), ("gap_ns", pa.int64()),
+        ("sample_ppb", pa.int64()), ("published", pa.int64()),
+    ]
+)  # fmt: skip
+"""The heartbeats of one segment: how many, the usual gap between two, and the sum of the shares that were sampled, in
+billionths."""
+_BILLION = 10**9
+_BUCKET_NS = 900 * SECOND
+
+
+def beat_rows(table: pa.Table, segment: Segment) -> pa.Table:
+    """A segment of heartbeats as one row."""
+    times = np.sort(numbers(table, "time_ns"))
+    shares = np.rint(table["sample"].to_numpy() * _BILLION).astype(np.int64)
+    row = {
+        "peer": segment.peer,
+        "incarnation": segment.incarnation,
+        "beats": len(times),
+        "gap_ns": int(np.sort(np.diff(times))[(len(times) - 1) // 2]) if len(times) > 1 else 0,
+        "sample_ppb": int(shares.sum()),
+        "published": int(numbers(table, "published").sum()),
+    }
+    return pa.Table.from_pylist([row], schema=BEATS)
+
+
+class WorkloadJob:
+    """The job behind `wend data workload`."""
+
+    name = "workload"
+    tables = ("publications", "deliveries", "heartbeats")
+    results = ("flows",)
+    settings: dict[str, Any] = {}  # noqa: RUF012
+    offset_unit_ns = max(CLOCK_UNIT_NS, _BUCKET_NS // 60)
+
+    def partial_tables(self, offsets: dict[Node, int]) -> list[PartialTable]:
+        reduction = partial(event_rows, offsets=offsets, bucket_ns=_BUCKET_NS)
+        return [
+            PartialTable("_events", ("publications", "deliveries"), reduction, EVENTS),
+            PartialTable("_beats", ("heartbeats",), beat_rows, BEATS, timed=False),
+        ]
+
+    def merge(self, step: Step) -> None:
+        from pyspark.sql import functions as F
+
+        step.touched = beside(step.touched) & step.buckets("_events")
+        near = step.partial("_events", stored_columns(EVENTS), beside(step.touched))
+        published = near.where((F.col("what") == PUBLICATION) & F.col("bucket").isin(sorted(step.touched)))
+        delivered = near.where((F.col("what") == DELIVERY) & (F.col("peer") != F.col("publisher")))
+        reached = delivered.groupBy(*EVENT).agg(
+            F.sort_array(F.collect_set("peer")).alias("receivers"),
+            F.min(F.when(F.col("deadline_ns") >= 0, F.col("deadline_ns"))).alias("deadline_ns"),
+        )
+        events = published.select(*EVENT, "bucket", "size_bytes").join(reached, list(EVENT), "left")
+        sums = events.groupBy("bucket", "publisher", "publisher_incarnation", "receivers").agg(
+            F.count("*").alias("events"), F.sum("size_bytes").alias("bytes"), F.min("deadline_ns").alias("deadline_ns")
+        )
+        step.replace("_flows", sums.repartition("bucket"), step.touched)
+        counted = step.partial("_flows", _FLOWS)
+        step.replace("flows", self._flows(step, counted).orderBy("publisher", "receivers").coalesce(1))
+
+    def _flows(self, step: Step, counted: "DataFrame") -> "DataFrame":
+        """The columns of a file of flows."""
+        from pyspark.sql import functions as F
+
+        beats = step.partial("_beats", stored_columns(BEATS, timed=False))
+        observed = beats.groupBy("peer", "incarnation").agg(
+            F.sum("beats").alias("beats"), F.max("gap_ns").alias("gap_ns"), F.sum("sample_ppb").alias("sample_ppb")
+        )
+        # Where the share changed, this is its mean; the time of all incarnations counts.
+        by_peer = observed.groupBy(F.col("peer").alias("publisher")).agg(
+            (F.sum(F.col("sample_ppb") * (F.col("gap_ns") / F.lit(SECOND))) / F.lit(_BILLION)).alias("sampled_s")
+        )
+        wanted = (
+            counted.where("receivers IS NOT NULL")
+            .groupBy("publisher", "receivers")
+            .agg(
+                F.sum("events").alias("events"),
+                F.sum("bytes").alias("bytes"),
+                F.min("deadline_ns").alias("deadline_ns"),
+            )
+        )
+        rated = wanted.join(F.broadcast(by_peer), "publisher").where("sampled_s > 0")
+        return rated.select(
+            "publisher",
+            "receivers",
+            (F.col("events") / F.col("sampled_s")).alias("rate"),
+            (F.col("bytes") / F.col("events")).alias("size_bytes"),
+            F.lit(1.0).alias("weight"),
+            "deadline_ns",
+            "events",
+        )
+
+    def picture(self, spark: "SparkSession", folder: str) -> str:
+        raise ConfigError(f"there is no picture of {folder}: `wend plan` draws flows")
+
+
+_FLOWS = (
+    ("bucket", "bigint"), ("publisher", "bigint"), ("publisher_incarnation", "bigint"), ("receivers", "array<bigint>"),
+    ("events", "bigint"), ("bytes", "bigint"), ("deadline_ns", "bigint"),
+)  # fmt: skip

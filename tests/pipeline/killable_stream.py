@@ -1,0 +1,54 @@
+"""A stream that ends itself with SIGKILL at a chosen moment, for the test that restarts it.
+
+Called as `python -m tests.pipeline.killable_stream SOURCE OUT SOURCE_OF_BATCH MOMENT`. The moment is the number of a
+write of data or of a version, or `none`: then it runs until no segment is left.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from wend.model.units import SECOND
+from wend.pipeline import table_files, tables
+from wend.pipeline.follow import follow
+from wend.pipeline.links_job import LinksJob
+from wend.pipeline.session import spark_session
+
+WINDOW = 30 * SECOND
+AT_ONCE = 12
+"""Files of a batch."""
+
+
+def count_down(moment: str) -> None:
+    """Kill this process at its n-th write of data, or before or after its first commit."""
+    left = [int(moment)] if moment.isdigit() else [-1]
+    write, create = tables.TableFolder.write, table_files.LocalFiles.create
+
+    def written(self: Any, *given: Any, **how: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return write(self, *given, **how)
+
+    def created(self: Any, inside: str, content: bytes) -> bool:
+        if moment == "before" and inside.startswith("versions"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        made = create(self, inside, content)
+        if moment == "after" and inside.startswith("versions"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return made
+
+    tables.TableFolder.write = written  # type: ignore[method-assign]
+    table_files.LocalFiles.create = created  # type: ignore[method-assign]
+
+
+def main(source: str, out: str, moment: str) -> None:
+    count_down(moment)
+    with spark_session("local[2]") as spark:
+        follow(spark, source, out, LinksJob(WINDOW), checkpoint=f"{out}/checkpoint", drain=True, at_once=AT_ONCE)
+
+
+if __name__ == "__main__":
+    main(str(Path(sys.argv[1])), sys.argv[2], sys.argv[3])

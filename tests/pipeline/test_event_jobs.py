@@ -1,0 +1,85 @@
+"""`wend data late` and `wend data workload`, in one step and in several, against an overlay whose truth is known."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.telemetry_segments import BEGIN_NS, DEADLINE_NS, InventedOverlay, write_segments
+from tests.spark import needs_java
+from wend.model.flows import read_flows
+from wend.model.units import MS, SECOND
+from wend.pipeline.late_job import LateJob
+from wend.pipeline.segments import SegmentFile, list_segments
+from wend.pipeline.tables import read_local
+from wend.pipeline.telemetry_job import run_step
+from wend.pipeline.telemetry_step import TelemetryJob
+from wend.pipeline.workload_job import WorkloadJob
+
+pytestmark = [needs_java, pytest.mark.spark]
+YEAR = 365 * 86_400 * SECOND
+
+
+def overlay() -> InventedOverlay:
+    return InventedOverlay(6, 240 * SECOND, offsets={2: YEAR, 3: -90 * SECOND}, sample=0.5, event_period_ns=SECOND // 2)
+
+
+@pytest.fixture(scope="module")
+def segments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("events") / "in"
+    write_segments(folder, overlay(), 80 * SECOND)
+    return folder
+
+
+def late_rows(segments: Path) -> list[dict[str, Any]]:
+    every = [row for path in segments.glob("deliveries-*") for row in pq.ParquetFile(path).read().to_pylist()]
+    return [row for row in every if row["age_ns"] > DEADLINE_NS]
+
+
+def steps(spark: Any, job: TelemetryJob, files: list[SegmentFile], out: Path) -> None:
+    half = len(files) // 2
+    for some in (files[half:], files[:half], files):
+        run_step(spark, str(out), job, some)
+
+
+def rows(out: Path, table: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read_local(out, table).to_pylist()
+    return sorted(found, key=lambda row: str(sorted(row.items())))
+
+
+def test_late_events_spent_their_time_somewhere(spark: Any, segments: Path, tmp_path: Path) -> None:
+    files = list_segments(spark, str(segments)).files
+    job = LateJob(60 * SECOND)
+    run_step(spark, str(tmp_path / "whole"), job, files)
+    late = late_rows(segments)
+    lateness, causes = rows(tmp_path / "whole", "lateness"), rows(tmp_path / "whole", "causes")
+    assert sum(row["late"] for row in lateness) == len(late) > 20
+    assert sum(row["incomplete"] for row in lateness) == 0
+    assert {row["begin_ns"] for row in lateness} == {BEGIN_NS + minute * 60 * SECOND for minute in range(4)}
+    assert sum(row["time_ns"] for row in causes) == sum(row["age_ns"] for row in late)
+    waiting = sum(row["time_ns"] for row in causes if row["cause"] == "waiting")
+    assert waiting > len(late) * 290 * MS
+
+    steps(spark, job, sorted(files, key=lambda file: (file.segment.number % 2, file.path)), tmp_path / "parts")
+    for table in ("causes", "lateness"):
+        assert rows(tmp_path / "parts", table) == rows(tmp_path / "whole", table)
+
+
+def test_routes_with_lost_segments_are_incomplete(spark: Any, segments: Path, tmp_path: Path) -> None:
+    files = [file for file in list_segments(spark, str(segments)).files if file.segment.table != "hops"]
+    run_step(spark, str(tmp_path / "out"), LateJob(60 * SECOND), files)
+    assert sum(row["incomplete"] for row in rows(tmp_path / "out", "lateness")) == len(late_rows(segments))
+
+
+def test_flows_have_the_rates_at_which_peers_published(spark: Any, segments: Path, tmp_path: Path) -> None:
+    files = list_segments(spark, str(segments)).files
+    run_step(spark, str(tmp_path / "whole"), WorkloadJob(), files)
+    flows = {flow.publisher: flow for flow in read_flows(tmp_path / "whole")}
+    assert {publisher: flow.receivers for publisher, flow in flows.items()} == overlay().subscribers
+    for flow in flows.values():
+        # Two sampled events a second, which are half of all.
+        assert flow.rate == pytest.approx(4.0, rel=0.02)
+        assert (flow.size_bytes, flow.deadline_ns) == (500, DEADLINE_NS)
+    steps(spark, WorkloadJob(), sorted(files, key=lambda file: (-file.segment.number, file.path)), tmp_path / "parts")
+    assert rows(tmp_path / "parts", "flows") == rows(tmp_path / "whole", "flows")
