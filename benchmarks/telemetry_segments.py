@@ -159,8 +159,8 @@ def link_samples(overlay: InventedOverlay, peer: int, begin: int, end: int) -> R
             down[np.searchsorted(times, first) : np.searchsorted(times, until), at] = True
     base = np.array([overlay.links[link] for _, link in near], np.int64)
     delay = base + rng.integers(0, 2 * MS, (many, links))
-    sent = rng.poisson(5, (many, links)).astype(np.int64)
-    lost = rng.binomial(sent, np.where(down, 0.9, 0.01)).astype(np.int64)
+    sent = rng.integers(0, 11, (many, links))
+    lost = np.where(down, sent, np.minimum(sent, rng.integers(0, 20, (many, links)) == 0))
     flat = down.ravel()
     state = pa.DictionaryArray.from_arrays(pa.array(flat.astype(np.int8)), pa.array(["up", "down"])).cast(pa.string())
     return {

@@ -1,7 +1,7 @@
 """A stream that ends itself with SIGKILL at a chosen moment, for the test that restarts it.
 
-Called as `python -m tests.pipeline.killable_stream SOURCE OUT SOURCE_OF_BATCH MOMENT`. The moment is the number of a
-write of data or of a version, or `none`: then it runs until no segment is left.
+Called as `python -m tests.pipeline.killable_stream SOURCE OUT MOMENT`. The moment is the number of a write of data, or
+`before` or `after` the first commit, or `none`: then it runs until no segment is left.
 """
 
 import os
@@ -17,7 +17,7 @@ from wend.pipeline.links_job import LinksJob
 from wend.pipeline.session import spark_session
 
 WINDOW = 30 * SECOND
-AT_ONCE = 12
+AT_ONCE = 40
 """Files of a batch."""
 
 

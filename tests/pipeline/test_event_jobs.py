@@ -38,8 +38,7 @@ def late_rows(segments: Path) -> list[dict[str, Any]]:
 
 
 def steps(spark: Any, job: TelemetryJob, files: list[SegmentFile], out: Path) -> None:
-    half = len(files) // 2
-    for some in (files[half:], files[:half], files):
+    for some in (files[len(files) // 2 :], files):
         run_step(spark, str(out), job, some)
 
 
