@@ -4,9 +4,9 @@
     wend data links run --out links
     python -m benchmarks.recovered_outages run links
 
-An outage counts as recovered if its begin and its end are within one detection time of what was injected. One that
-overlaps no injected outage of its link is false. Outages that were there before the run began, or that lasted when it
-ended, are left out.
+An outage counts as recovered if its begin and its end are within one detection time of what was injected. One on which
+both ends agree, and which overlaps no injected outage of its link, is false. Outages that were there before the run
+began, or that lasted when it ended, are left out.
 """
 
 import argparse
@@ -26,7 +26,8 @@ _EDGE_NS = 500 * MS
 def compare(run: dict[str, Any], found: list[dict[str, Any]], detection_ns: int) -> dict[str, Any]:
     """Injected outages against those that were found."""
     by_link: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
-    for row in found:
+    agreed = [row for row in found if row["agreed"]]
+    for row in agreed:
         by_link[row["a"], row["b"]].append(row)
     injected = 0
     begins, ends, recovered, missed = [], [], 0, []
@@ -46,7 +47,7 @@ def compare(run: dict[str, Any], found: list[dict[str, Any]], detection_ns: int)
         begins.append(best["begin_ns"] - outage["begin_ns"])
         ends.append((best["end_ns"] or last) - outage["end_ns"])
         recovered += _miss(best, outage) <= detection_ns
-    inside = [row for row in found if first <= row["begin_ns"] < last]
+    inside = [row for row in agreed if first <= row["begin_ns"] < last]
     false = [row for row in inside if id(row) not in matched]
     return {
         "injected": injected,
@@ -56,7 +57,7 @@ def compare(run: dict[str, Any], found: list[dict[str, Any]], detection_ns: int)
         "missed": len(missed),
         "false": len(false),
         "false_share": len(false) / len(inside) if inside else None,
-        "seen_by_both": sum(row["ends"] == 2 for row in inside),
+        "not_agreed": sum(first <= row["begin_ns"] < last for row in found) - len(inside),
         "begin_error_ms": _spread(begins),
         "end_error_ms": _spread(ends),
     }

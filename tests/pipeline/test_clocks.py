@@ -76,7 +76,7 @@ def change(peer: int, time: int, state: str, heard: int, incarnation: int = 1) -
 
 
 def spans(rows: list[dict[str, Any]], **known: Any) -> list[tuple[int, int | None, int]]:
-    found = link_outages(0, 1, rows, known.get("offsets", {}), known.get("starts", {}))
+    found = link_outages(0, 1, rows, known.get("offsets", {}), known.get("spans", {}))
     return [(row["begin_ns"], row["end_ns"], row["ends"]) for row in found]
 
 
@@ -94,6 +94,15 @@ def test_clocks_are_taken_off_first() -> None:
     assert len(spans([*a, *b])) == 2
 
 
+def test_what_one_end_alone_saw_is_not_agreed() -> None:
+    rows = [change(0, 110, "down", 100), change(0, 205, "up", 100)]
+    for observed, agreed in (((90, 300), False), ((90, 150), True), ((150, 300), True)):
+        found = link_outages(0, 1, rows, {}, {0: [(1, 0, 300)], 1: [(1, *observed)]})
+        assert [row["agreed"] for row in found] == [agreed]
+    both = [*rows, change(1, 115, "down", 104), change(1, 202, "up", 104)]
+    assert [row["agreed"] for row in link_outages(0, 1, both, {}, {1: [(1, 90, 300)]})] == [True]
+
+
 def test_an_outage_without_an_end_lasts() -> None:
     assert spans([change(0, 110, "down", 100)]) == [(100, None, 1)]
     both = [change(0, 110, "down", 100), change(1, 110, "down", 100), change(1, 200, "up", 100)]
@@ -102,7 +111,7 @@ def test_an_outage_without_an_end_lasts() -> None:
 
 def test_a_restart_ends_the_outages_of_a_peer() -> None:
     rows = [change(0, 110, "down", 100), change(0, 310, "down", 300, 2), change(0, 320, "up", 300, 2)]
-    assert spans(rows, starts={0: [(1, 0), (2, 250)]}) == [(100, 250, 1), (300, 320, 1)]
+    assert spans(rows, spans={0: [(1, 0, 200), (2, 250, 400)]}) == [(100, 250, 1), (300, 320, 1)]
 
 
 def test_one_outage_may_pass_through_several_states() -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from wend.pipeline.clocks import Node
 from wend.pipeline.link_windows import LINKS, SAMPLES, Windowing, link_rows, link_sums
 from wend.pipeline.match_output import spark_schema
-from wend.pipeline.outages import CHANGES, OUTAGES, change_rows, link_outages
+from wend.pipeline.outages import CHANGES, OUTAGES, Spans, change_rows, link_outages
 from wend.pipeline.tables import TableFolder
 from wend.pipeline.telemetry_job import CLOCK_UNIT_NS, stored_columns
 from wend.pipeline.telemetry_pictures import availability_map
@@ -57,7 +57,7 @@ class LinksJob:
         merged = (
             _linked(sums)
             .groupBy("a", "b")
-            .cogroup(found.groupBy("a", "b"))
+            .cogroup(found.where("agreed").groupBy("a", "b"))
             .applyInArrow(_windows_by(self.windowing), spark_schema(_OUTPUT))
         )
         step.replace("links", merged.repartition("bucket").sortWithinPartitions("begin_ns", "a", "b"), step.touched)
@@ -70,7 +70,7 @@ class LinksJob:
     def _outages(self, step: Step) -> "DataFrame":
         """All outages of all links: they are few, and one may reach over any time."""
         changes = step.partial("_changes", stored_columns(CHANGES, timed=False))
-        find = _outages_by(step.clocks.rounded(CLOCK_UNIT_NS), step.starts)
+        find = _outages_by(step.clocks.rounded(CLOCK_UNIT_NS), step.spans)
         return step.stored(_linked(changes).groupBy("a", "b").applyInArrow(find, spark_schema(OUTAGES)))
 
     def _touched_by_outages(self, step: Step, found: "DataFrame") -> set[int]:
@@ -98,12 +98,12 @@ def _linked(frame: "DataFrame") -> "DataFrame":
     return frame.withColumns({"a": F.least("peer", "neighbour"), "b": F.greatest("peer", "neighbour")}).where("a < b")
 
 
-def _outages_by(offsets: dict[Node, int], starts: dict[int, list[tuple[int, int]]]) -> "Callable[[pa.Table], pa.Table]":
+def _outages_by(offsets: dict[Node, int], spans: Spans) -> "Callable[[pa.Table], pa.Table]":
     """A function for Spark, which reads the hints of its arguments."""
 
     def outages(rows: pa.Table) -> pa.Table:
         changes = rows.to_pylist()
-        found = link_outages(changes[0]["a"], changes[0]["b"], changes, offsets, starts)
+        found = link_outages(changes[0]["a"], changes[0]["b"], changes, offsets, spans)
         return pa.Table.from_pylist(found, schema=OUTAGES)
 
     return outages

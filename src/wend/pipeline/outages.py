@@ -5,6 +5,9 @@ outage lies between: the link worked when the last message was sent, and when th
 latest of the two last messages, and the earliest of the two first ones, are the narrowest bounds that the two ends
 give. Outages of both ends that overlap are one.
 
+An end that does not hear its neighbour says so in its messages. So an outage of one direction is seen by both ends,
+too. What one end alone saw, while the other one was observed, is a mistake of its failure detector: they do not agree.
+
 A peer that restarts does not say that its outages are over; they end with the start of its next incarnation.
 """
 
@@ -29,10 +32,14 @@ CHANGES = pa.schema(
 OUTAGES = pa.schema(
     [
         ("a", pa.int64()), ("b", pa.int64()), ("begin_ns", pa.int64()), ("end_ns", pa.int64()), ("ends", pa.int64()),
-        ("detection_ns", pa.int64()),
+        ("agreed", pa.bool_()), ("detection_ns", pa.int64()),
     ]
 )  # fmt: skip
-"""An outage of the link between a and b. `end_ns` is null while it lasts; `ends` says how many ends saw it."""
+"""An outage of the link between a and b. `end_ns` is null while it lasts; `ends` says how many ends saw it. It is
+agreed if both did, or if the other one was not observed then."""
+
+Spans = dict[int, list[tuple[int, int, int]]]
+"""peer -> its incarnations, with their first and last rows by the clock of the reference"""
 
 
 class _Interval(NamedTuple):
@@ -53,18 +60,17 @@ def change_rows(table: pa.Table, segment: Segment) -> pa.Table:
 
 
 def link_outages(
-    a: int, b: int, rows: list[dict[str, Any]], offsets: dict[Node, int], starts: dict[int, list[tuple[int, int]]]
+    a: int, b: int, rows: list[dict[str, Any]], offsets: dict[Node, int], spans: Spans
 ) -> list[dict[str, Any]]:
-    """The outages of one link. `rows` are the changes at both ends, `starts` the incarnations of each peer with their
-    begin by the clock of the reference."""
+    """The outages of one link. `rows` are the changes at both ends."""
     by_node: dict[Node, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_node[row["peer"], row["incarnation"]].append(row)
     intervals: list[_Interval] = []
     for node, changes in by_node.items():
         peer, incarnation = node
-        own = next((begin for one, begin in starts.get(peer, []) if one == incarnation), None)
-        after = [begin for one, begin in starts.get(peer, []) if one > incarnation and (own is None or begin > own)]
+        own = next((begin for one, begin, _ in spans.get(peer, []) if one == incarnation), None)
+        after = [begin for one, begin, _ in spans.get(peer, []) if one > incarnation and (own is None or begin > own)]
         intervals += _of_end(peer, changes, offsets.get(node, 0), min(after, default=None))
     intervals.sort(key=lambda one: (one.begin, one.peer))
     found, group, until = [], list[_Interval](), None
@@ -74,10 +80,10 @@ def link_outages(
             until = None if until is None or one.end is None else max(until, one.end)
             continue
         if group:
-            found.append(_agreed(a, b, group))
+            found.append(_agreed(a, b, group, spans))
         group, until = [one], one.end
     if group:
-        found.append(_agreed(a, b, group))
+        found.append(_agreed(a, b, group, spans))
     return found
 
 
@@ -95,7 +101,7 @@ def _of_end(peer: int, changes: list[dict[str, Any]], offset: int, restart: int 
     return found
 
 
-def _agreed(a: int, b: int, group: list[_Interval]) -> dict[str, Any]:
+def _agreed(a: int, b: int, group: list[_Interval], spans: Spans) -> dict[str, Any]:
     """Overlapping outages of both ends as one."""
     firsts: dict[int, int] = {}
     lasts: dict[int, int | None] = {}
@@ -108,4 +114,8 @@ def _agreed(a: int, b: int, group: list[_Interval]) -> dict[str, Any]:
     if end is not None and end <= begin:  # the ends saw different things: the whole time, then
         begin, end = min(firsts.values()), max(ends)
     detection = max(one.detection_ns for one in group)
-    return {"a": a, "b": b, "begin_ns": begin, "end_ns": end, "ends": len(firsts), "detection_ns": detection}
+    last = begin if end is None else end
+    silent = [peer for peer in (a, b) if peer not in firsts]
+    observed = any(one <= begin and last <= other for peer in silent for _, one, other in spans.get(peer, []))
+    found = {"a": a, "b": b, "begin_ns": begin, "end_ns": end, "ends": len(firsts)}
+    return {**found, "agreed": not observed, "detection_ns": detection}

@@ -311,7 +311,7 @@ def _check_share(bad: list[dict[str, Any]], rows: int, max_bad: float) -> None:
 
 
 def _look_at_incarnations(step: Step) -> list[str]:
-    """Find the begin of each incarnation by the clock of the reference; return what is odd about them."""
+    """Find when each incarnation was observed, by the clock of the reference; return what is odd about them."""
     from pyspark.sql import functions as F
 
     ends = F.min("first_ns").alias("first"), F.max("last_ns").alias("last")
@@ -322,7 +322,7 @@ def _look_at_incarnations(step: Step) -> list[str]:
         if row["first"] is not None:
             node = row["peer"], row["incarnation"]
             first, last = (row[name] - offsets.get(node, 0) for name in ("first", "last"))
-            step.starts.setdefault(row["peer"], []).append((row["incarnation"], first))
+            step.spans.setdefault(row["peer"], []).append((row["incarnation"], first, last))
             if node not in step.clocks.unaligned:
                 spans.setdefault(row["peer"], []).append((first, last, row["incarnation"]))
     for peer, each in spans.items():

@@ -31,8 +31,8 @@ class Step:
     tables: TableFolder
     base: FolderVersion
     clocks: Clocks = field(default_factory=lambda: Clocks({}, []))
-    starts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    """peer -> (incarnation, its first row by the clock of the reference)"""
+    spans: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
+    """peer -> its incarnations, with their first and last rows by the clock of the reference"""
     since: dict[Node, int] = field(default_factory=dict)
     """incarnation -> the version from which on its partial rows count, because its clock turned out to be another"""
     changes: dict[str, TableChange] = field(default_factory=dict)
