@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -207,7 +206,7 @@ def _follow(
     if not as_json:
         messages().print(f"following {segments}; Ctrl-C ends it", soft_wrap=True)
     report: Callable[[StepSummary], None] = _line if not as_json else _json_line
-    follow(spark, segments, out, job, checkpoint=checkpoint, drain=drain, report=report, stop=Event())
+    follow(spark, segments, out, job, checkpoint=checkpoint, drain=drain, report=report)
 
 
 def _json_line(made: "StepSummary") -> None:
