@@ -7,6 +7,7 @@ where `fs.s3a.create.conditional.enabled` is true and the store knows conditiona
 """
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -74,7 +75,11 @@ class LocalFiles:
                 yield path, now_ns - (self._folder / path).stat().st_mtime_ns
 
     def remove(self, inside: str) -> None:
-        (self._folder / inside).unlink(missing_ok=True)
+        """Remove a file, or a folder with all that is in it."""
+        if (self._folder / inside).is_dir():
+            shutil.rmtree(self._folder / inside, ignore_errors=True)
+        else:
+            (self._folder / inside).unlink(missing_ok=True)
 
     def prune(self, inside: str) -> None:
         """Remove empty folders below."""

@@ -200,9 +200,9 @@ class TableFolder:
     # Cleaning up
 
     def remove(self, files: Iterable[DataFile]) -> None:
-        """Remove files that are in no version."""
-        for file in files:
-            self._files.remove(file.path)
+        """Remove files that are in no version, with the folders in which they were written."""
+        for folder in sorted({"/".join(file.path.split("/")[:2]) for file in files}):
+            self._files.remove(folder)
 
     def clean(self, retain_ns: int) -> tuple[int, int]:
         """Remove versions that were replaced longer ago than this, and files that no version names. Return how many of
