@@ -17,8 +17,7 @@ from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND, parse_duration
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+    from wend.pipeline.session import SparkSession
     from wend.pipeline.telemetry_job import StepSummary
     from wend.pipeline.telemetry_step import TelemetryJob
 
@@ -70,9 +69,9 @@ def data_links(
 LATE_HELP = """Where late events lost their time, from the telemetry of peers.
 
 The result is a folder of tables. `causes` says, for each window, what time late deliveries spent waiting at each peer
-for each neighbour (in queues, for retransmissions, on detours), on each link, in the queue of a receiving host, and
-between arrival and delivery. `lateness` counts deliveries, late ones, and those of which a part of the route is not
-known.
+for each neighbour (in queues, for retransmissions), on each link, in the queue of a receiving host, and between arrival
+and delivery. A detour is time on links that are not on the shortest route. `lateness` counts deliveries, late ones, and
+those of which a part of the route is not known.
 """
 
 

@@ -1,8 +1,8 @@
 """Where late events lost their time: along the route of each, from its delivery back to its publisher.
 
 A peer writes the age of an event when it arrives, and how much of that the link took. The age on arrival, less that on
-arrival at the sender and less the time on the link, is what the event waited at the sender: in a queue, for
-retransmissions, on a detour. If an event arrived several times, the first arrival counts.
+arrival at the sender and less the time on the link, is what the event waited at the sender: in a queue, or for
+retransmissions. Time on a detour is time on its links. If an event arrived several times, the first arrival counts.
 """
 
 import numpy as np
