@@ -1,4 +1,4 @@
-"""`wend data late` and `wend data workload`, in one step and in several, against an overlay whose truth is known."""
+"""`wend data late` and `wend data workload`, in one update and in several, against an overlay whose truth is known."""
 
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ from wend.model.flows import read_flows
 from wend.model.units import MS, SECOND
 from wend.pipeline.late_job import LateJob
 from wend.pipeline.segments import SegmentFile, list_segments
+from wend.pipeline.table_update import TelemetryJob
 from wend.pipeline.tables import read_local
-from wend.pipeline.telemetry_job import run_step
-from wend.pipeline.telemetry_step import TelemetryJob
+from wend.pipeline.telemetry_job import run_update
 from wend.pipeline.workload_job import WorkloadJob
 
 pytestmark = [needs_java, pytest.mark.spark]
@@ -37,9 +37,9 @@ def late_rows(segments: Path) -> list[dict[str, Any]]:
     return [row for row in every if row["age_ns"] > DEADLINE_NS]
 
 
-def steps(spark: Any, job: TelemetryJob, files: list[SegmentFile], out: Path) -> None:
+def updates(spark: Any, job: TelemetryJob, files: list[SegmentFile], out: Path) -> None:
     for some in (files[len(files) // 2 :], files):
-        run_step(spark, str(out), job, some)
+        run_update(spark, str(out), job, some)
 
 
 def rows(out: Path, table: str) -> list[dict[str, Any]]:
@@ -50,7 +50,7 @@ def rows(out: Path, table: str) -> list[dict[str, Any]]:
 def test_late_events_spent_their_time_somewhere(spark: Any, segments: Path, tmp_path: Path) -> None:
     files = list_segments(spark, str(segments)).files
     job = LateJob(60 * SECOND)
-    run_step(spark, str(tmp_path / "whole"), job, files)
+    run_update(spark, str(tmp_path / "whole"), job, files)
     late = late_rows(segments)
     lateness, causes = rows(tmp_path / "whole", "lateness"), rows(tmp_path / "whole", "causes")
     assert sum(row["late"] for row in lateness) == len(late) > 20
@@ -60,25 +60,30 @@ def test_late_events_spent_their_time_somewhere(spark: Any, segments: Path, tmp_
     waiting = sum(row["time_ns"] for row in causes if row["cause"] == "waiting")
     assert waiting > len(late) * 290 * MS
 
-    steps(spark, job, sorted(files, key=lambda file: (file.segment.number % 2, file.path)), tmp_path / "parts")
+    updates(spark, job, sorted(files, key=lambda file: (file.segment.number % 2, file.path)), tmp_path / "parts")
     for table in ("causes", "lateness"):
         assert rows(tmp_path / "parts", table) == rows(tmp_path / "whole", table)
 
 
 def test_routes_with_lost_segments_are_incomplete(spark: Any, segments: Path, tmp_path: Path) -> None:
     files = [file for file in list_segments(spark, str(segments)).files if file.segment.table != "hops"]
-    run_step(spark, str(tmp_path / "out"), LateJob(60 * SECOND), files)
+    run_update(spark, str(tmp_path / "out"), LateJob(60 * SECOND), files)
     assert sum(row["incomplete"] for row in rows(tmp_path / "out", "lateness")) == len(late_rows(segments))
 
 
 def test_flows_have_the_rates_at_which_peers_published(spark: Any, segments: Path, tmp_path: Path) -> None:
     files = list_segments(spark, str(segments)).files
-    run_step(spark, str(tmp_path / "whole"), WorkloadJob(), files)
+    run_update(spark, str(tmp_path / "whole"), WorkloadJob(), files)
     flows = {flow.publisher: flow for flow in read_flows(tmp_path / "whole")}
     assert {publisher: flow.receivers for publisher, flow in flows.items()} == overlay().subscribers
     for flow in flows.values():
         # Two sampled events a second, which are half of all.
         assert flow.rate == pytest.approx(4.0, rel=0.02)
         assert (flow.size_bytes, flow.deadline_ns) == (500, DEADLINE_NS)
-    steps(spark, WorkloadJob(), sorted(files, key=lambda file: (-file.segment.number, file.path)), tmp_path / "parts")
-    assert rows(tmp_path / "parts", "flows") == rows(tmp_path / "whole", "flows")
+    deadlines = {
+        (row["publisher"], row["receiver"]): row["deadline_ns"] for row in rows(tmp_path / "whole", "deadlines")
+    }
+    assert deadlines == {(p, r): DEADLINE_NS for p, receivers in overlay().subscribers.items() for r in receivers}
+    updates(spark, WorkloadJob(), sorted(files, key=lambda file: (-file.segment.number, file.path)), tmp_path / "parts")
+    for table in ("flows", "deadlines"):
+        assert rows(tmp_path / "parts", table) == rows(tmp_path / "whole", table)

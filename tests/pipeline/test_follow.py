@@ -20,7 +20,7 @@ from wend.pipeline.follow import follow
 from wend.pipeline.links_job import LinksJob
 from wend.pipeline.segments import list_segments
 from wend.pipeline.tables import read_local
-from wend.pipeline.telemetry_job import StepSummary, run_step
+from wend.pipeline.telemetry_job import UpdateSummary, run_update
 
 pytestmark = [needs_java, pytest.mark.spark]
 YEAR = 365 * 86_400 * SECOND
@@ -42,7 +42,7 @@ def arrivals(folder: Path) -> list[Path]:
 @pytest.mark.slow
 def test_a_stream_that_is_killed_five_times_gives_the_rows_of_a_batch(spark: Any, tmp_path: Path) -> None:
     files = arrivals(tmp_path / "all")
-    run_step(spark, str(tmp_path / "batch"), LinksJob(WINDOW), list_segments(spark, str(tmp_path / "all")).files)
+    run_update(spark, str(tmp_path / "batch"), LinksJob(WINDOW), list_segments(spark, str(tmp_path / "all")).files)
     draw = random.Random(5)
     draw.shuffle(files)
     source, out, waiting = tmp_path / "in", tmp_path / "out", list(files)
@@ -70,16 +70,16 @@ def test_a_stream_goes_on_after_its_checkpoint_is_lost(spark: Any, tmp_path: Pat
     source.mkdir()
     for path in files[::2]:
         shutil.copy(path, source)
-    made: list[StepSummary] = []
+    made: list[UpdateSummary] = []
     how: Any = {"checkpoint": str(tmp_path / "check"), "drain": True, "report": made.append}
     follow(spark, str(source), str(out), LinksJob(WINDOW), **how)
-    assert [step.segments for step in made] == [len([path for path in files[::2] if "heartbeats" not in path.name])]
+    assert [update.segments for update in made] == [len([path for path in files[::2] if "heartbeats" not in path.name])]
     before = rows(out, "links")
     follow(spark, str(source), str(out), LinksJob(WINDOW), **how)
     assert len(made) == 1
     shutil.rmtree(tmp_path / "check")
     follow(spark, str(source), str(out), LinksJob(WINDOW), **how)
-    assert [step.segments for step in made[1:]] == [0]
+    assert [update.segments for update in made[1:]] == [0]
     assert rows(out, "links") == before
 
     own = tmp_path / "check" / "wend" / "checkpoint.json"

@@ -23,7 +23,7 @@ from wend.model.units import MS, SECOND
 from wend.pipeline.links_job import LinksJob
 from wend.pipeline.segments import list_segments
 from wend.pipeline.tables import read_local
-from wend.pipeline.telemetry_job import StepSummary, run_step
+from wend.pipeline.telemetry_job import UpdateSummary, run_update
 
 pytestmark = [needs_java, pytest.mark.spark]
 YEAR = 365 * 86_400 * SECOND
@@ -35,8 +35,8 @@ def overlay() -> InventedOverlay:
     return InventedOverlay(5, DURATION, outage_every_s=40.0, offsets={2: YEAR, 3: -7 * SECOND}, sample=1.0)
 
 
-def step(spark: Any, source: Path, out: Path, **how: Any) -> StepSummary:
-    made = run_step(spark, str(out), LinksJob(WINDOW), list_segments(spark, str(source)).files, **how)
+def update(spark: Any, source: Path, out: Path, **how: Any) -> UpdateSummary:
+    made = run_update(spark, str(out), LinksJob(WINDOW), list_segments(spark, str(source)).files, **how)
     assert made is not None
     return made
 
@@ -74,16 +74,16 @@ def corrupt(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> "tuple[Path, StepSummary]":
+def made(tmp_path_factory: pytest.TempPathFactory) -> "tuple[Path, UpdateSummary]":
     from tests.spark import shared_session
 
     folder = tmp_path_factory.mktemp("links") / "run[12] {a,b}*?\\c"
     write_segments(folder / "in", overlay(), 80 * SECOND)
     corrupt(folder / "in")
-    return folder, step(shared_session(), folder / "in", folder / "out")
+    return folder, update(shared_session(), folder / "in", folder / "out")
 
 
-def test_outages_are_found_by_the_right_clock(made: "tuple[Path, StepSummary]") -> None:
+def test_outages_are_found_by_the_right_clock(made: "tuple[Path, UpdateSummary]") -> None:
     found = sorted(
         read_local(made[0] / "out", "outages").to_pylist(), key=lambda row: (row["a"], row["b"], row["begin_ns"])
     )
@@ -95,7 +95,7 @@ def test_outages_are_found_by_the_right_clock(made: "tuple[Path, StepSummary]") 
         assert abs(row["end_ns"] - end) < 160 * MS
 
 
-def test_a_year_between_two_clocks_makes_no_further_windows(made: "tuple[Path, StepSummary]") -> None:
+def test_a_year_between_two_clocks_makes_no_further_windows(made: "tuple[Path, UpdateSummary]") -> None:
     folder, summary = made
     links = read_local(folder / "out", "links").to_pylist()
     begins = {row["begin_ns"] for row in links}
@@ -107,7 +107,7 @@ def test_a_year_between_two_clocks_makes_no_further_windows(made: "tuple[Path, S
         assert row["delay_p50_ns"] == pytest.approx(overlay().links[row["a"], row["b"]] + MS, rel=0.1)
 
 
-def test_each_thing_that_cannot_be_used_has_a_reason(made: "tuple[Path, StepSummary]") -> None:
+def test_each_thing_that_cannot_be_used_has_a_reason(made: "tuple[Path, UpdateSummary]") -> None:
     folder, summary = made
     bad = {(row["number"], row["line"]): row["reason"] for row in rows(folder / "out", "_quarantine")}
     assert bad.keys() == {(90, None), (91, None), (92, None), (93, None), (94, 4)}
@@ -119,28 +119,28 @@ def test_each_thing_that_cannot_be_used_has_a_reason(made: "tuple[Path, StepSumm
     assert (summary.quarantined, summary.unreadable, summary.copies) == (5, 4, 1)
 
 
-def test_two_hosts_with_one_id_are_said(made: "tuple[Path, StepSummary]") -> None:
+def test_two_hosts_with_one_id_are_said(made: "tuple[Path, UpdateSummary]") -> None:
     assert [remark.split(" (")[0] for remark in made[1].remarks] == ["peer 4 ran twice at once for 240 s"]
 
 
-def test_segments_one_by_one_give_the_same_rows(spark: Any, made: "tuple[Path, StepSummary]", tmp_path: Path) -> None:
+def test_segments_one_by_one_give_the_same_rows(spark: Any, made: "tuple[Path, UpdateSummary]", tmp_path: Path) -> None:
     """In an odd order, the later ones through Spark's own reader, with copies."""
     folder, _ = made
     files = list_segments(spark, str(folder / "in")).files
     files.sort(key=lambda file: (-file.segment.number % 4, file.segment.table, file.path))
     third = len(files) // 3
     for at, some in enumerate((files[third : 2 * third], files[2 * third :], files)):
-        run_step(spark, str(tmp_path / "out"), LinksJob(WINDOW), some, max_bad=1.0, by_spark=at == 1)
+        run_update(spark, str(tmp_path / "out"), LinksJob(WINDOW), some, max_bad=1.0, by_spark=at == 1)
     for table in ("links", "outages"):
         assert rows(tmp_path / "out", table) == rows(folder / "out", table)
 
 
-def test_a_batch_is_committed_once(spark: Any, made: "tuple[Path, StepSummary]") -> None:
+def test_a_batch_is_committed_once(spark: Any, made: "tuple[Path, UpdateSummary]") -> None:
     folder, summary = made
-    again = step(spark, folder / "in", folder / "out")
+    again = update(spark, folder / "in", folder / "out")
     assert (again.segments, again.results) == (0, summary.results)
     with pytest.raises(ConfigError, match="was made with window_ns 30000000000, and now it is 60000000000"):
-        run_step(spark, str(folder / "out"), LinksJob(60 * SECOND), [])
+        run_update(spark, str(folder / "out"), LinksJob(60 * SECOND), [])
 
 
 def test_too_many_bad_rows_are_refused(spark: Any, tmp_path: Path) -> None:
@@ -149,4 +149,4 @@ def test_too_many_bad_rows_are_refused(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     path = write_segment(tmp_path / "in", "links", 1, wrong, 0)
     with pytest.raises(ConfigError, match=f"more than --max-bad 0.01; the first is in {path.name}, row 1: delay_ns is"):
-        step(spark, tmp_path / "in", tmp_path / "out")
+        update(spark, tmp_path / "in", tmp_path / "out")

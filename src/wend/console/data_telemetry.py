@@ -18,8 +18,8 @@ from wend.model.units import MS, SECOND, parse_duration
 
 if TYPE_CHECKING:
     from wend.pipeline.session import SparkSession
-    from wend.pipeline.telemetry_job import StepSummary
-    from wend.pipeline.telemetry_step import TelemetryJob
+    from wend.pipeline.table_update import TelemetryJob
+    from wend.pipeline.telemetry_job import UpdateSummary
 
 Segments = Annotated[str, typer.Argument(metavar="SEGMENTS", help="Folder with segments of telemetry, in any layout.")]
 Tables = Annotated[str, typer.Option(metavar="DIR", help="Folder of tables. If it has some of this job, they grow.")]
@@ -150,7 +150,7 @@ def _run(
         raise ConfigError("--drain and --checkpoint are for --follow")
     if follow and overwrite:
         raise ConfigError("--follow adds to the tables of a folder: --overwrite is for a batch")
-    left = "the tables are as they were after the last step" if follow else "the tables are as they were"
+    left = "the tables are as they were after the last update" if follow else "the tables are as they were"
     with stoppable(left), spark_session(master, conf=conf, ship=ship) as spark:
         if follow:
             _follow(spark, job, segments, out, checkpoint or f"{out.rstrip('/')}/checkpoint", drain, as_json)
@@ -184,7 +184,7 @@ def _batch(
 ) -> None:
     from wend.pipeline.segments import list_segments
     from wend.pipeline.task_errors import plain_errors
-    from wend.pipeline.telemetry_job import run_step
+    from wend.pipeline.telemetry_job import run_update
 
     with plain_errors(), nullcontext() if as_json else messages().status("listing segments"):
         listing = list_segments(spark, segments)
@@ -192,7 +192,7 @@ def _batch(
         others = f"; it has {listing.others} other files" if listing.others else ""
         raise ConfigError(f"{segments} has no segments of telemetry{others}")
     with nullcontext() if as_json else messages().status(f"reading {len(listing.files):,} files"):
-        made = run_step(spark, out, job, listing.files, max_bad=max_bad, overwrite=overwrite)
+        made = run_update(spark, out, job, listing.files, max_bad=max_bad, overwrite=overwrite)
     assert made is not None
     _say(job.name, made, as_json, listing.others)
 
@@ -204,16 +204,16 @@ def _follow(
 
     if not as_json:
         messages().print(f"following {segments}; Ctrl-C ends it", soft_wrap=True)
-    report: Callable[[StepSummary], None] = _line if not as_json else _json_line
+    report: Callable[[UpdateSummary], None] = _line if not as_json else _json_line
     follow(spark, segments, out, job, checkpoint=checkpoint, drain=drain, report=report)
 
 
-def _json_line(made: "StepSummary") -> None:
+def _json_line(made: "UpdateSummary") -> None:
     print(json.dumps(msgspec.to_builtins(made)), flush=True)
 
 
-def _line(made: "StepSummary") -> None:
-    """One line for a step of a stream."""
+def _line(made: "UpdateSummary") -> None:
+    """One line for an update of a stream."""
     rows = ", ".join(f"{name} {count:,}" for name, count in made.results.items())
     bad = f", quarantined {made.quarantined:,}" if made.quarantined else ""
     now = time.strftime("%H:%M:%S")
@@ -221,7 +221,7 @@ def _line(made: "StepSummary") -> None:
     remark(made.remarks)
 
 
-def _say(name: str, made: "StepSummary", as_json: bool, others: int) -> None:
+def _say(name: str, made: "UpdateSummary", as_json: bool, others: int) -> None:
     if as_json:
         print(json.dumps({**msgspec.to_builtins(made), "others": others}))
         return

@@ -1,9 +1,9 @@
-"""`--follow`: steps of a job on telemetry for segments as they arrive, by Spark's Structured Streaming.
+"""`--follow`: updates of a job on telemetry for segments as they arrive, by Spark's Structured Streaming.
 
-The stream's source lists files; it reads none of them. Each batch of new files is one step (`telemetry_job.py`), whose
-commit has the number of the batch. Spark's checkpoint says which files belong to which batch. If the process is killed,
-the next start repeats the last batch with the same number, and the tables have it already or do not. If the checkpoint
-is lost, all files are new to the stream, but the tables know their segments.
+The stream's source lists files; it reads none of them. Each batch of new files is one update (`telemetry_job.py`),
+whose commit has the number of the batch. Spark's checkpoint says which files belong to which batch. If the process is
+killed, the next start repeats the last batch with the same number, and the tables have it already or do not. If the
+checkpoint is lost, all files are new to the stream, but the tables know their segments.
 """
 
 import uuid
@@ -17,9 +17,9 @@ from wend.model.errors import ConfigError, TryAgain, WendError
 from wend.pipeline.segments import named_files
 from wend.pipeline.storage import HadoopFolder, literal_path, local_path, spark_path
 from wend.pipeline.table_files import HadoopFiles, LocalFiles
+from wend.pipeline.table_update import TelemetryJob
 from wend.pipeline.task_errors import explained, plain_errors
-from wend.pipeline.telemetry_job import StepSummary, run_step
-from wend.pipeline.telemetry_step import TelemetryJob
+from wend.pipeline.telemetry_job import UpdateSummary, run_update
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,11 +53,11 @@ def follow(
     drain: bool = False,
     every_s: float = 10.0,
     at_once: int = 2000,
-    report: Callable[[StepSummary], None] = lambda _: None,
+    report: Callable[[UpdateSummary], None] = lambda _: None,
     stop: Event | None = None,
 ) -> None:
-    """Run a step for each batch of arriving segments, until `stop` is set or, with `drain`, until all segments that are
-    there have been used."""
+    """Run an update for each batch of arriving segments, until `stop` is set or, with `drain`, until all segments that
+    are there have been used."""
     if not hasattr(spark, "_jsc"):
         raise ConfigError("--follow needs a Spark session of its own, and this is Spark Connect")
     place = local_path(source)
@@ -68,14 +68,14 @@ def follow(
 
     def arrived(batch: "DataFrame", number: int) -> None:
         try:
-            made = _step(batch, number)
+            made = _update(batch, number)
         except WendError as error:
             failed.append(error)
             raise
         if made is not None:
             report(made)
 
-    def _step(batch: "DataFrame", number: int) -> StepSummary | None:
+    def _update(batch: "DataFrame", number: int) -> UpdateSummary | None:
         rows = batch.select("path", "length").toArrow()
         paths = [str(local_path(path) or path) for path in rows["path"].to_pylist()]
         listing = named_files(zip(paths, rows["length"].to_pylist(), strict=True))
@@ -83,10 +83,10 @@ def follow(
             return None
         for _ in range(_TRIES - 1):
             try:
-                return run_step(spark, folder, job, listing.files, max_bad=1.0, transaction=(own.app, number))
+                return run_update(spark, folder, job, listing.files, max_bad=1.0, transaction=(own.app, number))
             except TryAgain:  # a compaction has changed the tables meanwhile
                 continue
-        return run_step(spark, folder, job, listing.files, max_bad=1.0, transaction=(own.app, number))
+        return run_update(spark, folder, job, listing.files, max_bad=1.0, transaction=(own.app, number))
 
     with plain_errors():
         reader = spark.readStream.format("binaryFile").option("recursiveFileLookup", "true")

@@ -11,10 +11,10 @@ from wend.pipeline.event_rows import DELIVERY, EVENT, EVENTS, beside, event_rows
 from wend.pipeline.late_paths import CAUSES, lost_time
 from wend.pipeline.match_output import spark_schema
 from wend.pipeline.partitions import cores
+from wend.pipeline.table_update import PartialTable, TableUpdate
 from wend.pipeline.tables import TableFolder
 from wend.pipeline.telemetry_job import CLOCK_UNIT_NS, stored_columns
 from wend.pipeline.telemetry_pictures import lost_time_bars
-from wend.pipeline.telemetry_step import PartialTable, Step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,13 +45,13 @@ class LateJob:
         reduction = partial(event_rows, offsets=offsets, bucket_ns=self.window_ns)
         return [PartialTable("_events", self.tables, reduction, EVENTS)]
 
-    def merge(self, step: Step) -> None:
+    def merge(self, update: TableUpdate) -> None:
         from pyspark.sql import functions as F
 
-        there = step.buckets("_events")
-        step.touched = beside(step.touched) & there
-        near = step.partial("_events", stored_columns(EVENTS), beside(step.touched))
-        rows = near.withColumn("wanted", F.col("bucket").isin(sorted(step.touched)))
+        there = update.buckets("_events")
+        update.touched = beside(update.touched) & there
+        near = update.partial("_events", stored_columns(EVENTS), beside(update.touched))
+        rows = near.withColumn("wanted", F.col("bucket").isin(sorted(update.touched)))
         begin = (F.col("bucket") * F.lit(self.window_ns)).alias("begin_ns")
         is_late = F.col("deadline_ns").between(F.lit(0), F.col("age_ns") - 1)
         deliveries = rows.where(F.col("wanted") & (F.col("what") == DELIVERY))
@@ -61,18 +61,18 @@ class LateJob:
             F.count(F.when(is_late, 1)).alias("late"),
         )
         late = deliveries.where(is_late).select(*EVENT).distinct()
-        many = max(2 * cores(step.spark), step.bytes("_events", beside(step.touched)) // _TASK_BYTES)
+        many = max(2 * cores(update.spark), update.bytes("_events", beside(update.touched)) // _TASK_BYTES)
         routes = rows.join(late, list(EVENT), "left_semi").repartition(many, *EVENT)
-        found = step.stored(routes.mapInArrow(_lost_time, spark_schema(CAUSES)))
+        found = update.stored(routes.mapInArrow(_lost_time, spark_schema(CAUSES)))
         causes = found.groupBy("bucket", "cause", "peer", "neighbour").agg(
             F.sum("deliveries").alias("deliveries"),
             F.sum("time_ns").alias("time_ns"),
             F.max("most_ns").alias("most_ns"),
         )
-        step.replace("causes", _sorted(causes.select(begin, *causes.columns)), step.touched)
+        update.replace("causes", _sorted(causes.select(begin, *causes.columns)), update.touched)
         incomplete = found.where("cause = 'incomplete'").groupBy("bucket").agg(F.sum("deliveries").alias("incomplete"))
         whole = counted.join(incomplete, "bucket", "left").fillna(0, ["incomplete"])
-        step.replace("lateness", _sorted(whole.select(begin, *whole.columns)), step.touched)
+        update.replace("lateness", _sorted(whole.select(begin, *whole.columns)), update.touched)
 
     def picture(self, spark: "SparkSession", folder: str) -> str:
         tables = TableFolder(spark, folder)

@@ -11,10 +11,10 @@ from wend.pipeline.clocks import Node
 from wend.pipeline.link_windows import LINKS, SAMPLES, Windowing, link_rows, link_sums
 from wend.pipeline.match_output import spark_schema
 from wend.pipeline.outages import CHANGES, OUTAGES, Spans, change_rows, link_outages
+from wend.pipeline.table_update import PartialTable, TableUpdate
 from wend.pipeline.tables import TableFolder
 from wend.pipeline.telemetry_job import CLOCK_UNIT_NS, stored_columns
 from wend.pipeline.telemetry_pictures import availability_map
-from wend.pipeline.telemetry_step import PartialTable, Step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,36 +49,36 @@ class LinksJob:
             PartialTable("_changes", ("changes",), change_rows, CHANGES, timed=False),
         ]
 
-    def merge(self, step: Step) -> None:
-        found = self._outages(step)
-        step.touched |= self._touched_by_outages(step, found)
-        step.replace("outages", found.orderBy("begin_ns", "a", "b").coalesce(1))
-        sums = step.partial("_samples", stored_columns(SAMPLES), step.touched)
+    def merge(self, update: TableUpdate) -> None:
+        found = self._outages(update)
+        update.touched |= self._touched_by_outages(update, found)
+        update.replace("outages", found.orderBy("begin_ns", "a", "b").coalesce(1))
+        sums = update.partial("_samples", stored_columns(SAMPLES), update.touched)
         merged = (
             _linked(sums)
             .groupBy("a", "b")
             .cogroup(found.where("agreed").groupBy("a", "b"))
             .applyInArrow(_windows_by(self.windowing), spark_schema(_OUTPUT))
         )
-        step.replace("links", merged.repartition("bucket").sortWithinPartitions("begin_ns", "a", "b"), step.touched)
+        update.replace("links", merged.repartition("bucket").sortWithinPartitions("begin_ns", "a", "b"), update.touched)
 
     def picture(self, spark: "SparkSession", folder: str) -> str:
         tables = TableFolder(spark, folder)
         version = tables.required()
         return availability_map(tables.frame(spark, version, "links"))
 
-    def _outages(self, step: Step) -> "DataFrame":
+    def _outages(self, update: TableUpdate) -> "DataFrame":
         """All outages of all links: they are few, and one may reach over any time."""
-        changes = step.partial("_changes", stored_columns(CHANGES, timed=False))
-        find = _outages_by(step.clocks.rounded(CLOCK_UNIT_NS), step.spans)
-        return step.stored(_linked(changes).groupBy("a", "b").applyInArrow(find, spark_schema(OUTAGES)))
+        changes = update.partial("_changes", stored_columns(CHANGES, timed=False))
+        find = _outages_by(update.clocks.rounded(CLOCK_UNIT_NS), update.spans)
+        return update.stored(_linked(changes).groupBy("a", "b").applyInArrow(find, spark_schema(OUTAGES)))
 
-    def _touched_by_outages(self, step: Step, found: "DataFrame") -> set[int]:
+    def _touched_by_outages(self, update: TableUpdate, found: "DataFrame") -> set[int]:
         """The buckets in which an outage is another than before."""
-        if "outages" not in step.base.tables:
+        if "outages" not in update.base.tables:
             return set()
-        before = step.tables.frame(step.spark, step.base, "outages")
-        there = {file.bucket for file in step.base.tables["links"].files if file.bucket is not None}
+        before = update.tables.frame(update.spark, update.base, "outages")
+        there = {file.bucket for file in update.base.tables["links"].files if file.bucket is not None}
         if before.columns != found.columns:  # an older Wend has made them
             return there
         other = before.exceptAll(found).unionAll(found.exceptAll(before)).select("begin_ns", "end_ns").toArrow()

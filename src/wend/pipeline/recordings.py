@@ -58,6 +58,8 @@ def recordings(links: pa.Table, outages: pa.Table, flows: Sequence[RecordedFlow]
         raise ConfigError("the workload has no flows")
     down: dict[tuple[int, int], list[tuple[Nanos, Nanos | None]]] = defaultdict(list)
     for row in outages.to_pylist():
+        if not row.get("agreed", True):  # one end alone saw it
+            continue
         down[row["a"], row["b"]].append((row["begin_ns"], row["end_ns"]))
     by_window: dict[Nanos, list[Row]] = defaultdict(list)
     begins = sorted(set(links.column("begin_ns").to_pylist()))

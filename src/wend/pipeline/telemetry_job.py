@@ -1,11 +1,12 @@
-"""Jobs on telemetry, as steps: a step takes segments that arrived, and brings the tables of a folder up to date.
+"""Jobs on telemetry, as updates: an update takes segments that arrived, and brings the tables of a folder up to date.
 
-A batch is one step with all segments; `--follow` is a step for each batch of arrivals (`follow.py`). Both give the same
-rows, because a step does not add to results. It adds what it reduced from new segments to partial tables (their names
-begin with `_`), and makes the buckets of the results that are touched anew, from all partial rows of these buckets. One
-commit has it all, with the number of the stream's batch. So a segment may come late, twice, or again after a crash.
+A batch is one update with all segments; `--follow` is an update for each batch of arrivals (`follow.py`). Both give the
+same rows, because an update does not add to results. It adds what it reduced from new segments to partial tables (their
+names begin with `_`), and makes the buckets of the results that are touched anew, from all partial rows of these
+buckets. One commit has it all, with the number of the stream's batch. So a segment may come late, twice, or again after
+a crash.
 
-Every step first compares the clocks of peers (`clocks.py`). If a clock turns out to be another one, the segments of
+Every update first compares the clocks of peers (`clocks.py`). If a clock turns out to be another one, the segments of
 that incarnation are read again, and its partial rows of before count no more.
 """
 
@@ -36,9 +37,9 @@ from wend.pipeline.segments import (
     one_of_each,
     reduce_segments,
 )
+from wend.pipeline.table_update import MADE, Columns, TableUpdate, TelemetryJob
 from wend.pipeline.tables import LAYOUT, FolderVersion, TableFolder
 from wend.pipeline.task_errors import plain_errors
-from wend.pipeline.telemetry_step import MADE, Columns, Step, TelemetryJob
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,8 +56,8 @@ _OVERLAP_NS = 2 * SECOND
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
-class StepSummary(msgspec.Struct, frozen=True):
-    """What a step did."""
+class UpdateSummary(msgspec.Struct, frozen=True):
+    """What an update did."""
 
     segments: int
     """That were new."""
@@ -81,7 +82,7 @@ class StepSummary(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
-def run_step(
+def run_update(
     spark: "SparkSession",
     folder: str,
     job: TelemetryJob,
@@ -92,7 +93,7 @@ def run_step(
     overwrite: bool = False,
     by_spark: bool = False,
     clock: Callable[[], int] = time.time_ns,
-) -> StepSummary | None:
+) -> UpdateSummary | None:
     """Bring the tables of a folder up to date; None if the batch of the transaction is in them already."""
     began = time.perf_counter()
     tables = TableFolder(spark, folder, clock)
@@ -104,26 +105,26 @@ def run_step(
         used = [file for file in files if file.segment.table in wanted]
         chosen, odd = one_of_each(used)
         new, contradicting = _unknown(spark, tables, base, chosen)
-        step = Step(spark, tables, base)
+        update = TableUpdate(spark, tables, base)
         if not new and not contradicting and base.tables:
-            return _nothing_new(step, job, folder, len(used))
-        with _cleaned(step):
-            said = _reduce_all(step, job, new, by_spark)
-            quarantined, unreadable, rows = _record(step, [*odd, *contradicting], said, max_bad)
-            remarks = _look_at_incarnations(step)
-            job.merge(step)
-            made = _commit(step, job, transaction)
+            return _nothing_new(update, job, folder, len(used))
+        with _cleaned(update):
+            said = _reduce_all(update, job, new, by_spark)
+            quarantined, unreadable, rows = _record(update, [*odd, *contradicting], said, max_bad)
+            remarks = _look_at_incarnations(update)
+            job.merge(update)
+            made = _commit(update, job, transaction)
             results = {name: tables.frame(spark, made, name).count() for name in job.results}
-    return StepSummary(
+    return UpdateSummary(
         segments=len(new) - unreadable,
         rows=rows,
         copies=len(used) - len(new),
         quarantined=quarantined,
         unreadable=unreadable,
-        peers=len({peer for peer, _ in step.clocks.offsets}),
-        unaligned=sorted({peer for peer, _ in step.clocks.unaligned}),
+        peers=len({peer for peer, _ in update.clocks.offsets}),
+        unaligned=sorted({peer for peer, _ in update.clocks.unaligned}),
         remarks=remarks,
-        buckets=len(step.touched),
+        buckets=len(update.touched),
         version=made.number,
         out=folder,
         results=results,
@@ -131,18 +132,18 @@ def run_step(
     )
 
 
-def _nothing_new(step: Step, job: TelemetryJob, folder: str, copies: int) -> StepSummary:
-    facts, base = step.base.facts, step.base
-    return StepSummary(
+def _nothing_new(update: TableUpdate, job: TelemetryJob, folder: str, copies: int) -> UpdateSummary:
+    facts, base = update.base.facts, update.base
+    return UpdateSummary(
         0, 0, copies, 0, 0,
         len({peer for peer, *_ in facts.get("clocks", [])}), sorted({peer for peer, _ in facts.get("unaligned", [])}),
         [], 0, base.number, folder,
-        {name: step.tables.frame(step.spark, base, name).count() for name in job.results},
+        {name: update.tables.frame(update.spark, base, name).count() for name in job.results},
     )  # fmt: skip
 
 
 def _base(tables: TableFolder, job: TelemetryJob, overwrite: bool) -> FolderVersion:
-    """The version that the step goes on from, of the same job with the same settings."""
+    """The version that the update goes on from, of the same job with the same settings."""
     base = tables.newest()
     if base is None:
         return FolderVersion(LAYOUT, 0, 0)
@@ -164,7 +165,7 @@ def _base(tables: TableFolder, job: TelemetryJob, overwrite: bool) -> FolderVers
 def _unknown(
     spark: "SparkSession", tables: TableFolder, base: FolderVersion, chosen: list[SegmentFile]
 ) -> tuple[list[SegmentFile], list[tuple[SegmentFile, str]]]:
-    """The segments that no step has used yet, and files that contradict one that was used."""
+    """The segments that no update has used yet, and files that contradict one that was used."""
     from pyspark.sql import functions as F
 
     if "_segments" not in base.tables or not chosen:
@@ -188,46 +189,46 @@ def _about(file: SegmentFile) -> dict[str, Any]:
     }
 
 
-def _reduce_all(step: Step, job: TelemetryJob, new: list[SegmentFile], by_spark: bool) -> "list[DataFrame]":
+def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile], by_spark: bool) -> "list[DataFrame]":
     """Reduce the new segments to partial rows; return what was said about segments and bad rows."""
     from pyspark.sql import functions as F
 
-    said = [_compare_clocks(step, new, by_spark)]
+    said = [_compare_clocks(update, new, by_spark)]
     unit = job.offset_unit_ns
-    offsets = step.clocks.rounded(unit)
-    before = {(peer, start): round(offset / unit) * unit for peer, start, offset in step.base.facts.get("clocks", [])}
+    offsets = update.clocks.rounded(unit)
+    before = {(peer, start): round(offset / unit) * unit for peer, start, offset in update.base.facts.get("clocks", [])}
     moved = {node for node, offset in before.items() if offsets[node] != offset}
-    step.since = {(peer, start): number for peer, start, number in step.base.facts.get("since", [])}
-    step.since |= dict.fromkeys(moved, step.number)
-    again = _segments_of(step, moved, job)
+    update.since = {(peer, start): number for peer, start, number in update.base.facts.get("since", [])}
+    update.since |= dict.fromkeys(moved, update.number)
+    again = _segments_of(update, moved, job)
     for part in job.partial_tables(offsets):
-        frame = _reduced(step, _of(new, part.tables), part.reduction, part.schema, by_spark)
+        frame = _reduced(update, _of(new, part.tables), part.reduction, part.schema, by_spark)
         if not set(part.tables) <= set(clocks.TABLES):
             said.append(frame)
         columns = _columns(part.schema)
         rows = _rows(frame, columns)
         if part.timed and _of(again, part.tables):
-            repeated = _reduced(step, _of(again, part.tables), part.reduction, part.schema, by_spark)
+            repeated = _reduced(update, _of(again, part.tables), part.reduction, part.schema, by_spark)
             rows = rows.unionByName(_rows(repeated, columns))
         if part.timed:
-            rows = rows.withColumn(MADE, F.lit(step.number).cast("bigint"))
+            rows = rows.withColumn(MADE, F.lit(update.number).cast("bigint"))
         by = "bucket" if "bucket" in part.schema.names else None
-        step.touched |= step.append(
+        update.touched |= update.append(
             part.name, stored_columns(part.schema, timed=part.timed), rows.repartition(by) if by else rows, by
         )
         if by and moved:
-            old = step.base.tables[part.name].files if part.name in step.base.tables else ()
-            step.touched |= {file.bucket for file in old if file.bucket is not None}
+            old = update.base.tables[part.name].files if part.name in update.base.tables else ()
+            update.touched |= {file.bucket for file in old if file.bucket is not None}
     return said
 
 
-def _compare_clocks(step: Step, new: list[SegmentFile], by_spark: bool) -> "DataFrame":
-    frame = _reduced(step, _of(new, clocks.TABLES), clocks.sightings, clocks.SIGHTINGS, by_spark)
+def _compare_clocks(update: TableUpdate, new: list[SegmentFile], by_spark: bool) -> "DataFrame":
+    frame = _reduced(update, _of(new, clocks.TABLES), clocks.sightings, clocks.SIGHTINGS, by_spark)
     columns = _columns(clocks.SIGHTINGS)
-    step.append("_sightings", columns, _rows(frame, columns))
+    update.append("_sightings", columns, _rows(frame, columns))
     nodes = {(file.segment.peer, file.segment.incarnation) for file in new}
-    nodes |= {(peer, incarnation) for peer, incarnation, _ in step.base.facts.get("clocks", [])}
-    step.clocks = clocks.solve_clocks(step.partial("_sightings", columns).toArrow(), nodes)
+    nodes |= {(peer, incarnation) for peer, incarnation, _ in update.base.facts.get("clocks", [])}
+    update.clocks = clocks.solve_clocks(update.partial("_sightings", columns).toArrow(), nodes)
     return frame
 
 
@@ -236,15 +237,15 @@ def _of(files: list[SegmentFile], tables: tuple[str, ...]) -> list[SegmentFile]:
 
 
 def _reduced(
-    step: Step, files: list[SegmentFile], reduction: Reduction, schema: pa.Schema, by_spark: bool
+    update: TableUpdate, files: list[SegmentFile], reduction: Reduction, schema: pa.Schema, by_spark: bool
 ) -> "DataFrame":
     """Reduce segments once: what is said about them is read apart from the rows."""
-    before = step.spark.conf.get(_BATCH)
-    step.spark.conf.set(_BATCH, "4")  # a record may be a segment
+    before = update.spark.conf.get(_BATCH)
+    update.spark.conf.set(_BATCH, "4")  # a record may be a segment
     try:
-        return step.stored(reduce_segments(step.spark, files, reduction, schema, by_spark=by_spark))
+        return update.stored(reduce_segments(update.spark, files, reduction, schema, by_spark=by_spark))
     finally:
-        step.spark.conf.set(_BATCH, before or "10000")
+        update.spark.conf.set(_BATCH, before or "10000")
 
 
 def _rows(frame: "DataFrame", columns: Columns) -> "DataFrame":
@@ -261,11 +262,11 @@ def stored_columns(schema: pa.Schema, *, timed: bool = True) -> Columns:
     return (*found, (MADE, "bigint")) if timed else found
 
 
-def _segments_of(step: Step, nodes: set[Node], job: TelemetryJob) -> list[SegmentFile]:
-    """The segments of these incarnations that earlier steps have reduced."""
-    if not nodes or "_segments" not in step.base.tables:
+def _segments_of(update: TableUpdate, nodes: set[Node], job: TelemetryJob) -> list[SegmentFile]:
+    """The segments of these incarnations that earlier updates have reduced."""
+    if not nodes or "_segments" not in update.base.tables:
         return []
-    frame = step.tables.frame(step.spark, step.base, "_segments")
+    frame = update.tables.frame(update.spark, update.base, "_segments")
     rows = frame.where(frame["table"].isin(list(job.tables))).toArrow().to_pylist()
     return [
         SegmentFile(Segment(row["table"], 1, row["peer"], row["incarnation"], row["number"]), row["file"], row["bytes"])
@@ -275,7 +276,7 @@ def _segments_of(step: Step, nodes: set[Node], job: TelemetryJob) -> list[Segmen
 
 
 def _record(
-    step: Step, odd: list[tuple[SegmentFile, str]], said: "list[DataFrame]", max_bad: float
+    update: TableUpdate, odd: list[tuple[SegmentFile, str]], said: "list[DataFrame]", max_bad: float
 ) -> tuple[int, int, int]:
     """Record the segments that were used, and what could not be: how much that is, how many segments are among it, and
     the rows of all segments."""
@@ -289,10 +290,10 @@ def _record(
     unreadable = [row for row in bad if row["line"] is None]
     _check_share([row for row in bad if row["line"] is not None], rows, max_bad)
     bad += [{**_about(file), "file": file.path, "reason": reason, "rows": 1} for file, reason in odd]
-    spark = step.spark
-    step.append("_segments", SEGMENTS, spark.createDataFrame(good).coalesce(1) if good.num_rows else None)
+    spark = update.spark
+    update.append("_segments", SEGMENTS, spark.createDataFrame(good).coalesce(1) if good.num_rows else None)
     listed = pa.Table.from_pylist(bad, schema=_QUARANTINE)
-    step.append("_quarantine", QUARANTINE, spark.createDataFrame(listed).coalesce(1) if bad else None)
+    update.append("_quarantine", QUARANTINE, spark.createDataFrame(listed).coalesce(1) if bad else None)
     return sum(row["rows"] for row in bad), len(unreadable), rows
 
 
@@ -310,20 +311,20 @@ def _check_share(bad: list[dict[str, Any]], rows: int, max_bad: float) -> None:
         )
 
 
-def _look_at_incarnations(step: Step) -> list[str]:
+def _look_at_incarnations(update: TableUpdate) -> list[str]:
     """Find when each incarnation was observed, by the clock of the reference; return what is odd about them."""
     from pyspark.sql import functions as F
 
     ends = F.min("first_ns").alias("first"), F.max("last_ns").alias("last")
-    found = step.partial("_segments", SEGMENTS).groupBy("peer", "incarnation").agg(*ends).toArrow().to_pylist()
-    offsets, remarks = step.clocks.rounded(CLOCK_UNIT_NS), []
+    found = update.partial("_segments", SEGMENTS).groupBy("peer", "incarnation").agg(*ends).toArrow().to_pylist()
+    offsets, remarks = update.clocks.rounded(CLOCK_UNIT_NS), []
     spans: dict[int, list[tuple[int, int, int]]] = {}
     for row in sorted(found, key=lambda row: (row["peer"], row["incarnation"])):
         if row["first"] is not None:
             node = row["peer"], row["incarnation"]
             first, last = (row[name] - offsets.get(node, 0) for name in ("first", "last"))
-            step.spans.setdefault(row["peer"], []).append((row["incarnation"], first, last))
-            if node not in step.clocks.unaligned:
+            update.spans.setdefault(row["peer"], []).append((row["incarnation"], first, last))
+            if node not in update.clocks.unaligned:
                 spans.setdefault(row["peer"], []).append((first, last, row["incarnation"]))
     for peer, each in spans.items():
         for (first, last, one), (other_first, other_last, other) in combinations(sorted(each), 2):
@@ -336,19 +337,19 @@ def _look_at_incarnations(step: Step) -> list[str]:
     return remarks
 
 
-def _commit(step: Step, job: TelemetryJob, transaction: tuple[str, int] | None) -> FolderVersion:
+def _commit(update: TableUpdate, job: TelemetryJob, transaction: tuple[str, int] | None) -> FolderVersion:
     facts = {
-        "clocks": [[*node, offset] for node, offset in step.clocks.offsets.items()],
-        "unaligned": [list(node) for node in step.clocks.unaligned],
-        "since": [[*node, number] for node, number in sorted(step.since.items())],
+        "clocks": [[*node, offset] for node, offset in update.clocks.offsets.items()],
+        "unaligned": [list(node) for node in update.clocks.unaligned],
+        "since": [[*node, number] for node, number in sorted(update.since.items())],
     }
     settings = {**job.settings, "job": job.name}
-    return step.tables.commit(step.base, step.changes, transaction=transaction, settings=settings, facts=facts)
+    return update.tables.commit(update.base, update.changes, transaction=transaction, settings=settings, facts=facts)
 
 
 @contextmanager
-def _cleaned(step: Step) -> Iterator[None]:
+def _cleaned(update: TableUpdate) -> Iterator[None]:
     try:
         yield
     finally:
-        step.tables.remove(step.scratch)
+        update.tables.remove(update.scratch)

@@ -17,8 +17,8 @@ from wend.model.units import SECOND
 from wend.pipeline.clocks import Node
 from wend.pipeline.event_rows import DELIVERY, EVENT, EVENTS, PUBLICATION, beside, event_rows
 from wend.pipeline.segments import numbers
+from wend.pipeline.table_update import PartialTable, TableUpdate
 from wend.pipeline.telemetry_job import CLOCK_UNIT_NS, stored_columns
-from wend.pipeline.telemetry_step import PartialTable, Step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,7 +55,7 @@ class WorkloadJob:
 
     name = "workload"
     tables = ("publications", "deliveries", "heartbeats")
-    results = ("flows",)
+    results = ("flows", "deadlines")
     settings: dict[str, Any] = {}  # noqa: RUF012
     offset_unit_ns = max(CLOCK_UNIT_NS, _BUCKET_NS // 60)
 
@@ -66,12 +66,12 @@ class WorkloadJob:
             PartialTable("_beats", ("heartbeats",), beat_rows, BEATS, timed=False),
         ]
 
-    def merge(self, step: Step) -> None:
+    def merge(self, update: TableUpdate) -> None:
         from pyspark.sql import functions as F
 
-        step.touched = beside(step.touched) & step.buckets("_events")
-        near = step.partial("_events", stored_columns(EVENTS), beside(step.touched))
-        published = near.where((F.col("what") == PUBLICATION) & F.col("bucket").isin(sorted(step.touched)))
+        update.touched = beside(update.touched) & update.buckets("_events")
+        near = update.partial("_events", stored_columns(EVENTS), beside(update.touched))
+        published = near.where((F.col("what") == PUBLICATION) & F.col("bucket").isin(sorted(update.touched)))
         delivered = near.where((F.col("what") == DELIVERY) & (F.col("peer") != F.col("publisher")))
         reached = delivered.groupBy(*EVENT).agg(
             F.sort_array(F.collect_set("peer")).alias("receivers"),
@@ -81,15 +81,21 @@ class WorkloadJob:
         sums = events.groupBy("bucket", "publisher", "publisher_incarnation", "receivers").agg(
             F.count("*").alias("events"), F.sum("size_bytes").alias("bytes"), F.min("deadline_ns").alias("deadline_ns")
         )
-        step.replace("_flows", sums.repartition("bucket"), step.touched)
-        counted = step.partial("_flows", _FLOWS)
-        step.replace("flows", self._flows(step, counted).orderBy("publisher", "receivers").coalesce(1))
+        update.replace("_flows", sums.repartition("bucket"), update.touched)
+        within = delivered.where(F.col("bucket").isin(sorted(update.touched)) & (F.col("deadline_ns") >= 0))
+        shortest = F.min("deadline_ns").alias("deadline_ns")
+        tight = within.groupBy("bucket", "publisher", F.col("peer").alias("receiver")).agg(shortest)
+        update.replace("_deadlines", tight.repartition("bucket"), update.touched)
+        every = update.partial("_deadlines", _DEADLINES).groupBy("publisher", "receiver").agg(shortest)
+        update.replace("deadlines", every.orderBy("publisher", "receiver").coalesce(1))
+        counted = update.partial("_flows", _FLOWS)
+        update.replace("flows", self._flows(update, counted).orderBy("publisher", "receivers").coalesce(1))
 
-    def _flows(self, step: Step, counted: "DataFrame") -> "DataFrame":
+    def _flows(self, update: TableUpdate, counted: "DataFrame") -> "DataFrame":
         """The columns of a file of flows."""
         from pyspark.sql import functions as F
 
-        beats = step.partial("_beats", stored_columns(BEATS, timed=False))
+        beats = update.partial("_beats", stored_columns(BEATS, timed=False))
         observed = beats.groupBy("peer", "incarnation").agg(
             F.sum("beats").alias("beats"), F.max("gap_ns").alias("gap_ns"), F.sum("sample_ppb").alias("sample_ppb")
         )
@@ -121,6 +127,7 @@ class WorkloadJob:
         raise ConfigError(f"there is no picture of {folder}: `wend plan` draws flows")
 
 
+_DEADLINES = (("publisher", "bigint"), ("receiver", "bigint"), ("deadline_ns", "bigint"))
 _FLOWS = (
     ("bucket", "bigint"), ("publisher", "bigint"), ("publisher_incarnation", "bigint"), ("receivers", "array<bigint>"),
     ("events", "bigint"), ("bytes", "bigint"), ("deadline_ns", "bigint"),

@@ -1,7 +1,7 @@
-"""A step of a job on telemetry: the tables of a folder as they are, as they will be, and what is known about peers.
+"""An update of a job on telemetry: the tables of a folder as they are, as they will be, and what is known about peers.
 
-A job on links, one on late events and one on workloads have the same steps (`telemetry_job.py`). This is what the steps
-hand to the job, and what a job has to say.
+Jobs on links, late events and workloads are run by the same updates (`telemetry_job.py`). This is what an update hands
+to a job, and what a job has to say.
 """
 
 from collections.abc import Iterable
@@ -24,8 +24,8 @@ MADE = "made"
 
 
 @dataclass
-class Step:
-    """The state of a step, which a job may use."""
+class TableUpdate:
+    """The state of an update, which a job may use."""
 
     spark: "SparkSession"
     tables: TableFolder
@@ -42,7 +42,7 @@ class Step:
 
     @property
     def number(self) -> int:
-        """The version that this step makes."""
+        """The version that this update makes."""
         return self.base.number + 1
 
     def partial(self, name: str, columns: Columns, buckets: Iterable[int] | None = None) -> "DataFrame":
@@ -75,7 +75,7 @@ class Step:
         return joined.where(F.col(MADE) >= F.coalesce("since", F.lit(0))).select(*frame.columns)
 
     def stored(self, frame: "DataFrame", name: str = "scratch") -> "DataFrame":
-        """A frame that is computed once, and stays until the end of the step."""
+        """A frame that is computed once, and stays until the end of the update."""
         files = self.tables.write(frame, name)
         self.scratch += files
         return self.tables.frame_of(self.spark, columns_of(frame), files)
@@ -116,7 +116,7 @@ class TelemetryJob(Protocol):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What all steps of one folder must have in common."""
+        """What all updates of one folder must have in common."""
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ class TelemetryJob(Protocol):
     def partial_tables(self, offsets: dict[Node, int]) -> list[PartialTable]:
         """What the job reduces segments to, with these offsets of clocks."""
 
-    def merge(self, step: Step) -> None:
+    def merge(self, update: TableUpdate) -> None:
         """Make the touched buckets of the results anew."""
 
     def picture(self, spark: "SparkSession", folder: str) -> str:
