@@ -161,7 +161,7 @@ def show(report: "PushReport") -> None:
         )
     else:
         sentences.append(f"Rolled back: {report.why}. The peers follow the plans that they followed before.")
-    if report.kept and before is not None and after is not None:
+    if report.kept and not report.why and before is not None and after is not None:
         shares = f"{percent(before.share)} of {before.judged} before, {percent(after.share)} of {after.judged} since"
         sentences.append(f"On time: {shares}.")
     if report.kept and report.why:
