@@ -11,10 +11,29 @@ from wend.model.forwarding import Forwarding
 from wend.model.plan import OwnFlow
 from wend.protocol.config import PeerConfig
 from wend.protocol.copy_ranks import fork
-from wend.protocol.plugins import Arrived, Failed, Forward, GiveUp, Heard, LinkChanged, PluginEffect, Tell, View
+from wend.protocol.plugins import (
+    Arrived,
+    Due,
+    Failed,
+    Forward,
+    GiveUp,
+    Heard,
+    LinkChanged,
+    PluginEffect,
+    Tell,
+    Timer,
+    View,
+)
 from wend.protocol.ports import Drop, Notice, Planned, Refuse
 from wend.protocol.routing.planned import PlanLabel
-from wend.protocol.routing.planned_failover import MAX_DOWN, FailoverRouting, LinkOutages, Shares, shares_without
+from wend.protocol.routing.planned_failover import (
+    LOOK_NS,
+    MAX_DOWN,
+    FailoverRouting,
+    LinkOutages,
+    Shares,
+    shares_without,
+)
 
 OVER_C: Arcs = [(A, C), (C, S)]
 OVER_D: Arcs = [(A, D), (D, S)]
@@ -36,7 +55,8 @@ class Publisher:
     def __init__(self, plan: Forwarding | None) -> None:
         config = PeerConfig(peer=A, strategy="planned-failover")
         self.routing = FailoverRouting(config)
-        self.view = View(config, dict.fromkeys((B, C, D), SimpleNamespace()), persistency=False)  # type: ignore[arg-type]
+        self.links = {peer: SimpleNamespace(up=True, heard_by_neighbour=True) for peer in (B, C, D)}
+        self.view = View(config, self.links, persistency=False)  # type: ignore[arg-type]
         self.view.neighbours = (B, C, D)
         self.view.graph = SimpleNamespace(costs={p: links_of(p, GRAPH) for p in (A, B, C, D, S, T)})  # type: ignore[assignment]
         self.plan = plan
@@ -119,7 +139,7 @@ def test_the_ends_of_a_link_flood_its_failure_and_others_pass_it_on_once() -> No
     publisher = Publisher(None)
     told = publisher.told(LinkChanged(C, up=False))
     own = LinkOutages(A, (1, 1), (C,))
-    assert told == [Tell(peer, ("o", A), own) for peer in (B, C, D)]
+    assert told == [*(Tell(peer, ("o", A), own) for peer in (B, C, D)), Timer(LOOK_NS, "links")]
     assert publisher.told(LinkChanged(C, up=False)) == []
     heard = LinkOutages(S, (1, 2), (D,))
     assert publisher.told(Heard(B, heard)) == [Tell(peer, ("o", S), heard) for peer in (C, D)]
@@ -131,6 +151,16 @@ def test_the_ends_of_a_link_flood_its_failure_and_others_pass_it_on_once() -> No
     assert again == [Tell(B, ("o", A), own), Tell(B, ("o", S), heard)]
     too_many = LinkOutages(T, (1, 1), tuple(range(MAX_DOWN + 1)))
     assert publisher.told(Heard(B, too_many)) == [Refuse(B, "news that cannot be")]
+
+
+def test_a_link_that_works_again_is_found_even_if_no_event_says_so() -> None:
+    publisher = Publisher(None)
+    publisher.told(LinkChanged(C, up=False))
+    publisher.links[C].heard_by_neighbour = False
+    assert publisher.told(Due("links")) == [Timer(LOOK_NS, "links")]
+    publisher.links[C].heard_by_neighbour = True
+    assert publisher.told(Due("links")) == [Tell(peer, ("o", A), LinkOutages(A, (1, 2), ())) for peer in (B, C, D)]
+    assert not publisher.routing.down and publisher.told(Due("links")) == []
 
 
 def test_a_packet_that_a_neighbour_does_not_acknowledge_goes_around_it() -> None:

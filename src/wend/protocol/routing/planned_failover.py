@@ -17,21 +17,24 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from wend.model.events import PeerId
-from wend.model.units import Nanos
+from wend.model.units import MS, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.copy_ranks import fork
 from wend.protocol.plugins import (
     LINK_STATE,
     Arrived,
+    Due,
     Failed,
     Forward,
     GiveUp,
     Heard,
     LinkChanged,
+    LinkView,
     Needs,
     PluginEffect,
     PluginInput,
     Tell,
+    Timer,
     View,
 )
 from wend.protocol.ports import Notice, Refuse
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from wend.model.forwarding import Forwarding, Hops
     from wend.model.plan import OwnFlow
 
+LOOK_NS: Nanos = 200 * MS
+"""How often a peer looks whether a link of its own that was down works again."""
 MAX_DOWN = 1024
 """The most links that a peer may say are down."""
 Edge = tuple[PeerId, PeerId]
@@ -67,6 +72,8 @@ class FailoverRouting(PlannedRouting):
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
         self._own = LinkOutages(config.peer, (config.incarnation, 0), ())
+        self._looks_again = False
+        """Whether it will look at its links soon."""
         self._told: dict[PeerId, LinkOutages] = {}
         """By origin: what it said last."""
         self._down: frozenset[Edge] = frozenset()
@@ -78,9 +85,11 @@ class FailoverRouting(PlannedRouting):
             case Failed(forward):
                 return self._detour(forward, view)
             case LinkChanged():
-                return self._link_changed(event, view)
+                return self._link_changed(now, event, view)
             case Heard(sender, message):
                 return self._heard(sender, message, view)
+            case Due("links"):
+                return self._look_at_links(now, view)
         return super().handle(now, event, view)
 
     # ---------------------------------------------------------------- which links are down
@@ -90,19 +99,31 @@ class FailoverRouting(PlannedRouting):
         """The links that are down, as far as this peer knows."""
         return self._down
 
-    def _link_changed(self, event: LinkChanged, view: View) -> list[PluginEffect]:
+    def _link_changed(self, now: Nanos, event: LinkChanged, view: View) -> list[PluginEffect]:
         effects: list[PluginEffect] = []
         if event.up and event.fresh:
             known = [self._own, *(self._told[origin] for origin in sorted(self._told))]
             effects += [Tell(event.peer, ("o", each.origin), each) for each in known]
         others = set(self._own.down) - {event.peer}
-        down = tuple(sorted(others if event.up or event.peer not in view.links else {*others, event.peer}))
-        if down == self._own.down:
-            return effects
+        return [*effects, *self._announce(now, others if event.up else {*others, event.peer}, view)]
+
+    def _look_at_links(self, now: Nanos, view: View) -> list[PluginEffect]:
+        """Look whether links that were down work again. An ACK may show that, and no event says so."""
+        self._looks_again = False
+        works = {peer for peer in self._own.down if peer in view.links and _works(view.links[peer])}
+        return self._announce(now, set(self._own.down) - works, view)
+
+    def _announce(self, now: Nanos, down: set[PeerId], view: View) -> list[PluginEffect]:
+        """Tell all if other links of this peer are down than before. Look again soon while some are."""
+        found = tuple(sorted(down & view.links.keys()))[:MAX_DOWN]
+        again: list[PluginEffect] = [] if self._looks_again or not found else [Timer(now + LOOK_NS, "links")]
+        self._looks_again = self._looks_again or bool(found)
+        if found == self._own.down:
+            return again
         incarnation, count = self._own.version
-        self._own = LinkOutages(view.me, (incarnation, count + 1), down[:MAX_DOWN])
+        self._own = LinkOutages(view.me, (incarnation, count + 1), found)
         self._look()
-        return [*effects, *(Tell(peer, ("o", view.me), self._own) for peer in view.neighbours)]
+        return [*(Tell(peer, ("o", view.me), self._own) for peer in view.neighbours), *again]
 
     def _heard(self, sender: PeerId, outages: LinkOutages, view: View) -> list[PluginEffect]:
         if len(outages.down) > MAX_DOWN:
@@ -195,6 +216,10 @@ def shares_without(plan: "Forwarding", flow: "OwnFlow", down: frozenset[Edge]) -
     left = [(graph, share) for graph, share in flow.shares if avoids(graph)]
     whole, rest = sum(share for _, share in flow.shares), sum(share for _, share in left)
     return tuple((graph, share * whole / rest) for graph, share in left) if rest else None
+
+
+def _works(link: LinkView) -> bool:
+    return link.up and link.heard_by_neighbour
 
 
 def _edge(a: PeerId, b: PeerId) -> Edge:
