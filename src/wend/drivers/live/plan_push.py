@@ -9,6 +9,7 @@ push before that, also Ctrl-C, rolls back.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,8 +17,9 @@ from wend.drivers.live.client import Client
 from wend.drivers.live.status import StatusSnapshot
 from wend.model.errors import ClientError, ConfigError, ConnectionLost, Refused, TryAgain, WendError
 from wend.model.events import PeerId
-from wend.model.plan import Plan
-from wend.model.plan_slice import packed, slice_of
+
+if TYPE_CHECKING:  # a plan is arrays, which clients need not have
+    from wend.model.plan import Plan
 
 POLL_S = 1.0
 FEWEST = 50
@@ -88,7 +90,7 @@ class PushReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def push_plan(
-    plan: Plan,
+    plan: "Plan",
     urls: Sequence[str],
     settings: PushSettings,
     connect: Callable[[str], Client],
@@ -102,7 +104,7 @@ async def push_plan(
 
 
 async def _connected(
-    plan: Plan, urls: Sequence[str], connect: Callable[[str], Client], stack: AsyncExitStack
+    plan: "Plan", urls: Sequence[str], connect: Callable[[str], Client], stack: AsyncExitStack
 ) -> dict[PeerId, Client]:
     """A client of every peer of the plan."""
     opened = [connect(url) for url in urls]
@@ -133,7 +135,7 @@ async def _connected(
 class _Push:
     """One push."""
 
-    def __init__(self, plan: Plan, clients: Clients, settings: PushSettings, told: Callable[[str], None]) -> None:
+    def __init__(self, plan: "Plan", clients: Clients, settings: PushSettings, told: Callable[[str], None]) -> None:
         self._plan, self._clients, self._settings, self._told = plan, clients, settings, told
         self._version = 0
         self._committed = False
@@ -180,6 +182,8 @@ class _Push:
     async def _prepare(self) -> None:
         """Have every peer check its part."""
         self._told(f"{len(self._clients)} peers check plan {self._plan.id:08x}, version {self._version}")
+
+        from wend.model.plan_slice import packed, slice_of
 
         async def check(peer: PeerId, client: Client) -> None:
             part = await asyncio.to_thread(lambda: packed(slice_of(self._plan, peer)))
@@ -290,7 +294,7 @@ def fault_of(before: OnTimeCount, after: OnTimeCount, tolerance: float) -> str |
     )
 
 
-def _named(plan: Plan, peer: PeerId) -> str:
+def _named(plan: "Plan", peer: PeerId) -> str:
     name = plan.peers["name"][peer]
     return f"peer {peer}" if name == str(peer) else f"peer {peer} ({name})"
 
