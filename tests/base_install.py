@@ -130,7 +130,7 @@ def all_of_it(folder: Path) -> dict[str, Any]:
                 ("up", "--duration", "1"),
                 ("plan", "show", str(folder)),
                 ("topology", "make", "power-law:20"),
-                ("data", "workload", "--out", str(folder / "out")),
+                ("data", "generate", "--out", str(folder / "out")),
                 ("study", "dcrd", "--smoke", "--out", str(folder / "study")),
                 ("lab", "up"),
                 ("version",),
