@@ -33,12 +33,14 @@ def write_square(folder: Path, windows: int = 2) -> None:
     links = [
         {
             "begin_ns": begin, "window_ns": WINDOW_NS, "a": a, "b": b, "delay_mean_ns": 10 * MS, "loss_ab": 0.0,
-            "loss_ba": 0.0, "observed_ns": WINDOW_NS, "samples": 40,
+            "loss_ba": 0.0, "sent_ab": 10, "sent_ba": 10, "ends": 2, "observed_ns": WINDOW_NS, "samples": 40,
         }
         for begin in begins
         for a, b in LINKS
     ]  # fmt: skip
-    outages = [{"a": 1, "b": 2, "begin_ns": begin + SECOND, "end_ns": begin + WINDOW_NS // 2} for begin in begins]
+    outages = [
+        {"a": 1, "b": 2, "begin_ns": begin + SECOND, "end_ns": begin + WINDOW_NS // 2, "ends": 2} for begin in begins
+    ]
     write_table(folder, "links", links)
     write_table(folder, "outages", outages)
     write_table(folder, "deadlines", [{"publisher": 1, "receiver": 2, "deadline_ns": 100 * MS}])

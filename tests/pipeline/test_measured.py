@@ -18,7 +18,7 @@ from wend.pipeline.recordings import one_way_loss
 
 
 def row(a: int, b: int, delay: int | None, samples: int = 1, **more: float) -> dict[str, object]:
-    return {"a": a, "b": b, "delay_mean_ns": delay, "samples": samples, "loss_ab": 0.0, "loss_ba": None, **more}
+    return {"a": a, "b": b, "delay_mean_ns": delay, "samples": samples, "loss_ab": 0.0, "sent_ab": 9, **more}
 
 
 def test_windows_of_a_link_are_one_link() -> None:

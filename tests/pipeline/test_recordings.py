@@ -16,13 +16,15 @@ FLOW = {"publisher": 1, "receivers": [2], "rate": 4.0, "size_bytes": 10.0, "weig
 def link(begin: int, a: int = 1, b: int = 2, observed: int = MINUTE, delay: int | None = 10 * MS) -> dict[str, Any]:
     return {
         "begin_ns": begin, "window_ns": MINUTE, "a": a, "b": b, "delay_mean_ns": delay, "loss_ab": None,
-        "loss_ba": 0.19, "observed_ns": observed,
+        "loss_ba": 0.2, "sent_ab": 0, "sent_ba": 380, "ends": 2, "observed_ns": observed,
     }  # fmt: skip
 
 
-def found(links: list[dict[str, Any]], outages: list[tuple[int, int, int, int | None]], most: int = 10) -> Any:
-    down = [{"a": a, "b": b, "begin_ns": begin, "end_ns": end} for a, b, begin, end in outages]
-    schema = pa.schema([(name, pa.int64()) for name in ("a", "b", "begin_ns", "end_ns")])
+def found(
+    links: list[dict[str, Any]], outages: list[tuple[int, int, int, int | None]], most: int = 10, ends: int = 2
+) -> Any:
+    down = [{"a": a, "b": b, "begin_ns": begin, "end_ns": end, "ends": ends} for a, b, begin, end in outages]
+    schema = pa.schema([(name, pa.int64()) for name in ("a", "b", "begin_ns", "end_ns", "ends")])
     return recordings(
         pa.Table.from_pylist(links), pa.Table.from_pylist(down, schema=schema), [recorded_flow(FLOW, 1)], most
     )
@@ -68,6 +70,17 @@ def test_a_receiver_has_its_own_deadline_or_that_of_the_flow() -> None:
         recorded_flow({"publisher": 1, "receivers": [2], "rate": "800bit/s"}, 3)
 
 
+def test_what_one_end_alone_saw_is_no_outage_unless_nobody_knows_the_other() -> None:
+    down: list[tuple[int, int, int, int | None]] = [(1, 2, SECOND, 2 * SECOND)]
+    (seen,) = found([link(0)], down, ends=1)
+    assert seen.links[0].outages == ()
+    (alone,) = found([{**link(0), "ends": 1}], down, ends=1)
+    assert alone.links[0].outages == ((SECOND, 2 * SECOND),)
+
+
 def test_loss_of_a_round_trip_is_split_between_its_directions() -> None:
-    assert one_way_loss({"loss_ab": 0.36, "loss_ba": 0.36}) == pytest.approx(0.2)
-    assert one_way_loss({"loss_ab": None, "loss_ba": None}) == 0.0
+    many = {"sent_ab": 10**9, "sent_ba": 10**9}
+    assert one_way_loss({"loss_ab": 0.36, "loss_ba": 0.36, **many}) == pytest.approx(0.2)
+    assert one_way_loss({"loss_ab": None, "loss_ba": None, **many}) == 0.0
+    few = {"loss_ab": 1 / 3, "loss_ba": 0.0, "sent_ab": 3, "sent_ba": 3}
+    assert one_way_loss(few) == pytest.approx(0.011, abs=0.001)

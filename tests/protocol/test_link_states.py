@@ -22,7 +22,7 @@ DRAWING = (
 )
 HOME = {"protocol/link/link.py", "protocol/link/estimator.py"}
 FIELDS = {*getattr(Link, "__slots__", ()), *getattr(LinkEstimator, "__slots__", ())}
-TIMESTAMPS = {"heard_ns", "sent_ns"}
+UNGUARDED = {"heard_ns", "sent_ns", "answers", "transmitted"}
 """What those who send and receive packets set themselves."""
 OTHERS = {("protocol/membership/tdo_landmark.py", "path")}
 """Fields of other objects that have the name of one of a link's."""
@@ -173,7 +173,7 @@ def assignments(source: str) -> list[tuple[int, str]]:
 
 
 def meddling(source: str) -> list[tuple[int, str]]:
-    return [(line, name) for line, name in assignments(source) if name in FIELDS - TIMESTAMPS]
+    return [(line, name) for line, name in assignments(source) if name in FIELDS - UNGUARDED]
 
 
 @pure_only

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 LEAST_NS: Nanos = 5 * SECOND
 """Shorter windows say nothing."""
+BOTH = 2
+"""How many ends of a link see an outage of it. If one end only sees one, the other did not run, or a host was busy:
+that is no outage of the link, unless nobody knows what the other end saw."""
+PRIOR = 20
+"""So many answered packets are assumed of each end: a lost one among three is no loss of a third."""
 Row = dict[str, Any]
 
 
@@ -57,10 +62,10 @@ def recordings(links: pa.Table, outages: pa.Table, flows: Sequence[RecordedFlow]
     if not flows:
         raise ConfigError("the workload has no flows")
     down: dict[tuple[int, int], list[tuple[Nanos, Nanos | None]]] = defaultdict(list)
+    watched = {(row["a"], row["b"]) for row in links.select(["a", "b", "ends"]).to_pylist() if row["ends"] == BOTH}
     for row in outages.to_pylist():
-        if not row.get("agreed", True):  # one end alone saw it
-            continue
-        down[row["a"], row["b"]].append((row["begin_ns"], row["end_ns"]))
+        if row["ends"] == BOTH or (row["a"], row["b"]) not in watched:
+            down[row["a"], row["b"]].append((row["begin_ns"], row["end_ns"]))
     by_window: dict[Nanos, list[Row]] = defaultdict(list)
     begins = sorted(set(links.column("begin_ns").to_pylist()))
     chosen = set(_spread(begins, most))
@@ -133,8 +138,9 @@ def _within(times: Iterable[tuple[Nanos, Nanos | None]], begin_ns: Nanos, end_ns
 def one_way_loss(row: Row) -> float:
     """The share of packets that a link loses in one direction. What its ends count as lost are packets whose ACK did
     not come, so packets of both directions."""
-    shares = [row[name] for name in ("loss_ab", "loss_ba") if row.get(name) is not None]
-    return 1 - sqrt(1 - min(0.99, sum(shares) / len(shares))) if shares else 0.0
+    ends = [(row[f"loss_{end}"], row[f"sent_{end}"]) for end in ("ab", "ba") if row.get(f"loss_{end}") is not None]
+    lost, sent = sum(share * count for share, count in ends), sum(count + PRIOR for _, count in ends)
+    return 1 - sqrt(1 - min(0.99, lost / sent)) if sent else 0.0
 
 
 def recorded_flow(

@@ -292,7 +292,7 @@ class Link:
     def unanswered(self) -> None:
         """No ACK came for a transmission. Over a link that is down, that says nothing about loss."""
         if self.up:
-            self.timed_out += 1
+            self.timed_out += self.incarnation > 0  # else the neighbour may not run yet
             if self.estimator is not None:
                 self.estimator.unanswered()
 
@@ -313,7 +313,8 @@ class Link:
         self.up = False
         self.hello_mode = None
         self.suspected = True
-        self.timed_out -= self.fails
+        if self.incarnation:
+            self.timed_out -= self.fails
         if self.sender is not None:
             self.sender.stop()
         if self.estimator is not None:
