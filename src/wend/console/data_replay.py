@@ -114,21 +114,21 @@ def _table(found: "Recommendation") -> "Table":
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for head in ("strategy", "redundancy"):
-        table.add_column(head)
-    for head in ("runs", "on time %", "behind", "delivered %", "packets", "p99 ms"):
+        table.add_column(head, no_wrap=True)
+    for head in ("on time %", "behind", "delivered", "packets", "p99 ms"):
         table.add_column(head, justify="right", no_wrap=True)
     for one in found.ranked:
         table.add_row(
-            one.strategy, one.redundancy or "–", str(one.runs),
-            _with_half(one.on_time, 100, 2), _with_half(one.behind, 100, 2), _with_half(one.delivery, 100, 2),
-            _with_half(one.packets, 1, 3), "–" if one.delay_p99_ms is None else f"{one.delay_p99_ms:.0f}",
+            one.strategy, one.redundancy or "–",
+            _with_half(one.on_time, 100), _with_half(one.behind, 100), f"{100 * one.delivery.mean:.2f}",
+            f"{one.packets.mean:.2f}", "–" if one.delay_p99_ms is None else f"{one.delay_p99_ms:.0f}",
         )  # fmt: skip
     return table
 
 
-def _with_half(value: "MeanInterval", factor: float, digits: int) -> str:
-    half = "" if value.half is None else f" ± {factor * value.half:.{digits}f}"
-    return f"{factor * value.mean:.{digits}f}{half}"
+def _with_half(value: "MeanInterval", factor: float) -> str:
+    half = "" if value.half is None else f" ±{factor * value.half:.2f}"
+    return f"{factor * value.mean:.2f}{half}"
 
 
 def _names(text: str) -> list[str]:

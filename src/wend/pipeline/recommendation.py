@@ -1,8 +1,8 @@
 """A recommendation from replays: which strategy and setting were on time most often, and what the others cost.
 
 Strategies are compared pair by pair: the same window, the same times of publication. The best one is the one with the
-most deliveries on time. Variants that lose at most a tenth of a point to it, and of which it is not certain that they
-lose at all, count as equal; of these the one with the fewest data packets is recommended.
+most deliveries on time. Variants that lose at most a tenth of a point to it, or what the caller says, count as equal;
+of these the one with the fewest data packets is recommended.
 """
 
 from collections import defaultdict
@@ -87,7 +87,9 @@ def recommend(rows: Iterable[Mapping[str, Any]], equal: float = EQUAL) -> Recomm
     by_window = len(windows) >= FEW_WINDOWS
     on_time = {variant: _units(each, "on_time", by_window) for variant, each in runs.items()}
     means = {variant: _mean(each, "on_time") for variant, each in runs.items()}
-    first = _chosen(runs, on_time, means, equal)
+    least = max(means.values()) - equal
+    alike = [variant for variant in runs if means[variant] >= least]
+    first = min(alike, key=lambda variant: (_mean(runs[variant], "packets"), variant.name))
     order = sorted(runs, key=lambda variant: (variant != first, -means[variant], variant))
     ranked = tuple(
         Ranked(
@@ -105,22 +107,6 @@ def recommend(rows: Iterable[Mapping[str, Any]], equal: float = EQUAL) -> Recomm
         for variant in order
     )
     return Recommendation(ranked, _settings(first), paragraph(ranked))
-
-
-def _chosen(
-    runs: Mapping[Variant, list[Mapping[str, Any]]],
-    on_time: Mapping[Variant, Mapping[Unit, float]],
-    means: Mapping[Variant, float],
-    equal: float,
-) -> Variant:
-    best = max(runs, key=lambda variant: (means[variant], variant.name))
-    alike = []
-    for variant in runs:
-        behind = _difference(on_time[best], on_time[variant])
-        certain = behind.half is not None and behind.mean > behind.half
-        if means[best] - means[variant] <= equal and not certain:
-            alike.append(variant)
-    return min(alike or [best], key=lambda variant: (_mean(runs[variant], "packets"), variant.name))
 
 
 def _units(rows: Iterable[Mapping[str, Any]], metric: str, by_window: bool) -> dict[Unit, float]:
