@@ -24,8 +24,8 @@ SCHEMA = 1
 """Grows when a column changes its meaning. A new column needs no new number: readers ignore what they do not know."""
 
 TABLES: dict[str, tuple[tuple[str, str], ...]] = {
-    # Once a period for each link: its state, and what happened since the row before. `sent` are transmissions of data
-    # and control, `lost` those that timed out and that no outage explains. `round_trip_ns` is smoothed, and
+    # Once a period for each link: its state, and what happened since the row before. `sent` are transmissions of
+    # events, `lost` those that timed out and that no outage explains. `round_trip_ns` is smoothed, and
     # `capacity_bps` measured while packets waited; both are 0 where they are not known.
     "links": (
         ("time_ns", "q"), ("neighbour", "q"), ("state", "s"), ("delay_ns", "q"), ("reliability", "d"),

@@ -82,6 +82,7 @@ class Link:
         "control_discount_ns",
         "delay_ns",
         "detect_multiplier",
+        "doubtful",
         "estimator",
         "fails",
         "heard_by_neighbour",
@@ -159,7 +160,9 @@ class Link:
         self.fails = 0
         """Packets that Retransmission gave up since the neighbour was last heard."""
         self.transmitted = self.answers = self.timed_out = 0
-        """Transmissions of data and control, ACKs, and transmissions without one that no outage explains."""
+        """Transmissions of data, ACKs for them, and transmissions without one that no outage explains."""
+        self.doubtful = 0
+        """Those of the latter since the neighbour was last heard: an outage may explain them yet."""
         self.missed = False
         """Whether the neighbour missed control that nobody repeats: it needs everything anew when it is heard again."""
         self.sender = sender
@@ -253,7 +256,7 @@ class Link:
             return False
         missed, self.missed = self.missed, False
         self.suspected = False
-        self.fails = 0
+        self.fails = self.doubtful = 0
         return missed
 
     def hello(self, hello: Hello) -> bool:
@@ -292,13 +295,17 @@ class Link:
     def unanswered(self) -> None:
         """No ACK came for a transmission. Over a link that is down, that says nothing about loss."""
         if self.up:
-            self.timed_out += self.incarnation > 0  # else the neighbour may not run yet
+            self.timed_out += 1
             if self.estimator is not None:
                 self.estimator.unanswered()
 
-    def gave_up(self) -> None:
+    def gave_up(self, data: bool = True) -> None:
         """No ACK came for the last transmission of a packet, or for one of control."""
         self.unanswered()
+        if not data:
+            self.timed_out -= self.up
+        elif self.up:
+            self.doubtful += 1
         self.fails += 1
         self.suspected = True
 
@@ -313,8 +320,8 @@ class Link:
         self.up = False
         self.hello_mode = None
         self.suspected = True
-        if self.incarnation:
-            self.timed_out -= self.fails
+        self.timed_out -= self.doubtful
+        self.doubtful = 0
         if self.sender is not None:
             self.sender.stop()
         if self.estimator is not None:

@@ -178,7 +178,6 @@ class Retransmission:
             self._pending[tx] = held
             effects.append(Refuse(link.peer, "an ACK for a packet that was not sent to it"))
             return None
-        link.answers += 1
         timers = self._timers.heap
         if timers[0][3] == tx and timers[0][2] is self._timeout:
             heappop(timers)
@@ -201,11 +200,12 @@ class Retransmission:
                 self._waiting.drain(now, link, effects)
         if self._measured and (attempts == 1 or type(what) is not OutgoingControl):
             link.answered(_round_trip_ns(now - first, ack), attempts > 1)
-        if type(what) is Forward:
-            return what
         if type(what) is OutgoingControl:
             self._free_slot(what)
             return None
+        link.answers += 1
+        if type(what) is Forward:
+            return what
         assert type(what) is FragmentInFlight
         fragmented = what.of
         fragmented.open.discard(tx)
@@ -357,7 +357,6 @@ class Retransmission:
         link = self._links[control.peer]
         self._pending[tx] = (control, attempt, now if attempt == 1 else self._pending[tx][2])
         link.sent_ns = now
-        link.transmitted += 1
         effects.append(Send(control.peer, Control(tx, control.plugin, control.body)))
         timeout = link.timeout_ns - link.control_discount_ns
         wait = min(timeout << min(attempt - 1, 10), max(MAX_BACKOFF_NS, timeout))
@@ -404,7 +403,7 @@ class Retransmission:
             self._failed(now, what.of.forward, effects)
             self._lost(now, link, 0, effects)
         elif type(what) is OutgoingControl:
-            link.gave_up()
+            link.gave_up(data=False)
             if attempt < CONTROL_TRIES:
                 self._repeat(now, tx, what, attempt + 1, effects)
                 return

@@ -284,21 +284,27 @@ def test_columns_are_those_of_the_contract(tmp_path: Path, clock: Clock) -> None
         assert list(found[0]) == [name for name, _ in (*KEY, *columns)]
 
 
-def test_packets_to_a_neighbour_that_was_never_heard_or_is_down_are_not_lost(tmp_path: Path, clock: Clock) -> None:
+def test_control_and_packets_that_an_outage_explains_are_not_lost(tmp_path: Path, clock: Clock) -> None:
     async def scene() -> None:
         here = Scene(tmp_path, clock)
         here.start()
         link = here.peer.peer.links[1]
-        link.gave_up()
-        assert link.timed_out == 0, "it may not run yet"
-        link.new_incarnation(4)
+        link.gave_up(data=False)
+        assert link.timed_out == 0, "a neighbour that does not run yet does not answer, and nobody sends it data"
         link.cleared()
         link.unanswered()
         link.gave_up()
         assert link.timed_out == 2
         link.declared_down()
         link.gave_up()
+        link.gave_up(data=False)
         assert link.timed_out == 1, "the outage explains the packet that was given up"
+        link.restored()
+        link.cleared()
+        link.gave_up()
+        link.cleared()
+        link.declared_down()
+        assert link.timed_out == 2, "the neighbour was heard since, so that packet was lost"
         here.end()
 
     run(scene())
