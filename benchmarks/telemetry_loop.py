@@ -15,14 +15,14 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.recovered_outages import compare
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.sim import simulate
-from wend.model.units import MS, SECOND, parse_duration
+from wend.model.units import parse_duration
 from wend.pipeline.tables import read_local
 
 RAN = "adaptive"
@@ -40,39 +40,6 @@ def wend(*words: str) -> str:
     return done.stdout
 
 
-def outages(run: dict[str, Any], tables: Path, bound_ns: int) -> dict[str, float]:
-    """Injected outages beside those that were found. An outage counts if some delivery time of the run lies in it."""
-    until = run["stop_ns"]
-    injected = [one for one in run["outages"] if one["begin_ns"] < until - SECOND]
-    by_link: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    for row in read_local(tables, "outages").to_pylist():
-        end = row["end_ns"] if row["end_ns"] is not None else until + 10 * SECOND
-        by_link[row["a"], row["b"]].append((row["begin_ns"], end))
-    right, used = 0, set()
-    for one in injected:
-        for place, (begin, end) in enumerate(by_link[one["a"], one["b"]]):
-            near = abs(begin - one["begin_ns"]) <= bound_ns and abs(end - one["end_ns"]) <= bound_ns
-            if near or (one["end_ns"] > until - SECOND and abs(begin - one["begin_ns"]) <= bound_ns):
-                right += 1
-                used.add((one["a"], one["b"], place))
-                break
-    overlapping = {
-        (a, b, place)
-        for (a, b), times in by_link.items()
-        for place, (begin, end) in enumerate(times)
-        if any(
-            (one["a"], one["b"]) == (a, b) and begin < one["end_ns"] + bound_ns and end > one["begin_ns"] - bound_ns
-            for one in run["outages"]
-        )
-    }
-    total = sum(len(times) for times in by_link.values())
-    return {
-        "injected": len(injected),
-        "found_share": right / max(1, len(injected)),
-        "false_share": (total - len(overlapping)) / max(1, total),
-    }
-
-
 def fresh(scenario: dict[str, Any]) -> dict[str, float]:
     """What is on time on fresh seeds of the same scenario, by strategy."""
     fields = {**scenario, "duration": "60s"}
@@ -86,26 +53,27 @@ def fresh(scenario: dict[str, Any]) -> dict[str, float]:
 
 
 def loop(folder: Path, duration: str, pf: float, seed: int) -> dict[str, Any]:
-    seen, tables, replays = folder / "seen", folder / "tables", folder / "replays"
+    seen, replays = folder / "seen", folder / "replays"
     wend(
         "up", "--telemetry", str(seen), "--duration", duration, "--pf", str(pf), "--seed", str(seed),
         "--strategies", RAN, "--json",
     )  # fmt: skip
     for job in ("links", "late", "workload"):
-        wend("data", job, str(seen), "--out", str(tables), "--master", MASTER)
+        wend("data", job, str(seen), "--out", str(folder / job), "--master", MASTER)
     wend(
-        "data", "replay", "--links", str(tables), "--workload", str(tables), "--out", str(replays),
-        "--strategies", ",".join(STRATEGIES), "--master", MASTER,
+        "data", "replay", "--links", str(folder / "links"), "--workload", str(folder / "workload"),
+        "--out", str(replays), "--strategies", ",".join(STRATEGIES), "--master", MASTER,
     )  # fmt: skip
     found = json.loads(wend("data", "recommend", str(replays), "--json"))
     run = json.loads((seen / "run.json").read_text())
-    bound_ns = parse_duration(run["scenario"]["detection"]) + 50 * MS  # and the longest delay of a link
+    detection_ns = parse_duration(run["scenario"]["detection"])
+    outages = compare(run, read_local(folder / "links", "outages").to_pylist(), detection_ns)
     replayed = {(one["strategy"], one["redundancy"]): one["on_time"]["mean"] for one in found["ranked"]}
     measured = run["summary"]["on_time"]
     again = replayed[RAN, run["scenario"]["redundancy"]]
     afresh = fresh(run["scenario"])
     return {
-        "outages": outages(run, tables, bound_ns),
+        "outages": {name: outages[name] for name in ("injected", "recovered_share", "false_share")},
         "measured": measured,
         "replayed": again,
         "difference_points": 100 * (again - measured),
@@ -130,8 +98,11 @@ def main() -> None:
         print(json.dumps(found))
         return
     seen = found["outages"]
-    print(f"outages: {seen['injected']} injected, {100 * seen['found_share']:.1f} % found within one detection time,")
-    print(f"         {100 * seen['false_share']:.1f} % of those found are false")
+    print(
+        f"outages: {seen['injected']} injected, {100 * seen['recovered_share']:.1f} % found within one detection",
+        end="",
+    )
+    print(f" time, {100 * seen['false_share']:.1f} % of those found are false")
     print(f"on time: {100 * found['measured']:.2f} % measured, {100 * found['replayed']:.2f} % replayed", end=" ")
     print(f"({found['difference_points']:+.2f} points)")
     print(f"fresh:   {', '.join(f'{name} {100 * share:.2f} %' for name, share in found['fresh'].items())}")

@@ -1,4 +1,4 @@
-"""The pictures of the README, of the comparison page, and of the pages on matching and congestion.
+"""The pictures of the README, of the comparison page, and of the pages on matching, congestion and telemetry.
 
     python scripts/pictures.py             # draw them again from their stored data
     python scripts/pictures.py --measure   # simulate the README's data first, a few minutes on one core
@@ -131,6 +131,46 @@ def overload_picture(data: dict[str, Any]) -> str:
     )
 
 
+LOOP = (
+    ("peers", "write segments", 'telemetry = "DIR"'),
+    ("segments", "are shipped", "wend telemetry ship"),
+    ("tables", "links, outages, late events, flows", "wend data links, late, workload"),
+    ("replays", "the same days under other strategies", "wend data replay"),
+    ("a choice", "a strategy, a setting, a plan", "wend data recommend, wend plan"),
+)
+"""The stations of telemetry: what there is, what it is, and the command or setting that makes it."""
+
+
+def loop_picture() -> str:
+    """The loop from peers over tables back to peers."""
+    from wend.pictures.style import NOTE, TEXT, TITLE
+    from wend.pictures.svg import circle, document, line, path, text
+
+    width, top, pitch, left = 760.0, 104.0, 62.0, 70.0
+    body = [
+        text(20, 32, "What peers saw becomes what they do next", TITLE, bold=True),
+        text(20, 54, "each step is a command, and its output is a folder", TEXT, "fill-soft"),
+    ]
+    for number, (what, about, made_by) in enumerate(LOOP):
+        y = top + pitch * number
+        if number:
+            body.append(line(left, y - pitch + 12, left, y - 14, "stroke-green", 3.0))
+            body.append(path([(left - 6, y - 21), (left, y - 13), (left + 6, y - 21)], "stroke-green", 3.0))
+        body.append(circle(left, y, 9, "fill-green"))
+        body.append(text(left + 26, y - 1, what, TEXT, bold=True))
+        body.append(text(left + 26, y + 17, about, NOTE, "fill-soft"))
+        body.append(text(420, y + 5, made_by, NOTE, "fill-ink"))
+    bottom = top + pitch * (len(LOOP) - 1)
+    back = [(left - 12, bottom), (left - 42, bottom), (left - 42, top), (left - 14, top)]
+    body.append(path(back, "stroke-used", 2.0, ' stroke-linejoin="round"'))
+    body.append(path([(left - 22, top - 6), (left - 13, top), (left - 22, top + 6)], "stroke-used", 2.0))
+    back_words = "in the peers' files, or as a plan that live peers take over"
+    body.append(text(left + 26, bottom + 48, back_words, NOTE, "fill-soft"))
+    body.append(path([(left - 42, bottom), (left - 42, bottom + 43), (left + 18, bottom + 43)], "stroke-line", 1.2))
+    about = "From peers over tables and replays back to peers"
+    return document(width, bottom + 70, "The loop of telemetry", body, about)
+
+
 def tables(page: str) -> Iterable[tuple[str, list[Any]]]:
     """The measured tables of the comparison page: (path of the picture, rows of the table)."""
     from wend.lab.report import HEAD, SystemSummary
@@ -163,6 +203,7 @@ def pictures() -> dict[Path, str]:
     drawn = {FIGURES / "on-time.svg": readme_picture(json.loads(DATA.read_text(encoding="utf-8")))}
     drawn[FIGURES / "matching.svg"] = matching_picture(json.loads((FIGURES / "matching.json").read_text()))
     drawn[FIGURES / "overload.svg"] = overload_picture(json.loads((FIGURES / "overload.json").read_text()))
+    drawn[FIGURES / "telemetry-loop.svg"] = loop_picture()
     for name, rows in tables(COMPARISON.read_text(encoding="utf-8")):
         drawn[(COMPARISON.parent / name).resolve()] = picture(rows)
     return drawn

@@ -44,7 +44,7 @@ UNDER_PLAN = {
     ("plan", "push"),
     ("plan", "watch"),
 }
-GROUPS = ("data", "key", "lab", "topology")
+GROUPS = ("data", "key", "lab", "telemetry", "topology")
 RUN = {(page, line) for page, block in SHELL for line in block.splitlines()}
 COMMANDS = sorted({(page, line) for page in NAMES for line in COMMAND.findall((ROOT / page).read_text())} - RUN)
 """Those that are not run."""
