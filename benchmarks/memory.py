@@ -40,7 +40,7 @@ def idle_kilobytes(links: int, strategy: str = STRATEGY, peers: int = PEERS) -> 
 
 
 def _measured(links: int, strategy: str, peers: int, shown: int = 0) -> tuple[float, list[str]]:
-    first = [idle_peer(-1 - n, links, strategy) for n in range(3)]  # fills the caches that all peers share
+    first = [idle_peer(-1 - n, links, strategy) for n in range(peers)]  # fills the caches that all peers share
     gc.collect()
     tracemalloc.start()
     try:
