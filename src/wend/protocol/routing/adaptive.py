@@ -189,11 +189,15 @@ class Adaptive(Routing):
             return self._spread(now, packet, view)
         self._priced = self._trees = None
         table = self._table(now, view)
-        blamed = self._blamed(now, view) if self._traced else []
-        scorer = Scorer(now, view, table, self._shared_risk, blamed)
         links, path, tried = view.links, packet.path, packet.tried
         untried = [hop for hop in links if hop not in path and hop not in tried]
         up = [hop for hop in untried if links[hop].seems_up(now)]
+        if len(packet.dests) == 1 and self._deadline_ns(packet, packet.dests[0], view) is None:
+            shortest = table.best(packet.dests[0], up, 1)
+            if shortest:  # nothing to weigh
+                return [_forward(shortest[0].hop, [(packet.dests[0], packet.ranks[0], FOREVER)], packet)]
+        blamed = self._blamed(now, view) if self._traced else []
+        scorer = Scorer(now, view, table, self._shared_risk, blamed)
         found: list[tuple[Nanos, PeerId, int, list[Route]]] = []
         stuck: list[tuple[PeerId, int]] = []
         for dest, rank in zip(packet.dests, packet.ranks, strict=True):
