@@ -12,9 +12,9 @@ from typing import Any
 
 from wend.model.units import SECOND
 from wend.pipeline import table_files, tables
-from wend.pipeline.follow import follow
-from wend.pipeline.links_job import LinksJob
 from wend.pipeline.session import spark_session
+from wend.pipeline.telemetry.follow import follow
+from wend.pipeline.telemetry.links_job import LinksJob
 
 WINDOW = 30 * SECOND
 AT_ONCE = 40

@@ -10,12 +10,12 @@ from benchmarks.telemetry_segments import BEGIN_NS, DEADLINE_NS, InventedOverlay
 from tests.spark import needs_java
 from wend.model.flows import read_flows
 from wend.model.units import MS, SECOND
-from wend.pipeline.late_job import LateJob
-from wend.pipeline.segments import SegmentFile, list_segments
-from wend.pipeline.table_update import TelemetryJob
 from wend.pipeline.tables import read_local
-from wend.pipeline.telemetry_job import run_update
-from wend.pipeline.workload_job import WorkloadJob
+from wend.pipeline.telemetry.jobs import run_update
+from wend.pipeline.telemetry.late_job import LateJob
+from wend.pipeline.telemetry.segments import SegmentFile, list_segments
+from wend.pipeline.telemetry.update import TelemetryJob
+from wend.pipeline.telemetry.workload_job import WorkloadJob
 
 pytestmark = [needs_java, pytest.mark.spark]
 YEAR = 365 * 86_400 * SECOND

@@ -16,11 +16,11 @@ from tests.pipeline.killable_stream import WINDOW
 from tests.spark import ROOT, environment, needs_java
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
-from wend.pipeline.follow import follow
-from wend.pipeline.links_job import LinksJob
-from wend.pipeline.segments import list_segments
 from wend.pipeline.tables import read_local
-from wend.pipeline.telemetry_job import UpdateSummary, run_update
+from wend.pipeline.telemetry.follow import follow
+from wend.pipeline.telemetry.jobs import UpdateSummary, run_update
+from wend.pipeline.telemetry.links_job import LinksJob
+from wend.pipeline.telemetry.segments import list_segments
 
 pytestmark = [needs_java, pytest.mark.spark]
 YEAR = 365 * 86_400 * SECOND

@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wend.pipeline.event_rows import DELIVERY, EVENTS, HOP
-from wend.pipeline.late_paths import lost_time
+from wend.pipeline.telemetry.event_rows import DELIVERY, EVENTS, HOP
+from wend.pipeline.telemetry.late_paths import lost_time
 
 DEADLINE = 100
 

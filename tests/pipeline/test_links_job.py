@@ -20,10 +20,10 @@ from tests.spark import needs_java
 from wend.model.errors import ConfigError
 from wend.model.telemetry import Segment
 from wend.model.units import MS, SECOND
-from wend.pipeline.links_job import LinksJob
-from wend.pipeline.segments import list_segments
 from wend.pipeline.tables import read_local
-from wend.pipeline.telemetry_job import UpdateSummary, run_update
+from wend.pipeline.telemetry.jobs import UpdateSummary, run_update
+from wend.pipeline.telemetry.links_job import LinksJob
+from wend.pipeline.telemetry.segments import list_segments
 
 pytestmark = [needs_java, pytest.mark.spark]
 YEAR = 365 * 86_400 * SECOND

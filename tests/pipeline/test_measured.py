@@ -13,8 +13,8 @@ from wend.console.app import app
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate
 from wend.model.units import MS
-from wend.pipeline.measured import measured_overlay
-from wend.pipeline.recordings import one_way_loss
+from wend.pipeline.telemetry.measured import measured_overlay
+from wend.pipeline.telemetry.recordings import one_way_loss
 
 
 def row(a: int, b: int, delay: int | None, samples: int = 1, **more: float) -> dict[str, object]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from wend.model.errors import ConfigError
-from wend.pipeline.recommendation import picture, recommend
+from wend.pipeline.telemetry.recommendation import picture, recommend
 
 
 def rows(strategy: str, on_time: list[float], packets: float = 1.0, redundancy: str = "", **more: Any) -> list[Any]:

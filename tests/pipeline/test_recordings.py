@@ -7,7 +7,7 @@ import pytest
 
 from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND
-from wend.pipeline.recordings import one_way_loss, recorded_flow, recordings
+from wend.pipeline.telemetry.recordings import one_way_loss, recorded_flow, recordings
 
 MINUTE = 60 * SECOND
 FLOW = {"publisher": 1, "receivers": [2], "rate": 4.0, "size_bytes": 10.0, "weight": 1.0, "deadline_ns": 30 * MS}

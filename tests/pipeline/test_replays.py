@@ -11,8 +11,8 @@ from tests.pipeline.recorded_tables import WINDOW_NS, write_square, write_table
 from tests.spark import needs_java
 from wend.console.app import app
 from wend.model.errors import ConfigError
-from wend.pipeline.recordings import read_table, read_workload, recordings
-from wend.pipeline.replays import METRICS, ReplayFields, play_recording, replay, save_replays, variants
+from wend.pipeline.telemetry.recordings import read_table, read_workload, recordings
+from wend.pipeline.telemetry.replays import METRICS, ReplayFields, play_recording, replay, save_replays, variants
 
 
 def windows(folder: Path) -> Any:

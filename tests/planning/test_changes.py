@@ -16,7 +16,7 @@ from wend.model.errors import ConfigError
 from wend.model.flows import Flow
 from wend.model.plan import read_plan
 from wend.model.rates import Rate
-from wend.pipeline.measured import measured_overlay
+from wend.pipeline.telemetry.measured import measured_overlay
 from wend.planning.changes import changes_since
 from wend.planning.make import make_plan
 from wend.planning.models import parse_goal

@@ -15,7 +15,7 @@ from wend.model.units import SECOND, parse_duration
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from wend.pipeline.recommendation import MeanInterval, Recommendation
+    from wend.pipeline.telemetry.recommendation import MeanInterval, Recommendation
 
 _FAILED_RUNS = 1
 _RESUMES = "finished runs are stored; the same command goes on from here"
@@ -42,9 +42,9 @@ def data_replay(
     as_json: AsJson = False,
 ) -> None:
     """Play recorded windows in the simulator, under each strategy and setting."""
-    from wend.pipeline.recordings import read_table, read_workload, recordings
-    from wend.pipeline.replays import replay, save_replays, variants
     from wend.pipeline.session import spark_session
+    from wend.pipeline.telemetry.recordings import read_table, read_workload, recordings
+    from wend.pipeline.telemetry.replays import replay, save_replays, variants
 
     # Find mistakes before Spark starts.
     chosen = variants(_names(strategies), _names(redundancy))
@@ -86,9 +86,9 @@ def data_recommend(
     """Say which strategy and setting would have been best for what was recorded, and why."""
     import msgspec
 
-    from wend.pipeline.recommendation import picture as drawn
-    from wend.pipeline.recommendation import recommend
-    from wend.pipeline.recordings import read_table
+    from wend.pipeline.telemetry.recommendation import picture as drawn
+    from wend.pipeline.telemetry.recommendation import recommend
+    from wend.pipeline.telemetry.recordings import read_table
 
     if picture is not None:
         check_file(picture, ".svg")

@@ -18,8 +18,8 @@ from wend.model.units import MS, SECOND, parse_duration
 
 if TYPE_CHECKING:
     from wend.pipeline.session import SparkSession
-    from wend.pipeline.table_update import TelemetryJob
-    from wend.pipeline.telemetry_job import UpdateSummary
+    from wend.pipeline.telemetry.jobs import UpdateSummary
+    from wend.pipeline.telemetry.update import TelemetryJob
 
 Segments = Annotated[str, typer.Argument(metavar="SEGMENTS", help="Folder with segments of telemetry, in any layout.")]
 Tables = Annotated[str, typer.Option(metavar="DIR", help="Folder of tables. If it has some of this job, they grow.")]
@@ -57,7 +57,7 @@ def data_links(
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
-    from wend.pipeline.links_job import LinksJob
+    from wend.pipeline.telemetry.links_job import LinksJob
 
     length = parse_duration(window)
     if length < 100 * MS:
@@ -90,7 +90,7 @@ def data_late(
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
-    from wend.pipeline.late_job import LateJob
+    from wend.pipeline.telemetry.late_job import LateJob
 
     length = parse_duration(window)
     if length < 60 * SECOND:
@@ -119,7 +119,7 @@ def data_workload(
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
-    from wend.pipeline.workload_job import WorkloadJob
+    from wend.pipeline.telemetry.workload_job import WorkloadJob
 
     job = WorkloadJob()
     _run(job, segments, out, None, follow, drain, checkpoint, max_bad, overwrite, master, conf, ship, as_json)
@@ -182,9 +182,9 @@ def _check_places(segments: str, out: str, picture: Path | None) -> None:
 def _batch(
     spark: "SparkSession", job: "TelemetryJob", segments: str, out: str, max_bad: float, overwrite: bool, as_json: bool
 ) -> None:
-    from wend.pipeline.segments import list_segments
     from wend.pipeline.task_errors import plain_errors
-    from wend.pipeline.telemetry_job import run_update
+    from wend.pipeline.telemetry.jobs import run_update
+    from wend.pipeline.telemetry.segments import list_segments
 
     with plain_errors(), nullcontext() if as_json else messages().status("listing segments"):
         listing = list_segments(spark, segments)
@@ -200,7 +200,7 @@ def _batch(
 def _follow(
     spark: "SparkSession", job: "TelemetryJob", segments: str, out: str, checkpoint: str, drain: bool, as_json: bool
 ) -> None:
-    from wend.pipeline.follow import follow
+    from wend.pipeline.telemetry.follow import follow
 
     if not as_json:
         messages().print(f"following {segments}; Ctrl-C ends it", soft_wrap=True)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 def measured_links(tables: str, capacity: str | None, since_ns: int = 0) -> "Overlay":
     """The links that telemetry has measured; `capacity` is that of links of which it is not known."""
-    from wend.pipeline.measured import measured_overlay
-    from wend.pipeline.recordings import read_table
+    from wend.pipeline.telemetry.measured import measured_overlay
+    from wend.pipeline.telemetry.recordings import read_table
 
     _check_local(tables)
     each = None if capacity is None else parse_rate(capacity, "--link-capacity")
@@ -25,8 +25,8 @@ def measured_links(tables: str, capacity: str | None, since_ns: int = 0) -> "Ove
 
 def measured_workload(tables: str, names: Sequence[str]) -> "FlowWorkload":
     """The flows that telemetry has measured."""
-    from wend.pipeline.measured import measured_flows
-    from wend.pipeline.recordings import read_workload
+    from wend.pipeline.telemetry.measured import measured_flows
+    from wend.pipeline.telemetry.recordings import read_workload
     from wend.planning.workload import workload_of
 
     _check_local(tables)

@@ -23,11 +23,13 @@ from pyarrow import compute
 from wend.model.errors import ConfigError
 from wend.model.telemetry import Segment
 from wend.model.units import SECOND
-from wend.pipeline import clocks
-from wend.pipeline.clocks import Node
 from wend.pipeline.input_tables import MAX_BAD
 from wend.pipeline.match_output import spark_schema
-from wend.pipeline.segments import (
+from wend.pipeline.tables import LAYOUT, FolderVersion, TableFolder
+from wend.pipeline.task_errors import plain_errors
+from wend.pipeline.telemetry import clocks
+from wend.pipeline.telemetry.clocks import Node
+from wend.pipeline.telemetry.segments import (
     BAD,
     ROW,
     SEGMENT,
@@ -37,9 +39,7 @@ from wend.pipeline.segments import (
     one_of_each,
     reduce_segments,
 )
-from wend.pipeline.table_update import MADE, Columns, TableUpdate, TelemetryJob
-from wend.pipeline.tables import LAYOUT, FolderVersion, TableFolder
-from wend.pipeline.task_errors import plain_errors
+from wend.pipeline.telemetry.update import MADE, Columns, TableUpdate, TelemetryJob
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

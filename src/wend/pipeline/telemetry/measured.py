@@ -19,7 +19,7 @@ from wend.drivers.recorded import RecordedFlow
 from wend.model.errors import ConfigError
 from wend.model.flows import Flow
 from wend.model.rates import Rate
-from wend.pipeline.recordings import one_way_loss
+from wend.pipeline.telemetry.recordings import one_way_loss
 from wend.topology.graph import Overlay, OverlayLink
 
 MOST_PEERS = 10_000

@@ -8,8 +8,8 @@ retransmissions. Time on a detour is time on its links. If an event arrived seve
 import numpy as np
 import pyarrow as pa
 
-from wend.pipeline.event_rows import DELIVERY, EVENT, HOP
-from wend.pipeline.segments import Ints, numbers
+from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, HOP
+from wend.pipeline.telemetry.segments import Ints, numbers
 
 WAITING, ON_LINK, RECEIVING, LOCAL, INCOMPLETE = "waiting", "link", "receiving", "local", "incomplete"
 CAUSES = pa.schema(

@@ -12,8 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from wend.model.telemetry import Segment
-from wend.pipeline.clocks import Node
-from wend.pipeline.segments import Ints, numbers
+from wend.pipeline.telemetry.clocks import Node
+from wend.pipeline.telemetry.segments import Ints, numbers
 
 _BINS_PER_OCTAVE = 16
 _FIRST_OCTAVE = 10

@@ -1,6 +1,6 @@
 """An update of a job on telemetry: the tables of a folder as they are, as they will be, and what is known about peers.
 
-Jobs on links, late events and workloads are run by the same updates (`telemetry_job.py`). This is what an update hands
+Jobs on links, late events and workloads are run by the same updates (`jobs.py`). This is what an update hands
 to a job, and what a job has to say.
 """
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from wend.pipeline.clocks import Clocks, Node
-from wend.pipeline.segments import Reduction
 from wend.pipeline.tables import DataFile, FolderVersion, TableChange, TableFolder, columns_of
+from wend.pipeline.telemetry.clocks import Clocks, Node
+from wend.pipeline.telemetry.segments import Reduction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,11 +14,11 @@ import pyarrow as pa
 from wend.model.errors import ConfigError
 from wend.model.telemetry import Segment
 from wend.model.units import SECOND
-from wend.pipeline.clocks import Node
-from wend.pipeline.event_rows import DELIVERY, EVENT, EVENTS, PUBLICATION, beside, event_rows
-from wend.pipeline.segments import numbers
-from wend.pipeline.table_update import PartialTable, TableUpdate
-from wend.pipeline.telemetry_job import CLOCK_UNIT_NS, stored_columns
+from wend.pipeline.telemetry.clocks import Node
+from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, EVENTS, PUBLICATION, beside, event_rows
+from wend.pipeline.telemetry.jobs import CLOCK_UNIT_NS, stored_columns
+from wend.pipeline.telemetry.segments import numbers
+from wend.pipeline.telemetry.update import PartialTable, TableUpdate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

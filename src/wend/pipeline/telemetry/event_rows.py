@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from wend.model.telemetry import Segment
-from wend.pipeline.clocks import Node
-from wend.pipeline.segments import numbers
+from wend.pipeline.telemetry.clocks import Node
+from wend.pipeline.telemetry.segments import numbers
 
 PUBLICATION, HOP, DELIVERY = 0, 1, 2
 KINDS = {"publications": PUBLICATION, "hops": HOP, "deliveries": DELIVERY}

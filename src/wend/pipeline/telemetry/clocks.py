@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from wend.model.telemetry import Segment
-from wend.pipeline.segments import Ints, numbers
+from wend.pipeline.telemetry.segments import Ints, numbers
 
 TABLES = ("publications", "hops", "deliveries")
 _PER_SEGMENT = 64

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from wend.model.telemetry import Segment
-from wend.pipeline.clocks import Node
+from wend.pipeline.telemetry.clocks import Node
 
 DOWN = ("down", "one-way")
 UP = ("up", "unlinked")
