@@ -154,7 +154,7 @@ def test_the_same_option_is_the_same_everywhere() -> None:
     for option in alike:
         texts = set()
         for name, command in commands():
-            if name in ("topology show", "data topology", "plan workload"):
+            if name in ("topology show", "data topology", "data replay", "plan workload"):
                 continue  # these options mean something else here
             for param in options(command):
                 if option in param.opts:

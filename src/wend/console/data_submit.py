@@ -12,7 +12,7 @@ from wend.model.errors import ConfigError
 
 HELP = """Print the spark-submit command for a job, or run it.
 
-    wend data submit --master spark://host:7077 match --events E --subscriptions S --out DIR
+For example: `wend data submit --master spark://host:7077 match --events E --subscriptions S --out DIR`.
 
 It writes a zip file with Wend and its dependencies that are Python alone. The others must be installed on the workers:
 the command names them. All options before the job are for spark-submit, and win over what Wend would choose.

@@ -24,7 +24,7 @@ Addresses = Annotated[
     typer.Option("--peer", metavar="HOST:PORT", help="Where a peer takes clients; one for each peer of the plan."),
 ]
 AddressFile = Annotated[
-    Path | None, typer.Option("--peers", metavar="FILE", help="A file with such addresses, one a line.")
+    Path | None, typer.Option("--peer-file", metavar="FILE", help="A file with such addresses, one a line.")
 ]
 Watch = Annotated[str, typer.Option(help="How long to watch deliveries after the push; 0s: not at all.")]
 Before = Annotated[str, typer.Option(help="How long to count deliveries before the push, for comparison.")]
@@ -81,7 +81,7 @@ def addresses(given: list[str] | None, file: Path | None, *, secured: bool) -> l
         texts += [line.partition("#")[0].strip() for line in lines]
     urls = [text if "://" in text else f"{TLS_SCHEME if secured else SCHEME}{text}" for text in texts if text]
     if not urls:
-        raise ConfigError("name the peers of the plan: --peer HOST:PORT for each of them, or --peers FILE")
+        raise ConfigError("name the peers of the plan: --peer HOST:PORT for each of them, or --peer-file FILE")
     for url in urls:
         if len(parse_urls(url)) != 1:
             raise ConfigError(f"{url} names several peers: give --peer for each of them")

@@ -138,7 +138,8 @@ def _within(times: Iterable[tuple[Nanos, Nanos | None]], begin_ns: Nanos, end_ns
 def one_way_loss(row: Row) -> float:
     """The share of packets that a link loses in one direction. What its ends count as lost are packets whose ACK did
     not come, so packets of both directions."""
-    ends = [(row[f"loss_{end}"], row[f"sent_{end}"]) for end in ("ab", "ba") if row.get(f"loss_{end}") is not None]
+    seen = [end for end in ("ab", "ba") if row.get(f"loss_{end}") is not None]
+    ends = [(row[f"loss_{end}"], row.get(f"sent_{end}") or 0) for end in seen]
     lost, sent = sum(share * count for share, count in ends), sum(count + PRIOR for _, count in ends)
     return 1 - sqrt(1 - min(0.99, lost / sent)) if sent else 0.0
 
