@@ -42,7 +42,7 @@ FLOWS = ("flows", "--matches", "matches", "--subscriptions", "s.jsonl", "--event
         (("links", ".", "--out", "full"), "full is not empty, and has no tables of Wend's"),
         (("links", ".", "--out", "s.jsonl"), "s.jsonl is a file, but tables need a folder"),
         (("links", ".", "--out", "o", "--drain"), "--drain and --checkpoint are for --follow"),
-        (("links", ".", "--out", "o", "--follow", "--overwrite"), "--overwrite is for a batch"),
+        (("links", ".", "--out", "o", "--follow", "--rebuild"), "--rebuild is for a batch"),
         (("links", ".", "--out", "o", "--picture", "p.png"), "p.png must end in .svg"),
         (("late", ".", "--out", "o", "--window", "1s"), "--window must be at least 1m, got 1s"),
         (("workload", ".", "--out", "o", "--max-bad", "2"), "--max-bad is a share of 1, got 2"),

@@ -28,7 +28,7 @@ Drain = Annotated[bool, typer.Option("--drain", help="With --follow: end when no
 CheckpointAt = Annotated[
     str | None, typer.Option(metavar="DIR", help="With --follow: where the stream has its state. Default: in --out.")
 ]
-Anew = Annotated[bool, typer.Option("--overwrite", help="Make the tables anew. Old versions stay until `compact`.")]
+Rebuild = Annotated[bool, typer.Option("--rebuild", help="Make the tables anew. Old versions stay until `compact`.")]
 Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the result, as SVG.")]
 
 LINKS_HELP = """Statistics of links, from the telemetry of peers.
@@ -51,7 +51,7 @@ def data_links(
     drain: Drain = False,
     checkpoint: CheckpointAt = None,
     max_bad: MaxBad = 0.01,
-    overwrite: Anew = False,
+    rebuild: Rebuild = False,
     master: Master = None,
     conf: Conf = None,
     ship: Ship = False,
@@ -63,7 +63,7 @@ def data_links(
     if length < 100 * MS:
         raise ConfigError(f"--window must be at least 100ms, got {window}")
     job = LinksJob(length)
-    _run(job, segments, out, picture, follow, drain, checkpoint, max_bad, overwrite, master, conf, ship, as_json)
+    _run(job, segments, out, picture, follow, drain, checkpoint, max_bad, rebuild, master, conf, ship, as_json)
 
 
 LATE_HELP = """Where late events lost their time, from the telemetry of peers.
@@ -84,7 +84,7 @@ def data_late(
     drain: Drain = False,
     checkpoint: CheckpointAt = None,
     max_bad: MaxBad = 0.01,
-    overwrite: Anew = False,
+    rebuild: Rebuild = False,
     master: Master = None,
     conf: Conf = None,
     ship: Ship = False,
@@ -96,7 +96,7 @@ def data_late(
     if length < 60 * SECOND:
         raise ConfigError(f"--window must be at least 1m, got {window}: events are joined by window")
     job = LateJob(length)
-    _run(job, segments, out, picture, follow, drain, checkpoint, max_bad, overwrite, master, conf, ship, as_json)
+    _run(job, segments, out, picture, follow, drain, checkpoint, max_bad, rebuild, master, conf, ship, as_json)
 
 
 WORKLOAD_HELP = """The flows of an overlay for `wend plan`, from the telemetry of peers.
@@ -113,7 +113,7 @@ def data_workload(
     drain: Drain = False,
     checkpoint: CheckpointAt = None,
     max_bad: MaxBad = 0.01,
-    overwrite: Anew = False,
+    rebuild: Rebuild = False,
     master: Master = None,
     conf: Conf = None,
     ship: Ship = False,
@@ -122,7 +122,7 @@ def data_workload(
     from wend.pipeline.telemetry.workload_job import WorkloadJob
 
     job = WorkloadJob()
-    _run(job, segments, out, None, follow, drain, checkpoint, max_bad, overwrite, master, conf, ship, as_json)
+    _run(job, segments, out, None, follow, drain, checkpoint, max_bad, rebuild, master, conf, ship, as_json)
 
 
 def _run(
@@ -134,7 +134,7 @@ def _run(
     drain: bool,
     checkpoint: str | None,
     max_bad: float,
-    overwrite: bool,
+    rebuild: bool,
     master: str | None,
     conf: list[str] | None,
     ship: bool,
@@ -148,14 +148,14 @@ def _run(
     _check_places(segments, out, picture)
     if (drain or checkpoint is not None) and not follow:
         raise ConfigError("--drain and --checkpoint are for --follow")
-    if follow and overwrite:
-        raise ConfigError("--follow adds to the tables of a folder: --overwrite is for a batch")
+    if follow and rebuild:
+        raise ConfigError("--follow adds to the tables of a folder: --rebuild is for a batch")
     left = "the tables are as they were after the last update" if follow else "the tables are as they were"
     with stoppable(left), spark_session(master, conf=conf, ship=ship) as spark:
         if follow:
             _follow(spark, job, segments, out, checkpoint or f"{out.rstrip('/')}/checkpoint", drain, as_json)
         else:
-            _batch(spark, job, segments, out, max_bad, overwrite, as_json)
+            _batch(spark, job, segments, out, max_bad, rebuild, as_json)
         if picture is not None:
             write_text(picture, job.picture(spark, out))
             if not as_json:
@@ -180,7 +180,7 @@ def _check_places(segments: str, out: str, picture: Path | None) -> None:
 
 
 def _batch(
-    spark: "SparkSession", job: "TelemetryJob", segments: str, out: str, max_bad: float, overwrite: bool, as_json: bool
+    spark: "SparkSession", job: "TelemetryJob", segments: str, out: str, max_bad: float, rebuild: bool, as_json: bool
 ) -> None:
     from wend.pipeline.task_errors import plain_errors
     from wend.pipeline.telemetry.jobs import run_update
@@ -192,7 +192,7 @@ def _batch(
         others = f"; it has {listing.others} other files" if listing.others else ""
         raise ConfigError(f"{segments} has no segments of telemetry{others}")
     with nullcontext() if as_json else messages().status(f"reading {len(listing.files):,} files"):
-        made = run_update(spark, out, job, listing.files, max_bad=max_bad, overwrite=overwrite)
+        made = run_update(spark, out, job, listing.files, max_bad=max_bad, rebuild=rebuild)
     assert made is not None
     _say(job.name, made, as_json, listing.others)
 

@@ -90,7 +90,7 @@ def run_update(
     *,
     max_bad: float = MAX_BAD,
     transaction: tuple[str, int] | None = None,
-    overwrite: bool = False,
+    rebuild: bool = False,
     by_spark: bool = False,
     clock: Callable[[], int] = time.time_ns,
 ) -> UpdateSummary | None:
@@ -98,7 +98,7 @@ def run_update(
     began = time.perf_counter()
     tables = TableFolder(spark, folder, clock)
     with plain_errors():
-        base = _base(tables, job, overwrite)
+        base = _base(tables, job, rebuild)
         if transaction is not None and base.transactions.get(transaction[0], -1) >= transaction[1]:
             return None
         wanted = {*job.tables, *clocks.TABLES}
@@ -142,21 +142,21 @@ def _nothing_new(update: TableUpdate, job: TelemetryJob, folder: str, copies: in
     )  # fmt: skip
 
 
-def _base(tables: TableFolder, job: TelemetryJob, overwrite: bool) -> FolderVersion:
+def _base(tables: TableFolder, job: TelemetryJob, rebuild: bool) -> FolderVersion:
     """The version that the update goes on from, of the same job with the same settings."""
     base = tables.newest()
     if base is None:
         return FolderVersion(LAYOUT, 0, 0)
-    if overwrite:
+    if rebuild:
         return FolderVersion(LAYOUT, base.number, base.time_ns)
     if base.settings.get("job") != job.name:
         raise ConfigError(
-            f"{tables.address} has tables of `wend data {base.settings.get('job')}`; --overwrite replaces them"
+            f"{tables.address} has tables of `wend data {base.settings.get('job')}`; --rebuild replaces them"
         )
     for name, value in job.settings.items():
         if base.settings.get(name) != value:
             raise ConfigError(
-                f"{tables.address} was made with {name} {base.settings.get(name)}, and now it is {value}; --overwrite "
+                f"{tables.address} was made with {name} {base.settings.get(name)}, and now it is {value}; --rebuild "
                 "makes it anew"
             )
     return base
