@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,3 +185,17 @@ def test_a_lasting_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, mo
     with written(path, lasting=True) as draft:
         draft.write_text("x")
     assert steps == [(str(draft), False), (str(tmp_path), True)]
+
+
+def test_a_signal_while_the_folders_are_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mkdir = Path.mkdir
+
+    def interrupted(path: Path, *how: Any, **more: Any) -> None:
+        mkdir(path, *how, **more)
+        if path.name == "scratch":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "mkdir", interrupted)
+    with pytest.raises(KeyboardInterrupt), drafted(tmp_path / "result"):
+        pass
+    assert list(tmp_path.iterdir()) == []

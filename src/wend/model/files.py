@@ -96,15 +96,13 @@ def _sync(path: Path) -> None:
 def drafted(out: Path) -> Iterator[tuple[Path, Path]]:
     """A folder that becomes `out` on success, and a scratch folder for temporary data."""
     beside = out.absolute().parent
-    try:
-        beside.mkdir(parents=True, exist_ok=True)
-        work = beside / _hidden(out.name)
-        work.mkdir()
-    except OSError as error:
-        raise ConfigError(f"cannot write to {beside}: {error.strerror}") from None
+    work = beside / _hidden(out.name)
     draft, scratch, former = work / "draft", work / "scratch", work / "former"
-    scratch.mkdir()
-    try:
+    try:  # a signal may come between any two of these lines
+        try:
+            scratch.mkdir(parents=True)
+        except OSError as error:
+            raise ConfigError(f"cannot write to {beside}: {error.strerror}") from None
         yield draft, scratch
         _move(draft, out, former)
     except BaseException:
