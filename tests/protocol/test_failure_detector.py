@@ -116,6 +116,38 @@ def test_a_peer_that_did_not_run_does_not_blame_its_links(pause_ms: int, down: b
     assert ("link-down" in notices) is down
 
 
+def test_an_outage_ends_once_and_only_when_both_directions_work() -> None:
+    """The first hello after an outage was sent before the neighbour heard anything: it says so."""
+    peer, happened = Peer(CONFIG), []
+
+    def tell(now: int, said: Woken | Received) -> None:
+        notices = [effect.what for effect in peer.handle(now, said) if isinstance(effect, Notice)]
+        happened.extend((now // MS, what) for what in notices if what in ("link-down", "link-up"))
+
+    peer.handle(0, Started((Neighbour(1, 10 * MS),)))
+    tell(0, Received(1, Hello(1, True, 160 * MS)))
+    tell(400 * MS, Woken())
+    tell(1000 * MS, Received(1, Hello(1, False, 80 * MS)))
+    assert peer.links[1].state.value == "one-way"
+    tell(1010 * MS, Woken())
+    tell(1060 * MS, Woken())
+    tell(1070 * MS, Received(1, Hello(1, True, 160 * MS)))
+    tell(1100 * MS, Woken())
+    assert happened == [(400, "link-down"), (1070, "link-up")]
+    assert peer.links[1].seems_up(1100 * MS)
+
+
+def test_a_hello_of_an_earlier_incarnation_says_nothing_of_this_one() -> None:
+    peer, hello = Peer(CONFIG), Hello(2, True, 160 * MS)
+    peer.handle(0, Started((Neighbour(1, 10 * MS),)))
+    peer.handle(0, Received(1, hello))
+    peer.handle(400 * MS, Woken())
+    assert peer.links[1].state.value == "down"
+    peer.handle(500 * MS, Received(1, Hello(1, False, 160 * MS)))
+    peer.handle(510 * MS, Received(1, hello))
+    assert peer.links[1].seems_up(510 * MS)
+
+
 @pytest.mark.parametrize("absurd", [-1, 0, 1 << 62])
 def test_an_absurd_promise_is_bounded(absurd: int) -> None:
     made = link(1.0)

@@ -32,6 +32,7 @@ STEPS: dict[str, tuple[Callable[[Link], object], ...]] = {
     "restored": (Link.restored,),
     "cleared": (Link.cleared,),
     "hello": (lambda link: link.hello(Hello(1, True)), lambda link: link.hello(Hello(1, False, 7 * MS))),
+    "not_heard": (Link.not_heard,),
     "ended": (Link.ended,),
     "forget_plan": (Link.forget_plan,),
     "plan_hellos": (lambda link: link.plan_hellos(object(), 3, 1, 2, 1),),

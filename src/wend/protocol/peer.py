@@ -160,9 +160,9 @@ class Peer:
             self._layer.received_directly(now, event.sender, event.message, effects)
         else:  # most of all inputs, so they take the shortest path
             link.heard_ns = now
-            if link.suspected:
-                self._layer.heard_again(now, link, effects)
             message = event.message
+            if link.suspected:
+                self._layer.heard_again(now, link, effects, message)
             if type(message) is Data:
                 self.on_data(now, link, message, effects)
             elif type(message) is Ack:

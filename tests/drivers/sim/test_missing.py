@@ -1,5 +1,7 @@
 """What was expected and did not come has a reason, whatever fails and however peers find each other."""
 
+from statistics import fmean
+
 import pytest
 
 from tests.cores import pure_only
@@ -50,20 +52,19 @@ def test_every_delivery_that_did_not_come_has_a_reason(strategy: str) -> None:
         assert UNEXPLAINED not in s.missing, (seed, overlay)
 
 
-@pytest.mark.parametrize("seed", [1336, 4])
-def test_trees_of_a_few_leave_nobody_out_while_others_are_being_built(seed: int) -> None:
+def test_trees_of_a_few_leave_nobody_out_while_others_are_being_built() -> None:
     """The first trees have two peers on them; all others are linked, and the next trees take long to stand."""
     scenario = Scenario(strategy="spt-k", membership_k=2, heal="30s", drain="45s", pl=0.1, estimator="measured").with_(
-        seed=seed,
         **FREE,
         peers=6,
         duration="30s",
         membership="tdo-random",
         outages={"up": {"kind": "uniform", "low_s": 0.5, "high_s": 8.0}, "down": {"kind": "fixed", "mean_s": 1.78}},
     )
-    s = simulate(scenario).summary
-    assert UNEXPLAINED not in s.missing
-    assert s.delivery > 0.8
+    summaries = [simulate(scenario.with_(seed=seed)).summary for seed in (1336, 1, 4, 5, 7)]
+    assert all(UNEXPLAINED not in summary.missing for summary in summaries)
+    # one world may have an outage at the wrong moment
+    assert fmean(summary.delivery for summary in summaries) > 0.85
 
 
 def test_trees_that_take_long_get_done() -> None:

@@ -236,8 +236,10 @@ class LinkLayer:
             self.retransmission.resend_fragmented(now, link.peer, effects)
         return True
 
-    def heard_again(self, now: Nanos, link: Link, effects: Effects) -> None:
-        """The neighbour was heard, after silence or unanswered packets."""
+    def heard_again(self, now: Nanos, link: Link, effects: Effects, message: object = None) -> None:
+        """The neighbour was heard by this message, after silence or unanswered packets."""
+        if type(message) is Hello and not message.hearing and message.incarnation >= link.incarnation:
+            link.not_heard()
         if self.detector is not None:
             self.detector.heard_again(now, link, effects)
         if not link.up:

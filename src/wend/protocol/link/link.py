@@ -9,7 +9,7 @@ detector know no `down`.
                                    ◀─────────────────────────────              ◀───────────
                                                cleared                           restored
 
-                                 hello                   hello, acknowledged
+                            hello, not_heard             hello, acknowledged
                       any state ───────▶ one-way ──────────────────────────▶ the state that it would have without
 
     from       to         method           the caller, and what happened
@@ -28,6 +28,7 @@ detector know no `down`.
     up         one-way    hello
     suspected  one-way    hello
     down       one-way    hello
+    down       one-way    not_heard        LinkLayer: the same, in the first packet after an outage
     one-way    unknown    hello            LinkLayer: the neighbour says that it hears this peer
     one-way    up         hello
     one-way    suspected  hello
@@ -249,6 +250,12 @@ class Link:
         if self.sender is not None:
             self.sender.restart(self.heard_ns)
         return True
+
+    def not_heard(self) -> None:
+        """The neighbour says that it does not hear this peer. If the link is down, that is no news to anybody: the
+        outage goes on in the other direction."""
+        if not self.up:
+            self.heard_by_neighbour = False
 
     def cleared(self) -> bool:
         """A packet came over a link that is not down. True if the neighbour missed control before."""

@@ -46,7 +46,7 @@ from wend.protocol.routing.scores import ScoredRoute, Scorer
 from wend.protocol.routing.shared_risk import Parts, SharedRisk
 from wend.protocol.routing.spread_trees import Branch, SpreadTree, SpreadTrees, branches_of
 
-PRICE = {"none": 0.0052, "tight": 0.0052, "free": 0.0005}
+PRICE = {"none": 0.0033, "tight": 0.0033, "free": 0.0005}
 """What a link of a route costs, as a probability of being late. A hedge has to gain that much for each of its links."""
 ROUTES = 3
 """How many routes to a destination a peer compares."""

@@ -207,7 +207,7 @@ def shares_without(plan: "Forwarding", flow: "OwnFlow", down: frozenset[Edge]) -
         return not plan.edges(graph) & down
 
     backups = {(a, b): shares for a, b, shares in flow.backups}
-    failed = sorted(down & backups.keys())
+    failed = sorted(edge for edge in down if edge in backups)
     if len(down) == 1 and failed:
         return backups[failed[0]]
     for shares in (flow.shares, *(backups[edge] for edge in failed)):
