@@ -22,7 +22,6 @@ from wend.security import handshakes, packets
 from wend.security.handshakes import PROLOGUE
 from wend.security.noise import Answer, Initiation, KeyPair, SymmetricState, derive
 from wend.security.sizes import KEY_BYTES, TAG_BYTES
-from wend.security.transport import ZERO
 
 STATIC = {peer: KeyPair(credentials_of(peer).session_secret) for peer in (1, 2)}
 Read = list[tuple[int, bytes]]
@@ -104,7 +103,7 @@ class Eavesdropper:
         header, sealed = datagram[: packets.HEADER_BYTES], datagram[packets.HEADER_BYTES :]
         for key in self._keys:
             try:
-                return kind - packets.TRANSPORT, ChaCha20Poly1305(key).decrypt(ZERO + header[8:], sealed, header)
+                return kind - packets.TRANSPORT, ChaCha20Poly1305(key).decrypt(bytes(4) + header[8:], sealed, header)
             except InvalidTag:
                 pass
         return None

@@ -179,7 +179,8 @@ class Handshakes(SessionState):
         if session is None:
             self.refused["too many peers"] += 1
             return
-        session.identity, session.certificate = identity, certificate
+        if session.current is None:  # else they are those of the present keys, until there are others
+            session.identity, session.certificate = identity, certificate
         if isinstance(pending, PendingHandshake):
             self._initiate(now, session, pending, identity)
         else:

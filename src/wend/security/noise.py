@@ -9,8 +9,10 @@ draws no random numbers. Every fault in the bytes of a message is a `WireError`.
 """
 
 import hmac
+import struct
 from copy import copy
 from hashlib import blake2s
+from typing import Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -21,6 +23,8 @@ from wend.security.sizes import FIRST_BYTES, KEY_BYTES, SECOND_BYTES, TAG_BYTES
 
 NAME = b"Noise_IK_25519_ChaChaPoly_BLAKE2s"
 _NO_NONCE = bytes(12)
+nonce: Final = struct.Struct("<4xQ").pack
+"""The nonce of ChaChaPoly for a message with this number."""
 
 
 class KeyPair:
@@ -36,11 +40,6 @@ class KeyPair:
             return self._secret.exchange(X25519PublicKey.from_public_bytes(public))
         except ValueError:
             raise WireError("a public key that gives no shared secret") from None
-
-
-def nonce(counter: int) -> bytes:
-    """The nonce of ChaChaPoly for a message with this number."""
-    return b"\0\0\0\0" + counter.to_bytes(8, "little")
 
 
 def derive(chaining_key: bytes, material: bytes) -> tuple[bytes, bytes]:

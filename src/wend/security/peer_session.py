@@ -1,6 +1,6 @@
 """What the session layer remembers of one other peer: its keys, its address, and what waits for a handshake."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from wend.model.events import PeerId
@@ -106,6 +106,7 @@ class PeerSession(WaitingQueue):
         then this is the one that works."""
         self.certificate = b""
         self.identity: Identity | None = None
+        """What the current keys rest on; without keys, what the peer has shown last."""
         self.latest = (-1, -1)
         """The incarnation and number of the last initiation that was accepted."""
         self.incarnation = -1
@@ -174,6 +175,13 @@ class PeerSession(WaitingQueue):
             self.current = None if self.current in over else self.current
             self.next = None if self.next in over else self.next
             self.superseded = None if self.superseded in over else self.superseded
+        return over
+
+    def drop_former(self, is_void: Callable[[TransportKeys], bool]) -> list[TransportKeys]:
+        """Forget former keys of which this is true, and return them."""
+        over = [keys for keys in self.previous if is_void(keys)]
+        if over:
+            self.previous = [keys for keys in self.previous if keys not in over]
         return over
 
     def drop_keys(self) -> list[TransportKeys]:

@@ -3,6 +3,8 @@
 Networks reorder packets, so a receiver cannot compare a number with the highest one alone. The window has a bit for
 each of the last `WINDOW` numbers, and refuses all that are older. A number is looked up before a packet is opened, and
 added after: a forged packet changes nothing.
+
+Most numbers come in order. Those only raise `highest`; their bits are set when a number comes that needs them.
 """
 
 from typing import Final
@@ -12,26 +14,40 @@ _MASK: Final = (1 << WINDOW) - 1
 
 
 class ReplayWindow:
-    __slots__ = ("_seen", "highest")
+    __slots__ = ("_marked", "_seen", "highest")
 
     def __init__(self) -> None:
         self.highest = -1
+        self._marked = -1
+        """All numbers after this one, up to `highest`, were added."""
         self._seen = 0
-        """Bit i: the number `highest - i` was added."""
+        """Bit i: the number `_marked - i` was added."""
 
     def is_new(self, number: int) -> bool:
         """Whether the number was not added before and is not too old to say."""
         back = self.highest - number
-        return back < 0 or (back < WINDOW and not self._seen >> back & 1)
+        if back < 0:
+            return True
+        self._mark()
+        return back < WINDOW and not self._seen >> back & 1
 
     def add(self, number: int) -> bool:
         """Add a number that `is_new`. Returns whether it is the highest."""
         ahead = number - self.highest
-        if ahead > 0:
-            seen = (self._seen << ahead | 1) if ahead < WINDOW else 1
-            # Of numbers in order, bits beyond the window are cut off now and then: it costs as much as the shift.
-            self._seen = seen if ahead == 1 and number & 255 else seen & _MASK
+        if ahead == 1:
             self.highest = number
+            return True
+        self._mark()
+        if ahead > 0:
+            self._seen = (self._seen << ahead | 1) & _MASK if ahead < WINDOW else 1
+            self.highest = self._marked = number
             return True
         self._seen |= 1 << -ahead
         return False
+
+    def _mark(self) -> None:
+        """Set the bits of the numbers that came in order."""
+        count = self.highest - self._marked
+        if count:
+            self._seen = (self._seen << count | (1 << count) - 1) & _MASK if count < WINDOW else _MASK
+            self._marked = self.highest

@@ -17,7 +17,7 @@ effects (`take_effects`): packets to transmit, and what became of sessions. `ses
 - **Roaming.** The address of a peer is the one from which its newest authentic packet came. If it does not answer
   there, handshakes also try the one that the driver gave.
 - **Certificates** are verified in each handshake, and again when they end and by `recheck`. A session whose certificate
-  is no longer accepted ends at once.
+  is no longer accepted ends at once; so do former keys that rest on another certificate.
 - **Clocks.** Ages of keys are monotonic time. Only certificates depend on the clock of the host: one that is set wrong
   ends sessions whose certificates it makes invalid, and the peer refuses new ones until it is right again.
 """
@@ -31,10 +31,11 @@ from wend.security import packets
 from wend.security.cookies import Address
 from wend.security.handshakes import SILENCE_NS, Handshakes
 from wend.security.identity import Credentials, Verifier
+from wend.security.noise import nonce
 from wend.security.packets import HEADER_BYTES
 from wend.security.peer_session import ALIVE_NS, AddressSession, PeerSession, WaitingMessage
 from wend.security.session_table import MOST_UNKNOWN
-from wend.security.transport import ZERO, Opened
+from wend.security.transport import Opened, TransportKeys
 
 _unpack, _KINDS = packets.TRANSPORT_HEADER.unpack_from, packets.KINDS
 _INITIATION = int.from_bytes(packets.head(packets.INITIATION), "little")
@@ -78,6 +79,23 @@ class SessionLayer(Handshakes):
                     self._verifier.verify(certificate, self.wall_s(now))
             except Untrusted as why:
                 self._end(session, why.reason)
+            else:
+                self._recheck_former(now, session)
+
+    def _recheck_former(self, now: Nanos, session: PeerSession) -> None:
+        """Forget former keys that rest on another certificate, which is not accepted any more."""
+        accepted = session.certificates()
+
+        def is_void(keys: TransportKeys) -> bool:
+            if keys.certificate in accepted:
+                return False
+            try:
+                self._verifier.verify(keys.certificate, self.wall_s(now))
+            except Untrusted:
+                return True
+            return False
+
+        self._table.remove_keys(session.drop_former(is_void))
 
     def locate(self, now: Nanos, peer: PeerId, address: Address) -> None:
         """Send to this peer at this address, until it is heard from another. If it is silent there, try this one."""
@@ -164,13 +182,16 @@ class SessionLayer(Handshakes):
         if counter <= window.highest and not window.is_new(counter):
             self.refused["replayed"] += 1
             return None
-        header = bytes(datagram[:HEADER_BYTES])
         try:
-            body = keys.open(ZERO + header[8:], datagram[HEADER_BYTES:], header)
+            body = keys.open(nonce(counter), datagram[HEADER_BYTES:], datagram[:HEADER_BYTES])
         except InvalidTag:
             self.refused["forged"] += 1
             return None
-        newest, session = window.add(counter), keys.session
+        if counter == window.highest + 1:  # as `add` does
+            window.highest, newest = counter, True
+        else:
+            newest = window.add(counter)
+        session = keys.session
         if keys is not session.current:
             if keys is session.next:
                 session.next = None
@@ -209,8 +230,11 @@ class SessionLayer(Handshakes):
     def _tick_peer(self, now: Nanos, session: PeerSession) -> None:
         self._lost(session.trim(now))
         self._table.remove_keys(session.ended(now))
-        if session.identity is not None and self.wall_s(now) > session.identity.not_after_s:
+        wall_s = self.wall_s(now)
+        if session.identity is not None and wall_s > session.identity.not_after_s:
             self._end(session, "the certificate has ended")
+        elif session.previous:
+            self._table.remove_keys(session.drop_former(lambda keys: wall_s > keys.identity.not_after_s))
         silent_ns = session.unanswered_ns
         if (
             silent_ns
@@ -234,7 +258,8 @@ class SessionLayer(Handshakes):
             return
         pending.retry(now)
         pending.address = session.retry_address(pending.tries) or pending.address
-        if pending.tries % 2 == 0 and session.identity is not None:
-            self._initiate(now, session, pending, session.identity)
+        identity = pending.identity or session.identity
+        if pending.tries % 2 == 0 and identity is not None:
+            self._initiate(now, session, pending, identity)
         else:
             self._ask(pending, session.peer)  # it may have another key

@@ -129,7 +129,8 @@ class SessionState:
         self.effects.append(SessionMoved(session.peer, address))
 
     def _end(self, session: PeerSession, reason: str) -> None:
-        """The certificate of a peer is not accepted any more."""
+        """The certificate of a peer is not accepted any more. The driver is told even if there are no keys now: the
+        peer may have those of multicast groups."""
         had_keys = session.current is not None
         self._table.drop_keys(session)
         session.certificate, session.identity = b"", None
@@ -137,7 +138,7 @@ class SessionState:
         session.waiting.clear()
         if had_keys:
             self.notices["session-ended"] += 1
-            self.effects.append(SessionEnded(session.peer, reason))
+        self.effects.append(SessionEnded(session.peer, reason))
 
     # ---------------------------------------------------------------- for all parts
 

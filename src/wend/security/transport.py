@@ -8,27 +8,27 @@ minutes. A peer keeps a few pairs for each other peer, so that packets under way
     previous   were current before: only for opening, until they end
 """
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.security.identity import Identity
+from wend.security.noise import nonce
 from wend.security.packets import HEAD_NUMBERS, TRANSPORT_HEADER, Introduction
 from wend.security.replay import ReplayWindow
 
 if TYPE_CHECKING:
     from wend.security.peer_session import PeerSession
 
+_pack_header = TRANSPORT_HEADER.pack
 REKEY_NS: Nanos = 120 * SECOND
 """The initiator of a session begins the next handshake when its keys are so old and it has something to send."""
 REKEY_LATE_NS: Nanos = 150 * SECOND
 """The other side does, if the initiator did not."""
 END_NS: Nanos = 180 * SECOND
 """Keys that are older seal and open nothing."""
-ZERO: Final = b"\0\0\0\0"
-"""The first bytes of a nonce; the counter follows."""
 
 
 Opened = tuple[PeerId, int, int, bytes]
@@ -96,5 +96,5 @@ class TransportKeys:
         """The transport packet of a message."""
         counter = self.sent
         self.sent = counter + 1
-        header = TRANSPORT_HEADER.pack(HEAD_NUMBERS[kind], self.receiver, counter)
-        return header + self._seal(ZERO + header[8:], body, header)
+        header = _pack_header(HEAD_NUMBERS[kind], self.receiver, counter)
+        return header + self._seal(nonce(counter), body, header)

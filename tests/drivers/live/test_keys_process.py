@@ -3,6 +3,7 @@
 import asyncio
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,25 @@ def test_a_signal_disconnects_who_is_revoked(ring: KeyRing, tmp_path: Path) -> N
 
 
 # ---------------------------------------------------------------- what it says
+
+
+def test_plan_load_reaches_a_peer_with_keys(ring: KeyRing, tmp_path: Path) -> None:
+    async def scene() -> None:
+        path = tmp_path / "peer.toml"
+        path.write_text(KEYS)
+        process = await Process.start(path)
+        try:
+            asked = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "wend.console.start", "plan", "load", "--peer", process.url),
+                *("--keys", str(ring.enrol("alice"))),
+                stderr=asyncio.subprocess.PIPE,
+            )
+            said = (await asked.communicate())[1].decode()
+        finally:
+            await process.stop()
+        assert "names no plan" in said and asked.returncode, "it was asked, and refused for want of a plan"
+
+    run(scene())
 
 
 def said_at_start(path: Path, *options: str) -> tuple[str, str]:

@@ -129,11 +129,10 @@ class SealedLinks:
         layer = self._layer
         datagram = layer.seal(self._clock(), peer, kind, body)
         if datagram is not None:
-            pipe = self._pipes.get(peer)
-            if pipe is None:
-                self.to_socket(peer, datagram)
-            else:
-                pipe(datagram)
+            if peer in self._pipes:
+                self._pipes[peer](datagram)
+            elif (address := self._sessions[peer].address) is not None:
+                self._transmit(address, datagram)
         if layer.effects:
             self._perform()
 
@@ -156,7 +155,7 @@ class SealedLinks:
                 self._peer.receive_opened(*opened, address, waited_ns)
             return
         self._flood_filter.count()
-        if not self._peer.answer_probe(datagram, address) and wire.is_open(datagram):
+        if not self._peer.senders.answer_probe(datagram, address) and wire.is_open(datagram):
             self._warn(address, "they are not sealed, and this peer has keys")
 
     # ---------------------------------------------------------------- time and effects
