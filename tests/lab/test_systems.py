@@ -1,5 +1,6 @@
 """Configurations of the systems, trees and the UDP forwarder, without a network."""
 
+import asyncio
 import subprocess
 from itertools import pairwise
 from pathlib import Path
@@ -8,10 +9,12 @@ from typing import Any
 import pytest
 
 from wend.drivers.live.config import load
+from wend.drivers.live.process import read_keys
+from wend.drivers.live.status import StatusSnapshot
 from wend.lab.addresses import nodes
 from wend.lab.baselines import Forwarder, Mode, make_plan, tree_routes, two_routes
 from wend.lab.cell import CellSettings
-from wend.lab.systems.base import Processes, RunContext, missing_modules, missing_programs, render
+from wend.lab.systems.base import CountsData, Processes, RunContext, missing_modules, missing_programs, render
 from wend.lab.systems.frr import Frr
 from wend.lab.systems.mosquitto import Mosquitto
 from wend.lab.systems.nats import Nats
@@ -53,21 +56,47 @@ def rendered(template: str, **values: object) -> str:
 def test_every_system_has_a_description() -> None:
     made = {name: make() for name, make in SYSTEMS.items()}
     assert all(system.name == name and system.about for name, system in made.items())
-    assert {"wend", "wend-none", "wend-free", "wend-dcrd", "nats-ospf", "nats-leaf", "zenoh-tuned"} <= set(made)
+    assert {
+        "wend",
+        "wend-none",
+        "wend-free",
+        "wend-sealed",
+        "wend-dcrd",
+        "nats-ospf",
+        "nats-leaf",
+        "zenoh-tuned",
+    } <= set(made)
 
 
-def test_a_peer_of_wend_reads_its_configuration(tmp_path: Path) -> None:
-    system = Wend("wend", "adaptive", "tight")
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_peer_of_wend_reads_its_configuration(tmp_path: Path, sealed: bool) -> None:
+    system = Wend("wend", "adaptive", "tight", sealed=sealed)
     for host in HOSTS:
         path = tmp_path / f"{host.number}.toml"
         path.write_text(rendered("wend-peer.toml", **system.values(a_context(tmp_path), host)))
         file = load(path)
+        assert file.insecure is not sealed
+        if sealed:
+            keys = read_keys(file)
+            assert keys is not None and keys.credentials.identity.peer == host.number
         config = file.peer_config(1)
         assert (config.peer, config.strategy) == (host.number, "adaptive")
         assert config.of(AdaptiveSettings).redundancy == "tight"
         assert config.of(DeliverySettings).persistency
         assert [n.address for n in file.neighbours] == [f"{interface.remote}:7701" for interface in host.interfaces]
         assert len(file.advertise) == sum(t.publisher == host.number for t in WORLD.topics)
+
+
+def test_peers_count_the_data_packets_that_the_lab_cannot_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Connected:
+        async def status(self) -> StatusSnapshot:
+            return StatusSnapshot(peer=1, incarnation=1, software="", data=7)
+
+    for sealed, counted in ((False, None), (True, 14)):
+        system = Wend("wend", "adaptive", sealed=sealed)
+        monkeypatch.setattr(system, "_clients", {1: Connected(), 2: Connected()})
+        assert isinstance(system, CountsData) and asyncio.run(system.data_packets()) == counted
+    assert not isinstance(SYSTEMS["udp-tree"](), CountsData)
 
 
 @pytest.mark.skipif(missing_programs(["nats-server"], "nats-server") is not None, reason="needs nats-server")

@@ -21,6 +21,7 @@ STRATEGIES = {
     "wend-none": ("adaptive", "none"),
     "wend": ("adaptive", "tight"),
     "wend-free": ("adaptive", "free"),
+    "wend-sealed": ("adaptive", "tight"),
     "udp-tree": ("d-tree", "tight"),
 }
 """The systems that the simulator can replay, with strategy and redundancy. A tree needs no ACKs to compare."""

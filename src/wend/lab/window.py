@@ -17,12 +17,13 @@ from typing import Any
 
 import msgspec
 
-from wend.drivers.world import GOLDEN, Topic, World
+from wend.drivers.workload import GOLDEN, Topic
+from wend.drivers.world import World
 from wend.lab.cell import Cell, CellSettings, Traffic
 from wend.lab.control import outages
 from wend.lab.network import Lab
 from wend.lab.priority import raised
-from wend.lab.systems.base import RunContext, System, busy_s
+from wend.lab.systems.base import CountsData, RunContext, System, busy_s
 from wend.lab.systems.table import SYSTEMS
 from wend.lab.systems.udp import CANARY_PORT, Udp
 from wend.lab.workload import MIN_BYTES, WARMUP, DeliveryLog, LateDelivery, Stamp, oracle, payload
@@ -147,6 +148,7 @@ class _Run:
         self.lab.schedule(list(world.faults.outages()), origin)
         await _until(origin + world.begin_ns - 100 * MS)
         self.lab.reset()
+        counted = await self._counted()
         cpu, others = self.system.cpu_s(), self._others_s()
         tasks = [
             asyncio.create_task(self._publish(i, topic, self.system, self.log, self.settings.size_bytes, origin))
@@ -160,16 +162,25 @@ class _Run:
         await asyncio.gather(*tasks)
         await _until(origin + world.stop_ns)
         cpu, others = self.system.cpu_s() - cpu, self._others_s() - others
-        at_stop = count(self.lab)
+        at_stop = await self._packets(counted)
         self.tell("waiting for events in flight")
         await _until(origin + world.end_ns)
-        at_end = count(self.lab)
+        at_end = await self._packets(counted)
         exited = self.system.exited()
         failed = outages(self.lab.failures(), origin, origin + world.end_ns)
         self.lab.unschedule()
         cell = self._cell(origin, failed, at_stop, at_end, converged_s, exited)
         shares = {"cpu_share": cpu / self.settings.duration_s, "others_share": others / self.settings.duration_s}
         return msgspec.structs.replace(cell, **shares)
+
+    async def _counted(self) -> int | None:
+        """Data packets that the system has counted so far; None if the lab counts them."""
+        return await self.system.data_packets() if isinstance(self.system, CountsData) else None
+
+    async def _packets(self, counted: int | None) -> "PacketCount":
+        """Packets since the lab's counters were reset; the system had counted so many data packets then."""
+        found, now = count(self.lab), await self._counted()
+        return found if counted is None or now is None else msgspec.structs.replace(found, data=now - counted)
 
     def _others_s(self) -> float:
         """CPU time of the machine without the system, the canary, the emulator and the bench."""

@@ -17,7 +17,7 @@ from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -78,6 +78,15 @@ class System(Protocol):
 
     def exited(self) -> list[str]:
         """The processes that ended before `stop`."""
+        ...
+
+
+@runtime_checkable
+class CountsData(Protocol):
+    """A system that can count its own data packets, because the lab finds no marker in what is encrypted."""
+
+    async def data_packets(self) -> int | None:
+        """Data packets that its processes have sent so far. None: they are not encrypted, and the lab counts them."""
         ...
 
 

@@ -21,6 +21,7 @@ SYSTEMS: dict[str, Callable[[], System]] = {
     "wend-none": partial(Wend, "wend-none", "adaptive", "none"),
     "wend": partial(Wend, "wend", "adaptive", "tight"),
     "wend-free": partial(Wend, "wend-free", "adaptive", "free"),
+    "wend-sealed": partial(Wend, "wend-sealed", "adaptive", "tight", sealed=True),
     **NATS,
     **ZENOH,
     **MOSQUITTO,

@@ -1,4 +1,7 @@
-"""Wend: `wend peer` on every host, linked to its neighbours, with persistency on."""
+"""Wend: `wend peer` on every host, linked to its neighbours, with persistency on; links are open or sealed.
+
+Sealed links need keys. Each run makes a root of its own, which signs one certificate for each host.
+"""
 
 import asyncio
 import sys
@@ -6,7 +9,9 @@ import time
 from contextlib import AsyncExitStack
 
 from wend import __version__
-from wend.drivers.live.client import Client, EventStream, connect
+from wend.drivers.live.client import Client, connect
+from wend.drivers.live.event_streams import EventStream
+from wend.drivers.live.throwaway_keys import ThrowawayRoot
 from wend.lab.network import LabNode
 from wend.lab.systems.base import Processes, Routes, RunContext, write_config
 from wend.matching.filters import topic_filter
@@ -24,21 +29,24 @@ id = {id}
 address = "{address}:{port}"
 delay = "{delay_ms:.3f}ms"
 """
+_OPEN = "insecure = true                  # no other hosts are on the lab's network"
 
 
 class Wend:
     routes: Routes = "neighbours"
 
-    def __init__(self, name: str, strategy: str, redundancy: Redundancy = "tight") -> None:
+    def __init__(self, name: str, strategy: str, redundancy: Redundancy = "tight", *, sealed: bool = False) -> None:
         self.name = name
         shown = (
             f", redundancy {redundancy}"
             if any(one.name == "redundancy" for one in settings_of(ROUTING[strategy].settings))
             else ""
         )
-        self.about = f"Wend's `{strategy}`{shown}, persistency on, all else as shipped"
+        links = ", links sealed with keys (data packets as its peers count them)" if sealed else ""
+        self.about = f"Wend's `{strategy}`{shown}, persistency on{links}, all else as shipped"
         self._strategy = strategy
         self._redundancy = redundancy
+        self._root = ThrowawayRoot() if sealed else None
         self._processes = Processes()
         self._clients: dict[PeerId, Client] = {}
         self._publishers: list[PeerId] = []
@@ -75,7 +83,7 @@ class Wend:
                 self._readers.append(asyncio.create_task(_read(context, subscriber, events)))
 
     def values(self, context: RunContext, host: LabNode) -> dict[str, object]:
-        """The values for the template of a peer file."""
+        """The values for the template of a peer file. Writes the keys that it names, if links are sealed."""
         mine = [topic_filter(t.name) for t in context.world.topics if t.publisher == host.number]
         neighbours = [
             _NEIGHBOUR.format(id=w.neighbour, address=w.remote, port=PORT, delay_ms=w.delay_ns / MS)
@@ -87,12 +95,27 @@ class Wend:
             "clients_port": CLIENTS_PORT,
             "strategy": self._strategy,
             "redundancy": self._redundancy,
+            "access": self._access(context, host),
             "advertise": ", ".join(f'"{text}"' for text in mine),
             "neighbours": "".join(neighbours),
         }
 
+    def _access(self, context: RunContext, host: LabNode) -> str:
+        """The line that lets a peer listen on its links: the folder of its keys, or that it needs none."""
+        if self._root is None:
+            return _OPEN
+        folder = self._root.write(context.folder / f"keys-{host.number}", f"peer-{host.number}", host.number)
+        return f'keys = "{folder.name}"'
+
     async def publish(self, topic: int, payload: bytes) -> None:
         await self._clients[self._publishers[topic]].publish({"topic": self._names[topic]}, payload)
+
+    async def data_packets(self) -> int | None:
+        """What the peers have counted. A datagram with several data packets counts as several."""
+        if self._root is None:
+            return None
+        statuses = await asyncio.gather(*(client.status() for client in self._clients.values()))
+        return sum(status.data for status in statuses)
 
     async def stop(self) -> None:
         for reader in self._readers:
