@@ -9,7 +9,7 @@ import pytest
 from tests.lab.test_bench_cells import a_cell
 from tests.pictures.extents import Picture
 from wend.lab.cell import Cell, CellSettings
-from wend.lab.figure import shown_pfs
+from wend.lab.figure import picture, shown_pfs
 from wend.lab.report import HEAD, line, page, rows, setups, write
 from wend.model.errors import ConfigError
 
@@ -70,9 +70,9 @@ def test_page_and_figures_are_written_together(tmp_path: Path, pfs: tuple[float,
     written = write(some_cells(pfs), tmp_path / "comparison.md")
     names = [path.relative_to(tmp_path).as_posix() for path in written]
     assert names == ["comparison.md", "figures/comparison-1hz-64b.svg"]
-    picture = Picture(written[1].read_text())
-    assert picture.problems() == []
-    words = [words for words, _ in picture.labels]
+    drawn = Picture(written[1].read_text())
+    assert drawn.problems() == []
+    words = [words for words, _ in drawn.labels]
     ranked = [name for name in words if name in ("oracle", "wend", "nats-ospf", "udp-tree")]
     assert ranked == ["oracle", "wend", "nats-ospf", "udp-tree"], "the best on top, each labelled once"
     assert [f"Pf {pf:g}" for pf in pfs] == [name for name in words if name.startswith("Pf ")]
@@ -83,6 +83,12 @@ def test_the_picture_shows_the_two_failure_probabilities_of_the_comparison_or_th
     assert shown_pfs({0.0, 0.02, 0.06, 0.1, 0.2}) == (0.06, 0.1)
     assert shown_pfs({0.0, 0.02, 0.06}) == (0.02, 0.06)
     assert shown_pfs({0.1}) == (0.1,)
+
+
+def test_the_picture_can_be_drawn_again_from_the_rounded_table() -> None:
+    found = rows(some_cells((0.06, 0.1)), SETUP)
+    exact = [msgspec.structs.replace(row, on_time=row.on_time - 0.00004) for row in found]
+    assert picture(exact) == picture(found)
 
 
 def test_figures_may_have_a_folder_of_their_own(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ Each family of systems has one colour; the last column has data packets per deli
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from wend.lab.report import SystemSummary
 from wend.pictures.charts import RankedRow, ranked_dots
 from wend.pictures.palette import FAMILIES
@@ -21,6 +23,8 @@ def draw(rows: Sequence[SystemSummary], path: Path) -> Path:
 
 
 def picture(rows: Sequence[SystemSummary]) -> str:
+    """The picture of a table. It shows ratios as the table does, so that it can be drawn again from a page."""
+    rows = [msgspec.structs.replace(row, on_time=round(row.on_time, 4)) for row in rows]
     pfs = shown_pfs({row.pf for row in rows})
     found = {(row.system, row.pf): row for row in rows if row.pf in pfs}
     systems = {system for system, _ in found}
