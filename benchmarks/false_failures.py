@@ -24,7 +24,8 @@ from pathlib import Path
 
 import uvloop
 
-from wend.drivers.live.client import Client, EventStream, connect
+from wend.drivers.live.client import Client, connect
+from wend.drivers.live.event_streams import EventStream
 from wend.matching.filters import topic_filter
 from wend.model.errors import ConnectionLost
 

@@ -22,6 +22,8 @@ _KINDS: dict[str, str] = {
     "drivers/live/wire.py": "encode",
     "drivers/live/peer.py": "driver",
     "drivers/live/address_book.py": "driver",
+    "drivers/live/observer.py": "driver",
+    "drivers/live/senders.py": "driver",
     "drivers/live/shaper.py": "driver",
     "drivers/live/counters.py": "driver",
     "drivers/live/store.py": "store",
@@ -30,6 +32,8 @@ _KINDS: dict[str, str] = {
     "drivers/live/broker.py": "clients",
     "drivers/live/listener.py": "clients",
     "drivers/live/client_session.py": "clients",
+    "drivers/live/client_requests.py": "clients",
+    "drivers/live/client_output.py": "clients",
     "drivers/live/frames.py": "clients",
     "drivers/live/wake_timer.py": "timers",
 }

@@ -43,6 +43,12 @@ class InventedOverlay:
     sample: float = 0.01
     offsets: dict[int, int] = field(default_factory=dict)
     """peer -> by how much its clock is ahead"""
+    queues: dict[tuple[int, int], float] = field(default_factory=dict)
+    """(sender, receiver) -> the share of events that wait there for long, where it is not one in a hundred"""
+    busy: dict[int, float] = field(default_factory=dict)
+    """peer -> the share of events that wait in its host"""
+    rerouting_ns: int = 0
+    """For how long an event waits at most for a link that is down."""
     links: dict[tuple[int, int], int] = field(init=False)
     """(a, b) with a < b -> delay"""
     outages: dict[tuple[int, int], list[tuple[int, int]]] = field(init=False)
@@ -224,9 +230,15 @@ def events(overlay: InventedOverlay, begin: int, end: int) -> dict[str, dict[int
         ages = {publisher: np.zeros(many, np.int64)}
         for sender, receiver in overlay.trees[publisher]:
             link = overlay.delay(sender, receiver) + rng.integers(0, 2 * MS, many)
-            wait = rng.integers(0, MS, many) + np.where(rng.random(many) < 0.01, 300 * MS, 0)
-            age = ages[receiver] = ages[sender] + wait + link
-            rows = {"time_ns": times + age, **event, "sender": np.full(many, sender), "age_ns": age, "link_ns": link}
+            queued = overlay.queues.get((sender, receiver), 0.01)
+            wait = rng.integers(0, MS, many) + np.where(rng.random(many) < queued, 300 * MS, 0)
+            wait += np.minimum(_rest_of_outage(overlay, sender, receiver, times + ages[sender]), overlay.rerouting_ns)
+            waited = np.zeros(many, np.int64)
+            if receiver in overlay.busy:
+                waited = np.where(rng.random(many) < overlay.busy[receiver], rng.integers(0, 400 * MS, many), waited)
+            age = ages[receiver] = ages[sender] + wait + link + waited
+            rows = {"time_ns": times + age, **event, "sender": np.full(many, sender), "age_ns": age}
+            rows |= {"link_ns": link + waited, "waited_ns": waited}
             found["hops"].setdefault(receiver, []).append(rows)
         for peer in subscribers:
             age = ages[peer] + MS // 10
@@ -234,6 +246,14 @@ def events(overlay: InventedOverlay, begin: int, end: int) -> dict[str, dict[int
             rows |= {"deadline_ns": np.full(many, DEADLINE_NS), "size_bytes": np.full(many, 500)}
             found["deliveries"].setdefault(peer, []).append(rows)
     return {table: {peer: _in_order(rows) for peer, rows in each.items()} for table, each in found.items()}
+
+
+def _rest_of_outage(overlay: InventedOverlay, a: int, b: int, times: Ints) -> Ints:
+    """For how long the link is still down, 0 where it is up."""
+    outages = np.array(overlay.outages[min(a, b), max(a, b)] or [(-1, -1)], np.int64)
+    at = np.maximum(np.searchsorted(outages[:, 0], times, "right") - 1, 0)
+    rest: Ints = np.where(times >= outages[at, 0], np.maximum(outages[at, 1] - times, 0), 0)
+    return rest
 
 
 def _in_order(rows: list[Rows]) -> Rows:

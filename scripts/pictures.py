@@ -6,6 +6,7 @@
 The README's data is docs/figures/on-time.json, that of matching is docs/figures/matching.json
 (`python -m benchmarks.matching --curve`), that of overload is docs/figures/overload.json
 (`python -m benchmarks.overload --curve`). The data of the comparison is the table of its page.
+Commands of Wend's draw telemetry-links.svg and telemetry-late.svg; benchmarks/telemetry_week.py has them.
 """
 
 import json

@@ -7,11 +7,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.telemetry_segments import InventedOverlay, write_segments
 from tests.console.calls import Said
 from tests.spark import needs_java
 from wend.console.app import main
 from wend.matching.filters import parse
+from wend.model.units import SECOND
 from wend.pipeline import session
+from wend.pipeline.tables import read_local
 
 MATCH = ("match", "--subscriptions", "s.jsonl", "--events", "e.jsonl")
 FLOWS = ("flows", "--matches", "matches", "--subscriptions", "s.jsonl", "--events", "e.jsonl")
@@ -44,6 +47,9 @@ FLOWS = ("flows", "--matches", "matches", "--subscriptions", "s.jsonl", "--event
         (("links", ".", "--out", "o", "--drain"), "--drain and --checkpoint are for --follow"),
         (("links", ".", "--out", "o", "--follow", "--rebuild"), "--rebuild is for a batch"),
         (("links", ".", "--out", "o", "--picture", "p.png"), "p.png must end in .svg"),
+        (("links", "empty", "--out", "o"), "empty has no segments of telemetry\n"),
+        (("late", "full", "--out", "o"), "full has no segments of telemetry; it has 1 other files"),
+        (("workload", "empty", "--out", "o"), "empty has no segments of telemetry\n"),
         (("late", ".", "--out", "o", "--window", "1s"), "--window must be at least 1m, got 1s"),
         (("workload", ".", "--out", "o", "--max-bad", "2"), "--max-bad is a share of 1, got 2"),
         (("compact", "full"), "full has no tables of Wend's"),
@@ -57,6 +63,7 @@ def test_what_cannot_work_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    (tmp_path / "empty").mkdir()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "kept").write_text("kept")
     (tmp_path / "s.jsonl").write_text('{"id": 1, "filter": "true"}\n')
@@ -99,3 +106,31 @@ def test_a_workload_is_drawn_matched_and_counted(said: Said, tmp_path: Path, mon
     assert "planes" in out and "asked for" in out and "matches" in out
     pairs = pq.read_table(tmp_path / "p")
     assert pairs.num_rows == counted["matches"] and pairs.column_names == ["event", "subscription"]
+
+
+@needs_java
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark_commands")
+def test_telemetry_is_found_by_relative_paths_from_any_folder(
+    said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The workers of the session, and a later call, run in other folders than the command."""
+    write_segments(tmp_path / "seen", InventedOverlay(3, 60 * SECOND), 30 * SECOND)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    code, out, err = said("data", "links", "seen", "--out", "links", "--json")
+    assert code == 0, err
+    made = json.loads(out)
+    assert made["segments"] > 9 and made["quarantined"] == 0
+    assert {Path(row["file"]).parent for row in read_local(tmp_path / "links", "_segments").to_pylist()} == {
+        tmp_path / "seen"
+    }
+    code, _, err = said("data", "links", "seen", "--out", "links", "--follow", "--drain", "--checkpoint", "stream")
+    assert code == 0, err
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    words = ("--out", "../links", "--follow", "--drain", "--checkpoint", "../stream")
+    code, _, err = said("data", "links", "../seen", *words)
+    assert code == 0 and "../seen has no segment that the stream has not used yet" in err
+    (tmp_path / "elsewhere" / "seen").mkdir()
+    code, _, err = said("data", "links", "seen", *words)
+    assert code == 2 and f"is the checkpoint of `wend data links {tmp_path / 'seen'}`" in err

@@ -18,26 +18,30 @@ SHORT = {
     "--duration 60": "--duration 6 --peers 8 --topics 4",
     "--out replays": "--out replays --seeds 1 --redundancy tight",
 }
-FOLDERS = ("seen", "lake", "links", "late", "workload", "replays", "recommendation.svg")
 
 
 @needs_java
 @pytest.mark.slow
 @pytest.mark.spark
-def test_the_commands_lead_to_a_recommendation(spark_commands: None, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark_commands")
+def test_the_commands_lead_to_a_recommendation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^    wend (.+)$", section(PAGE, "Ten minutes on one machine"), re.MULTILINE)
     assert [words.split()[:2] for words in commands][-1] == ["data", "recommend"]
     said: Any = None
     for words in commands:
         for long, short in SHORT.items():
             words = words.replace(long, short)
-        group, command, *others = shlex.split(words)
-        # the workers of the shared session have another current folder
-        others = [str(tmp_path / word) if word.split("/")[0] in FOLDERS else word for word in others]
-        said = CliRunner().invoke(app, [group, command, *others])
+        said = CliRunner().invoke(app, shlex.split(words))
         assert said.exit_code == 0, f"{words}: {said.output} {said.exception!r}"
     assert 'strategy = "adaptive"' in said.output
     assert (tmp_path / "recommendation.svg").read_text().startswith("<svg")
+    planning, pushing = re.findall(r"^    wend (.+)$", section(PAGE, "A plan for what was measured"), re.MULTILINE)
+    places = {".": str(tmp_path), "plan": str(tmp_path / "plan")}
+    command, *others = shlex.split(planning)
+    said = CliRunner().invoke(app, [command, *(places.get(word, word) for word in others)])
+    assert said.exit_code == 0, f"{planning}: {said.output} {said.exception!r}"
+    assert (tmp_path / "plan" / "plan.json").is_file() and pushing.startswith("plan push plan ")
 
 
 def test_the_page_names_every_table() -> None:

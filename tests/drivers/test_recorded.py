@@ -1,11 +1,13 @@
 """Recordings: what was measured happens again, for any strategy."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 import pytest
 
 from wend.drivers.recorded import WARMUP_NS, RecordedFlow, RecordedLink, Recording, recorded_world
 from wend.drivers.sim.run import play
+from wend.drivers.world import World
 from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND
 
@@ -49,6 +51,40 @@ def test_a_seed_moves_publications_and_nothing_else() -> None:
     first, again, other = (recorded_world(RECORDING, seed, {"strategy": "dcrd"}) for seed in (1, 1, 2))
     assert first.topics == again.topics != other.topics
     assert list(first.faults.outages()) == list(other.faults.outages())
+
+
+TIMES = (0, SECOND, 3 * SECOND, 3 * SECOND, 9 * SECOND + 5)
+TIMED = Recording(1, 10 * SECOND, RECORDING.links, (RecordedFlow(70, (900,), 0.5, 0, 1.0, (200 * MS,), TIMES),))
+
+
+def published(world: World) -> list[int]:
+    """When events were published in a run, since the begin of the recording."""
+    assert TIMED.has_times and not RECORDING.has_times
+    return [int(row[0]) - WARMUP_NS for row in play(world).trace.publications.rows()]
+
+
+def test_events_are_published_at_the_recorded_times() -> None:
+    world = recorded_world(TIMED, 7, {"strategy": "dcrd"}, moved=False)
+    assert published(world) == [0, SECOND, 3 * SECOND, 3 * SECOND + 1, 9 * SECOND + 5], "equal ones follow each other"
+
+
+def test_a_seed_moves_recorded_times_and_keeps_their_gaps() -> None:
+    one, other, again = (recorded_world(TIMED, seed, {"strategy": "dcrd"}) for seed in (1, 2, 1))
+    assert one.topics == again.topics != other.topics
+    times = published(one)
+    assert len(times) == len(TIMES) and max(times) < TIMED.duration_ns
+    gaps = Counter((b - a) % TIMED.duration_ns for a, b in zip(times, [*times[1:], times[0]], strict=True))
+    assert gaps == Counter([SECOND, 2 * SECOND, 1, 6 * SECOND + 4, SECOND - 5])
+
+
+def test_an_outage_that_began_before_the_recording_is_known_when_it_begins() -> None:
+    """The detector of `adaptive` needs time, which it had: not even the first event is sent into the outage."""
+    square = [RecordedLink(a, b, 10 * MS) for a, b in ((1, 2), (2, 3), (3, 4), (1, 4))]
+    flow = RecordedFlow(1, (2,), 1.0, 0, 1.0, (35 * MS,), (0, MS, 2 * MS))
+    for began, least, most in ((-4 * SECOND, 1.0, 1.0), (-9 * SECOND, 1.0, 1.0), (0, 0.0, 0.5)):
+        links = (RecordedLink(1, 2, 10 * MS, 0.0, ((began, SECOND),)), *square[1:])
+        world = recorded_world(Recording(1, SECOND, links, (flow,)), 1, {"strategy": "adaptive"}, moved=False)
+        assert least <= play(world).summary.on_time <= most
 
 
 def test_peers_without_links_take_no_part() -> None:

@@ -1,7 +1,8 @@
-"""A stream that ends itself with SIGKILL at a chosen moment, for the test that restarts it.
+"""Streams that end themselves with SIGKILL at a chosen moment, for the test that restarts them.
 
-Called as `python -m tests.pipeline.killable_stream SOURCE OUT MOMENT`. The moment is the number of a write of data, or
-`before` or `after` the first commit, or `none`: then it runs until no segment is left.
+Called as `python -m tests.pipeline.killable_stream SOURCE OUT JOB MOMENT`. The moment is the number of a write of data
+of that job, or `before` or `after` its first commit. With `all none`, all jobs follow the source, one after the other,
+until no segment is left. Each has a folder in OUT.
 """
 
 import os
@@ -14,10 +15,14 @@ from wend.model.units import SECOND
 from wend.pipeline import table_files, tables
 from wend.pipeline.session import spark_session
 from wend.pipeline.telemetry.follow import follow
+from wend.pipeline.telemetry.late_job import LateJob
 from wend.pipeline.telemetry.links_job import LinksJob
+from wend.pipeline.telemetry.update import TelemetryJob
+from wend.pipeline.telemetry.workload_job import WorkloadJob
 
 WINDOW = 30 * SECOND
-AT_ONCE = 40
+JOBS: tuple[TelemetryJob, ...] = (LinksJob(WINDOW), LateJob(600 * SECOND), WorkloadJob())
+AT_ONCE = 60
 """Files of a batch."""
 
 
@@ -44,11 +49,13 @@ def count_down(moment: str) -> None:
     table_files.LocalFiles.create = created  # type: ignore[method-assign]
 
 
-def main(source: str, out: str, moment: str) -> None:
+def main(source: str, out: str, killed: str, moment: str) -> None:
     count_down(moment)
     with spark_session("local[2]") as spark:
-        follow(spark, source, out, LinksJob(WINDOW), checkpoint=f"{out}/checkpoint", drain=True, at_once=AT_ONCE)
+        for job in (one for one in JOBS if killed in (one.name, "all")):
+            place = f"{out}/{job.name}"
+            follow(spark, source, place, job, checkpoint=f"{place}/checkpoint", drain=True, at_once=AT_ONCE)
 
 
 if __name__ == "__main__":
-    main(str(Path(sys.argv[1])), sys.argv[2], sys.argv[3])
+    main(str(Path(sys.argv[1])), *sys.argv[2:5])

@@ -15,7 +15,7 @@ LINKS = ((1, 2), (2, 3), (3, 4), (1, 4))
 _TYPES = {pa.int64(): "bigint", pa.float64(): "double", pa.string(): "string", pa.list_(pa.int64()): "array<bigint>"}
 
 
-def write_table(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
+def write_table(folder: Path, name: str, rows: list[dict[str, Any]], facts: dict[str, Any] | None = None) -> None:
     """Commit rows as a table of a folder."""
     table = pa.Table.from_pylist(rows)
     path = folder / "data" / f"{name}.parquet"
@@ -24,7 +24,7 @@ def write_table(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
     columns = tuple((field.name, _TYPES[field.type]) for field in table.schema)
     tables = TableFolder(None, folder)
     file = DataFile(path.relative_to(folder).as_posix(), path.stat().st_size)
-    tables.commit(tables.newest(), {name: TableChange(columns, (file,))})
+    tables.commit(tables.newest(), {name: TableChange(columns, (file,))}, facts=facts)
 
 
 def write_square(folder: Path, windows: int = 2) -> None:
@@ -49,3 +49,19 @@ def write_square(folder: Path, windows: int = 2) -> None:
         "flows",
         [{"publisher": 1, "receivers": [2], "rate": 10.0, "size_bytes": 10.0, "weight": 1.0, "deadline_ns": MS}],
     )
+
+
+def write_publications(
+    folder: Path, rows: list[tuple[int, int, list[int], int]], clocks: list[list[int]], sample: float = 1.0
+) -> None:
+    """Publications: time by the clock of the publisher, publisher, receivers, expected. `clocks`: peer, incarnation and
+    offset."""
+    names = ("time_ns", "publisher", "receivers", "expected")
+    events = [
+        {**dict(zip(names, row, strict=True)), "publisher_incarnation": 7, "sequence": number, "size_bytes": 10}
+        for number, row in enumerate(rows)
+    ]
+    write_table(folder, "publications", events, {"clocks": clocks})
+    flow = {"rate": 10.0, "size_bytes": 10.0, "weight": 1.0, "deadline_ns": MS, "sample": sample}
+    flows = sorted({(publisher, tuple(receivers)) for _, publisher, receivers, _ in rows if receivers})
+    write_table(folder, "flows", [{"publisher": one, "receivers": [*others], **flow} for one, others in flows])

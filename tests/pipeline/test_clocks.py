@@ -70,9 +70,9 @@ def test_peers_choose_the_same_events_of_many() -> None:
     assert one["published_ns"] == other["published_ns"]
 
 
-def change(peer: int, time: int, state: str, heard: int, incarnation: int = 1) -> dict[str, Any]:
+def change(peer: int, time: int, state: str, heard: int, incarnation: int = 1, delay: int = 0) -> dict[str, Any]:
     row = {"peer": peer, "incarnation": incarnation, "time_ns": time, "state": state, "heard_ns": heard}
-    return {**row, "neighbour": 1 - peer, "detection_ns": 10}
+    return {**row, "neighbour": 1 - peer, "detection_ns": 10, "delay_ns": delay}
 
 
 def spans(rows: list[dict[str, Any]], **known: Any) -> list[tuple[int, int | None, int]]:
@@ -85,6 +85,43 @@ def test_both_ends_agree_on_the_narrowest_bounds() -> None:
     b = [change(1, 115, "down", 104), change(1, 202, "up", 104)]
     assert spans([*a, *b]) == [(104, 202, 2)]
     assert spans(a) == [(100, 205, 1)]
+
+
+def test_an_outage_lies_between_the_sending_of_messages_not_their_arrival() -> None:
+    # A message takes 7. The last ones before the outage leave b at 90 and a at 95. The first one after it leaves a at
+    # 210; b answers at 217, and a hears that at 224 and says so.
+    a = [change(0, 180, "down", 97, delay=7), change(0, 224, "up", 97, delay=7)]
+    b = [change(1, 190, "down", 102, delay=7), change(1, 231, "up", 102, delay=7)]
+    assert spans([*a, *b]) == [(95, 210, 2)]
+    assert spans(a) == [(90, 217, 1)], "one end knows of one direction"
+    old = [{name: value for name, value in row.items() if name != "delay_ns"} for row in (*a, *b)]
+    assert spans(old) == [(102, 224, 2)], "an older peer does not say how long messages took"
+
+
+@given(
+    begin=st.integers(1000, 5000),
+    lasts=st.integers(1000, 3000),
+    delay=st.integers(1, 60),
+    every=st.integers(20, 90),
+    phases=st.tuples(st.integers(0, 89), st.integers(0, 89)),
+)
+def test_an_outage_is_found_within_the_time_between_two_probes(
+    begin: int, lasts: int, delay: int, every: int, phases: tuple[int, int]
+) -> None:
+    """Both ends probe evenly. An end that hears the other again, while that one does not, answers at once."""
+    end, probes = begin + lasts, [range(phase, 10_000, every) for phase in phases]
+    last = [max(time for time in each if time < begin) for each in probes]
+    first, asking = min((min(time for time in probes[peer] if time >= end), peer) for peer in (0, 1))
+    up = {asking: first + 2 * delay, 1 - asking: first + 3 * delay}
+    rows = []
+    for peer in (0, 1):
+        heard = last[1 - peer] + delay
+        rows += [
+            change(peer, heard + 200, "down", heard, delay=delay),
+            change(peer, up[peer], "up", heard, delay=delay),
+        ]
+    ((found_begin, found_end, ends),) = spans(rows)
+    assert ends == 2 and 0 <= begin - found_begin <= every and found_end is not None and 0 <= found_end - end <= every
 
 
 def test_clocks_are_taken_off_first() -> None:

@@ -13,6 +13,7 @@ from wend.model.units import MS, SECOND
 from wend.pipeline.tables import read_local
 from wend.pipeline.telemetry.jobs import run_update
 from wend.pipeline.telemetry.late_job import LateJob
+from wend.pipeline.telemetry.publications import RecordedPublications
 from wend.pipeline.telemetry.segments import SegmentFile, list_segments
 from wend.pipeline.telemetry.update import TelemetryJob
 from wend.pipeline.telemetry.workload_job import WorkloadJob
@@ -85,5 +86,21 @@ def test_flows_have_the_rates_at_which_peers_published(spark: Any, segments: Pat
     }
     assert deadlines == {(p, r): DEADLINE_NS for p, receivers in overlay().subscribers.items() for r in receivers}
     updates(spark, WorkloadJob(), sorted(files, key=lambda file: (-file.segment.number, file.path)), tmp_path / "parts")
-    for table in ("flows", "deadlines"):
+    for table in ("flows", "deadlines", "publications"):
         assert rows(tmp_path / "parts", table) == rows(tmp_path / "whole", table)
+    assert {row["sample"] for row in rows(tmp_path / "whole", "flows")} == {0.5}
+
+
+def test_publications_have_their_times_by_the_clock_of_the_reference(spark: Any, tmp_path: Path) -> None:
+    """Clocks of two publishers are wrong by a year and by 90 s, and all events were written about."""
+    overlay = InventedOverlay(6, 20 * SECOND, offsets={2: YEAR, 3: -90 * SECOND}, sample=1.0)
+    write_segments(tmp_path / "in", overlay, 10 * SECOND)
+    run_update(spark, str(tmp_path / "out"), WorkloadJob(), list_segments(spark, str(tmp_path / "in")).files)
+    publications = RecordedPublications(None, str(tmp_path / "out"))
+    assert publications.whole == overlay.subscribers.keys()
+    found = publications.within(BEGIN_NS + 5 * SECOND, BEGIN_NS + 10 * SECOND).to_pylist()
+    assert len(found) == 5 * overlay.peers
+    for row in found:
+        second, phase = divmod(row["time_ns"] - BEGIN_NS + MS, SECOND)
+        assert second == row["sequence"] and abs(phase - MS - row["publisher"] * (SECOND // 7)) < 5 * MS
+        assert row["receivers"] == overlay.subscribers[row["publisher"]] and row["expected"] == 3

@@ -1,6 +1,7 @@
 """`--follow`: a stream gives the rows of a batch, whatever happens to it on the way."""
 
 import json
+import os
 import random
 import shutil
 import signal
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.telemetry_segments import InventedOverlay, write_segments
-from tests.pipeline.killable_stream import WINDOW
+from tests.pipeline.killable_stream import JOBS, WINDOW
 from tests.spark import ROOT, environment, needs_java
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
@@ -39,29 +40,59 @@ def arrivals(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
+CHUNK = 1800 * SECOND
+KILLS = (
+    ("links", "1"),
+    ("late", "after"),
+    ("workload", "after"),
+    ("late", "before"),
+    ("links", "after"),
+    ("all", "none"),
+)
+"""Which stream is killed when. It has to begin its batch again, or finds that the tables have it."""
+
+
 @pytest.mark.slow
-def test_a_stream_that_is_killed_five_times_gives_the_rows_of_a_batch(spark: Any, tmp_path: Path) -> None:
-    files = arrivals(tmp_path / "all")
-    run_update(spark, str(tmp_path / "batch"), LinksJob(WINDOW), list_segments(spark, str(tmp_path / "all")).files)
+@pytest.mark.timeout(900)  # it starts Spark six times
+def test_streams_that_are_killed_five_times_give_the_rows_of_a_batch(spark: Any, tmp_path: Path) -> None:
+    """Two hours of segments come in any order, some twice. Some of the first half hour come last: more than an hour
+    late by the times of their rows, and as files that are older than all others."""
+    truth = InventedOverlay(
+        4, 4 * CHUNK, 20 * SECOND, event_period_ns=5 * SECOND, outage_every_s=300.0, offsets={1: YEAR, 2: 3 * SECOND}
+    )
+    write_segments(tmp_path / "all", truth, CHUNK)
+    for job in JOBS:
+        run_update(spark, str(tmp_path / "batch" / job.name), job, list_segments(spark, str(tmp_path / "all")).files)
     draw = random.Random(5)
+    files = sorted((tmp_path / "all").iterdir())
     draw.shuffle(files)
-    source, out, waiting = tmp_path / "in", tmp_path / "out", list(files)
+    number = {path: int(path.stem.rpartition("-")[2]) for path in files}
+    late = [path for path in files if number[path] == 0 and draw.random() < 0.5]
+    waiting = [path for path in files if path not in late]
+    source, out = tmp_path / "in", tmp_path / "out"
     source.mkdir()
-    for moment in ("1", "before", "after", "7", "before", "none"):
-        # Some segments come now, some of them twice; the last ones come an hour after all others, and so on.
-        some = waiting if moment == "none" else [waiting.pop() for _ in range(len(files) // 6)]
+    many = len(waiting) // len(KILLS)
+    for killed, moment in KILLS:
+        some = [waiting.pop() for _ in range(many)] if moment != "none" else [*waiting, *late]
+        if moment == "none":
+            assert {path.name.partition("-")[0] for path in late} == {file.name.partition("-")[0] for file in files}
+            for job in JOBS:
+                assert max(row["number"] for row in rows(out / job.name, "_segments")) == 3
         for path in some:
             shutil.copy(path, source)
+            if path in late:
+                os.utime(source / path.name, (0, 0))
             if draw.random() < 0.3:
-                (source / f"again-{moment}").mkdir(exist_ok=True)
-                shutil.copy(path, source / f"again-{moment}")
-        command = [sys.executable, "-m", "tests.pipeline.killable_stream", str(source), str(out), moment]
+                (source / f"again-{killed}-{moment}").mkdir(exist_ok=True)
+                shutil.copy(path, source / f"again-{killed}-{moment}")
+        command = [sys.executable, "-m", "tests.pipeline.killable_stream", str(source), str(out), killed, moment]
         own = environment() | {"SPARK_LOCAL_DIRS": str(tmp_path.parent / "scratch")}
         done = subprocess.run(command, cwd=ROOT, env=own, check=False, capture_output=True, text=True)
         assert done.returncode == (0 if moment == "none" else -signal.SIGKILL), done.stderr
-    for table in ("links", "outages"):
-        assert rows(out, table) == rows(tmp_path / "batch", table)
-    assert len(rows(out, "_segments")) == len(rows(tmp_path / "batch", "_segments"))
+    for job in JOBS:
+        for table in job.results:
+            assert rows(out / job.name, table) == rows(tmp_path / "batch" / job.name, table) != []
+        assert len(rows(out / job.name, "_segments")) == len(rows(tmp_path / "batch" / job.name, "_segments"))
 
 
 def test_a_stream_goes_on_after_its_checkpoint_is_lost(spark: Any, tmp_path: Path) -> None:

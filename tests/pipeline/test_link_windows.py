@@ -36,6 +36,19 @@ def samples(rng: np.random.Generator, many: int, neighbour: int) -> pa.Table:
     )
 
 
+def merged(sums: list[pa.Table], down: list[tuple[int, int | None]]) -> pa.Table:
+    """The windows of the link between 3 and 8, beside a link that is never down. Two buckets have the outages."""
+    rows = pa.concat_tables(sums)
+    for name, peer in (("b", 8), ("a", 3)):
+        rows = rows.append_column(name, pa.array(np.full(rows.num_rows, peer)))
+    other = rows.set_column(rows.schema.get_field_index("b"), "b", pa.array(np.full(rows.num_rows, 9)))
+    outages = [{"a": 3, "b": 8, "begin_ns": begin, "end_ns": end} for begin, end in (*down, *down)]
+    schema = pa.schema([(name, pa.int64()) for name in ("a", "b", "begin_ns", "end_ns")])
+    found = link_rows(pa.concat_tables([rows, other]), pa.Table.from_pylist(outages, schema=schema), WINDOW)
+    assert found.filter(pa.array(found["b"].to_numpy() == 9))["down_ns"].to_pylist() == [0] * (found.num_rows // 2)
+    return found.filter(pa.array(found["b"].to_numpy() == 8))
+
+
 @settings(deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 200), st.lists(st.integers(0, 200), max_size=4))
 def test_windows_do_not_depend_on_segments(seed: int, many: int, cuts: list[int]) -> None:
@@ -53,8 +66,7 @@ def test_windows_do_not_depend_on_segments(seed: int, many: int, cuts: list[int]
         ]
     rng.shuffle(parts)
     down = [(WINDOW // 2, 2 * WINDOW), (4 * WINDOW, None)]
-    one = link_rows(3, 8, pa.concat_tables(whole), down, WINDOW)
-    assert one.equals(link_rows(3, 8, pa.concat_tables(parts), down, WINDOW))
+    assert merged(whole, down).equals(merged(parts, down))
 
 
 def test_a_window_says_what_all_samples_say() -> None:
@@ -64,7 +76,7 @@ def test_a_window_says_what_all_samples_say() -> None:
         link_sums(table, Segment("links", 1, peer, 1, 0), offsets={(8, 1): 0}, windowing=Windowing(WINDOW))
         for peer, table in both.items()
     ]
-    rows = link_rows(3, 8, pa.concat_tables(sums), [], WINDOW).to_pylist()
+    rows = merged(sums, []).to_pylist()
     assert [row["begin_ns"] for row in rows] == [at * WINDOW for at in range(5)]
     for row in rows:
         inside = {
@@ -80,6 +92,8 @@ def test_a_window_says_what_all_samples_say() -> None:
             assert row[name] == pytest.approx(np.quantile(delays, share), rel=0.05)
         lost, sent = (sum(inside[3][name].to_pylist()) for name in ("lost", "sent"))
         assert (row["sent_ab"], row["loss_ab"]) == (sent, lost / sent)
+        for name, peer in (("delay_ab_p50_ns", 3), ("delay_ba_p50_ns", 8)):
+            assert row[name] == pytest.approx(np.quantile(inside[peer]["delay_ns"].to_numpy(), 0.5), rel=0.05)
         assert row["availability"] == 1.0
 
 
@@ -87,10 +101,24 @@ def test_time_down_is_counted_in_each_window() -> None:
     table = samples(np.random.default_rng(1), 400, 8)
     sums = link_sums(table, Segment("links", 1, 3, 1, 0), offsets={}, windowing=Windowing(WINDOW))
     down = [(WINDOW // 2, WINDOW + WINDOW // 4), (4 * WINDOW + WINDOW // 2, None)]
-    rows = link_rows(3, 8, sums, down, WINDOW).to_pylist()
+    rows = merged([sums], down).to_pylist()
     assert [row["down_ns"] for row in rows] == [WINDOW // 2, WINDOW // 4, 0, 0, WINDOW // 2]
     assert [row["outages"] for row in rows] == [1, 0, 0, 0, 1]
     assert rows[1]["availability"] == pytest.approx(0.75)
+
+
+def test_a_window_without_delays_has_none() -> None:
+    table = samples(np.random.default_rng(4), 400, 8)
+    unknown = np.isin(table["time_ns"].to_numpy() // WINDOW, (1, 4))
+    delays = np.where(unknown, 0, table["delay_ns"].to_numpy())
+    table = table.set_column(table.schema.get_field_index("delay_ns"), "delay_ns", pa.array(delays))
+    sums = link_sums(table, Segment("links", 1, 3, 1, 0), offsets={}, windowing=Windowing(WINDOW))
+    rows = merged([sums], []).to_pylist()
+    names = ("delay_mean_ns", "delay_p50_ns", "delay_p99_ns", "delay_ab_p50_ns", "delay_min_ns")
+    assert [{row[name] is None for name in names} for row in rows] == [{False}, {True}, {False}, {False}, {True}]
+    assert all(row["delay_ba_p50_ns"] is None and row["asymmetry_ns"] is None for row in rows)
+    known = delays[(delays > 0) & (table["time_ns"].to_numpy() // WINDOW == 2)]
+    assert rows[2]["delay_p50_ns"] == pytest.approx(np.quantile(known, 0.5), rel=0.06)
 
 
 def test_a_wrong_clock_moves_samples_to_their_window() -> None:

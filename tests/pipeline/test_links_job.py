@@ -95,6 +95,18 @@ def test_outages_are_found_by_the_right_clock(made: "tuple[Path, UpdateSummary]"
         assert abs(row["end_ns"] - end) < 160 * MS
 
 
+def test_without_events_outages_compare_the_clocks(spark: Any, tmp_path: Path) -> None:
+    quiet = InventedOverlay(5, 900 * SECOND, outage_every_s=60.0, offsets={2: YEAR, 3: -7 * SECOND})
+    write_segments(tmp_path / "in", quiet, 900 * SECOND)
+    files = list_segments(spark, str(tmp_path / "in")).files
+    files = [file for file in files if file.segment.table in ("links", "changes")]
+    made = run_update(spark, str(tmp_path / "out"), LinksJob(WINDOW), files)
+    assert made is not None and made.unaligned == []
+    found = {(row["a"], row["b"], row["begin_ns"]): row for row in rows(tmp_path / "out", "outages")}
+    assert len(found) == sum(len(outages) for outages in quiet.outages.values()) > 30
+    assert all(row["ends"] == 2 and row["agreed"] for row in found.values())
+
+
 def test_a_year_between_two_clocks_makes_no_further_windows(made: "tuple[Path, UpdateSummary]") -> None:
     folder, summary = made
     links = read_local(folder / "out", "links").to_pylist()

@@ -1,10 +1,12 @@
 """Recommendations: the best on time, the cheapest of equals, and a paragraph that says so."""
 
+from statistics import stdev
 from typing import Any
 
 import pytest
 
 from wend.model.errors import ConfigError
+from wend.pipeline.metrics import t_quantile
 from wend.pipeline.telemetry.recommendation import picture, recommend
 
 
@@ -45,6 +47,30 @@ def test_long_windows_count_for_more() -> None:
     short, long = rows("a", [0.0, 1.0])
     found = recommend([{**short, "expected": 10.0}, {**long, "expected": 90.0}])
     assert found.ranked[0].on_time.mean == pytest.approx(0.9)
+
+
+def test_intervals_are_those_of_weighted_means() -> None:
+    same = [{**row, "expected": 40.0} for row in rows("a", [0.9, 0.8, 0.7, 0.9])]
+    half = recommend(same).ranked[0].on_time.half
+    assert half == pytest.approx(t_quantile(4) * stdev([0.9, 0.8, 0.7, 0.9]) / 2)
+    tiny = [*same, {**rows("a", [0.0])[0], "begin_ns": 9, "expected": 0.01}]
+    found = recommend(tiny).ranked[0].on_time
+    assert found.half is not None and found.half < 1.1 * half, "a window of few deliveries says little"
+    better = [{**row, "expected": weight} for row, weight in zip(rows("b", [0.5, 0.9, 0.9]), (1, 1, 8), strict=True)]
+    worse = [{**row, "expected": weight} for row, weight in zip(rows("c", [0.5, 0.8, 0.7]), (1, 1, 8), strict=True)]
+    first, last = recommend([*better, *worse]).ranked
+    assert last.behind.mean == pytest.approx(first.on_time.mean - last.on_time.mean) == pytest.approx(0.17)
+
+
+def test_runs_at_the_recorded_times_are_told_apart() -> None:
+    runs = [
+        *rows("a", [0.9, 0.8], times="recorded"),
+        *rows("a", [0.6, 0.6], times="moved", seed=2),
+        *rows("b", [0.1], times="drawn"),
+    ]
+    first, last = recommend(runs).ranked
+    assert (first.recorded, last.recorded) == (pytest.approx(0.85), None)
+    assert first.on_time.mean == pytest.approx(0.725)
 
 
 def test_failed_runs_are_counted_and_no_result_is_a_sentence() -> None:

@@ -36,7 +36,8 @@ def test_outages_are_cut_to_their_windows_and_counted_from_their_begin() -> None
     assert (first.begin_ns, first.duration_ns, len(first.links)) == (0, MINUTE, 1)
     # what happens just after a window still meets the events of its end
     assert first.links[0].outages == ((50 * SECOND, 65 * SECOND),)
-    assert [one.outages for one in second.links] == [((0, 10 * SECOND),), ((40 * SECOND, 65 * SECOND),)]
+    # and peers know what began just before one
+    assert [one.outages for one in second.links] == [((-5 * SECOND, 10 * SECOND),), ((40 * SECOND, 65 * SECOND),)]
     assert first.links[0].loss == pytest.approx(0.1)
 
 

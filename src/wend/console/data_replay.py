@@ -30,7 +30,9 @@ def data_replay(
         str, typer.Option(help="Settings of strategies that have it, by commas: none, tight, free.")
     ] = "none,tight,free",
     windows: Annotated[int, typer.Option(help="Windows to play, evenly spread over time, at most.")] = 12,
-    seeds: Annotated[int, typer.Option(help="Runs of each window, with other times of publication.")] = 3,
+    seeds: Annotated[
+        int, typer.Option(help="Runs of each window: the first at the recorded times of publication, others not.")
+    ] = 3,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A setting of the peers that were recorded; may be repeated."),
@@ -43,6 +45,7 @@ def data_replay(
 ) -> None:
     """Play recorded windows in the simulator, under each strategy and setting."""
     from wend.pipeline.session import spark_session
+    from wend.pipeline.telemetry.publications import RecordedPublications
     from wend.pipeline.telemetry.recordings import read_table, read_workload, recordings
     from wend.pipeline.telemetry.replays import replay, save_replays, variants
 
@@ -56,7 +59,7 @@ def data_replay(
     limit_s = parse_duration(time_limit) / SECOND
     with stoppable(_RESUMES), spark_session(master, conf=conf, ship=ship) as spark:
         tables = (read_table(spark, links, "links"), read_table(spark, links, "outages"))
-        played = recordings(*tables, read_workload(spark, workload), windows)
+        played = recordings(*tables, read_workload(spark, workload), windows, RecordedPublications(spark, workload))
         swept = replay(
             spark, played, chosen, out, seeds=seeds, settings=more, limit_s=limit_s, quiet=as_json
         )  # fmt: skip
@@ -100,6 +103,7 @@ def data_recommend(
         return
     console = output()
     console.print(_table(found))
+    console.print()
     console.print(found.paragraph, markup=False)
     console.print("\nIn the file of each peer:\n", markup=False)
     for name, value in found.settings.items():
@@ -112,15 +116,14 @@ def _table(found: "Recommendation") -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for head in ("strategy", "redundancy"):
-        table.add_column(head, no_wrap=True)
-    for head in ("on time %", "behind", "delivered", "packets", "p99 ms"):
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("strategy", no_wrap=True)
+    for head in ("on time %", "behind", "recorded", "delivered", "packets", "p99 ms"):
         table.add_column(head, justify="right", no_wrap=True)
     for one in found.ranked:
         table.add_row(
-            one.strategy, one.redundancy or "–",
-            _with_half(one.on_time, 100), _with_half(one.behind, 100), f"{100 * one.delivery.mean:.2f}",
+            one.variant.name, _with_half(one.on_time, 100), _with_half(one.behind, 100),
+            "–" if one.recorded is None else f"{100 * one.recorded:.2f}", f"{100 * one.delivery.mean:.2f}",
             f"{one.packets.mean:.2f}", "–" if one.delay_p99_ms is None else f"{one.delay_p99_ms:.0f}",
         )  # fmt: skip
     return table

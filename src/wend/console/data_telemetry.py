@@ -1,11 +1,13 @@
 """`wend data links|late|workload|compact`: jobs on telemetry, as a batch or following arriving segments."""
 
+import inspect
 import json
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -19,6 +21,7 @@ from wend.model.units import MS, SECOND, parse_duration
 if TYPE_CHECKING:
     from wend.pipeline.session import SparkSession
     from wend.pipeline.telemetry.jobs import UpdateSummary
+    from wend.pipeline.telemetry.segments import Listing
     from wend.pipeline.telemetry.update import TelemetryJob
 
 Segments = Annotated[str, typer.Argument(metavar="SEGMENTS", help="Folder with segments of telemetry, in any layout.")]
@@ -40,32 +43,6 @@ several of them saw, so they may be wrong.
 The folder keeps what it needs to go on: a later call adds segments that are new. Segments and rows that cannot be used
 are in the table _quarantine, with a reason.
 """
-
-
-def data_links(
-    segments: Segments,
-    out: Tables,
-    window: Annotated[str, typer.Option(help="The length of a window: 10s, 1m, 1h.")] = "1m",
-    picture: Picture = None,
-    follow: Follow = False,
-    drain: Drain = False,
-    checkpoint: CheckpointAt = None,
-    max_bad: MaxBad = 0.01,
-    rebuild: Rebuild = False,
-    master: Master = None,
-    conf: Conf = None,
-    ship: Ship = False,
-    as_json: AsJson = False,
-) -> None:
-    from wend.pipeline.telemetry.links_job import LinksJob
-
-    length = parse_duration(window)
-    if length < 100 * MS:
-        raise ConfigError(f"--window must be at least 100ms, got {window}")
-    job = LinksJob(length)
-    _run(job, segments, out, picture, follow, drain, checkpoint, max_bad, rebuild, master, conf, ship, as_json)
-
-
 LATE_HELP = """Where late events lost their time, from the telemetry of peers.
 
 The result is a folder of tables. `causes` says, for each window, what time late deliveries spent waiting at each peer
@@ -73,32 +50,6 @@ for each neighbour (in queues, for retransmissions), on each link, in the queue 
 and delivery. A detour is time on links that are not on the shortest route. `lateness` counts deliveries, late ones, and
 those of which a part of the route is not known.
 """
-
-
-def data_late(
-    segments: Segments,
-    out: Tables,
-    window: Annotated[str, typer.Option(help="The length of a window: 15m, 1h.")] = "15m",
-    picture: Picture = None,
-    follow: Follow = False,
-    drain: Drain = False,
-    checkpoint: CheckpointAt = None,
-    max_bad: MaxBad = 0.01,
-    rebuild: Rebuild = False,
-    master: Master = None,
-    conf: Conf = None,
-    ship: Ship = False,
-    as_json: AsJson = False,
-) -> None:
-    from wend.pipeline.telemetry.late_job import LateJob
-
-    length = parse_duration(window)
-    if length < 60 * SECOND:
-        raise ConfigError(f"--window must be at least 1m, got {window}: events are joined by window")
-    job = LateJob(length)
-    _run(job, segments, out, picture, follow, drain, checkpoint, max_bad, rebuild, master, conf, ship, as_json)
-
-
 WORKLOAD_HELP = """The flows of an overlay for `wend plan`, from the telemetry of peers.
 
 The result is a folder of tables. `flows` has a row for each publisher and set of receivers: the rate of its events per
@@ -106,60 +57,96 @@ second, their mean size, and the shortest deadline. `wend plan make` reads the f
 """
 
 
-def data_workload(
-    segments: Segments,
-    out: Tables,
-    follow: Follow = False,
-    drain: Drain = False,
-    checkpoint: CheckpointAt = None,
-    max_bad: MaxBad = 0.01,
-    rebuild: Rebuild = False,
-    master: Master = None,
-    conf: Conf = None,
-    ship: Ship = False,
-    as_json: AsJson = False,
-) -> None:
+@dataclass(frozen=True)
+class JobOptions:
+    """The options that all jobs on telemetry take."""
+
+    segments: Segments
+    out: Tables
+    picture: Picture = None
+    follow: Follow = False
+    drain: Drain = False
+    checkpoint: CheckpointAt = None
+    max_bad: MaxBad = 0.01
+    rebuild: Rebuild = False
+    master: Master = None
+    conf: Conf = None
+    ship: Ship = False
+    as_json: AsJson = False
+
+
+def _job_command(made_by: "Callable[..., TelemetryJob]", without: tuple[str, ...] = ()) -> Callable[..., None]:
+    """The command of a job: its own options, from which a function makes the job, and those of all jobs."""
+    own = dict(inspect.signature(made_by).parameters)
+    common = {name: one for name, one in inspect.signature(JobOptions).parameters.items() if name not in without}
+
+    def command(**given: Any) -> None:
+        job = made_by(**{name: given.pop(name) for name in own})
+        _run(job, JobOptions(**given))
+
+    first = {name: common.pop(name) for name in ("segments", "out")}
+    parameters = {
+        name: one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, one in {**first, **own, **common}.items()
+    }
+    command.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    command.__annotations__ = {name: one.annotation for name, one in parameters.items()}
+    return command
+
+
+def _links_job(
+    window: Annotated[str, typer.Option(help="The length of a window: 10s, 1m, 1h.")] = "1m",
+) -> "TelemetryJob":
+    from wend.pipeline.telemetry.links_job import LinksJob
+
+    length = parse_duration(window)
+    if length < 100 * MS:
+        raise ConfigError(f"--window must be at least 100ms, got {window}")
+    return LinksJob(length)
+
+
+def _late_job(window: Annotated[str, typer.Option(help="The length of a window: 15m, 1h.")] = "15m") -> "TelemetryJob":
+    from wend.pipeline.telemetry.late_job import LateJob
+
+    length = parse_duration(window)
+    if length < 60 * SECOND:
+        raise ConfigError(f"--window must be at least 1m, got {window}: events are joined by window")
+    return LateJob(length)
+
+
+def _workload_job() -> "TelemetryJob":
     from wend.pipeline.telemetry.workload_job import WorkloadJob
 
-    job = WorkloadJob()
-    _run(job, segments, out, None, follow, drain, checkpoint, max_bad, rebuild, master, conf, ship, as_json)
+    return WorkloadJob()
 
 
-def _run(
-    job: "TelemetryJob",
-    segments: str,
-    out: str,
-    picture: Path | None,
-    follow: bool,
-    drain: bool,
-    checkpoint: str | None,
-    max_bad: float,
-    rebuild: bool,
-    master: str | None,
-    conf: list[str] | None,
-    ship: bool,
-    as_json: bool,
-) -> None:
+data_links = _job_command(_links_job)
+data_late = _job_command(_late_job)
+data_workload = _job_command(_workload_job, without=("picture",))
+
+
+def _run(job: "TelemetryJob", given: JobOptions) -> None:
     from wend.pipeline.input_tables import check_max_bad
     from wend.pipeline.session import spark_session
+    from wend.pipeline.storage import local_path
 
     # Find mistakes before Spark starts.
-    check_max_bad(max_bad)
-    _check_places(segments, out, picture)
-    if (drain or checkpoint is not None) and not follow:
+    check_max_bad(given.max_bad)
+    _check_places(given.segments, given.out, given.picture)
+    if (given.drain or given.checkpoint is not None) and not given.follow:
         raise ConfigError("--drain and --checkpoint are for --follow")
-    if follow and rebuild:
+    if given.follow and given.rebuild:
         raise ConfigError("--follow adds to the tables of a folder: --rebuild is for a batch")
-    left = "the tables are as they were after the last update" if follow else "the tables are as they were"
-    with stoppable(left), spark_session(master, conf=conf, ship=ship) as spark:
-        if follow:
-            _follow(spark, job, segments, out, checkpoint or f"{out.rstrip('/')}/checkpoint", drain, as_json)
+    listing = None if given.follow or local_path(given.segments) is None else _listed(None, given)
+    left = "the tables are as they were after the last update" if given.follow else "the tables are as they were"
+    with stoppable(left), spark_session(given.master, conf=given.conf, ship=given.ship) as spark:
+        if given.follow:
+            _follow(spark, job, given)
         else:
-            _batch(spark, job, segments, out, max_bad, rebuild, as_json)
-        if picture is not None:
-            write_text(picture, job.picture(spark, out))
-            if not as_json:
-                output().print(f"picture: {picture}", soft_wrap=True)
+            _batch(spark, job, given, listing or _listed(spark, given))
+        if given.picture is not None:
+            write_text(given.picture, job.picture(spark, given.out))
+            if not given.as_json:
+                output().print(f"picture: {given.picture}", soft_wrap=True)
 
 
 def _check_places(segments: str, out: str, picture: Path | None) -> None:
@@ -179,33 +166,44 @@ def _check_places(segments: str, out: str, picture: Path | None) -> None:
         check_file(picture, ".svg")
 
 
-def _batch(
-    spark: "SparkSession", job: "TelemetryJob", segments: str, out: str, max_bad: float, rebuild: bool, as_json: bool
-) -> None:
+def _listed(spark: "SparkSession | None", given: JobOptions) -> "Listing":
+    """The segments of a batch. Local ones are listed without Spark."""
     from wend.pipeline.task_errors import plain_errors
-    from wend.pipeline.telemetry.jobs import run_update
     from wend.pipeline.telemetry.segments import list_segments
 
-    with plain_errors(), nullcontext() if as_json else messages().status("listing segments"):
-        listing = list_segments(spark, segments)
+    with plain_errors(), nullcontext() if given.as_json else messages().status("listing segments"):
+        listing = list_segments(spark, given.segments)
     if not listing.files:
         others = f"; it has {listing.others} other files" if listing.others else ""
-        raise ConfigError(f"{segments} has no segments of telemetry{others}")
-    with nullcontext() if as_json else messages().status(f"reading {len(listing.files):,} files"):
-        made = run_update(spark, out, job, listing.files, max_bad=max_bad, rebuild=rebuild)
+        raise ConfigError(f"{given.segments} has no segments of telemetry{others}")
+    return listing
+
+
+def _batch(spark: "SparkSession", job: "TelemetryJob", given: JobOptions, listing: "Listing") -> None:
+    from wend.pipeline.telemetry.jobs import run_update
+
+    with nullcontext() if given.as_json else messages().status(f"reading {len(listing.files):,} files"):
+        made = run_update(spark, given.out, job, listing.files, max_bad=given.max_bad, rebuild=given.rebuild)
     assert made is not None
-    _say(job.name, made, as_json, listing.others)
+    _say(job.name, made, given.as_json, listing.others)
 
 
-def _follow(
-    spark: "SparkSession", job: "TelemetryJob", segments: str, out: str, checkpoint: str, drain: bool, as_json: bool
-) -> None:
+def _follow(spark: "SparkSession", job: "TelemetryJob", given: JobOptions) -> None:
     from wend.pipeline.telemetry.follow import follow
 
-    if not as_json:
-        messages().print(f"following {segments}; Ctrl-C ends it", soft_wrap=True)
-    report: Callable[[UpdateSummary], None] = _line if not as_json else _json_line
-    follow(spark, segments, out, job, checkpoint=checkpoint, drain=drain, report=report)
+    if not given.as_json:
+        messages().print(f"following {given.segments}; Ctrl-C ends it", soft_wrap=True)
+    updates = 0
+
+    def report(made: "UpdateSummary") -> None:
+        nonlocal updates
+        updates += 1
+        (_json_line if given.as_json else _line)(made)
+
+    checkpoint = given.checkpoint or f"{given.out.rstrip('/')}/checkpoint"
+    follow(spark, given.segments, given.out, job, checkpoint=checkpoint, drain=given.drain, report=report)
+    if given.drain and not updates and not given.as_json:
+        messages().print(f"{given.segments} has no segment that the stream has not used yet", soft_wrap=True)
 
 
 def _json_line(made: "UpdateSummary") -> None:

@@ -1,4 +1,8 @@
-"""The links and flows of telemetry's tables, for `wend plan --from` and `wend plan watch`."""
+"""The links and flows of telemetry's tables, for `wend plan --from` and `wend plan watch`.
+
+`wend data links` and `wend data workload` have a folder each. Whoever puts them side by side, as `links` and
+`workload`, names the folder that has both.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -16,11 +20,11 @@ def measured_links(tables: str, capacity: str | None, since_ns: int = 0) -> "Ove
     from wend.pipeline.telemetry.measured import measured_overlay
     from wend.pipeline.telemetry.recordings import read_table
 
-    _check_local(tables)
+    folder = _folder_of(tables, "links", "links")
     each = None if capacity is None else parse_rate(capacity, "--link-capacity")
     if each is not None and not each.value > 0:
         raise ConfigError(f"--link-capacity must be above 0, got {capacity}")
-    return measured_overlay(read_table(None, tables, "links"), each, since_ns)
+    return measured_overlay(read_table(None, folder, "links"), each, since_ns)
 
 
 def measured_workload(tables: str, names: Sequence[str]) -> "FlowWorkload":
@@ -29,12 +33,23 @@ def measured_workload(tables: str, names: Sequence[str]) -> "FlowWorkload":
     from wend.pipeline.telemetry.recordings import read_workload
     from wend.planning.workload import workload_of
 
-    _check_local(tables)
-    return workload_of(measured_flows(read_workload(None, tables)), names, tables)
+    folder = _folder_of(tables, "workload", "flows")
+    return workload_of(measured_flows(read_workload(None, folder)), names, tables)
 
 
-def _check_local(tables: str) -> None:
+def _folder_of(tables: str, job: str, table: str) -> str:
+    """The folder that has a table: this one, or that of the job in it."""
     from wend.pipeline.storage import local_path
+    from wend.pipeline.tables import TableFolder
 
-    if local_path(tables) is None:
+    local = local_path(tables)
+    if local is None:
         raise ConfigError(f"{tables} is no local folder, and `wend plan` reads tables without Spark: copy them")
+    for folder in (local, local / job):
+        version = TableFolder(None, folder).newest()
+        if version is not None and table in version.tables:
+            return str(folder)
+    raise ConfigError(
+        f"{tables} has no table {table}, and neither has {local / job}: name the folder in which the folders links and "
+        "workload are"
+    )

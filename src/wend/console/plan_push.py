@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.clients import Keys, RootFile, TokenFile, key_options
 from wend.console.options import Json
+from wend.console.peer_options import Keys, RootFile, TokenFile, key_options
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, parse_duration
 

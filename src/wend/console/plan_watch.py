@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.clients import Keys, RootFile, TokenFile, key_options
 from wend.console.measured import measured_links, measured_workload
 from wend.console.options import Json
+from wend.console.peer_options import Keys, RootFile, TokenFile, key_options
 from wend.console.plan_push import Addresses, AddressFile, Before, Tolerance
 from wend.model.errors import ConfigError, WendError
 from wend.model.units import SECOND, parse_duration

@@ -1,7 +1,11 @@
 """The world of a recording: links, outages and flows that were measured, to be played under any strategy.
 
-Peers of a recording have any ids. In the world they have the numbers from 0 on, in the order of their ids. A seed moves
-the times at which flows publish, and draws losses; everything else is as it was recorded.
+Peers of a recording have any ids. In the world they have the numbers from 0 on, in the order of their ids.
+
+Where the time of every publication was recorded, a run can publish at these times. Or it moves them: a seed draws an
+amount for each flow, by which its times go round within the recording. So the gaps between its publications stay, but
+other events meet the outages. Where only rates are known, a seed draws the times. It also draws losses; everything else
+is as it was recorded.
 """
 
 from collections.abc import Mapping
@@ -10,7 +14,8 @@ from typing import Any
 import msgspec
 
 from wend.drivers.scenarios import SIMULATED, Scenario
-from wend.drivers.world import GOLDEN, Topic, World
+from wend.drivers.workload import GOLDEN, Topic
+from wend.drivers.world import World
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.randomness import stream
@@ -22,12 +27,15 @@ from wend.topology.graph import Overlay, OverlayLink
 
 WARMUP_NS = 5 * SECOND
 DRAIN_NS = 5 * SECOND
+RECORDED, MOVED, DRAWN = "recorded", "moved", "drawn"
+"""Times of publication: as they were, at other times with the same gaps, or by the rates of flows."""
 AS_SHIPPED = {each.name: each.write(each.default) for each in settings_of(LinkSettings) if each.name in SIMULATED}
 """The defaults of live peers, where simulated ones have others."""
 
 
 class RecordedLink(msgspec.Struct, frozen=True, array_like=True):
-    """A link between two peers, a < b, with its outages: (from, until) since the begin of the recording."""
+    """A link between two peers, a < b, with its outages: (from, until) since the begin of the recording. Those of the
+    time just before have negative times."""
 
     a: PeerId
     b: PeerId
@@ -44,6 +52,8 @@ class RecordedFlow(msgspec.Struct, frozen=True, array_like=True):
     weight: float = 1.0
     deadlines_ns: tuple[Nanos, ...] = ()
     """By receiver; none: a multiple of the shortest delay, by the scenario's factor."""
+    times_ns: tuple[Nanos, ...] = ()
+    """Of its publications, since the begin of the recording; none: only its rate is known."""
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -56,13 +66,19 @@ class Recording(msgspec.Struct, frozen=True):
     flows: tuple[RecordedFlow, ...]
 
     @property
+    def has_times(self) -> bool:
+        """Whether the time of every publication is known."""
+        return all(flow.times_ns for flow in self.flows)
+
+    @property
     def peers(self) -> tuple[PeerId, ...]:
         return tuple(sorted({peer for link in self.links for peer in (link.a, link.b)}))
 
 
-def recorded_world(recording: Recording, seed: int, settings: Mapping[str, Any]) -> World:
-    """The world in which a recording happens again, for peers with these settings. Flows of and to peers without links
-    are left out. Raises `ConfigError` where nothing is left."""
+def recorded_world(recording: Recording, seed: int, settings: Mapping[str, Any], *, moved: bool = True) -> World:
+    """The world in which a recording happens again, for peers with these settings. `moved`: not at the recorded times
+    of publication, but at those that the seed draws. Flows of and to peers without links are left out. Raises
+    `ConfigError` where nothing is left."""
     numbers = {peer: number for number, peer in enumerate(recording.peers)}
     links = [
         OverlayLink(numbers[link.a], numbers[link.b], max(1, link.delay_ns), min(max(link.loss, 0.0), 0.99))
@@ -71,7 +87,7 @@ def recorded_world(recording: Recording, seed: int, settings: Mapping[str, Any])
     if not links:
         raise ConfigError(f"the recording of {recording.begin_ns} has no links")
     overlay = Overlay(len(numbers), links, tuple(map(str, recording.peers)))
-    topics, deadlines = _topics(recording, numbers, seed)
+    topics, deadlines = _topics(recording, numbers, seed, moved)
     if not topics:
         raise ConfigError(f"the recording of {recording.begin_ns} has no flow between its peers")
     scenario = Scenario(
@@ -82,15 +98,16 @@ def recorded_world(recording: Recording, seed: int, settings: Mapping[str, Any])
         }
     )  # fmt: skip
     down = [
-        (number, WARMUP_NS + begin, WARMUP_NS + end)
+        (number, max(0, WARMUP_NS + begin), WARMUP_NS + end)
         for number, link in enumerate(recording.links)
         for begin, end in link.outages
+        if WARMUP_NS + end > 0
     ]
     return World(scenario, overlay, topics=topics, outages=Intervals(len(links), down), deadlines=deadlines)
 
 
 def _topics(
-    recording: Recording, numbers: Mapping[PeerId, int], seed: int
+    recording: Recording, numbers: Mapping[PeerId, int], seed: int, moved: bool
 ) -> tuple[tuple[Topic, ...], dict[tuple[PeerId, PeerId], Nanos]]:
     """A topic for each flow, and the deadlines by publisher and subscriber: the shortest of all flows."""
     topics: list[Topic] = []
@@ -101,13 +118,29 @@ def _topics(
         if publisher is None or not receivers or flow.rate_msgs <= 0:
             continue
         period = max(1, round(SECOND / flow.rate_msgs))
-        phase = int(stream(seed, "recorded", "phase", number).integers(period))
-        step = round(GOLDEN * period)  # as publishers that know of no outage
+        drawn = stream(seed, "recorded", "phase", number)
+        times: tuple[Nanos, ...] = ()
+        if flow.times_ns:
+            times = _moved(flow.times_ns, int(drawn.integers(recording.duration_ns)) if moved else 0, recording)
+            phase, step = times[0], 0
+        else:
+            phase = int(drawn.integers(period))
+            step = round(GOLDEN * period)  # as publishers that know of no outage
         topics.append(
-            Topic(f"flow{number}", publisher, tuple(receivers), phase, period, flow.size_bytes, flow.weight, step)
+            Topic(
+                f"flow{number}", publisher, tuple(receivers), phase, period, flow.size_bytes, flow.weight, step, times
+            )
         )
         for peer, deadline in zip(flow.receivers, flow.deadlines_ns, strict=False):
             if peer in numbers and deadline > 0:
                 pair = (publisher, numbers[peer])
                 deadlines[pair] = min(deadline, deadlines.get(pair, deadline))
     return tuple(topics), deadlines
+
+
+def _moved(times_ns: tuple[Nanos, ...], by_ns: Nanos, recording: Recording) -> tuple[Nanos, ...]:
+    """Times that go round within the recording, each of them once: those that are equal follow each other."""
+    found: list[Nanos] = []
+    for time in sorted((time + by_ns) % recording.duration_ns for time in times_ns):
+        found.append(max(time, found[-1] + 1) if found else time)
+    return tuple(found)

@@ -5,27 +5,26 @@ Time 0 is the start; publishing begins after the warm-up.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from functools import cached_property
-from math import inf, sqrt
+from math import inf
 from pathlib import Path as File
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from wend.drivers.scenarios import Scenario
+from wend.drivers.workload import Publication, Topic, draw_attributes, draw_filters, topics_of
 from wend.matching.filters import parse, topic_filter
 from wend.model.errors import ConfigError
-from wend.model.events import Attributes, PeerId, Qos
-from wend.model.flows import demands, read_flows
+from wend.model.events import PeerId, Qos
 from wend.model.forwarding import Forwarding, read_forwarding
 from wend.model.paths import Path
 from wend.model.plan import fingerprint
-from wend.model.randomness import stream
 from wend.model.rates import BITS_PER_BYTE, parse_rate
-from wend.model.scenario import AGGREGATE, DRAWN, STATED, Content
-from wend.model.units import MS, SECOND, Nanos, seconds
+from wend.model.scenario import AGGREGATE, DRAWN, STATED
+from wend.model.units import MS, Nanos, seconds
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
@@ -44,43 +43,6 @@ if TYPE_CHECKING:  # underlays bring a compiler with them, and most scenarios ha
 
 Capacity = tuple[float, float]
 """(messages/s, bit/s), infinite where there is no limit."""
-GOLDEN = (sqrt(5) - 1) / 2
-
-
-class Topic(msgspec.Struct, frozen=True, gc=False):
-    """A topic with its publisher, its subscribers and the times of its publications."""
-
-    name: str
-    publisher: PeerId
-    subscribers: tuple[PeerId, ...]
-    phase_ns: Nanos
-    period_ns: Nanos
-    payload_bytes: int = 0
-    weight: float = 1.0
-    """The value of an event to each subscriber."""
-    step_ns: Nanos = 0
-    """By how much the time within the period moves from one period to the next."""
-
-    def after(self, since_ns: Nanos) -> Nanos:
-        """The time of the publication after the one at this time, both since the start of the first period."""
-        number = since_ns // self.period_ns + 1
-        return number * self.period_ns + (self.phase_ns + number * self.step_ns) % self.period_ns
-
-    def moments(self, begin_ns: Nanos, stop_ns: Nanos) -> Iterator[Nanos]:
-        """The times of publications: once in every period from `begin_ns` on, until `stop_ns`."""
-        since = self.phase_ns
-        while begin_ns + since < stop_ns:
-            yield begin_ns + since
-            since = self.after(since)
-
-
-class Publication(msgspec.Struct, frozen=True, gc=False):
-    """The attributes of one event, its subscribers, and the number of their subscriptions to it."""
-
-    name: str
-    attributes: Attributes
-    subscribers: tuple[PeerId, ...]
-    number: int
 
 
 class World:
@@ -119,9 +81,7 @@ class World:
         self.background = draw_background(scenario, overlay, placement)
         """The links with other traffic."""
         self._given_deadlines = dict(deadlines or {})
-        if topics is None:
-            topics = _topics(scenario, overlay.peers) if scenario.flows is None else _flows(scenario, overlay)
-        self.topics = topics
+        self.topics = topics_of(scenario, overlay) if topics is None else topics
         self.plan = None if scenario.plan is None else _plan(scenario.plan, overlay)
         self.switches: list[tuple[Nanos, PeerId, Forwarding]] = []
         """Times at which a peer gets another plan, for tests that build a world by hand."""
@@ -129,7 +89,7 @@ class World:
         """The paths that traceroutes find, for tests that build a world by hand."""
         self.multicast_reaches: Callable[[PeerId, PeerId, Nanos], bool] | None = None
         """Whether multicast of one peer reaches another at a time, for tests that build a world by hand."""
-        self.filters = () if scenario.content is None else _filters(scenario.content, overlay.peers, scenario.seed)
+        self.filters = () if scenario.content is None else draw_filters(scenario.content, overlay.peers, scenario.seed)
         """One for each peer, if subscriptions are by content."""
         self._peer_settings = scenario.field_values()
         if scenario.underlay is None:
@@ -194,9 +154,7 @@ class World:
         if content is None:
             return self._by_topic[topic.name]
         number = (now - self.begin_ns) // topic.period_ns
-        drawn = stream(self.scenario.seed, "workload", "events", topic.publisher, number)
-        values = drawn.integers(1, content.domain + 1, content.attributes).tolist()
-        attributes: Attributes = {"source": topic.publisher, **{_attribute(i): v for i, v in enumerate(values)}}
+        attributes = draw_attributes(content, topic.publisher, number, self.scenario.seed)
         wanting = [peer for peer, text in enumerate(self.filters) if parse(text).matches(attributes)]
         return Publication(topic.name, attributes, tuple(wanting), 0)
 
@@ -399,63 +357,6 @@ def _partitions(s: Scenario, peers: int, begin: Nanos, end: Nanos) -> list[fault
     return faults.draw_partitions(peers, s.peer_partitions, begin=begin, end=end, seed=s.seed)
 
 
-def _topics(s: Scenario, peers: int) -> tuple[Topic, ...]:
-    """Section IV-A: publishers on random peers; each topic draws Ps, each peer subscribes with Ps."""
-    if s.topics > peers:
-        raise ConfigError(f"{s.topics} topics need {s.topics} publishers, but there are {peers} peers")
-    rng = stream(s.seed, "workload", "topics")
-    publishers = rng.permutation(peers)[: s.topics].tolist()
-    period = max(1, round(SECOND / s.rate_hz))
-    step = round(GOLDEN * period) if s.pace == "moving" else 0
-    topics = []
-    for number, publisher in enumerate(publishers):
-        share = rng.uniform(*s.popularity)
-        wants = rng.random(peers) < share
-        phase = int(rng.integers(period))
-        subscribers = tuple(p for p in range(peers) if wants[p] and p != publisher)
-        topics.append(Topic(f"t{number}", publisher, subscribers, phase, period, s.payload_bytes, step_ns=step))
-    return tuple(topics)
-
-
-def _flows(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
-    """Make a topic of each flow. Phases follow the golden ratio, so that no two flows begin together."""
-    path = File(str(s.flows))
-    topics = []
-    for number, flow in enumerate(demands(read_flows(path), overlay.names, str(path))):
-        receivers = tuple(sorted({*flow.receivers} - {flow.publisher}))
-        period = max(1, round(SECOND / flow.rate_msgs))
-        phase = int((number + 1) * GOLDEN % 1 * period)
-        size = round(flow.size_bytes)
-        topics.append(Topic(f"flow{number}", flow.publisher, receivers, phase, period, size, flow.weight))
-    if not any(topic.subscribers for topic in topics):
-        raise ConfigError(f"{path} has no flow that anybody wants")
-    return tuple(topics)
-
-
 def _plan(folder: str, overlay: Overlay) -> Forwarding:
     links = [(link.a, link.b) for link in overlay.links]
     return read_forwarding(File(folder), fingerprint(overlay.peers, links))
-
-
-def _attribute(index: int) -> str:
-    return f"a{index}"
-
-
-def _filters(content: Content, peers: int, seed: int) -> tuple[str, ...]:
-    """For each peer, a conjunction of ranges with random attributes, number, position and width.
-
-    No peer subscribes to its own events: such a delivery would cross no link.
-    """
-    rng = stream(seed, "workload", "filters")
-    widest = max(1, round(content.width * content.domain))
-    found = []
-    for peer in range(peers):
-        count = int(rng.integers(content.predicates[0], content.predicates[1] + 1))
-        chosen = sorted(rng.permutation(content.attributes)[:count].tolist())
-        parts = [f"source != {peer}"]
-        for index in chosen:
-            width = int(rng.integers(1, widest + 1))
-            low = int(rng.integers(1, content.domain - width + 2))
-            parts.append(f"{_attribute(index)} in [{low}, {low + width - 1}]")
-        found.append(" and ".join(parts))
-    return tuple(found)

@@ -34,6 +34,8 @@ class Flow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The shortest deadline of its receivers, where it is known. Plans do not use it."""
     events: int | None = None
     """How many events were seen, where the flow was measured."""
+    sample: float | None = None
+    """The share of all events that were looked at, where the flow was measured."""
 
 
 class Demand(msgspec.Struct, frozen=True, gc=False):

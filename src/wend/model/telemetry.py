@@ -32,9 +32,13 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sent", "q"), ("acknowledged", "q"), ("lost", "q"), ("queue_ns", "q"), ("queue_bytes", "q"),
         ("period_ns", "q"), ("round_trip_ns", "q"), ("capacity_bps", "q"),
     ),
-    # A link went down or came up, or is one no more (`unlinked`). An outage began after `heard_ns`, the last time that
-    # the neighbour was heard before; where it comes up, the row says the same `heard_ns` again.
-    "changes": (("time_ns", "q"), ("neighbour", "q"), ("state", "s"), ("heard_ns", "q"), ("detection_ns", "q")),
+    # A link went down or came up, or is one no more (`unlinked`). `heard_ns` is the last time that the neighbour was
+    # heard before the outage; where it comes up, the row says the same `heard_ns` again. `delay_ns` is that of the
+    # link: what was heard was sent so long before.
+    "changes": (
+        ("time_ns", "q"), ("neighbour", "q"), ("state", "s"), ("heard_ns", "q"), ("detection_ns", "q"),
+        ("delay_ns", "q"),
+    ),
     # A sampled event was published here, for so many peers (-1: the interest does not name them).
     "publications": (
         ("time_ns", "q"), ("publisher", "q"), ("publisher_incarnation", "q"), ("sequence", "q"), ("topic", "s"),

@@ -69,21 +69,27 @@ def heat_map(
 
 
 def _cells(row: HeatRow, left: float, y: float, step: float, pitch: float) -> list[str]:
-    """Cells of one colour that follow each other are one rectangle."""
-    found: list[str] = []
-    begin = 0
+    """Cells of one colour that follow each other are one rectangle. Where all is known, what is always up is the ground
+    on which the others lie: this halves the picture."""
+
+    def box(begin: int, end: int, colour: str) -> str:
+        some = [value for value in row.values[begin:end] if value is not None]
+        shape = (
+            f'<rect x="{left + step * begin:.2f}" y="{y + 0.6:.1f}" width="{step * (end - begin):.2f}" '
+            f'height="{pitch - 1.2:.1f}" class="fill-{colour}"/>'
+        )
+        return titled(shape, f"{row.label}: {100 * sum(some) / len(some):.2f} % down")
+
     colours = [None if value is None else shade(value) for value in row.values]
+    ground = SHADES[0] if None not in colours else None
+    found = [box(0, len(colours), ground)] if ground is not None else []
+    begin = 0
     for at in range(1, len(colours) + 1):
         if at < len(colours) and colours[at] == colours[begin]:
             continue
         colour = colours[begin]
-        if colour is not None:
-            some = [value for value in row.values[begin:at] if value is not None]
-            box = (
-                f'<rect x="{left + step * begin:.2f}" y="{y + 0.6:.1f}" width="{step * (at - begin):.2f}" '
-                f'height="{pitch - 1.2:.1f}" class="fill-{colour}"/>'
-            )
-            found.append(titled(box, f"{row.label}: {100 * sum(some) / len(some):.2f} % down"))
+        if colour is not None and colour != ground:
+            found.append(box(begin, at, colour))
         begin = at
     return found
 

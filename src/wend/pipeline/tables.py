@@ -14,7 +14,7 @@ settings of a Spark session, and Spark's own package has the Java classes of nei
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,8 @@ LAYOUT = 1
 """Grows when older readers would misread a version."""
 _TRIES = 20
 _PART = "part"
+_NO_BUCKET = "__HIVE_DEFAULT_PARTITION__"
+"""What Spark calls the folder of rows without a bucket."""
 
 
 class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -133,7 +135,7 @@ class TableFolder:
         spark: "SparkSession",
         version: FolderVersion,
         name: str,
-        buckets: Iterable[int] | None = None,
+        buckets: Iterable[int | None] | None = None,
         columns: tuple[tuple[str, str], ...] | None = None,
     ) -> "DataFrame":
         """A table of a version. `columns` are those of a table that may not be there yet."""
@@ -155,17 +157,14 @@ class TableFolder:
 
     # Writing
 
-    def write(
-        self, frame: "DataFrame", name: str, by: str | None = None, *, with_bucket: bool = False
-    ) -> tuple[DataFile, ...]:
+    def write(self, frame: "DataFrame", name: str, by: str | None = None) -> tuple[DataFile, ...]:
         """Write rows under new names. They are in no version yet. `by` is the column of the bucket, which the files
-        themselves have only `with_bucket`."""
+        themselves do not have; rows without one are in files without one."""
         inside = f"data/{name.lstrip('_')}-{os.urandom(8).hex()}"
         if by is None:
             frame.write.parquet(spark_path(self._files.address(inside)))
         else:
-            parted = frame.withColumn(_PART, frame[by])
-            parted = parted if with_bucket else parted.drop(by)
+            parted = frame.withColumnRenamed(by, _PART)
             parted.write.partitionBy(_PART).parquet(spark_path(self._files.address(inside)))
         return tuple(
             sorted(
@@ -203,6 +202,11 @@ class TableFolder:
         """Remove files that are in no version, with the folders in which they were written."""
         for folder in sorted({"/".join(file.path.split("/")[:2]) for file in files}):
             self._files.remove(folder)
+
+    def remove_files(self, files: Iterable[DataFile]) -> None:
+        """Remove files that are in no version, and leave others that were written with them."""
+        for file in files:
+            self._files.remove(file.path)
 
     def clean(self, retain_ns: int) -> tuple[int, int]:
         """Remove versions that were replaced longer ago than this, and files that no version names. Return how many of
@@ -246,8 +250,8 @@ def grown(
     return tuple(kinds.items())
 
 
-def read_local(folder: Path, name: str) -> Any:
-    """A table of a local folder as an Arrow table, without Spark."""
+def read_local(folder: Path, name: str, buckets: Collection[int] | None = None) -> Any:
+    """A table of a local folder as an Arrow table, without Spark. `buckets`: only these, of a table that has some."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -255,7 +259,9 @@ def read_local(folder: Path, name: str) -> Any:
     version = tables.required()
     if name not in version.tables:
         tables.frame(None, version, name)  # type: ignore[arg-type]  # it raises
-    pieces = [parquet.ParquetFile(path).read() for path in tables.paths(version, name)]
+    paths = zip(version.tables[name].files, tables.paths(version, name), strict=True)
+    wanted = [path for file, path in paths if buckets is None or file.bucket is None or file.bucket in buckets]
+    pieces = [parquet.ParquetFile(path).read() for path in wanted]
     names = [column for column, _ in version.tables[name].columns]
     if not pieces:
         return pa.table({column: [] for column in names})
@@ -292,7 +298,8 @@ def _is_data(path: str) -> bool:
 
 
 def _bucket(path: str) -> int | None:
-    return next((int(one.partition("=")[2]) for one in path.split("/") if one.startswith(f"{_PART}=")), None)
+    words = next((one.partition("=")[2] for one in path.split("/") if one.startswith(f"{_PART}=")), _NO_BUCKET)
+    return None if words == _NO_BUCKET else int(words)
 
 
 def _version_name(number: int) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.messages import Data
-from wend.protocol.ports import Deliver, Input, Missed, Notice, Receipt
+from wend.protocol.notices import LINK_DOWN, LINK_UP
+from wend.protocol.ports import Deliver, Effect, Input, Missed, Notice, Receipt, Received
 
 
 class Observer:
@@ -38,18 +39,22 @@ class Observer:
         """A link was made or came up, or went down or was removed."""
 
 
-class Observers:
-    """The observers of one peer: for each method of `Observer`, the ones that override it."""
+class Observers(Observer):
+    """The observers of one peer, as one: each method tells those that override it, and survives their mistakes."""
 
-    def __init__(self) -> None:
+    def __init__(self, failed: Callable[[str, Input | Effect], None]) -> None:
+        """`failed` counts a mistake of an observer, with what it was told of."""
+        self._failed = failed
         self._all: list[Observer] = []
-        self.asked: tuple[Callable[[Input], None], ...] = ()
-        self.arrived: tuple[Callable[[PeerId, Data, Nanos], None], ...] = ()
-        self.delivered: tuple[Callable[[Deliver], None], ...] = ()
-        self.missed: tuple[Callable[[Missed], None], ...] = ()
-        self.published: tuple[Callable[[Receipt], None], ...] = ()
-        self.noticed: tuple[Callable[[Notice], None], ...] = ()
-        self.link_changed: tuple[Callable[[PeerId, bool], None], ...] = ()
+        self._asked: tuple[Callable[[Input], None], ...] = ()
+        self._arrived: tuple[Callable[[PeerId, Data, Nanos], None], ...] = ()
+        self._delivered: tuple[Callable[[Deliver], None], ...] = ()
+        self._missed: tuple[Callable[[Missed], None], ...] = ()
+        self._published: tuple[Callable[[Receipt], None], ...] = ()
+        self._noticed: tuple[Callable[[Notice], None], ...] = ()
+        self._link_changed: tuple[Callable[[PeerId, bool], None], ...] = ()
+        self.see_packets = False
+        """Whether any wants to know of packets that arrive."""
 
     def add(self, observer: Observer) -> None:
         self._all.append(observer)
@@ -59,13 +64,63 @@ class Observers:
         self._all.remove(observer)
         self._sort()
 
+    def asked(self, event: Input) -> None:
+        for asked in self._asked:
+            try:
+                asked(event)
+            except Exception:
+                self._failed("observe", event)
+
+    def arrived(self, sender: PeerId, data: Data, waited_ns: Nanos) -> None:
+        for arrived in self._arrived:
+            try:
+                arrived(sender, data, waited_ns)
+            except Exception:
+                self._failed("observe", Received(sender, data))
+
+    def delivered(self, effect: Deliver) -> None:
+        for delivered in self._delivered:
+            try:
+                delivered(effect)
+            except Exception:
+                self._failed("observe", effect)
+
+    def missed(self, effect: Missed) -> None:
+        for missed in self._missed:
+            try:
+                missed(effect)
+            except Exception:
+                self._failed("observe", effect)
+
+    def published(self, receipt: Receipt) -> None:
+        for published in self._published:
+            try:
+                published(receipt)
+            except Exception:
+                self._failed("observe", receipt)
+
+    def noticed(self, notice: Notice) -> None:
+        for noticed in self._noticed:
+            try:
+                noticed(notice)
+            except Exception:
+                self._failed("observe", notice)
+
+    def link_changed(self, neighbour: PeerId, up: bool) -> None:
+        for link_changed in self._link_changed:
+            try:
+                link_changed(neighbour, up)
+            except Exception:
+                self._failed("observe", Notice(LINK_UP if up else LINK_DOWN, neighbour))
+
     def _sort(self) -> None:
-        self.asked = tuple(one.asked for one in self._all if type(one).asked is not Observer.asked)
-        self.arrived = tuple(one.arrived for one in self._all if type(one).arrived is not Observer.arrived)
-        self.delivered = tuple(one.delivered for one in self._all if type(one).delivered is not Observer.delivered)
-        self.missed = tuple(one.missed for one in self._all if type(one).missed is not Observer.missed)
-        self.published = tuple(one.published for one in self._all if type(one).published is not Observer.published)
-        self.noticed = tuple(one.noticed for one in self._all if type(one).noticed is not Observer.noticed)
-        self.link_changed = tuple(
-            one.link_changed for one in self._all if type(one).link_changed is not Observer.link_changed
-        )
+        every = self._all
+        self._asked = tuple(one.asked for one in every if type(one).asked is not Observer.asked)
+        self._arrived = tuple(one.arrived for one in every if type(one).arrived is not Observer.arrived)
+        self._delivered = tuple(one.delivered for one in every if type(one).delivered is not Observer.delivered)
+        self._missed = tuple(one.missed for one in every if type(one).missed is not Observer.missed)
+        self._published = tuple(one.published for one in every if type(one).published is not Observer.published)
+        self._noticed = tuple(one.noticed for one in every if type(one).noticed is not Observer.noticed)
+        changed = [one for one in every if type(one).link_changed is not Observer.link_changed]
+        self._link_changed = tuple(one.link_changed for one in changed)
+        self.see_packets = bool(self._arrived)

@@ -9,7 +9,7 @@ push before that, also Ctrl-C, rolls back.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -28,6 +28,7 @@ EARLY = 200
 """After so many events it need not wait for the end of the watch."""
 
 Clients = Mapping[PeerId, Client]
+Answer = TypeVar("Answer")
 
 
 class PushSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,12 +213,12 @@ class _Push:
 
         return tuple(peer for peer, failure in (await self._each(revert)).items() if failure is not None)
 
-    async def _each(self, do: Callable[[PeerId, Client], Awaitable[None]]) -> dict[PeerId, WendError | None]:
-        """Do something at every peer; what failed."""
+    async def _each(self, do: Callable[[PeerId, Client], Awaitable[Answer]]) -> dict[PeerId, Answer | WendError]:
+        """Do something at every peer: what it answers, or its failure. Other errors are mistakes, and are raised."""
         answers = await asyncio.gather(
             *(do(peer, client) for peer, client in self._clients.items()), return_exceptions=True
         )
-        found: dict[PeerId, WendError | None] = {}
+        found: dict[PeerId, Answer | WendError] = {}
         for peer, answer in zip(self._clients, answers, strict=True):
             if isinstance(answer, BaseException) and not isinstance(answer, WendError):
                 raise answer
@@ -251,13 +252,10 @@ class _Push:
         return after, ""
 
     async def _statuses(self) -> dict[PeerId, StatusSnapshot | WendError]:
-        answers = await asyncio.gather(*(each.status() for each in self._clients.values()), return_exceptions=True)
-        found: dict[PeerId, StatusSnapshot | WendError] = {}
-        for peer, answer in zip(self._clients, answers, strict=True):
-            if isinstance(answer, BaseException) and not isinstance(answer, WendError):
-                raise answer
-            found[peer] = answer
-        return found
+        async def status(_: PeerId, client: Client) -> StatusSnapshot:
+            return await client.status()
+
+        return await self._each(status)
 
 
 def counted_between(begin: Mapping[PeerId, object], end: Mapping[PeerId, object]) -> OnTimeCount:

@@ -21,7 +21,8 @@ import msgspec
 
 from wend.drivers.sim.missing import REJOIN_NS
 from wend.drivers.sim.run import Outcome
-from wend.drivers.world import Publication, World
+from wend.drivers.workload import Publication
+from wend.drivers.world import World
 from wend.model.events import EventId, PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import DeliverySettings

@@ -14,7 +14,8 @@ from wend.drivers.sim.capacity import AdmittedPacket, GatedPeer
 from wend.drivers.sim.clients import ClientPlan, SentEvent, SimulatedClient
 from wend.drivers.sim.engine import LEAVE_NS, Engine
 from wend.drivers.sim.network import FAULT, PUBLICATION
-from wend.drivers.world import Topic, World
+from wend.drivers.workload import Topic
+from wend.drivers.world import World
 from wend.matching.filters import parse
 from wend.model.events import Attributes, EventId, PeerId
 from wend.model.random_stream import peer_stream

@@ -16,7 +16,8 @@ from wend.drivers.sim.disturbances import CORRUPTED, DisturbedNetwork
 from wend.drivers.sim.drop_ledger import DropLedger
 from wend.drivers.sim.managed_queue import Happening
 from wend.drivers.sim.network import FAULT, MESSAGE, PUBLICATION, WAKE, Agenda, Network
-from wend.drivers.world import Topic, World
+from wend.drivers.workload import Topic
+from wend.drivers.world import World
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.forwarding import Forwarding

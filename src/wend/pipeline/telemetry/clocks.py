@@ -1,12 +1,13 @@
-"""The clocks of peers against each other, from events that several of them saw.
+"""The clocks of peers against each other, from events that several of them saw, or from outages of their links.
 
 A peer writes times by its host's clock, which may be wrong by any amount, and ages, which depend on no clock. So
 `time_ns - age_ns`, wherever an event was seen, is the same instant: its publication, by the clock of the peer that saw
 it. Two peers that saw the same events differ by the median over these events.
 
 Each incarnation of a peer has an offset of its own. Pairs of incarnations are joined to trees, by most common events
-first. The largest tree is the reference: its time is that of the median peer, so one wrong clock moves nothing. An
-incarnation outside of it stays on its own clock, and the summary says so.
+first. The largest tree is the reference: its time is that of the median peer, so one wrong clock moves nothing. Other
+trees are compared with it by the outages that both ends of a link saw (`outage_clocks.py`). What is left stays on its
+own clock, and the summary says so.
 
 A segment contributes few of its events, those with the lowest hash: the hash is the same at all peers, so they choose
 the same events.
@@ -20,9 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from wend.model.telemetry import Segment
+from wend.pipeline.telemetry.outage_clocks import Outages, joined_by_outages, outages_of
 from wend.pipeline.telemetry.segments import Ints, numbers
 
-TABLES = ("publications", "hops", "deliveries")
+TABLES = ("publications", "hops", "deliveries", "changes")
 _PER_SEGMENT = 64
 _STIR = np.uint64(0x9E3779B97F4A7C15)
 _STIR_2 = np.uint64(0xBF58476D1CE4E5B9)
@@ -32,7 +34,9 @@ SIGHTINGS = pa.schema(
         ("peer", pa.int64()), ("incarnation", pa.int64()), ("published_ns", pa.int64()), ("own", pa.int64()),
     ]
 )  # fmt: skip
-"""An event that a peer saw: its publication by that peer's clock. `own` is 1 at its publisher."""
+"""An event that a peer saw: its publication by that peer's clock. `own` is 1 at its publisher. Or, where `own` is 2, an
+outage of the link to the neighbour `publisher`, from `sequence` to `published_ns` by that peer's clock."""
+OUTAGE = 2
 
 Node = tuple[int, int]
 """(peer, incarnation)"""
@@ -51,7 +55,9 @@ class Clocks(NamedTuple):
 
 
 def sightings(table: pa.Table, segment: Segment) -> pa.Table:
-    """The events with the lowest hashes that a segment saw."""
+    """The events with the lowest hashes that a segment saw, or its outages."""
+    if segment.table == "changes":
+        return _outages(table, segment)
     sequence = numbers(table, "sequence")
     key = sequence.astype(np.uint64) * _STIR + numbers(table, "publisher").astype(np.uint64) * _STIR_2
     key ^= key >> np.uint64(31)
@@ -74,9 +80,21 @@ def sightings(table: pa.Table, segment: Segment) -> pa.Table:
     )
 
 
+def _outages(table: pa.Table, segment: Segment) -> pa.Table:
+    """The last outages that ended in a segment. One that did not begin there has no length, and says nothing."""
+    heard, ended = numbers(table, "heard_ns"), numbers(table, "time_ns")
+    chosen = np.flatnonzero((table["state"].to_numpy(zero_copy_only=False) == "up") & (heard < ended))[-_PER_SEGMENT:]
+    same = {"publisher_incarnation": 0, "peer": segment.peer, "incarnation": segment.incarnation, "own": OUTAGE}
+    given = {name: np.full(len(chosen), value, np.int64) for name, value in same.items()}
+    given |= {"publisher": numbers(table, "neighbour")[chosen]}
+    given |= {"sequence": heard[chosen], "published_ns": ended[chosen]}
+    return pa.table({name: given[name] for name in SIGHTINGS.names}, schema=SIGHTINGS)
+
+
 def solve_clocks(seen: pa.Table, nodes: set[Node]) -> Clocks:
     """The offsets of all nodes, from the sightings of all segments."""
-    edges = _edges(seen)
+    is_outage = numbers(seen, "own") == OUTAGE
+    edges = _edges(seen.filter(pa.array(~is_outage)))
     component = {node: node for node in nodes}
     for pair in edges:
         for node in pair:
@@ -90,12 +108,26 @@ def solve_clocks(seen: pa.Table, nodes: set[Node]) -> Clocks:
     members: dict[Node, list[Node]] = defaultdict(list)
     for node in sorted(component):
         members[_root(component, node)].append(node)
+    outages = _seen_outages(seen.filter(pa.array(is_outage))) if len(members) > 1 else {}
+    often = {node: sum(len(ends) for _, ends in links.values()) for node, links in outages.items()}
+
+    def rank(tree: list[Node]) -> tuple[int, int, int, Node]:
+        """The one with the most peers comes first; of equals, the one that outages tell most about."""
+        return -len({peer for peer, _ in tree}), -len(tree), -sum(often.get(node, 0) for node in tree), tree[0]
+
+    trees = sorted(members.values(), key=rank)
+    groups = joined_by_outages([_walked(tree[0], near) for tree in trees], outages)
     offsets: dict[Node, int] = {}
-    groups = sorted(members.values(), key=lambda group: (-len({peer for peer, _ in group}), -len(group), group[0]))
     for group in groups:
-        offsets |= _centred(_walked(group[0], near))
+        offsets |= _centred(group)
     main = set(groups[0]) if groups and len(groups[0]) > 1 else set()
     return Clocks(dict(sorted(offsets.items())), sorted(set(component) - main))
+
+
+def _seen_outages(down: pa.Table) -> Outages:
+    return outages_of(
+        [numbers(down, name) for name in ("peer", "incarnation", "publisher", "sequence", "published_ns")]
+    )
 
 
 def _edges(seen: pa.Table) -> dict[tuple[Node, Node], tuple[int, int]]:

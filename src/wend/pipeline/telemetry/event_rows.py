@@ -24,9 +24,13 @@ EVENTS = pa.schema(
         ("waited_ns", pa.int64()), ("deadline_ns", pa.int64()), ("size_bytes", pa.int64()),
     ]
 )  # fmt: skip
+PUBLISHED = pa.schema([*EVENTS, ("time_ns", pa.int64()), ("expected", pa.int64())])
+"""With the time at which a peer wrote it, by its own clock, and for how many peers an event was published."""
 
 
-def event_rows(table: pa.Table, segment: Segment, *, offsets: dict[Node, int], bucket_ns: int) -> pa.Table:
+def event_rows(
+    table: pa.Table, segment: Segment, *, offsets: dict[Node, int], bucket_ns: int, schema: pa.Schema = EVENTS
+) -> pa.Table:
     """The rows of a segment of events, with their buckets."""
     many = table.num_rows
     ages = numbers(table, "age_ns") if segment.table != "publications" else np.zeros(many, np.int64)
@@ -42,9 +46,9 @@ def event_rows(table: pa.Table, segment: Segment, *, offsets: dict[Node, int], b
         given[field.name] if field.name in given
         else table[field.name] if field.name in table.column_names
         else pa.nulls(many, field.type)
-        for field in EVENTS
+        for field in schema
     ]  # fmt: skip
-    return pa.table(columns, schema=EVENTS)
+    return pa.table(columns, schema=schema)
 
 
 def beside(buckets: Iterable[int]) -> set[int]:

@@ -6,6 +6,7 @@ killed, the next start repeats the last batch with the same number, and the tabl
 checkpoint is lost, all files are new to the stream, but the tables know their segments.
 """
 
+import os
 import uuid
 from collections.abc import Callable
 from threading import Event
@@ -120,7 +121,7 @@ def open_checkpoint(spark: "SparkSession", checkpoint: str, job: str, source: st
     if text is None:
         if files.names("") and any(True for _ in files.walk("offsets")):
             raise ConfigError(f"{checkpoint} is a checkpoint of another program; choose another folder")
-        made = Checkpoint(FORMAT, f"{job}-{uuid.uuid4().hex}", job, source)
+        made = Checkpoint(FORMAT, f"{job}-{uuid.uuid4().hex}", job, _absolute(source))
         files.create("wend/checkpoint.json", msgspec.json.encode(made))
         return made
     try:
@@ -133,8 +134,14 @@ def open_checkpoint(spark: "SparkSession", checkpoint: str, job: str, source: st
         found = msgspec.json.decode(text, type=Checkpoint)
     except msgspec.DecodeError:
         raise ConfigError(f"{checkpoint} is damaged: remove it; the tables know what they have") from None
-    if (found.job, found.source) != (job, source):
+    if (found.job, _absolute(found.source)) != (job, _absolute(source)):
         raise ConfigError(
             f"{checkpoint} is the checkpoint of `wend data {found.job} {found.source}`; each stream needs its own"
         )
     return found
+
+
+def _absolute(source: str) -> str:
+    """A source as it is called from any folder."""
+    local = local_path(source)
+    return source if local is None else os.path.abspath(local)

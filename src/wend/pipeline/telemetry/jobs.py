@@ -33,7 +33,6 @@ from wend.pipeline.telemetry.segments import (
     BAD,
     ROW,
     SEGMENT,
-    Reduction,
     SegmentFile,
     contradiction,
     one_of_each,
@@ -52,6 +51,11 @@ SEGMENTS: Columns = (
 QUARANTINE: Columns = (*_KEYS, ("file", "string"), ("line", "bigint"), ("reason", "string"), ("rows", "bigint"))
 CLOCK_UNIT_NS = 5_000_000
 """Offsets of clocks are used as multiples of this, so that results stay as they are while little changes."""
+FORMAT = "format"
+"""The setting of a job that says which partial rows it can merge."""
+_SPANS, _RESULTS = "spans", "results"
+_NUMBERS = 256
+"""Numbers of segments that are in one bucket of the table of segments: a few hours of a peer."""
 _OVERLAP_NS = 2 * SECOND
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
@@ -113,8 +117,9 @@ def run_update(
             quarantined, unreadable, rows = _record(update, [*odd, *contradicting], said, max_bad)
             remarks = _look_at_incarnations(update)
             job.merge(update)
+            update.facts[_RESULTS] = {name: update.count(name) for name in job.results}
             made = _commit(update, job, transaction)
-            results = {name: tables.frame(spark, made, name).count() for name in job.results}
+            results = made.facts[_RESULTS]
     return UpdateSummary(
         segments=len(new) - unreadable,
         rows=rows,
@@ -138,7 +143,7 @@ def _nothing_new(update: TableUpdate, job: TelemetryJob, folder: str, copies: in
         0, 0, copies, 0, 0,
         len({peer for peer, *_ in facts.get("clocks", [])}), sorted({peer for peer, _ in facts.get("unaligned", [])}),
         [], 0, base.number, folder,
-        {name: update.tables.frame(update.spark, base, name).count() for name in job.results},
+        {name: update.count(name) for name in job.results},
     )  # fmt: skip
 
 
@@ -153,6 +158,8 @@ def _base(tables: TableFolder, job: TelemetryJob, rebuild: bool) -> FolderVersio
         raise ConfigError(
             f"{tables.address} has tables of `wend data {base.settings.get('job')}`; --rebuild replaces them"
         )
+    if base.settings.get(FORMAT) != job.settings.get(FORMAT):
+        raise ConfigError(f"{tables.address} was made by another version of Wend; --rebuild makes it anew")
     for name, value in job.settings.items():
         if base.settings.get(name) != value:
             raise ConfigError(
@@ -171,8 +178,9 @@ def _unknown(
     if "_segments" not in base.tables or not chosen:
         return chosen, []
     keys = [name for name, _ in _KEYS]
+    buckets = {None, *(file.segment.number // _NUMBERS for file in chosen)}
     asked = pa.Table.from_pylist([{**_about(file), "at": at} for at, file in enumerate(chosen)])
-    known = tables.frame(spark, base, "_segments").select(*keys, "bytes")
+    known = tables.frame(spark, base, "_segments", buckets).select(*keys, "bytes")
     found = known.join(F.broadcast(spark.createDataFrame(asked)), keys).select("at", "bytes").toArrow().to_pylist()
     sizes = {row["at"]: row["bytes"] for row in found}
     odd = [(chosen[at], contradiction(size)) for at, size in sorted(sizes.items()) if chosen[at].bytes != size]
@@ -202,54 +210,50 @@ def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile], 
     update.since |= dict.fromkeys(moved, update.number)
     again = _segments_of(update, moved, job)
     for part in job.partial_tables(offsets):
-        frame = _reduced(update, _of(new, part.tables), part.reduction, part.schema, by_spark)
-        if not set(part.tables) <= set(clocks.TABLES):
-            said.append(frame)
-        columns = _columns(part.schema)
-        rows = _rows(frame, columns)
+        frame = reduce_segments(update.spark, _of(new, part.tables), part.reduction, part.schema, by_spark=by_spark)
         if part.timed and _of(again, part.tables):
-            repeated = _reduced(update, _of(again, part.tables), part.reduction, part.schema, by_spark)
-            rows = rows.unionByName(_rows(repeated, columns))
+            repeated = reduce_segments(
+                update.spark, _of(again, part.tables), part.reduction, part.schema, by_spark=by_spark
+            )
+            frame = frame.unionByName(repeated.where(f"kind = '{ROW}'"))
         if part.timed:
-            rows = rows.withColumn(MADE, F.lit(update.number).cast("bigint"))
-        by = "bucket" if "bucket" in part.schema.names else None
-        update.touched |= update.append(
-            part.name, stored_columns(part.schema, timed=part.timed), rows.repartition(by) if by else rows, by
-        )
-        if by and moved:
+            frame = frame.withColumn(MADE, F.lit(update.number).cast("bigint"))
+        with _segments_as_records(update.spark):
+            touched, about = update.append_reduced(part.name, stored_columns(part.schema, timed=part.timed), frame)
+        update.touched |= touched
+        if not set(part.tables) <= set(clocks.TABLES):
+            said.append(about)
+        if moved and "bucket" in part.schema.names:
             old = update.base.tables[part.name].files if part.name in update.base.tables else ()
             update.touched |= {file.bucket for file in old if file.bucket is not None}
     return said
 
 
 def _compare_clocks(update: TableUpdate, new: list[SegmentFile], by_spark: bool) -> "DataFrame":
-    frame = _reduced(update, _of(new, clocks.TABLES), clocks.sightings, clocks.SIGHTINGS, by_spark)
+    files = _of(new, clocks.TABLES)
+    frame = reduce_segments(update.spark, files, clocks.sightings, clocks.SIGHTINGS, by_spark=by_spark)
     columns = _columns(clocks.SIGHTINGS)
-    update.append("_sightings", columns, _rows(frame, columns))
+    with _segments_as_records(update.spark):
+        _, about = update.append_reduced("_sightings", columns, frame)
     nodes = {(file.segment.peer, file.segment.incarnation) for file in new}
     nodes |= {(peer, incarnation) for peer, incarnation, _ in update.base.facts.get("clocks", [])}
     update.clocks = clocks.solve_clocks(update.partial("_sightings", columns).toArrow(), nodes)
-    return frame
+    return about
 
 
 def _of(files: list[SegmentFile], tables: tuple[str, ...]) -> list[SegmentFile]:
     return [file for file in files if file.segment.table in tables]
 
 
-def _reduced(
-    update: TableUpdate, files: list[SegmentFile], reduction: Reduction, schema: pa.Schema, by_spark: bool
-) -> "DataFrame":
-    """Reduce segments once: what is said about them is read apart from the rows."""
-    before = update.spark.conf.get(_BATCH)
-    update.spark.conf.set(_BATCH, "4")  # a record may be a segment
+@contextmanager
+def _segments_as_records(spark: "SparkSession") -> Iterator[None]:
+    """Hand a task few records at once, because a record may be a whole segment."""
+    before = spark.conf.get(_BATCH)
+    spark.conf.set(_BATCH, "4")
     try:
-        return update.stored(reduce_segments(update.spark, files, reduction, schema, by_spark=by_spark))
+        yield
     finally:
-        update.spark.conf.set(_BATCH, before or "10000")
-
-
-def _rows(frame: "DataFrame", columns: Columns) -> "DataFrame":
-    return frame.where(f"kind = '{ROW}'").select(*(name for name, _ in columns))
+        spark.conf.set(_BATCH, before or "10000")
 
 
 def _columns(schema: pa.Schema) -> Columns:
@@ -280,6 +284,8 @@ def _record(
 ) -> tuple[int, int, int]:
     """Record the segments that were used, and what could not be: how much that is, how many segments are among it, and
     the rows of all segments."""
+    from pyspark.sql import functions as F
+
     every = said[0].select(*(name for name, _ in SEGMENTS), "kind", "line", "reason")
     for frame in said[1:]:
         every = every.unionByName(frame.select(*every.columns))
@@ -291,7 +297,9 @@ def _record(
     _check_share([row for row in bad if row["line"] is not None], rows, max_bad)
     bad += [{**_about(file), "file": file.path, "reason": reason, "rows": 1} for file, reason in odd]
     spark = update.spark
-    update.append("_segments", SEGMENTS, spark.createDataFrame(good).coalesce(1) if good.num_rows else None)
+    _add_spans(update, good)
+    by_number = spark.createDataFrame(good).repartition(1) if good.num_rows else None
+    update.append("_segments", SEGMENTS, by_number, F.floor(F.col("number") / F.lit(_NUMBERS)))
     listed = pa.Table.from_pylist(bad, schema=_QUARANTINE)
     update.append("_quarantine", QUARANTINE, spark.createDataFrame(listed).coalesce(1) if bad else None)
     return sum(row["rows"] for row in bad), len(unreadable), rows
@@ -311,21 +319,27 @@ def _check_share(bad: list[dict[str, Any]], rows: int, max_bad: float) -> None:
         )
 
 
+def _add_spans(update: TableUpdate, segments: pa.Table) -> None:
+    """Note between which times each incarnation was observed, by its own clock."""
+    spans = {(peer, start): (first, last) for peer, start, first, last in update.base.facts.get(_SPANS, [])}
+    for row in segments.select(["peer", "incarnation", "first_ns", "last_ns"]).to_pylist():
+        if row["first_ns"] is not None:
+            node = row["peer"], row["incarnation"]
+            first, last = spans.get(node, (row["first_ns"], row["last_ns"]))
+            spans[node] = min(first, row["first_ns"]), max(last, row["last_ns"])
+    update.facts[_SPANS] = [[*node, *span] for node, span in sorted(spans.items())]
+
+
 def _look_at_incarnations(update: TableUpdate) -> list[str]:
     """Find when each incarnation was observed, by the clock of the reference; return what is odd about them."""
-    from pyspark.sql import functions as F
-
-    ends = F.min("first_ns").alias("first"), F.max("last_ns").alias("last")
-    found = update.partial("_segments", SEGMENTS).groupBy("peer", "incarnation").agg(*ends).toArrow().to_pylist()
     offsets, remarks = update.clocks.rounded(CLOCK_UNIT_NS), []
     spans: dict[int, list[tuple[int, int, int]]] = {}
-    for row in sorted(found, key=lambda row: (row["peer"], row["incarnation"])):
-        if row["first"] is not None:
-            node = row["peer"], row["incarnation"]
-            first, last = (row[name] - offsets.get(node, 0) for name in ("first", "last"))
-            update.spans.setdefault(row["peer"], []).append((row["incarnation"], first, last))
-            if node not in update.clocks.unaligned:
-                spans.setdefault(row["peer"], []).append((first, last, row["incarnation"]))
+    for peer, incarnation, *ends in update.facts[_SPANS]:
+        node = peer, incarnation
+        first, last = (end - offsets.get(node, 0) for end in ends)
+        update.spans.setdefault(peer, []).append((incarnation, first, last))
+        if node not in update.clocks.unaligned:
+            spans.setdefault(peer, []).append((first, last, incarnation))
     for peer, each in spans.items():
         for (first, last, one), (other_first, other_last, other) in combinations(sorted(each), 2):
             both = min(last, other_last) - max(first, other_first)
@@ -339,6 +353,7 @@ def _look_at_incarnations(update: TableUpdate) -> list[str]:
 
 def _commit(update: TableUpdate, job: TelemetryJob, transaction: tuple[str, int] | None) -> FolderVersion:
     facts = {
+        **update.facts,
         "clocks": [[*node, offset] for node, offset in update.clocks.offsets.items()],
         "unaligned": [list(node) for node in update.clocks.unaligned],
         "since": [[*node, number] for node, number in sorted(update.since.items())],
@@ -352,4 +367,4 @@ def _cleaned(update: TableUpdate) -> Iterator[None]:
     try:
         yield
     finally:
-        update.tables.remove(update.scratch)
+        update.clean()

@@ -3,13 +3,18 @@
 A segment becomes one row for each neighbour and window: counts, sums, extremes, and a histogram of delays on a fixed
 logarithmic scale. All are whole numbers, so they add up to the same in any order: a stream and a batch give equal rows.
 Quantiles come from the histogram. A bin is 4.4 % wide, and so is the error of a quantile, at most.
+
+There are as many sums and windows as links have minutes, however few samples a minute has. So all windows of a task are
+merged at once, as columns, and a histogram is one value of bytes, which Spark passes on as it is.
 """
 
+from collections import defaultdict
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import compute
 
 from wend.model.telemetry import Segment
 from wend.pipeline.telemetry.clocks import Node
@@ -20,6 +25,10 @@ _FIRST_OCTAVE = 10
 """The first bin begins at 2**10 ns, a microsecond."""
 BINS = 30 * _BINS_PER_OCTAVE
 _US = 1000
+_HALF = 32
+_COUNT = 2**_HALF - 1
+_CELL_BYTES = 8
+_NEVER = np.iinfo(np.int64).max
 _SUMS = (
     "samples", "delays", "delay_sum_ns", "delay_square_us2", "sent", "acknowledged", "lost", "queue_sum_ns",
     "observed_ns",
@@ -31,10 +40,11 @@ SAMPLES = pa.schema(
         *((name, pa.int64()) for name in _SUMS),
         ("delay_min_ns", pa.int64()), ("delay_max_ns", pa.int64()), ("queue_max_ns", pa.int64()),
         ("capacity_bps", pa.int64()),
-        ("bins", pa.list_(pa.int32())), ("counts", pa.list_(pa.int32())),
+        ("histogram", pa.binary()),
     ]
 )  # fmt: skip
-"""The sums of one segment for one end of a link in one window, by the clock of the reference."""
+"""The sums of one segment for one end of a link in one window, by the clock of the reference. A histogram has a number
+of 64 bits for each bin that is not empty: the bin above, the count in the lower half."""
 LINKS = pa.schema(
     [
         ("begin_ns", pa.int64()), ("window_ns", pa.int64()), ("a", pa.int64()), ("b", pa.int64()),
@@ -100,7 +110,7 @@ def link_sums(table: pa.Table, segment: Segment, *, offsets: dict[Node, int], wi
         "observed_ns": np.minimum(numbers(table, "period_ns")[order], window),
     }
     cells, counts = np.unique(group[known] * BINS + bin_of(delay[known]), return_counts=True)
-    lists = pa.array(np.searchsorted(cells, np.arange(len(starts) + 1) * BINS).astype(np.int32))
+    cuts = np.searchsorted(cells, np.arange(len(starts) + 1) * BINS)
     many = len(starts)
     found = {
         "bucket": windowing.bucket(begin[starts]),
@@ -109,12 +119,11 @@ def link_sums(table: pa.Table, segment: Segment, *, offsets: dict[Node, int], wi
         "incarnation": np.full(many, segment.incarnation),
         "neighbour": neighbour[starts],
         **{name: np.add.reduceat(values, starts) for name, values in sums.items()},
-        "delay_min_ns": np.minimum.reduceat(np.where(known, delay, np.iinfo(np.int64).max), starts),
+        "delay_min_ns": np.minimum.reduceat(np.where(known, delay, _NEVER), starts),
         "delay_max_ns": np.maximum.reduceat(delay, starts),
         "queue_max_ns": np.maximum.reduceat(queue, starts),
         "capacity_bps": np.maximum.reduceat(numbers(table, "capacity_bps")[order], starts),
-        "bins": pa.ListArray.from_arrays(lists, pa.array((cells % BINS).astype(np.int32))),
-        "counts": pa.ListArray.from_arrays(lists, pa.array(counts.astype(np.int32))),
+        "histogram": _packed(cells % BINS, counts, cuts),
     }
     return pa.table(found, schema=SAMPLES)
 
@@ -123,109 +132,144 @@ def _changes(values: Ints) -> NDArray[np.bool_]:
     return np.concatenate([[True], values[1:] != values[:-1]])
 
 
+def _packed(bins: Ints, counts: Ints, cuts: Ints) -> pa.Array:
+    """Histograms as bytes, from the cells of all of them and the places where each begins and ends."""
+    cells = (bins << _HALF | counts).astype("<i8")
+    offsets = (cuts * _CELL_BYTES).astype(np.int32)
+    return pa.BinaryArray.from_buffers(pa.binary(), len(cuts) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(cells)])
+
+
+def _unpacked(histograms: pa.Array) -> tuple[Ints, Ints, Ints]:
+    """The cells of all histograms: whose they are, their bins and their counts."""
+    _, offsets, content = histograms.buffers()
+    begin, end = histograms.offset, histograms.offset + len(histograms)
+    cuts = np.frombuffer(offsets, np.int32)[begin : end + 1].astype(np.int64) // _CELL_BYTES
+    cells = np.frombuffer(content, "<i8")[cuts[0] : cuts[-1]].astype(np.int64) if content is not None else cuts[:0]
+    return np.repeat(np.arange(len(histograms)), np.diff(cuts)), cells >> _HALF, cells & _COUNT
+
+
 class _Merged:
-    """The sums of one end, or of both, by window."""
+    """The sums of one end, or of both, in each window."""
 
-    def __init__(self, rows: pa.Table, place: Ints, many: int, wanted: NDArray[np.bool_]) -> None:
-        at = place[wanted]
-        self.sums = {name: _added(numbers(rows, name)[wanted], at, many) for name in _SUMS}
-        self.low = np.full(many, np.iinfo(np.int64).max)
-        np.minimum.at(self.low, at, numbers(rows, "delay_min_ns")[wanted])
-        self.high = np.zeros(many, np.int64)
-        np.maximum.at(self.high, at, numbers(rows, "delay_max_ns")[wanted])
-        self.queue_high = np.zeros(many, np.int64)
-        np.maximum.at(self.queue_high, at, numbers(rows, "queue_max_ns")[wanted])
-        self.capacity = np.zeros(many, np.int64)
-        np.maximum.at(self.capacity, at, numbers(rows, "capacity_bps")[wanted])
-        bins = rows["bins"].combine_chunks()
-        lengths = bins.value_lengths().to_numpy()
-        each = np.repeat(np.where(wanted, place, -1), lengths)
-        cell = bins.flatten().to_numpy().astype(np.int64)
-        count = rows["counts"].combine_chunks().flatten().to_numpy().astype(np.int64)
-        used = each >= 0
-        self.histogram = _added(count[used], each[used] * BINS + cell[used], many * BINS).reshape(many, BINS)
+    def __init__(self, rows: pa.Table, starts: Ints, wanted: NDArray[np.bool_]) -> None:
+        def added(name: str) -> Ints:
+            return np.add.reduceat(np.where(wanted, numbers(rows, name), 0), starts)
 
-    def quantile(self, share: float) -> list[int | None]:
-        """The delay below which this share of the samples lies, in each window."""
-        total = self.sums["delays"]
-        rank = np.maximum(1, np.ceil(share * total)).astype(np.int64)
-        cell = np.argmax(np.cumsum(self.histogram, axis=1) >= rank[:, None], axis=1)
-        values = np.clip(_MIDDLES[cell], np.minimum(self.low, self.high), self.high)
-        return _or_none(values, total > 0)
+        def highest(name: str) -> Ints:
+            return np.maximum.reduceat(np.where(wanted, numbers(rows, name), 0), starts)
 
-    def loss(self) -> list[float | None]:
+        self.sums = {name: added(name) for name in _SUMS}
+        self.low = np.minimum.reduceat(np.where(wanted, numbers(rows, "delay_min_ns"), _NEVER), starts)
+        self.high = highest("delay_max_ns")
+        self.queue_high = highest("queue_max_ns")
+        self.capacity = highest("capacity_bps")
+
+    def loss(self) -> pa.Array:
         answered = self.sums["acknowledged"] + self.sums["lost"]
-        shares = self.sums["lost"] / np.maximum(answered, 1)
-        return [float(share) if many else None for share, many in zip(shares, answered, strict=True)]
+        return _where(answered > 0, self.sums["lost"] / np.maximum(answered, 1))
 
 
-def _added(values: Ints, at: Ints, many: int) -> Ints:
-    """The sums of values by place, as whole numbers."""
-    found = np.zeros(many, np.int64)
-    np.add.at(found, at, values)
-    return found
+class _Histograms:
+    """The histograms of all windows, in the order of windows and bins."""
+
+    def __init__(self, rows: pa.Table, window: Ints) -> None:
+        owner, bins, counts = _unpacked(rows["histogram"].combine_chunks())
+        order = np.argsort(window[owner] * BINS + bins, kind="stable")
+        self._row, self._bins, self._counts = owner[order], bins[order], counts[order]
+
+    def quantiles(self, merged: _Merged, wanted: NDArray[np.bool_], *shares: float) -> list[pa.Array]:
+        """For each share, the delay below which that share of the samples of each window lies."""
+        total = merged.sums["delays"]
+        before = np.concatenate([[0], np.cumsum(total)[:-1]])
+        upto = np.cumsum(np.where(wanted[self._row], self._counts, 0))
+        low = np.minimum(merged.low, merged.high)
+        found = []
+        for share in shares:
+            rank = np.maximum(1, np.ceil(share * total)).astype(np.int64)
+            cell = np.minimum(np.searchsorted(upto, before + rank), len(upto) - 1)
+            values = _MIDDLES[self._bins[cell]] if len(upto) else low
+            found.append(_where(total > 0, np.clip(values, low, merged.high)))
+        return found
 
 
-def _or_none(values: Ints, known: NDArray[np.bool_]) -> list[int | None]:
-    return [int(value) if there else None for value, there in zip(values, known, strict=True)]
+def _where(known: NDArray[np.bool_], values: NDArray[Any]) -> pa.Array:
+    """Values, null where they are not known."""
+    return pa.array(values, mask=~known)
 
 
-def link_rows(a: int, b: int, rows: pa.Table, down: list[tuple[int, int | None]], window_ns: int) -> pa.Table:
-    """One row for each window of the link between a and b. `rows` are the sums of both ends, `down` its outages."""
-    begins, place = np.unique(numbers(rows, "begin_ns"), return_inverse=True)
-    place, many = place.ravel().astype(np.int64), len(begins)
+def link_rows(rows: pa.Table, down: pa.Table, window_ns: int) -> pa.Table:
+    """One row for each link and window. `rows` are the sums of both ends of links, with `a` and `b`; `down` has the
+    outages of these links. One that lasts over several buckets may be there several times, and counts once."""
+    if not rows.num_rows:
+        return LINKS.empty_table()
+    rows = rows.take(pa.array(np.lexsort([numbers(rows, name) for name in ("b", "a", "begin_ns")])))
+    a, b, begin = (numbers(rows, name) for name in ("a", "b", "begin_ns"))
+    new = _changes(a) | _changes(b) | _changes(begin)
+    starts = np.flatnonzero(new)
     of_a = numbers(rows, "peer") == a
-    both, ab, ba = (_Merged(rows, place, many, wanted) for wanted in (np.ones(len(of_a), bool), of_a, ~of_a))
+    all_rows = np.ones(len(a), bool)
+    both, ab, ba = (_Merged(rows, starts, wanted) for wanted in (all_rows, of_a, ~of_a))
+    histograms = _Histograms(rows, np.cumsum(new) - 1)
+    a, b, begin, many = a[starts], b[starts], begin[starts], len(starts)
+    down_ns, outages = _down(a, b, begin, window_ns, down)
     seen = np.minimum(window_ns, np.maximum(ab.sums["observed_ns"], ba.sums["observed_ns"]))
-    down_ns, outages = _down(begins, window_ns, down)
     seen = np.maximum(seen, down_ns)
     total = both.sums["delays"]
     mean = both.sums["delay_sum_ns"] // np.maximum(total, 1)
     square = both.sums["delay_square_us2"] / np.maximum(total, 1) * (_US * _US)
     std = np.sqrt(np.maximum(0.0, square - mean.astype(np.float64) ** 2))
-    middle_ab, middle_ba = ab.quantile(0.5), ba.quantile(0.5)
+    p50, p90, p99 = histograms.quantiles(both, all_rows, 0.5, 0.9, 0.99)
+    (middle_ab,), (middle_ba,) = histograms.quantiles(ab, of_a, 0.5), histograms.quantiles(ba, ~of_a, 0.5)
     found: dict[str, Any] = {
-        "begin_ns": begins,
+        "begin_ns": begin,
         "window_ns": np.full(many, window_ns),
-        "a": np.full(many, a),
-        "b": np.full(many, b),
+        "a": a,
+        "b": b,
         "samples": both.sums["samples"],
         "ends": (ab.sums["samples"] > 0).astype(np.int64) + (ba.sums["samples"] > 0),
-        "delay_mean_ns": _or_none(mean, total > 0),
-        "delay_std_ns": _or_none(np.rint(std).astype(np.int64), total > 0),
-        "delay_min_ns": _or_none(both.low, total > 0),
-        "delay_p50_ns": both.quantile(0.5),
-        "delay_p90_ns": both.quantile(0.9),
-        "delay_p99_ns": both.quantile(0.99),
-        "delay_max_ns": _or_none(both.high, total > 0),
+        "delay_mean_ns": _where(total > 0, mean),
+        "delay_std_ns": _where(total > 0, np.rint(std).astype(np.int64)),
+        "delay_min_ns": _where(total > 0, both.low),
+        "delay_p50_ns": p50,
+        "delay_p90_ns": p90,
+        "delay_p99_ns": p99,
+        "delay_max_ns": _where(total > 0, both.high),
         "delay_ab_p50_ns": middle_ab,
         "delay_ba_p50_ns": middle_ba,
-        "asymmetry_ns": [None if x is None or y is None else x - y for x, y in zip(middle_ab, middle_ba, strict=True)],
+        "asymmetry_ns": compute.subtract(middle_ab, middle_ba),
         "sent_ab": ab.sums["sent"],
         "sent_ba": ba.sums["sent"],
         "loss_ab": ab.loss(),
         "loss_ba": ba.loss(),
         "queue_mean_ns": both.sums["queue_sum_ns"] // np.maximum(both.sums["samples"], 1),
         "queue_max_ns": both.queue_high,
-        "capacity_ab_bps": _or_none(ab.capacity, ab.capacity > 0),
-        "capacity_ba_bps": _or_none(ba.capacity, ba.capacity > 0),
+        "capacity_ab_bps": _where(ab.capacity > 0, ab.capacity),
+        "capacity_ba_bps": _where(ba.capacity > 0, ba.capacity),
         "observed_ns": seen,
         "down_ns": down_ns,
         "outages": outages,
-        "availability": [1 - int(x) / int(y) if y else None for x, y in zip(down_ns, seen, strict=True)],
+        "availability": _where(seen > 0, 1 - down_ns / np.maximum(seen, 1)),
     }
     return pa.table(found, schema=LINKS)
 
 
-def _down(begins: Ints, window_ns: int, down: list[tuple[int, int | None]]) -> tuple[Ints, Ints]:
-    """For each window, how long the link was down in it, and how many outages began in it."""
+def _down(a: Ints, b: Ints, begins: Ints, window_ns: int, down: pa.Table) -> tuple[Ints, Ints]:
+    """For each link and window, how long the link was down in it, and how many outages began in it."""
     time, count = np.zeros(len(begins), np.int64), np.zeros(len(begins), np.int64)
-    for begin, until in down:
-        end = until if until is not None else int(begins[-1]) + window_ns
-        first = int(np.searchsorted(begins, begin - window_ns, "right"))
-        last = int(np.searchsorted(begins, end, "left"))
-        here = begins[first:last]
-        time[first:last] += np.maximum(0, np.minimum(here + window_ns, end) - np.maximum(here, begin))
-        if first < len(begins) and begins[first] <= begin < begins[first] + window_ns:
-            count[first] += 1
+    windows: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for at, link in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
+        windows[link].append(at)
+    places = {link: np.array(each, np.int64) for link, each in windows.items()}
+    columns = (down[name].to_pylist() for name in ("a", "b", "begin_ns", "end_ns"))
+    for of_a, of_b, begin, until in dict.fromkeys(zip(*columns, strict=True)):
+        each = places.get((of_a, of_b))
+        if each is None:
+            continue
+        own = begins[each]
+        end = until if until is not None else int(own[-1]) + window_ns
+        first, last = int(np.searchsorted(own, begin - window_ns, "right")), int(np.searchsorted(own, end, "left"))
+        here = own[first:last]
+        time[each[first:last]] += np.maximum(0, np.minimum(here + window_ns, end) - np.maximum(here, begin))
+        if first < len(own) and own[first] <= begin < own[first] + window_ns:
+            count[each[first]] += 1
     return time, count

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
+from pyarrow import compute
 
 from wend.pipeline.match_output import spark_schema
 from wend.pipeline.tables import TableFolder
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.jobs import CLOCK_UNIT_NS, stored_columns
+from wend.pipeline.telemetry.jobs import CLOCK_UNIT_NS, FORMAT, stored_columns
 from wend.pipeline.telemetry.link_windows import LINKS, SAMPLES, Windowing, link_rows, link_sums
 from wend.pipeline.telemetry.outages import CHANGES, OUTAGES, Spans, change_rows, link_outages
 from wend.pipeline.telemetry.pictures import availability_map
@@ -19,8 +19,11 @@ from wend.pipeline.telemetry.update import PartialTable, TableUpdate
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_AT_ONCE = 2000
-"""Windows of a link that are merged at once: their histograms are in memory."""
+_FORMAT = 2
+"""Grows when partial rows of before cannot be merged any more."""
+_TASK_BYTES = 32 * 2**20
+"""Bytes of stored sums of a bucket that one task merges. It has them in memory."""
+_BATCH_ROWS = 20_000
 
 
 class LinksJob:
@@ -35,7 +38,7 @@ class LinksJob:
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"window_ns": self.windowing.window_ns}
+        return {"window_ns": self.windowing.window_ns, FORMAT: _FORMAT}
 
     @property
     def offset_unit_ns(self) -> int:
@@ -50,17 +53,30 @@ class LinksJob:
         ]
 
     def merge(self, update: TableUpdate) -> None:
+        from pyspark.sql import functions as F
+
         found = self._outages(update)
         update.touched |= self._touched_by_outages(update, found)
         update.replace("outages", found.orderBy("begin_ns", "a", "b").coalesce(1))
-        sums = update.partial("_samples", stored_columns(SAMPLES), update.touched)
-        merged = (
-            _linked(sums)
-            .groupBy("a", "b")
-            .cogroup(found.where("agreed").groupBy("a", "b"))
-            .applyInArrow(_windows_by(self.windowing), spark_schema(_OUTPUT))
+        sums = _linked(update.partial("_samples", stored_columns(SAMPLES), update.touched))
+        down = self._by_bucket(update, found.where("agreed"))
+        shares = update.bytes("_samples", update.touched) // max(1, len(update.touched)) // _TASK_BYTES + 1
+        rows = sums.unionByName(down, allowMissingColumns=True)
+        merged = rows.repartition("bucket", F.pmod("a", F.lit(shares))).mapInArrow(
+            partial(_windows, windowing=self.windowing), spark_schema(_OUTPUT)
         )
-        update.replace("links", merged.repartition("bucket").sortWithinPartitions("begin_ns", "a", "b"), update.touched)
+        update.replace("links", merged.sortWithinPartitions("bucket", "begin_ns", "a", "b"), update.touched)
+
+    def _by_bucket(self, update: TableUpdate, outages: "DataFrame") -> "DataFrame":
+        """Outages once for each touched bucket in which they last."""
+        from pyspark.sql import functions as F
+
+        length = F.lit(self.windowing.window_ns * self.windowing.bucket_windows)
+        buckets = update.spark.createDataFrame([(bucket,) for bucket in sorted(update.touched)], "bucket bigint")
+        begins = F.col("bucket") * length
+        lasts = (F.col("begin_ns") < begins + length) & (F.col("end_ns").isNull() | (F.col("end_ns") > begins))
+        found = outages.join(F.broadcast(buckets), lasts)
+        return found.select("bucket", "a", "b", "begin_ns", "end_ns", F.lit(True).alias("down"))
 
     def picture(self, spark: "SparkSession", folder: str) -> str:
         tables = TableFolder(spark, folder)
@@ -111,31 +127,13 @@ def _outages_by(offsets: dict[Node, int], spans: Spans) -> "Callable[[pa.Table],
     return outages
 
 
-def _windows_by(windowing: Windowing) -> "Callable[[pa.Table, pa.Table], pa.Table]":
-    def windows(sums: pa.Table, outages: pa.Table) -> pa.Table:
-        return _windows(sums, outages, windowing)
-
-    return windows
-
-
-def _windows(sums: pa.Table, outages: pa.Table, windowing: Windowing) -> pa.Table:
-    """The windows of one link."""
-    if not sums.num_rows:
-        return _OUTPUT.empty_table()
-    a, b = sums["a"][0].as_py(), sums["b"][0].as_py()
-    down = sorted(zip(outages["begin_ns"].to_pylist(), outages["end_ns"].to_pylist(), strict=True))
-    made = [link_rows(a, b, some, down, windowing.window_ns) for some in _some_at_once(sums)]
-    rows = pa.concat_tables(made)
-    bucket = windowing.bucket(rows["begin_ns"].to_numpy())
-    return rows.append_column("bucket", pa.array(bucket, pa.int64()))
-
-
-def _some_at_once(sums: pa.Table) -> Iterator[pa.Table]:
-    begins = sums["begin_ns"].to_numpy()
-    known = np.unique(begins)
-    if len(known) <= _AT_ONCE:
-        yield sums
+def _windows(batches: Iterator[pa.RecordBatch], windowing: Windowing) -> Iterator[pa.RecordBatch]:
+    """The windows of all links of a task, from sums and outages."""
+    every = list(batches)
+    if not every:
         return
-    for at in range(0, len(known), _AT_ONCE):
-        some = known[at : at + _AT_ONCE]
-        yield sums.filter(pa.array((begins >= some[0]) & (begins <= some[-1])))
+    table = pa.Table.from_batches(every)
+    is_outage = table["down"].is_valid()
+    rows = link_rows(table.filter(compute.invert(is_outage)), table.filter(is_outage), windowing.window_ns)
+    bucket = windowing.bucket(rows["begin_ns"].to_numpy())
+    yield from rows.append_column("bucket", pa.array(bucket, pa.int64())).to_batches(max_chunksize=_BATCH_ROWS)

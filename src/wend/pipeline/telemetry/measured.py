@@ -29,7 +29,7 @@ LEAST = 1e-3
 
 def measured_overlay(links: pa.Table, capacity: Rate | None = None, since_ns: int = 0) -> Overlay:
     """The links of all windows that begin at `since_ns` or later: the mean of delays, losses and availabilities, and
-    the highest capacity that was measured, or `capacity` where none was."""
+    the highest capacity that was measured, of the narrower direction, or `capacity` where none was."""
     rows: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
     for row in links.to_pylist():
         if (row.get("begin_ns") or 0) >= since_ns:
@@ -46,8 +46,9 @@ def measured_overlay(links: pa.Table, capacity: Rate | None = None, since_ns: in
         loss = _mean([row | {"loss": one_way_loss(row)} for row in windows], "loss") or 0.0
         availability = _mean(windows, "availability")
         works = min(1.0, max(LEAST, (1.0 if availability is None else availability) * (1.0 - loss)))
-        most = max((row.get("capacity_bps") or 0.0 for row in windows), default=0.0)
-        known = Rate(most, bits=True) if most > 0 else capacity
+        most = [max(row.get(f"capacity_{one}_bps") or 0.0 for row in windows) for one in ("ab", "ba")]
+        measured = min((each for each in most if each > 0), default=None)
+        known = Rate(measured, bits=True) if measured is not None else capacity
         msgs = known.value * works if known is not None and not known.bits else inf
         bits = known.value * works if known is not None and known.bits else inf
         found.append(OverlayLink(a, b, max(1, round(delays[a, b] or longest)), loss, msgs, bits))

@@ -1,9 +1,12 @@
 """Outages of links, with a begin and an end on which both ends agree.
 
-Each end writes when it declared its neighbour down, when it had heard it last before, and when it heard it again. The
-outage lies between: the link worked when the last message was sent, and when the first one after the outage was. So the
-latest of the two last messages, and the earliest of the two first ones, are the narrowest bounds that the two ends
-give. Outages of both ends that overlap are one.
+Each end writes when it declared its neighbour down, when it had heard it last before, and when the link came up again.
+The outage lies between: the link worked when the last message was sent, and when the first one after the outage was.
+Both were sent a delay of the link before they were heard. So the latest of the two last messages, and the earliest of
+the two first ones, are the narrowest bounds that the two ends give. Outages of both ends that overlap are one.
+
+If both ends saw an outage, each told the other that it does not hear it. Then a link comes up where a message says
+that this is over: it answers one that went the other way before. So the link worked two delays before that.
 
 An end that does not hear its neighbour says so in its messages. So an outage of one direction is seen by both ends,
 too. What one end alone saw, while the other one was observed, is a mistake of its failure detector: they do not agree.
@@ -18,6 +21,7 @@ import pyarrow as pa
 
 from wend.model.telemetry import Segment
 from wend.pipeline.telemetry.clocks import Node
+from wend.pipeline.telemetry.segments import numbers
 
 DOWN = ("down", "one-way")
 UP = ("up", "unlinked")
@@ -25,7 +29,7 @@ UP = ("up", "unlinked")
 CHANGES = pa.schema(
     [
         ("peer", pa.int64()), ("incarnation", pa.int64()), ("neighbour", pa.int64()), ("time_ns", pa.int64()),
-        ("state", pa.string()), ("heard_ns", pa.int64()), ("detection_ns", pa.int64()),
+        ("state", pa.string()), ("heard_ns", pa.int64()), ("detection_ns", pa.int64()), ("delay_ns", pa.int64()),
     ]
 )  # fmt: skip
 """By the clock of the peer."""
@@ -43,10 +47,14 @@ Spans = dict[int, list[tuple[int, int, int]]]
 
 
 class _Interval(NamedTuple):
+    """An outage as one end saw it, from the sending of the last message to that of the first one after it."""
+
     begin: int
     end: int | None
     peer: int
     detection_ns: int
+    delay_ns: int
+    """Of the link, when it came up."""
 
 
 def change_rows(table: pa.Table, segment: Segment) -> pa.Table:
@@ -55,8 +63,9 @@ def change_rows(table: pa.Table, segment: Segment) -> pa.Table:
     own = {
         "peer": pa.repeat(pa.scalar(segment.peer, pa.int64()), many),
         "incarnation": pa.repeat(pa.scalar(segment.incarnation, pa.int64()), many),
+        "delay_ns": pa.array(numbers(table, "delay_ns")),
     }
-    return pa.table({**own, **{name: table[name] for name in CHANGES.names if name not in own}}, schema=CHANGES)
+    return pa.table({name: own[name] if name in own else table[name] for name in CHANGES.names}, schema=CHANGES)
 
 
 def link_outages(
@@ -91,25 +100,29 @@ def _of_end(peer: int, changes: list[dict[str, Any]], offset: int, restart: int 
     """The outages that one end saw in one incarnation."""
     found, begin, detection = [], None, 0
     for row in sorted(changes, key=lambda row: (row["time_ns"], row["state"], row["heard_ns"])):
+        delay = row.get("delay_ns") or 0
         if row["state"] in DOWN and begin is None:
-            begin, detection = row["heard_ns"], row["detection_ns"]
+            begin, detection = row["heard_ns"] - delay, row["detection_ns"]
         elif row["state"] in UP and begin is not None:
-            found.append(_Interval(begin - offset, row["time_ns"] - offset, peer, detection))
+            end = max(begin, row["time_ns"] - delay)
+            found.append(_Interval(begin - offset, end - offset, peer, detection, delay))
             begin = None
     if begin is not None:
-        found.append(_Interval(begin - offset, restart, peer, detection))
+        found.append(_Interval(begin - offset, restart, peer, detection, 0))
     return found
 
 
 def _agreed(a: int, b: int, group: list[_Interval], spans: Spans) -> dict[str, Any]:
     """Overlapping outages of both ends as one."""
     firsts: dict[int, int] = {}
-    lasts: dict[int, int | None] = {}
+    lasts: dict[int, _Interval] = {}
     for one in group:
         firsts.setdefault(one.peer, one.begin)
-        lasts[one.peer] = one.end
+        lasts[one.peer] = one
     begin = max(firsts.values())
-    ends = [end for end in lasts.values() if end is not None]
+    # Where both ends came up, the first to do so had an answer.
+    asked = len(lasts) > 1 and all(one.end is not None for one in lasts.values())
+    ends = [one.end - (one.delay_ns if asked else 0) for one in lasts.values() if one.end is not None]
     end = min(ends) if ends else None
     if end is not None and end <= begin:  # the ends saw different things: the whole time, then
         begin, end = min(firsts.values()), max(ends)

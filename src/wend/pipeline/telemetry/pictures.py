@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _MOST_CELLS = 336
 _MOST_LINKS = 60
+_DAY = 86400 * SECOND
 _STEPS_S = (1, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400)
 
 
@@ -83,12 +84,12 @@ def lost_time_bars(causes: "DataFrame", lateness: "DataFrame") -> str:
         Bar(
             label,
             tuple((colour, places[label].get(colour, 0.0)) for colour, _ in _LEGEND),
-            f"{100 * sum(places[label].values()) / total:.1f} % of the time",
+            f"{100 * sum(places[label].values()) / total:.1f} %",
         )
         for label in worst
     ]
     missing = f"; of {incomplete:,} the route is not known" if incomplete else ""
-    about = f"{late:,} of {of:,} deliveries with a deadline were late{missing}"
+    about = f"{late:,} of {of:,} deliveries with a deadline were late{missing}; right: the share of their time"
     return stacked_bars("Where late events lost their time", about, _LEGEND, bars, "s")
 
 
@@ -101,9 +102,14 @@ def _words(step: int) -> str:
 
 
 def _ticks(begin: int, step: int, many: int) -> list[tuple[int, str]]:
-    """About six times of day, at whole cells."""
+    """About seven times, at whole cells: midnights if there are enough of them, else times of day."""
+    midnights = range(-(begin // step) % (_DAY // step), many, _DAY // step) if _DAY % step == 0 else range(0)
+    if len(midnights) >= 3:
+        return [(at, _said(begin + at * step, "%a %d %b")) for at in midnights[:: -(-len(midnights) // 8)]]
     gap = max(1, -(-many // 6))
-    form = "%d %b %H:%M" if step * many > 86400 * SECOND else "%H:%M:%S" if step < 60 * SECOND else "%H:%M"
-    return [
-        (at, datetime.fromtimestamp((begin + at * step) / SECOND, UTC).strftime(form)) for at in range(0, many, gap)
-    ]
+    form = "%d %b %H:%M" if step * many > _DAY else "%H:%M:%S" if step < 60 * SECOND else "%H:%M"
+    return [(at, _said(begin + at * step, form)) for at in range(0, many, gap)]
+
+
+def _said(time_ns: int, form: str) -> str:
+    return datetime.fromtimestamp(time_ns / SECOND, UTC).strftime(form)

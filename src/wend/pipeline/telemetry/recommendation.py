@@ -3,15 +3,19 @@
 Strategies are compared pair by pair: the same window, the same times of publication. The best one is the one with the
 most deliveries on time. Variants that lose at most a tenth of a point to it, or what the caller says, count as equal;
 of these the one with the fewest data packets is recommended.
+
+The runs at the recorded times of publication are also told apart: they say how close a replay is to what happened.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean, stdev
+from math import sqrt
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import msgspec
 
+from wend.drivers.recorded import RECORDED
 from wend.model.errors import ConfigError
 from wend.pictures.charts import RankedRow, ranked_dots
 from wend.pictures.palette import STRATEGIES
@@ -21,6 +25,8 @@ EQUAL = 0.001
 FEW_WINDOWS = 3
 """With fewer windows, intervals are over single runs."""
 Unit = tuple[int, ...]
+Weighted = tuple[float, float]
+"""A value, and the expected deliveries behind it."""
 
 
 class MeanInterval(msgspec.Struct, frozen=True):
@@ -55,6 +61,8 @@ class Ranked(msgspec.Struct, frozen=True):
     """By how much of all deliveries the recommended one is on time more often."""
     failed: int = 0
     """Runs without a result."""
+    recorded: float | None = None
+    """What was on time at the recorded times of publication, where they are known."""
 
     @property
     def variant(self) -> Variant:
@@ -103,26 +111,36 @@ def recommend(rows: Iterable[Mapping[str, Any]], equal: float = EQUAL) -> Recomm
             delay_p99_ms=_mean_of(row["delay_p99_ms"] for row in runs[variant]),
             behind=_difference(on_time[first], on_time[variant]),
             failed=failed[variant],
+            recorded=_recorded(runs[variant]),
         )
         for variant in order
     )
     return Recommendation(ranked, _settings(first), paragraph(ranked))
 
 
-def _units(rows: Iterable[Mapping[str, Any]], metric: str, by_window: bool) -> dict[Unit, float]:
+def _units(rows: Iterable[Mapping[str, Any]], metric: str, by_window: bool) -> dict[Unit, Weighted]:
     """What intervals are over: windows, as means of their seeds, or single runs."""
-    found: dict[Unit, list[float]] = defaultdict(list)
+    found: dict[Unit, list[Weighted]] = defaultdict(list)
     for row in rows:
         if row[metric] is not None:
-            found[(row["begin_ns"],) if by_window else (row["begin_ns"], row["seed"])].append(row[metric])
-    return {unit: fmean(values) for unit, values in found.items()}
+            unit = (row["begin_ns"],) if by_window else (row["begin_ns"], row["seed"])
+            found[unit].append((row[metric], row["expected"] or 0.0))
+    return {unit: (_weighted(values), sum(weight for _, weight in values)) for unit, values in found.items()}
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], metric: str) -> float:
     """The mean over all expected deliveries: a long window counts for more."""
-    weights = [(row[metric], row["expected"] or 0.0) for row in rows if row[metric] is not None]
-    total = sum(weight for _, weight in weights)
-    return sum(value * weight for value, weight in weights) / total if total else 0.0
+    return _weighted([(row[metric], row["expected"] or 0.0) for row in rows if row[metric] is not None])
+
+
+def _weighted(values: Sequence[Weighted]) -> float:
+    total = sum(weight for _, weight in values)
+    return sum(value * weight for value, weight in values) / total if total else 0.0
+
+
+def _recorded(rows: Sequence[Mapping[str, Any]]) -> float | None:
+    as_recorded = [row for row in rows if row.get("times") == RECORDED]
+    return _mean(as_recorded, "on_time") if as_recorded else None
 
 
 def _mean_of(values: Iterable[float | None]) -> float | None:
@@ -130,17 +148,23 @@ def _mean_of(values: Iterable[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def _half(values: Sequence[float]) -> float | None:
-    return t_quantile(len(values)) * stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
+def _half(values: Sequence[Weighted]) -> float | None:
+    """Half of the 95 % interval of a weighted mean. With equal weights it is that of a plain mean."""
+    many, total = len(values), sum(weight for _, weight in values)
+    if many < 2 or not total:
+        return None
+    mean = _weighted(values)
+    spread = sqrt(many / (many - 1) * sum((weight / total * (value - mean)) ** 2 for value, weight in values))
+    return t_quantile(many) * spread
 
 
 def _estimate(rows: Sequence[Mapping[str, Any]], metric: str, by_window: bool) -> MeanInterval:
     return MeanInterval(_mean(rows, metric), _half(list(_units(rows, metric, by_window).values())))
 
 
-def _difference(best: Mapping[Unit, float], other: Mapping[Unit, float]) -> MeanInterval:
-    pairs = [best[unit] - other[unit] for unit in best.keys() & other.keys()]
-    return MeanInterval(fmean(pairs), _half(pairs)) if pairs else MeanInterval(0.0)
+def _difference(best: Mapping[Unit, Weighted], other: Mapping[Unit, Weighted]) -> MeanInterval:
+    pairs = [(best[unit][0] - other[unit][0], best[unit][1]) for unit in sorted(best.keys() & other.keys())]
+    return MeanInterval(_weighted(pairs), _half(pairs)) if pairs else MeanInterval(0.0)
 
 
 def _settings(variant: Variant) -> dict[str, str]:

@@ -3,6 +3,10 @@
 The tables are those of `wend data links` (links, outages) and of `wend data workload` (flows, deadlines). A window
 whose links were observed for a part of it is played for that part: unobserved time has no outages, and would make every
 strategy look better than it was.
+
+Where the publications of all publishers are known (`publications.py`), a window has the flows that published in it,
+with their times, and its played part reaches from the first to the last of them. A short window at the begin or the end
+of the observed time goes with its neighbour, so that every publication is played.
 """
 
 from bisect import bisect_left
@@ -14,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from wend.drivers.recorded import DRAIN_NS, RecordedFlow, RecordedLink, Recording
+from wend.drivers.recorded import DRAIN_NS, WARMUP_NS, RecordedFlow, RecordedLink, Recording
 from wend.model.errors import ConfigError
+from wend.model.events import PeerId
 from wend.model.rates import BITS_PER_BYTE, parse_rate
 from wend.model.units import SECOND, Nanos
 from wend.pipeline.storage import local_path
 from wend.pipeline.tables import TableFolder, read_local
+from wend.pipeline.telemetry.publications import MOST, RecordedPublications, deadlines_of, timed_flows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +38,8 @@ that is no outage of the link, unless nobody knows what the other end saw."""
 PRIOR = 20
 """So many answered packets are assumed of each end: a lost one among three is no loss of a third."""
 Row = dict[str, Any]
+Outages = dict[tuple[PeerId, PeerId], list[tuple[Nanos, Nanos | None]]]
+"""By link."""
 
 
 def read_table(spark: "SparkSession | None", folder: str, name: str) -> pa.Table:
@@ -56,30 +64,43 @@ def read_workload(spark: "SparkSession | None", folder: str) -> list[RecordedFlo
     return [recorded_flow(row, number, deadlines) for number, row in enumerate(rows, 1)]
 
 
-def recordings(links: pa.Table, outages: pa.Table, flows: Sequence[RecordedFlow], most: int) -> list[Recording]:
+def recordings(
+    links: pa.Table,
+    outages: pa.Table,
+    flows: Sequence[RecordedFlow],
+    most: int,
+    publications: RecordedPublications | None = None,
+) -> list[Recording]:
     """One recording for each window of the links, at most so many, evenly spread over time. Raises `ConfigError` where
     there is nothing to play."""
     if not flows:
         raise ConfigError("the workload has no flows")
-    down: dict[tuple[int, int], list[tuple[Nanos, Nanos | None]]] = defaultdict(list)
+    down: Outages = defaultdict(list)
     watched = {(row["a"], row["b"]) for row in links.select(["a", "b", "ends"]).to_pylist() if row["ends"] == BOTH}
     for row in outages.to_pylist():
         if row["ends"] == BOTH or (row["a"], row["b"]) not in watched:
             down[row["a"], row["b"]].append((row["begin_ns"], row["end_ns"]))
     by_window: dict[Nanos, list[Row]] = defaultdict(list)
-    begins = sorted(set(links.column("begin_ns").to_pylist()))
-    chosen = set(_spread(begins, most))
     for row in links.to_pylist():
-        if row["begin_ns"] in chosen:
+        if row["delay_mean_ns"]:
             by_window[row["begin_ns"]].append(row)
-    found = []
-    for _, rows in sorted(by_window.items()):
-        recording = _recording(rows, down, tuple(flows), begins)
-        if recording is not None:
-            found.append(recording)
-    if not found:
+    begins = sorted(set(links.column("begin_ns").to_pylist()))
+    found: list[Recording | None] = []
+    if publications is not None and {flow.publisher for flow in flows} <= publications.whole:
+        spans = _joined(by_window)
+        for begin in _spread(sorted(spans), most):
+            published = publications.within(*spans[begin])
+            if published.num_rows > MOST:
+                found.append(_recording(by_window[begin], down, tuple(flows), begins))
+            elif published.num_rows:
+                found.append(_timed_recording(by_window[begin], down, flows, published))
+    if not any(found):
+        chosen = [begin for begin in _spread(begins, most) if begin in by_window]
+        found = [_recording(by_window[begin], down, tuple(flows), begins) for begin in chosen]
+    playable = [recording for recording in found if recording is not None]
+    if not playable:
         raise ConfigError(f"no window of the links is observed for {LEAST_NS // SECOND} s and has delays")
-    return found
+    return playable
 
 
 def _spread(begins: Sequence[Nanos], most: int) -> list[Nanos]:
@@ -88,30 +109,62 @@ def _spread(begins: Sequence[Nanos], most: int) -> list[Nanos]:
     return [begins[(2 * number + 1) * len(begins) // (2 * most)] for number in range(most)]
 
 
-def _recording(
-    rows: list[Row],
-    down: dict[tuple[int, int], list[tuple[Nanos, Nanos | None]]],
-    flows: tuple[RecordedFlow, ...],
-    begins: Sequence[Nanos],
+def _observed(rows: list[Row]) -> Nanos:
+    longest: Nanos = max(row["observed_ns"] for row in rows)
+    window: Nanos = rows[0]["window_ns"]
+    return min(longest, window)
+
+
+def _joined(by_window: Mapping[Nanos, list[Row]]) -> dict[Nanos, tuple[Nanos, Nanos]]:
+    """The begin and the end of each window that is long enough. A shorter one goes with the one after it, or with the
+    one before."""
+    long = {begin for begin, rows in by_window.items() if _observed(rows) >= LEAST_NS}
+    spans = {begin: (begin, begin + by_window[begin][0]["window_ns"]) for begin in sorted(long)}
+    for begin in sorted(by_window.keys() - long):
+        end = begin + by_window[begin][0]["window_ns"]
+        before = 2 * begin - end
+        if end in spans:
+            spans[end] = (begin, spans[end][1])
+        elif before in spans:
+            spans[before] = (spans[before][0], end)
+    return spans
+
+
+def _timed_recording(
+    rows: list[Row], down: Outages, flows: Sequence[RecordedFlow], published: pa.Table
 ) -> Recording | None:
-    known = [row for row in rows if row["delay_mean_ns"]]
-    if not known:
-        return None
-    begin_ns, window_ns = known[0]["begin_ns"], known[0]["window_ns"]
-    observed_ns = min(window_ns, max(row["observed_ns"] for row in known))
+    """A window with the publications in it, in order of time."""
+    times, begin_ns, window_ns = published["time_ns"], rows[0]["begin_ns"], rows[0]["window_ns"]
+    first, last = times[0].as_py(), times[-1].as_py()
+    if _observed(rows) >= window_ns:
+        first, last = min(first, begin_ns), max(last, begin_ns + window_ns - 1)
+    duration = last + 1 - first
+    known = timed_flows(published, first, duration, deadlines_of(flows))
+    return Recording(first, duration, _links(rows, down, first, duration), tuple(known)) if known else None
+
+
+def _recording(
+    rows: list[Row], down: Outages, flows: tuple[RecordedFlow, ...], begins: Sequence[Nanos]
+) -> Recording | None:
+    """A window with flows of which the rates are known."""
+    begin_ns, window_ns, observed_ns = rows[0]["begin_ns"], rows[0]["window_ns"], _observed(rows)
     if observed_ns < LEAST_NS:
         return None
-    in_window = {
-        (row["a"], row["b"]): _within(down[row["a"], row["b"]], begin_ns, begin_ns + window_ns + DRAIN_NS)
-        for row in known
-    }
-    start_ns = begin_ns + _start(window_ns, observed_ns, begin_ns, begins, in_window.values())
+    until_ns = begin_ns + window_ns + DRAIN_NS
+    in_window = [_within(down[row["a"], row["b"]], begin_ns, until_ns) for row in rows]
+    start_ns = begin_ns + _start(window_ns, observed_ns, begin_ns, begins, in_window)
+    return Recording(start_ns, observed_ns, _links(rows, down, start_ns, observed_ns), flows)
+
+
+def _links(rows: list[Row], down: Outages, start_ns: Nanos, duration_ns: Nanos) -> tuple[RecordedLink, ...]:
+    """The links of a window, with the outages that peers know of when it begins, and those of events in transit when
+    it ends."""
     links = []
-    for row in sorted(known, key=lambda row: (row["a"], row["b"])):
-        times = _within(in_window[row["a"], row["b"]], start_ns, start_ns + observed_ns + DRAIN_NS)
+    for row in sorted(rows, key=lambda row: (row["a"], row["b"])):
+        times = _within(down[row["a"], row["b"]], start_ns - WARMUP_NS, start_ns + duration_ns + DRAIN_NS)
         since = tuple((begin - start_ns, end - start_ns) for begin, end in times)
         links.append(RecordedLink(row["a"], row["b"], row["delay_mean_ns"], one_way_loss(row), since))
-    return Recording(start_ns, observed_ns, tuple(links), flows)
+    return tuple(links)
 
 
 def _start(

@@ -2,6 +2,9 @@
 
 `sweep.py` distributes, stores and resumes the runs. Every run of a window has the same links, outages and flows; runs
 with the same seed also have the same times of publication. So strategies can be compared pair by pair.
+
+The first run of a window publishes at the recorded times, if they are known: it says what happened again. The other
+runs move the times, because which events met an outage was chance, and a strategy is to be chosen for other days.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from wend.drivers.recorded import Recording, recorded_world
+from wend.drivers.recorded import DRAWN, MOVED, RECORDED, Recording, recorded_world
 from wend.model.choices import Redundancy
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate
@@ -40,6 +43,8 @@ class ReplayFields(msgspec.Struct, frozen=True):
     """Empty where the strategy has no such setting."""
     begin_ns: int
     duration_ns: int
+    times: str
+    """`recorded`, `moved` or `drawn`."""
     settings: str
     """Further settings of peers, as JSON."""
     recording: str
@@ -55,7 +60,7 @@ def play_recording(fields: ReplayFields, seed: int) -> Mapping[str, float]:
     settings = {**msgspec.json.decode(fields.settings), "strategy": fields.strategy}
     if fields.redundancy:
         settings["redundancy"] = fields.redundancy
-    world = recorded_world(recording, seed, settings)
+    world = recorded_world(recording, seed, settings, moved=fields.times != RECORDED)
     routing = ROUTING.get(fields.strategy)
     if routing is not None and routing.needs.plan:
         _plan(world)
@@ -159,15 +164,17 @@ def replay(
     for window in windows:
         text = msgspec.json.encode(window).decode()
         for strategy, redundancy in chosen:
-            fields = ReplayFields(strategy, redundancy, window.begin_ns, window.duration_ns, extra, text)
-            runs += [Trial("replay", fields, seed) for seed in range(1, seeds + 1)]
+            for seed in range(1, seeds + 1):
+                times = DRAWN if not window.has_times else RECORDED if seed == 1 else MOVED
+                about = (window.begin_ns, window.duration_ns, times)
+                runs.append(Trial("replay", ReplayFields(strategy, redundancy, *about, extra, text), seed))
     return sweep(spark, REPLAYS, runs, "replay", out, limit_s=limit_s, quiet=quiet)
 
 
 def save_replays(spark: "SparkSession", swept: Swept, out: str) -> None:
     """Make the results of a sweep the table `replays` of its folder."""
     tables = TableFolder(spark, out)
-    names = ("strategy", "redundancy", "begin_ns", "duration_ns", "seed", *METRICS, "error")
+    names = ("strategy", "redundancy", "begin_ns", "duration_ns", "times", "seed", *METRICS, "error")
     frame = swept.results.select(*names).coalesce(1)
     base = tables.newest()
     former = base.tables["replays"].files if base is not None and "replays" in base.tables else ()

@@ -12,6 +12,7 @@ the session.
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
@@ -42,6 +43,7 @@ _ABOUT = pa.schema(
 )  # fmt: skip
 """What a task says beside the rows: about each segment, and about what it could not use."""
 _TASK_BYTES = 32 * 2**20
+_BATCH_ROWS = 20_000
 _MOST_BAD = 100
 """Bad rows of one segment that the quarantine has one by one."""
 _DAY_NS = 86_400 * SECOND
@@ -79,11 +81,16 @@ Reduction = Callable[[pa.Table, Segment], pa.Table]
 """From the good rows of a segment to the rows that a job needs of it."""
 
 
-def list_segments(spark: "SparkSession", source: Target) -> Listing:
-    """All segments below a path."""
+def list_segments(spark: "SparkSession | None", source: Target) -> Listing:
+    """All segments below a path. Local ones need no Spark, and are absolute: workers, and later calls, may run in other
+    folders."""
     place = local_path(source)
-    found = _walk(place) if place is not None else _asked(spark, str(source))
-    return named_files(found)
+    if place is not None and not place.exists():
+        raise ConfigError(f"there is no {place}")
+    if place is not None:
+        return named_files(_walk(place.absolute()))
+    assert spark is not None
+    return named_files(_asked(spark, str(source)))
 
 
 def named_files(found: Iterable[tuple[str, int]]) -> Listing:
@@ -98,8 +105,6 @@ def named_files(found: Iterable[tuple[str, int]]) -> Listing:
 
 
 def _walk(place: Path) -> Iterator[tuple[str, int]]:
-    if not place.exists():
-        raise ConfigError(f"there is no {place}")
     if place.is_file():
         yield str(place), place.stat().st_size
     for at, folders, names in os.walk(place):
@@ -139,15 +144,23 @@ def reduce_segments(
 ) -> "DataFrame":
     """Reduce segments in tasks: the columns of `schema`, and those that say what a row is (`kind`). `by_spark` reads
     local files as if they were at an address."""
-    whole = pa.schema([*schema, *(field for field in _ABOUT if field.name not in schema.names)])
-    work = partial(_reduced_rows, reduction=reduction, schema=whole)
+    whole = reduced_schema(schema)
     remote = by_spark or any(local_path(file.path) is None for file in files)
     if remote and files:
-        read = spark.read.format("binaryFile").load([literal_path(file.path) for file in files])
-        return read.select("path", "content").mapInArrow(partial(_reduce_contents, work=work), spark_schema(whole))
-    chunks = _chunks(files, cores(spark))
-    numbers = spark.range(0, len(chunks), 1, max(1, len(chunks)))
-    return numbers.mapInArrow(partial(_reduce_chunks, chunks=chunks, work=work), spark_schema(whole))
+        read = (
+            spark.read.format("binaryFile").load([literal_path(file.path) for file in files]).select("path", "content")
+        )
+        found: Callable[..., Iterator[_Found]] = _sent
+    else:
+        chunks = _chunks(files, cores(spark))
+        read = spark.range(0, len(chunks), 1, max(1, len(chunks)))
+        found = partial(_opened, chunks=chunks)
+    return read.mapInArrow(partial(_reduce, found=found, reduction=reduction, schema=whole), spark_schema(whole))
+
+
+def reduced_schema(schema: pa.Schema) -> pa.Schema:
+    """The columns of reduced segments: those of the rows, and those about segments."""
+    return pa.schema([*schema, *(field for field in _ABOUT if field.name not in schema.names)])
 
 
 def _chunks(files: list[SegmentFile], at_once: int) -> list[list[SegmentFile]]:
@@ -163,63 +176,74 @@ def _chunks(files: list[SegmentFile], at_once: int) -> list[list[SegmentFile]]:
     return chunks
 
 
-def _reduce_chunks(
-    batches: Iterator[pa.RecordBatch], chunks: list[list[SegmentFile]], work: Callable[..., Iterator[pa.RecordBatch]]
+class _Found(NamedTuple):
+    """A segment that a task reads: from its path, or from bytes."""
+
+    segment: Segment
+    source: Any
+    path: str
+
+
+def _opened(batch: pa.RecordBatch, *, chunks: list[list[SegmentFile]]) -> Iterator[_Found]:
+    for number in batch.column(0).to_pylist():
+        yield from (_Found(file.segment, file.path, file.path) for file in chunks[number])
+
+
+def _sent(batch: pa.RecordBatch) -> Iterator[_Found]:
+    for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
+        where = unquote(path.as_py())
+        segment = segment_of(where.rpartition("/")[2])
+        assert segment is not None
+        yield _Found(segment, pa.BufferReader(content.as_buffer()), where)
+
+
+def _reduce(
+    batches: Iterator[pa.RecordBatch],
+    found: Callable[[pa.RecordBatch], Iterator[_Found]],
+    reduction: Reduction,
+    schema: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            for file in chunks[number]:
-                yield from work(file.segment, file.path, file.path)
+    """The rows of segments, and what is to be said about them. Spark gets those of many segments at once: a batch costs
+    it as much as a thousand rows."""
+    said: list[dict[str, Any]] = []
+    rows: list[pa.Table] = []
+    for one in chain.from_iterable(map(found, batches)):
+        about, reduced = _reduced(one, reduction)
+        said += about
+        rows += [reduced] if reduced.num_rows else []
+        if len(said) + sum(table.num_rows for table in rows) >= _BATCH_ROWS:
+            yield from _batches(said, rows, schema)
+            said, rows = [], []
+    yield from _batches(said, rows, schema)
 
 
-def _reduce_contents(
-    batches: Iterator[pa.RecordBatch], work: Callable[..., Iterator[pa.RecordBatch]]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
-            where = unquote(path.as_py())
-            segment = segment_of(where.rpartition("/")[2])
-            assert segment is not None
-            yield from work(segment, pa.BufferReader(content.as_buffer()), where)
-
-
-def _reduced_rows(
-    segment: Segment, source: Any, path: str, *, reduction: Reduction, schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    about = {"table": segment.table, "peer": segment.peer, "incarnation": segment.incarnation, "number": segment.number}
+def _reduced(one: _Found, reduction: Reduction) -> tuple[list[dict[str, Any]], pa.Table]:
+    segment = one.segment
+    about = {
+        "table": segment.table, "peer": segment.peer, "incarnation": segment.incarnation, "number": segment.number,
+        "file": one.path,
+    }  # fmt: skip
     try:
-        table, size = read_segment(source, segment)
+        table, size = read_segment(one.source, segment)
     except UnusableSegment as error:
-        yield from _filled({**about, "kind": BAD, "file": path, "reason": str(error), "rows": 1}, schema)
-        return
+        return [{**about, "kind": BAD, "reason": str(error), "rows": 1}], pa.table({})
     good, bad = judged(table, segment.table)
-    for one in bad:
-        row = {**about, "kind": BAD, "file": path, "line": one.line, "reason": one.reason, "rows": one.rows}
-        yield from _filled(row, schema)
-    times = good["time_ns"]
-    ends = compute.min_max(times).as_py() if len(times) else {"min": None, "max": None}
-    row = {**about, "kind": SEGMENT, "file": path, "bytes": size, "rows": table.num_rows}
-    yield from _filled({**row, "first_ns": ends["min"], "last_ns": ends["max"]}, schema)
-    if good.num_rows:
-        yield from _rows(reduction(good, segment), schema)
+    said = [{**about, "kind": BAD, "line": row.line, "reason": row.reason, "rows": row.rows} for row in bad]
+    times = numbers(good, "time_ns")
+    ends = {"first_ns": int(times.min()), "last_ns": int(times.max())} if len(times) else {}
+    said.append({**about, "kind": SEGMENT, "bytes": size, "rows": table.num_rows, **ends})
+    return said, reduction(good, segment) if good.num_rows else pa.table({})
 
 
-def _filled(row: dict[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    yield pa.RecordBatch.from_pylist([row], schema=schema)
-
-
-def _rows(rows: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    if not rows.num_rows:
-        return
-    columns = []
-    for field in schema:
-        if field.name == "kind":
-            columns.append(pa.repeat(pa.scalar(ROW), rows.num_rows))
-        elif field.name in rows.column_names:
-            columns.append(rows[field.name])
-        else:
-            columns.append(pa.nulls(rows.num_rows, field.type))
-    yield from pa.Table.from_arrays(columns, schema=schema).combine_chunks().to_batches(max_chunksize=50_000)
+def _batches(said: list[dict[str, Any]], rows: list[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    if said:
+        yield pa.RecordBatch.from_pylist(said, schema=schema)
+    if rows:
+        whole = pa.concat_tables(rows)
+        given = {"kind": pa.repeat(pa.scalar(ROW), whole.num_rows)}
+        given |= {name: whole[name] for name in whole.column_names}
+        columns = [given.get(field.name, pa.nulls(whole.num_rows, field.type)) for field in schema]
+        yield from pa.Table.from_arrays(columns, schema=schema).combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)
 
 
 class UnusableSegment(Exception):
@@ -235,8 +259,10 @@ def read_segment(source: Any, segment: Segment) -> tuple[pa.Table, int]:
         raise UnusableSegment(f"its schema is {segment.schema}, and this Wend reads schemas up to {SCHEMA}")
     try:
         with parquet.ParquetFile(source, memory_map=isinstance(source, str)) as file:
-            _check_columns(file, segment)
-            table = file.read([name for name, _ in wanted if name in file.schema_arrow.names])
+            schema = file.schema_arrow
+            _check_columns(file, schema, segment)
+            # A segment is small, and a task has one core: threads would only wait for each other.
+            table = file.read([name for name, _ in wanted if name in schema.names], use_threads=False)
             size = _size(source)
     except FileNotFoundError:
         raise UnusableSegment("the file is not there any more") from None
@@ -250,8 +276,7 @@ def _size(source: Any) -> int:
     return os.stat(source).st_size if isinstance(source, str) else int(source.size())
 
 
-def _check_columns(file: parquet.ParquetFile, segment: Segment) -> None:
-    schema = file.schema_arrow
+def _check_columns(file: parquet.ParquetFile, schema: pa.Schema, segment: Segment) -> None:
     for name, kind in (*KEY, *TABLES[segment.table]):
         if name not in schema.names:
             if name in _LATER:

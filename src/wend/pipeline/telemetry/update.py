@@ -8,17 +8,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import msgspec
 import pyarrow as pa
 
 from wend.pipeline.tables import DataFile, FolderVersion, TableChange, TableFolder, columns_of
 from wend.pipeline.telemetry.clocks import Clocks, Node
-from wend.pipeline.telemetry.segments import Reduction
+from wend.pipeline.telemetry.segments import ROW, Reduction
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 Columns = tuple[tuple[str, str], ...]
 
+_PLACE = "place"
 MADE = "made"
 """The column of partial rows that says which version they came with."""
 
@@ -35,10 +37,14 @@ class TableUpdate:
     """peer -> its incarnations, with their first and last rows by the clock of the reference"""
     since: dict[Node, int] = field(default_factory=dict)
     """incarnation -> the version from which on its partial rows count, because its clock turned out to be another"""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What the next update wants to know."""
     changes: dict[str, TableChange] = field(default_factory=dict)
     touched: set[int] = field(default_factory=set)
     """The buckets that have to be made anew."""
     scratch: list[DataFile] = field(default_factory=list)
+    said: list[DataFile] = field(default_factory=list)
+    """What was said about segments: files beside those of their rows, which go at the end of the update."""
 
     @property
     def number(self) -> int:
@@ -80,11 +86,45 @@ class TableUpdate:
         self.scratch += files
         return self.tables.frame_of(self.spark, columns_of(frame), files)
 
-    def append(self, name: str, columns: Columns, frame: "DataFrame | None", by: str | None = None) -> set[int]:
-        """Add rows to a table; return the buckets that got some. Without a frame the table is only declared."""
-        files = self.tables.write(frame, name, by=by, with_bucket=True) if frame is not None else ()
+    def append(self, name: str, columns: Columns, frame: "DataFrame | None", by: "Column | None" = None) -> None:
+        """Add rows to a table, by a bucket. Without a frame the table is only declared."""
+        files: tuple[DataFile, ...] = ()
+        if frame is not None:
+            placed = frame if by is None else frame.withColumn(_PLACE, by)
+            files = self.tables.write(placed, name, by=None if by is None else _PLACE)
         self.changes[name] = TableChange(columns, files)
-        return {file.bucket for file in files if file.bucket is not None}
+
+    def count(self, name: str) -> int:
+        """The rows of a result, as they will be after the commit. Only files that change are counted."""
+        counts, change = self.base.facts.get("results", {}), self.changes.get(name)
+        if name not in counts and name in self.base.tables:
+            counts = {name: self.tables.frame(self.spark, self.base, name).count()}
+        if change is None:
+            return int(counts.get(name, 0))
+        gone = [file for file in self.base.files().values() if file.path in change.removed]
+        fewer, more = (self.tables.frame_of(self.spark, change.columns, one).count() for one in (gone, change.added))
+        return int(counts.get(name, 0) - fewer + more)
+
+    def clean(self) -> None:
+        """Remove the files that are in no version."""
+        self.tables.remove(self.scratch)
+        self.tables.remove_files(self.said)
+
+    def append_reduced(self, name: str, columns: Columns, frame: "DataFrame") -> "tuple[set[int], DataFrame]":
+        """Add the rows of reduced segments to a table, by bucket if they have one. Return the buckets that got some,
+        and what is to be said about the segments. Both are written at once, so that segments are read once."""
+        from pyspark.sql import functions as F
+
+        by = "bucket" in frame.columns
+        of_row = F.when(F.col("kind") == ROW, F.col("bucket") if by else F.lit(0).cast("bigint"))
+        files = self.tables.write(frame.withColumn(_PLACE, of_row).repartition(_PLACE), name, by=_PLACE)
+        said = [file for file in files if file.bucket is None]
+        rows = [file for file in files if file.bucket is not None]
+        touched = {file.bucket for file in rows if file.bucket is not None} if by else set()
+        added = rows if by else [msgspec.structs.replace(file, bucket=None) for file in rows]
+        self.changes[name] = TableChange(columns, tuple(added))
+        self.said += said
+        return touched, self.tables.frame_of(self.spark, columns_of(frame), said)
 
     def replace(self, name: str, frame: "DataFrame", buckets: Iterable[int] | None = None) -> None:
         """Replace the rows of a table, or those of some buckets, by the column `bucket`."""

@@ -3,6 +3,9 @@
 Events of one publisher that reached the same peers are one flow (thesis, definition 3.1). Its rate is their number,
 divided by the share of events that peers sample and by the time for which the publisher was observed, which its
 heartbeats tell.
+
+The table `publications` has the time of each event, by the clock of its publisher, for replays. Offsets of clocks are
+facts of the version: so a clock that is known a little better changes no rows.
 """
 
 from functools import partial
@@ -15,7 +18,7 @@ from wend.model.errors import ConfigError
 from wend.model.telemetry import Segment
 from wend.model.units import SECOND
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, EVENTS, PUBLICATION, beside, event_rows
+from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, PUBLICATION, PUBLISHED, beside, event_rows
 from wend.pipeline.telemetry.jobs import CLOCK_UNIT_NS, stored_columns
 from wend.pipeline.telemetry.segments import numbers
 from wend.pipeline.telemetry.update import PartialTable, TableUpdate
@@ -32,7 +35,7 @@ BEATS = pa.schema(
 """The heartbeats of one segment: how many, the usual gap between two, and the sum of the shares that were sampled, in
 billionths."""
 _BILLION = 10**9
-_BUCKET_NS = 900 * SECOND
+BUCKET_NS = 900 * SECOND
 
 
 def beat_rows(table: pa.Table, segment: Segment) -> pa.Table:
@@ -55,14 +58,14 @@ class WorkloadJob:
 
     name = "workload"
     tables = ("publications", "deliveries", "heartbeats")
-    results = ("flows", "deadlines")
+    results = ("flows", "deadlines", "publications")
     settings: dict[str, Any] = {}  # noqa: RUF012
-    offset_unit_ns = max(CLOCK_UNIT_NS, _BUCKET_NS // 60)
+    offset_unit_ns = max(CLOCK_UNIT_NS, BUCKET_NS // 60)
 
     def partial_tables(self, offsets: dict[Node, int]) -> list[PartialTable]:
-        reduction = partial(event_rows, offsets=offsets, bucket_ns=_BUCKET_NS)
+        reduction = partial(event_rows, offsets=offsets, bucket_ns=BUCKET_NS, schema=PUBLISHED)
         return [
-            PartialTable("_events", ("publications", "deliveries"), reduction, EVENTS),
+            PartialTable("_events", ("publications", "deliveries"), reduction, PUBLISHED),
             PartialTable("_beats", ("heartbeats",), beat_rows, BEATS, timed=False),
         ]
 
@@ -70,14 +73,18 @@ class WorkloadJob:
         from pyspark.sql import functions as F
 
         update.touched = beside(update.touched) & update.buckets("_events")
-        near = update.partial("_events", stored_columns(EVENTS), beside(update.touched))
+        near = update.partial("_events", stored_columns(PUBLISHED), beside(update.touched))
         published = near.where((F.col("what") == PUBLICATION) & F.col("bucket").isin(sorted(update.touched)))
         delivered = near.where((F.col("what") == DELIVERY) & (F.col("peer") != F.col("publisher")))
         reached = delivered.groupBy(*EVENT).agg(
             F.sort_array(F.collect_set("peer")).alias("receivers"),
             F.min(F.when(F.col("deadline_ns") >= 0, F.col("deadline_ns"))).alias("deadline_ns"),
         )
-        events = published.select(*EVENT, "bucket", "size_bytes").join(reached, list(EVENT), "left")
+        about = published.select(*EVENT, "bucket", "size_bytes", "time_ns", "expected")
+        events = update.stored(about.join(reached, list(EVENT), "left"))
+        wanted = events.where("time_ns IS NOT NULL AND (receivers IS NOT NULL OR expected > 0)")
+        rows = wanted.select("bucket", "time_ns", *EVENT, "receivers", "expected", "size_bytes").repartition("bucket")
+        update.replace("publications", rows.sortWithinPartitions("time_ns", *EVENT), update.touched)
         sums = events.groupBy("bucket", "publisher", "publisher_incarnation", "receivers").agg(
             F.count("*").alias("events"), F.sum("size_bytes").alias("bytes"), F.min("deadline_ns").alias("deadline_ns")
         )
@@ -101,7 +108,8 @@ class WorkloadJob:
         )
         # Where the share changed, this is its mean; the time of all incarnations counts.
         by_peer = observed.groupBy(F.col("peer").alias("publisher")).agg(
-            (F.sum(F.col("sample_ppb") * (F.col("gap_ns") / F.lit(SECOND))) / F.lit(_BILLION)).alias("sampled_s")
+            (F.sum(F.col("sample_ppb") * (F.col("gap_ns") / F.lit(SECOND))) / F.lit(_BILLION)).alias("sampled_s"),
+            (F.sum("sample_ppb") / F.sum("beats") / F.lit(_BILLION)).alias("sample"),
         )
         wanted = (
             counted.where("receivers IS NOT NULL")
@@ -121,6 +129,7 @@ class WorkloadJob:
             F.lit(1.0).alias("weight"),
             "deadline_ns",
             "events",
+            "sample",
         )
 
     def picture(self, spark: "SparkSession", folder: str) -> str:

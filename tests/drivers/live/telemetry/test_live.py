@@ -2,6 +2,10 @@
 
 import asyncio
 import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +87,17 @@ def test_two_peers_write_about_the_same_events(tmp_path: Path, sealed: bool) -> 
     assert sum(row["published"] for row in rows(here, "heartbeats")) > EVENTS
 
 
+async def events_pass(sender: PeerService, receiver: PeerService) -> None:
+    async with (
+        wend.connect(url(sender)) as publisher,
+        wend.connect(url(receiver)) as subscriber,
+        subscriber.subscribe("x > 0") as events,
+    ):
+        while not (await publisher.publish({"x": 1}, b"it goes on")).targets:
+            await asyncio.sleep(0.01)
+        assert (await anext(events)).payload == b"it goes on"
+
+
 def test_a_full_disk_does_not_disturb_the_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
@@ -96,14 +111,7 @@ def test_a_full_disk_does_not_disturb_the_peer(tmp_path: Path, monkeypatch: pyte
             await peer.start()
         counters = peers[1].peer.counters
         await until(lambda: counters.failed["telemetry segment"] > 3 and counters.failed["telemetry rows"] > 3)
-        async with (
-            wend.connect(url(peers[0])) as publisher,
-            wend.connect(url(peers[1])) as subscriber,
-            subscriber.subscribe("x > 0") as events,
-        ):
-            while not (await publisher.publish({"x": 1}, b"it goes on")).targets:
-                await asyncio.sleep(0.01)
-            assert (await anext(events)).payload == b"it goes on"
+        await events_pass(*peers)
         monkeypatch.undo()
         for peer in peers:
             await peer.stop()
@@ -114,6 +122,48 @@ def test_a_full_disk_does_not_disturb_the_peer(tmp_path: Path, monkeypatch: pyte
     assert sum(row["unwritten"] for row in rows(tmp_path / "peer-2", "heartbeats")) > 0
     reasons = {row["reason"] for row in rows(tmp_path / "peer-2", "counts") if row["kind"] == "failure"}
     assert "telemetry rows" in reasons
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    """A file system of 256 KiB at a folder."""
+    folder.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], check=False, capture_output=True, text=True
+    )
+    if made.returncode:
+        pytest.skip(f"this process may not mount a file system: {made.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.skipif(shutil.which("mount") is None, reason="there is no command mount")
+def test_a_peer_goes_on_while_its_disk_is_full_and_writes_again_when_there_is_room(tmp_path: Path) -> None:
+    """Nothing is simulated: its own segments fill the disk, and somebody removes them."""
+
+    async def scene() -> None:
+        ports = free_ports(2)
+        quick = {"telemetry_period": "20ms", "telemetry_segment_age": "20ms"}
+        peers = [service(number, ports, tmp_path, **quick) for number in (1, 2)]
+        for peer in peers:
+            await peer.start()
+        counters, seen = peers[1].peer.counters, tmp_path / "peer-2"
+        await until(lambda: counters.failed["telemetry segment"] > 3 and counters.failed["telemetry rows"] > 3)
+        assert shutil.disk_usage(seen).free < 16 * 1024
+        filled = {path.name for path in seen.glob("*.parquet")}
+        assert len(filled) > 10
+        await events_pass(*peers)
+        for name in filled:
+            (seen / name).unlink()
+        await until(lambda: sum(row["unwritten"] for row in rows(seen, "heartbeats")) > 0)
+        assert not filled & {path.name for path in seen.glob("*.parquet")}
+        for peer in peers:
+            await peer.stop()
+
+    with small_disk(tmp_path / "peer-2"):
+        run(scene())
 
 
 def test_a_peer_that_is_stopped_closes_its_segments_and_one_that_is_killed_leaves_no_half_ones(tmp_path: Path) -> None:

@@ -177,11 +177,12 @@ def test_changes_of_a_link_name_the_last_time_that_its_neighbour_was_heard(tmp_p
         here.peer.perform([Notice("link-up", 1), Notice("reroute", 1)])
         here.peer.unlink(2)
         here.end()
-        order = ("time_ns", "neighbour", "state", "heard_ns", "detection_ns")
+        order = ("time_ns", "neighbour", "state", "heard_ns", "detection_ns", "delay_ns")
+        assert link.delay_ns > 0
         assert [tuple(row[name] for name in order) for row in here.table("changes")] == [
-            (SECOND + 100 * MS, 1, "down", SECOND + 5, 80 * MS),
-            (SECOND + 900 * MS, 1, "up", SECOND + 5, 80 * MS),
-            (SECOND + 900 * MS, 2, "unlinked", SECOND + 900 * MS, 0),
+            (SECOND + 100 * MS, 1, "down", SECOND + 5, 80 * MS, link.delay_ns),
+            (SECOND + 900 * MS, 1, "up", SECOND + 5, 80 * MS, link.delay_ns),
+            (SECOND + 900 * MS, 2, "unlinked", SECOND + 900 * MS, 0, 0),
         ]
 
     run(scene())

@@ -170,8 +170,9 @@ class TelemetryRecorder(Observer):
             heard_ns, detection_ns = self._outages.pop(neighbour, (now, 0))
             if link is not None:
                 state = "up"
-        cells = (now + self._offset_ns, neighbour, batch.text(state), heard_ns + self._offset_ns, detection_ns)
-        self._add(batch, cells)
+        delay_ns = 0 if link is None else link.delay_ns
+        told = (neighbour, batch.text(state), heard_ns + self._offset_ns, detection_ns, delay_ns)
+        self._add(batch, (now + self._offset_ns, *told))
 
     # ---------------------------------------------------------------- once a period
 

@@ -1,0 +1,109 @@
+"""Clocks of peers against each other, from the outages of their links, where they saw no event in common.
+
+Both ends of a link see its outages end at nearly the same moment: within the delay of the link. So the clocks of two
+ends differ by what most of their outages have in common. Which outage of one end is which of the other is not known
+before. All pairs of about the same length are candidates; the true difference is the one that many pairs agree on.
+
+A group of peers whose clocks are known against each other has all its links to another group for that. The answer is
+taken if at least three outages agree on it, and twice as many as on any other. It is right within the longest delay of
+these links, which is enough to tell which outages of two ends are one.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wend.model.units import MS
+
+Ints = NDArray[np.int64]
+Incarnation = tuple[int, int]
+"""(peer, incarnation)"""
+Seen = tuple[Ints, Ints]
+"""Begin and end of the outages that one end saw, by its own clock."""
+Outages = Mapping[Incarnation, Mapping[int, Seen]]
+"""incarnation -> neighbour -> outages"""
+LEAST = 3
+"""So many outages must agree."""
+CLEAR = 2
+"""So many times as many as on any other difference."""
+WITHIN_NS = 250 * MS
+"""Ends that agree may be so far apart: the delay of the link, and the time between two probes."""
+_MOST = 300
+"""Outages of one end of a link that are compared: the last ones."""
+
+
+def outages_of(rows: Sequence[Ints]) -> dict[Incarnation, dict[int, Seen]]:
+    """Outages by incarnation and neighbour, from columns: peer, incarnation, neighbour, begin, end."""
+    found: dict[Incarnation, dict[int, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+    for peer, incarnation, neighbour, begin, end in zip(*(column.tolist() for column in rows), strict=True):
+        found[peer, incarnation][neighbour].append((end, begin))
+    seen: dict[Incarnation, dict[int, Seen]] = {}
+    for node, links in found.items():
+        for neighbour, times in links.items():
+            pairs = np.array(sorted(times)[-_MOST:], np.int64)
+            seen.setdefault(node, {})[neighbour] = (pairs[:, 1], pairs[:, 0])
+    return seen
+
+
+def joined_by_outages(groups: Sequence[Mapping[Incarnation, int]], outages: Outages) -> list[dict[Incarnation, int]]:
+    """Groups of offsets, those that outages compare with the first one joined to it. The offsets of each group are by
+    a clock of its own, those of the result by that of the first."""
+    if len(groups) < 2 or not outages:
+        return [dict(group) for group in groups]
+    main, others = dict(groups[0]), [dict(group) for group in groups[1:]]
+    grew = True
+    while grew:
+        # All that can be compared with the main group as it is; the next round goes one link further.
+        found = [(group, _difference(main, group, outages)) for group in others]
+        for group, ahead in found:
+            if ahead is not None:
+                main |= {node: offset + ahead for node, offset in group.items()}
+        others = [group for group, ahead in found if ahead is None]
+        grew = any(ahead is not None for _, ahead in found)
+    return [main, *others]
+
+
+def _difference(main: Mapping[Incarnation, int], group: Mapping[Incarnation, int], outages: Outages) -> int | None:
+    """By how much the clock of a group is ahead of that of the main one; None if that is not clear."""
+    peers: dict[int, list[Incarnation]] = defaultdict(list)
+    for node in main:
+        peers[node[0]].append(node)
+    ahead: list[Ints] = []
+    which: list[Ints] = []
+    many = 0
+    for node in sorted(group.keys() & outages.keys()):
+        for neighbour, (begin, end) in sorted(outages[node].items()):
+            for other in peers.get(neighbour, ()):
+                theirs = outages.get(other, {}).get(node[0])
+                if theirs is None:
+                    continue
+                a, b = _pairs((theirs[0], theirs[1]), (begin, end))
+                ahead.append(end[b] - group[node] - (theirs[1][a] - main[other]))
+                which.append(b + many)
+            many += len(end)
+    return _agreed(np.concatenate(ahead), np.concatenate(which)) if ahead else None
+
+
+def _pairs(one: Seen, other: Seen) -> tuple[Ints, Ints]:
+    """Pairs of outages that are about equally long, as places in both."""
+    lengths = (other[1] - other[0])[None, :] - (one[1] - one[0])[:, None]
+    a, b = np.nonzero(np.abs(lengths) <= WITHIN_NS)
+    return a.astype(np.int64), b.astype(np.int64)
+
+
+def _agreed(ahead: Ints, which: Ints) -> int | None:
+    """The difference on which most outages agree."""
+    order = np.argsort(ahead, kind="stable")
+    ahead, which = ahead[order], which[order]
+    ends = np.searchsorted(ahead, ahead + WITHIN_NS, "right")
+    counts = np.array([len(set(which[at:end].tolist())) for at, end in enumerate(ends.tolist())], np.int64)
+    if not len(counts) or counts.max() < LEAST:
+        return None
+    best = int(np.argmax(counts))
+    first, last = ahead[best], ahead[ends[best] - 1]
+    apart = (ahead > last + WITHIN_NS) | (ahead < first - 2 * WITHIN_NS)
+    if apart.any() and CLEAR * counts[apart].max() > counts[best]:
+        return None
+    return int(np.median(ahead[best : ends[best]]))

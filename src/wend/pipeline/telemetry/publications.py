@@ -1,0 +1,138 @@
+"""The times at which events were published, for replays: events of one publisher for the same peers, by window.
+
+`wend data workload` has a row for each event, by the clock of its publisher. Here it gets its time by the clock of the
+reference. Only publishers that wrote about every event count: of a sample, rates are known, but not all times.
+
+A strategy may lose events at some of their receivers. A publisher knows for how many peers an event is. One that
+reached fewer counts for the flow of its publisher that has that many receivers, those that it reached among them.
+Otherwise a replay would not expect what was lost, and the strategy that ran would look better than it was.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute
+
+from wend.drivers.recorded import RecordedFlow
+from wend.model.events import PeerId
+from wend.model.units import SECOND, Nanos
+from wend.pipeline.storage import local_path
+from wend.pipeline.tables import TableFolder, read_local
+from wend.pipeline.telemetry.clocks import Node
+from wend.pipeline.telemetry.event_rows import beside
+from wend.pipeline.telemetry.segments import Ints, numbers
+from wend.pipeline.telemetry.workload_job import BUCKET_NS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAME = "publications"
+WHOLE = 0.999
+"""The least share of events that a publisher must have written about."""
+MOST = 200_000
+"""A window with more publications is played by its rates: each run would have them all in memory, and on the wire."""
+Receivers = tuple[PeerId, ...]
+
+
+class RecordedPublications:
+    """The publications of a workload, read window by window."""
+
+    def __init__(self, spark: "SparkSession | None", folder: str) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._tables = TableFolder(spark, folder)
+        self._version = self._tables.required()
+        clocks = self._version.facts.get("clocks", [])
+        self._offsets: dict[Node, Nanos] = {(peer, incarnation): offset for peer, incarnation, offset in clocks}
+        flows = self._read("flows") if NAME in self._version.tables else pa.table({})
+        shares = zip(*(flows[name].to_pylist() for name in ("publisher", "sample")), strict=True) if len(flows) else ()
+        self.whole = frozenset(publisher for publisher, sample in shares if sample is not None and sample >= WHOLE)
+        """The publishers that wrote about every event."""
+
+    def within(self, begin_ns: Nanos, end_ns: Nanos) -> pa.Table:
+        """What these publishers published in a time by the clock of the reference, with the times in `time_ns`."""
+        if not self.whole:
+            return _NONE
+        found = self._read(NAME, beside(range(begin_ns // BUCKET_NS, end_ns // BUCKET_NS + 1)))
+        found = found.select(_NONE.schema.names).cast(_NONE.schema)
+        times = numbers(found, "time_ns") - self._ahead(found)
+        found = found.set_column(0, "time_ns", pa.array(times))
+        publishers = pa.array(sorted(self.whole), pa.int64())
+        inside = compute.and_(
+            pa.array((times >= begin_ns) & (times < end_ns)),
+            compute.is_in(found["publisher"], value_set=publishers),
+        )
+        return found.filter(inside).sort_by([(name, "ascending") for name in ("time_ns", "publisher", "sequence")])
+
+    def _read(self, name: str, buckets: Collection[int] | None = None) -> pa.Table:
+        local = local_path(self._folder)
+        if local is not None:
+            return read_local(local, name, buckets)
+        assert self._spark is not None
+        return self._tables.frame(self._spark, self._version, name, buckets).toArrow()
+
+    def _ahead(self, found: pa.Table) -> Ints:
+        """By how much the clock of each row's publisher is ahead."""
+        nodes = zip(*(found[name].to_pylist() for name in ("publisher", "publisher_incarnation")), strict=True)
+        return np.fromiter((self._offsets.get(node, 0) for node in nodes), np.int64, found.num_rows)
+
+
+_NONE = pa.schema(
+    [
+        ("time_ns", pa.int64()), ("publisher", pa.int64()), ("publisher_incarnation", pa.int64()),
+        ("sequence", pa.int64()), ("receivers", pa.list_(pa.int64())), ("expected", pa.int64()),
+        ("size_bytes", pa.int64()),
+    ]
+).empty_table()  # fmt: skip
+
+
+def timed_flows(
+    published: pa.Table, begin_ns: Nanos, duration_ns: Nanos, deadlines_ns: Mapping[tuple[PeerId, PeerId], Nanos]
+) -> list[RecordedFlow]:
+    """Publications as flows with their times since `begin_ns`."""
+    columns = (published[name].to_pylist() for name in ("publisher", "receivers", "expected"))
+    rows = [(publisher, tuple(reached or ()), expected) for publisher, reached, expected in zip(*columns, strict=True)]
+    known = Counter((publisher, reached) for publisher, reached, _ in rows if reached)
+    by_flow: dict[tuple[PeerId, Receivers], list[int]] = defaultdict(list)
+    for number, (publisher, reached, expected) in enumerate(rows):
+        receivers = _intended(publisher, reached, expected, known)
+        if receivers:
+            by_flow[publisher, receivers].append(number)
+    times, sizes = numbers(published, "time_ns") - begin_ns, numbers(published, "size_bytes")
+    return [
+        RecordedFlow(
+            publisher,
+            receivers,
+            len(places) * SECOND / duration_ns,
+            round(float(sizes[places].mean())),
+            deadlines_ns=tuple(deadlines_ns.get((publisher, peer), 0) for peer in receivers),
+            times_ns=tuple(times[places].tolist()),
+        )
+        for (publisher, receivers), places in sorted(by_flow.items())
+    ]
+
+
+def _intended(
+    publisher: PeerId, reached: Receivers, expected: int | None, known: Mapping[tuple[PeerId, Receivers], int]
+) -> Receivers:
+    """For which peers an event was."""
+    if expected is None or expected <= len(reached):
+        return reached
+    fitting = [
+        (-count, receivers)
+        for (one, receivers), count in known.items()
+        if one == publisher and len(receivers) == expected and set(reached) <= set(receivers)
+    ]
+    return min(fitting)[1] if fitting else reached
+
+
+def deadlines_of(flows: Sequence[RecordedFlow]) -> dict[tuple[PeerId, PeerId], Nanos]:
+    """By publisher and receiver."""
+    return {
+        (flow.publisher, peer): deadline
+        for flow in flows
+        for peer, deadline in zip(flow.receivers, flow.deadlines_ns, strict=False)
+    }
