@@ -36,7 +36,6 @@ CORE = (
     "protocol/host.py",
     "protocol/keys.py",
     "protocol/peer.py",
-    "protocol/plugins.py",
     "protocol/ports.py",
     "protocol/timers.py",
     "protocol/delivery/*.py",
@@ -48,6 +47,7 @@ CORE = (
     "protocol/membership/probes.py",
     "protocol/membership/ring_member.py",
     "protocol/membership/routing_table.py",
+    "protocol/plugins/*.py",
     "protocol/routing/*.py",
     "drivers/sim/bucket_agenda.py",
     "drivers/sim/capacity.py",
@@ -58,13 +58,13 @@ CORE = (
     "drivers/sim/swarm.py",
 )
 """The modules at work for every packet. Those that only declare messages and settings stay as they are."""
-PLUGINS = ("protocol/graph/", "protocol/interest/", "protocol/membership/", "protocol/plugins.py", "protocol/routing/")
+PLUGINS = ("protocol/graph/", "protocol/interest/", "protocol/membership/", "protocol/plugins/", "protocol/routing/")
 NATIVE = (
     *("Received", "Send", "SendEach", "WakeAt", "Deliver", "Receipt", "Notice"),
     *("Arrived", "Forward", "OutgoingControl", "Packet", "Route"),
 )
 """Structs that are made for every packet and never encoded. Here they become classes whose fields C code reads."""
-OPEN = ("Controller", "Copa", "Engine", "GatedPeer", "Peer")
+OPEN = ("Controller", "Copa", "Engine", "GatedPeer", "Network", "Peer")
 """Classes from which Python classes inherit that are not of the core, beside plug-ins."""
 
 

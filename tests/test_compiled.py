@@ -81,7 +81,7 @@ LAST = Forward(3)
 
 
 def test_a_native_class_behaves_as_its_struct_does() -> None:
-    text, declared = compiled.prepared(STRUCTS, "protocol/plugins.py")
+    text, declared = compiled.prepared(STRUCTS, "protocol/plugins/ports.py")
     assert not declared
     assert text.splitlines()[-1] == STRUCTS.splitlines()[-1] and text.count("\n") == STRUCTS.count("\n")
     pure: dict[str, Any] = {}

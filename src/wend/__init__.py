@@ -16,7 +16,8 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from wend.drivers.live.arrivals import Arrival, PublishReceipt
-    from wend.drivers.live.client import Client, EventStream, connect
+    from wend.drivers.live.client import Client, connect
+    from wend.drivers.live.event_streams import EventStream
     from wend.drivers.live.status import StatusSnapshot
     from wend.drivers.scenarios import Scenario, load_scenario
     from wend.drivers.sim import Outcome, simulate
@@ -64,7 +65,8 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a type checker that sees `__getattr__` accepts every name
     _HOMES = {
-        "wend.drivers.live.client": ("connect", "Client", "EventStream"),
+        "wend.drivers.live.client": ("connect", "Client"),
+        "wend.drivers.live.event_streams": ("EventStream",),
         "wend.drivers.live.arrivals": ("PublishReceipt", "Arrival"),
         "wend.drivers.live.status": ("StatusSnapshot",),
         "wend.protocol.status": ("LinkStatus",),

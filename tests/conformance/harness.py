@@ -51,7 +51,7 @@ from wend.protocol.records import Record
 from wend.security.identity import Credentials, Verifier
 
 DELAY_NS: Nanos = 10 * MS
-PATIENCE_S = 60
+PATIENCE_S = 120
 QUIET_S = 0.4
 QUIET_TRIES = 4
 LIVE_QUIET_NS: Nanos = 150 * MS

@@ -26,7 +26,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["typer", "wend.console.app", "wend.console.clients", "uvloop"])
+@pytest.mark.parametrize("module", ["typer", "wend.console.app", "wend.console.peer_options", "uvloop"])
 def test_ctrl_c_during_an_import_is_quiet(module: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(module=module)], capture_output=True, text=True, timeout=60, check=False

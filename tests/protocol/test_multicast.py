@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.casts import CASTS, GROUP, Casts, Number
 from tests.drivers.sim.echoes import HERE, Spread, Unrouted
+from tests.multicasters import CASTS, GROUP, Casts, Number
 from wend.drivers.plugins import load
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId

@@ -12,18 +12,19 @@ import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, asks_peer
 from wend.model.errors import ConfigError
 from wend.model.events import Attributes, Headers, Range, Value
 from wend.model.units import SECOND, parse_duration, parse_short
 
 if TYPE_CHECKING:
     from wend.drivers.live.arrivals import Arrival, PublishReceipt
-    from wend.drivers.live.client import EventStream
+    from wend.drivers.live.client import Client
+    from wend.drivers.live.event_streams import EventStream
 
 Published = tuple[Attributes, bytes]
 _RANGE = re.compile(r"([\[\]])\s*([^,]*?)\s*,\s*([^,]*?)\s*([\[\]])")
@@ -38,28 +39,6 @@ _READ_AHEAD = 64
 _UNREAD = "the lines before it were published, the rest was not read"
 _STDIN = "-"
 """As a file."""
-DEFAULT_PEER = "wend://127.0.0.1:7700"
-Peer = Annotated[
-    str,
-    typer.Option(metavar="URL", help="The peer to connect to; several with commas between them: wend://a:7700,b:7700."),
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
-Keys = Annotated[
-    Path | None,
-    typer.Option("--keys", metavar="DIR", help="For wends://: the folder with this client's keys (wend key new)."),
-]
-RootFile = Annotated[
-    Path | None,
-    typer.Option("--root", metavar="FILE", help="For wends://: the root's certificate, if the keys do not have it."),
-]
-TokenFile = Annotated[
-    Path | None, typer.Option("--token", metavar="FILE", help="For wends://: a file with a token (wend key token).")
-]
-
-
-def key_options(keys: Path | None, root: Path | None, token: Path | None) -> dict[str, Any]:
-    """The options of `wend.connect` for these flags."""
-    return {"keys": keys, "root": root, "token": token}
 
 
 def register(app: typer.Typer) -> None:
@@ -67,6 +46,7 @@ def register(app: typer.Typer) -> None:
     app.command("sub")(sub)
 
 
+@asks_peer
 def pub(
     attributes: Annotated[
         list[str] | None, typer.Argument(metavar="NAME=VALUE", help="For example topic=stuttgart temperature=15.")
@@ -80,17 +60,12 @@ def pub(
         bool, typer.Option("--retain", help="The peer retains the event for subscribers that come later, by its topic.")
     ] = False,
     lines: Annotated[bool, typer.Option("--lines", help="Publish every line of stdin as a payload.")] = False,
-    peer: Peer = DEFAULT_PEER,
-    keys: Keys = None,
-    root: RootFile = None,
-    token: TokenFile = None,
+    at: PeerOptions = LOCAL_PEER,
     as_json: Json = False,
     ttl: Annotated[str | None, typer.Option(help="Peers drop the event when it is older: 10s.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no receipts.")] = False,
 ) -> None:
     """Publish an event. Without attributes, publish one event per line of stdin (a JSON object of attributes)."""
-    import uvloop
-
     lives = None if ttl is None else parse_short(ttl, "--ttl") / SECOND
     given, headers = read_attributes(attributes or []), read_headers(header or [])
     sources = {"--payload": payload is not None, "--payload-file": payload_file is not None, "--lines": lines}
@@ -107,18 +82,16 @@ def pub(
     else:
         events = iter([(given, body)])
 
-    async def run() -> None:
-        import wend
+    async def publish(client: "Client") -> None:
+        async for event in _in_thread(events):
+            receipt = await client.publish(*event, headers, ttl=lives, retain=retain)
+            if not quiet:
+                print(_receipt(receipt, as_json), flush=True)
 
-        async with wend.connect(peer, **key_options(keys, root, token)) as client:
-            async for event in _in_thread(events):
-                receipt = await client.publish(*event, headers, ttl=lives, retain=retain)
-                if not quiet:
-                    print(_receipt(receipt, as_json), flush=True)
-
-    uvloop.run(run())
+    at.ask(publish)
 
 
+@asks_peer
 def sub(
     filter: Annotated[str, typer.Argument(metavar="FILTER", help="For example \"topic = 'stuttgart'\".")],
     deadline: Annotated[str | None, typer.Option(help="Deadline of events: 200ms.")] = None,
@@ -140,15 +113,10 @@ def sub(
     ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="End after this many events.")] = None,
     timeout: Annotated[str | None, typer.Option(help="End after this time: 10s.")] = None,
-    peer: Peer = DEFAULT_PEER,
-    keys: Keys = None,
-    root: RootFile = None,
-    token: TokenFile = None,
+    at: PeerOptions = LOCAL_PEER,
     as_json: Json = False,
 ) -> None:
     """Print events as they arrive, until Ctrl-C, --count or --timeout."""
-    import uvloop
-
     from wend.console.show import warn_of_filters
 
     limit = None if timeout is None else parse_duration(timeout) / SECOND
@@ -165,8 +133,7 @@ def sub(
         "group": group,
     }
     try:
-        opened = key_options(keys, root, token)
-        complete = uvloop.run(_print_events(peer, opened, filter, options, count, limit, as_json))
+        complete = at.ask(lambda client: _print_events(client, filter, options, count, limit, as_json))
     except KeyboardInterrupt:
         if count is None:
             return
@@ -176,24 +143,13 @@ def sub(
 
 
 async def _print_events(
-    url: str,
-    opened: dict[str, Any],
-    filter: str,
-    options: dict[str, Any],
-    count: int | None,
-    limit: float | None,
-    as_json: bool,
+    client: "Client", filter: str, options: dict[str, Any], count: int | None, limit: float | None, as_json: bool
 ) -> bool:
     """Print events as they arrive. Returns whether as many as `count` arrived."""
     import asyncio
 
-    import wend
-
     seen = 0
-    async with (
-        wend.connect(url, **opened) as client,
-        client.subscribe(filter, **options) as events,
-    ):
+    async with client.subscribe(filter, **options) as events:
         print(f"subscribed at peer {client.peer}", file=sys.stderr, flush=True)
         try:
             async with asyncio.timeout(limit):

@@ -1,29 +1,30 @@
 """`wend plan load`: make a running peer read its plan again and follow it, without losing an event."""
 
 import json
+from typing import TYPE_CHECKING
 
 import typer
 
-from wend.console.clients import DEFAULT_PEER, Peer
 from wend.console.options import Json
+from wend.console.peer_options import LOCAL_PEER, PeerOptions, asks_peer
+
+if TYPE_CHECKING:
+    from wend.drivers.live.client import Client
 
 
 def register(plan: typer.Typer) -> None:
     plan.command("load")(load)
 
 
-def load(peer: Peer = DEFAULT_PEER, as_json: Json = False) -> None:
+@asks_peer
+def load(at: PeerOptions = LOCAL_PEER, as_json: Json = False) -> None:
     """Make a peer read the plan of its configuration again. SIGHUP does the same."""
-    import uvloop
 
-    async def run() -> tuple[int, int]:
-        import wend
+    async def reload(client: "Client") -> tuple[int, int]:
+        plan = await client.load_plan()
+        return client.peer, plan
 
-        async with wend.connect(peer) as client:
-            plan = await client.load_plan()
-            return client.peer, plan
-
-    who, plan = uvloop.run(run())
+    who, plan = at.ask(reload)
     if as_json:
         print(json.dumps({"peer": who, "plan": plan}))
     else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from wend.console.clients import DEFAULT_PEER, Json, Keys, Peer, RootFile, TokenFile, key_options
+from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, asks_peer
 from wend.console.show import counted
 from wend.model.units import MS, duration_text
 
@@ -24,23 +24,13 @@ def register(app: typer.Typer) -> None:
     app.command("status")(status)
 
 
+@asks_peer
 def status(
-    peer: Peer = DEFAULT_PEER,
-    keys: Keys = None,
-    root: RootFile = None,
-    token: TokenFile = None,
+    at: PeerOptions = LOCAL_PEER,
     as_json: Json = False,
 ) -> None:
     """Print the state of a running peer: its links and its counters."""
-    import uvloop
-
-    async def ask() -> "StatusSnapshot":
-        import wend
-
-        async with wend.connect(peer, **key_options(keys, root, token)) as client:
-            return await client.status()
-
-    found = uvloop.run(ask())
+    found = at.ask(lambda client: client.status())
     print(json.dumps(as_object(found)) if as_json else as_text(found))
 
 

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wend.console.clients import DEFAULT_PEER, Json, Keys, Peer, RootFile, TokenFile, key_options
+from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, asks_peer
 
 if TYPE_CHECKING:
+    from wend.drivers.live.client import Client
     from wend.drivers.live.frames import DurableStatus
 
 
@@ -15,29 +16,23 @@ def register(app: typer.Typer) -> None:
     app.command("subscriptions")(subscriptions)
 
 
+@asks_peer
 def subscriptions(
     remove: Annotated[
         str | None, typer.Option(metavar="NAME", help="Remove this one, with the events that wait for it.")
     ] = None,
-    peer: Peer = DEFAULT_PEER,
-    keys: Keys = None,
-    root: RootFile = None,
-    token: TokenFile = None,
+    at: PeerOptions = LOCAL_PEER,
     as_json: Json = False,
 ) -> None:
     """List the durable subscriptions of a running peer, or remove one."""
     import msgspec
-    import uvloop
 
-    async def ask() -> "tuple[DurableStatus, ...]":
-        import wend
+    async def ask(client: "Client") -> "tuple[DurableStatus, ...]":
+        if remove is not None:
+            await client.remove_subscription(remove)
+        return await client.subscriptions()
 
-        async with wend.connect(peer, **key_options(keys, root, token)) as client:
-            if remove is not None:
-                await client.remove_subscription(remove)
-            return await client.subscriptions()
-
-    found = uvloop.run(ask())
+    found = at.ask(ask)
     if as_json:
         for one in found:
             print(json.dumps(msgspec.to_builtins(one)))

@@ -9,7 +9,8 @@ from wend.drivers.live import frames
 from wend.drivers.live.addresses import Address
 from wend.drivers.live.arrivals import Arrival
 from wend.drivers.live.broker import Broker
-from wend.drivers.live.client import Client, EventStream
+from wend.drivers.live.client import Client
+from wend.drivers.live.event_streams import EventStream
 from wend.drivers.live.listener import TcpListener
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer

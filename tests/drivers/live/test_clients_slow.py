@@ -8,7 +8,8 @@ import pytest
 import wend
 from tests.drivers.live.net import RawClient, Site, overlay, run, until
 from wend.drivers.live import broker, frames
-from wend.drivers.live.client_session import WRITE_HIGH_BYTES, ClientSession
+from wend.drivers.live.client_output import WRITE_HIGH_BYTES
+from wend.drivers.live.client_session import ClientSession
 
 
 async def _silent(site: Site) -> RawClient:

@@ -1,78 +1,28 @@
 """Grants at a live peer: what clients are refused, with which sentence and which counter, and what they never receive.
 
-Durable subscriptions, queue groups, retained events and requests obey grants, too. Limits hold under clients that try.
+Durable subscriptions, queue groups, retained events and requests obey grants, too.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 import wend
+from tests.drivers.live.granting import ADMIN, GRANTS, PLANT, Scene, granting, refused_with
 from tests.drivers.live.key_ring import KeyRing, add_token
-from tests.drivers.live.net import PAIR, RawClient, Site, known, overlay, run, until
+from tests.drivers.live.net import PAIR, RawClient, known, overlay, run, until
 from wend.drivers.live import frames
 from wend.drivers.live.admission import ClientAdmission
-from wend.drivers.live.grants import LOCAL, Grant, GrantTable, UsageLimits
-from wend.drivers.live.key_files import KeyFolder, read_folder
+from wend.drivers.live.grants import LOCAL, Grant, GrantTable
+from wend.drivers.live.key_files import read_folder
 from wend.model.errors import FilterError, NoReply, PartlyPublished, Refused
 from wend.model.events import DurableOptions
-
-PLANT = Grant(publish="topic prefix 'plant.'", subscribe="topic prefix 'plant.' and secret absent")
-OFFICE = Grant(publish="topic = 'office'", subscribe="topic = 'office'")
-ADMIN = Grant(publish="true", subscribe="true", admin=True)
-GRANTS = {"plant": PLANT, "office": OFFICE, "admin": ADMIN}
-
-
-class Clock:
-    """Time that passes only when a test says so."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-class Scene:
-    """A peer with keys and grants, and clients by name."""
-
-    def __init__(self, site: Site, ring: KeyRing, keys: KeyFolder, clock: Clock) -> None:
-        self.site = site
-        self.counts = site.counts
-        self.clock = clock
-        self._ring = ring
-        self._keys = keys
-
-    @property
-    def url(self) -> str:
-        return self.site.url.replace("wend://", "wends://")
-
-    def connect(self, name: str, *groups: str) -> Any:
-        return wend.connect(self.url, keys=self._ring.enrol(name, groups=groups))
-
-    def change(self, **grants: Grant) -> None:
-        self.site.listener.admission.replace(self._keys, GrantTable(grants))
-        self.site.listener.recheck()
 
 
 @pytest.fixture(scope="module")
 def ring(tmp_path_factory: pytest.TempPathFactory) -> KeyRing:
     return KeyRing(tmp_path_factory.mktemp("keys"))
-
-
-@asynccontextmanager
-async def granting(ring: KeyRing, **grants: Grant) -> AsyncIterator[Scene]:
-    keys, clock = ring.keys("site", 0), Clock()
-    admission = ClientAdmission(keys, GrantTable(grants or GRANTS), tls=True, clock_s=clock)
-    async with overlay([], admission=admission) as (site,):
-        yield Scene(site, ring, keys, clock)
-
-
-def refused_with(why: str) -> Any:
-    return pytest.raises(Refused, match=why)
 
 
 # ---------------------------------------------------------------- publications and subscriptions
@@ -333,122 +283,6 @@ def test_no_frame_leads_around_the_grants(ring: KeyRing, request_: Any, counter:
             assert answer.why and s.counts[counter] == 1
             assert s.site.peer.counters.publications == 0 and s.site.broker.subscriptions == ()
             client.close()
-
-    run(scene())
-
-
-# ---------------------------------------------------------------- limits
-
-
-def limited(**limits: Any) -> dict[str, Grant]:
-    return {"plant": Grant(publish="true", subscribe="true", client_limits=UsageLimits(**limits))}
-
-
-def test_connections_of_a_client_are_limited(ring: KeyRing) -> None:
-    async def scene() -> None:
-        async with granting(ring, **limited(connections=2)) as s:
-            async with s.connect("p", "plant"), s.connect("p", "plant"), s.connect("q", "plant"):
-                with refused_with("this client may have 2 connections"):
-                    await s.connect("p", "plant")
-                assert s.counts["connections-refused"] == 1
-            await until(lambda: s.counts["now"] == 0)
-            async with s.connect("p", "plant"):
-                pass
-
-    run(scene())
-
-
-def test_connections_of_a_group_are_limited(ring: KeyRing) -> None:
-    async def scene() -> None:
-        grants = {"plant": Grant(group_limits=UsageLimits(connections=2))}
-        async with granting(ring, **grants) as s, s.connect("p", "plant"), s.connect("q", "plant"):
-            with refused_with("the group plant may have 2 connections"):
-                await s.connect("r", "plant")
-
-    run(scene())
-
-
-def test_subscriptions_are_limited_over_all_connections(ring: KeyRing) -> None:
-    async def scene() -> None:
-        async with granting(ring, **limited(subscriptions=3)) as s:
-            async with s.connect("p", "plant") as first, s.connect("p", "plant") as second:
-                streams = [await client.subscribe(f"a = {i}") for i, client in enumerate((first, first, second))]
-                with refused_with("this client may have 3 subscriptions"):
-                    await second.subscribe("a = 5")
-                await streams[0].close()
-                await second.subscribe("a = 5")
-                assert s.counts["subscriptions-refused"] == 1
-            await until(lambda: s.counts["now"] == 0)
-            async with s.connect("p", "plant") as third:
-                for i in range(3):
-                    await third.subscribe(f"a = {i}")
-
-    run(scene())
-
-
-@pytest.mark.parametrize("again", [False, True], ids=["one connection", "many connections"])
-def test_the_rate_of_publications_is_limited(ring: KeyRing, again: bool) -> None:
-    async def scene() -> None:
-        async with granting(ring, **limited(events_per_s=10)) as s:
-
-            async def attempt(count: int) -> int:
-                async with s.connect("p", "plant") as client:
-                    results = await asyncio.gather(
-                        *(client.publish({"topic": "a"}) for _ in range(count)), return_exceptions=True
-                    )
-                assert all("may publish 10 events a second" in str(r) for r in results if isinstance(r, Exception))
-                return sum(not isinstance(result, Exception) for result in results)
-
-            accepted = sum([await attempt(5) for _ in range(8)]) if again else await attempt(40)
-            assert accepted == 10 and s.counts["rate-refused"] == 30
-            s.clock.now_s += 0.5
-            assert await attempt(20) == 5
-            s.clock.now_s += 100
-            assert await attempt(20) == 10
-
-    run(scene())
-
-
-def test_the_bytes_of_publications_are_limited(ring: KeyRing) -> None:
-    async def scene() -> None:
-        async with granting(ring, **limited(bytes_per_s=10_000)) as s, s.connect("p", "plant") as client:
-            await client.publish({"topic": "a"}, b"x" * 50_000)  # more than a second's worth: the client has to wait
-            for _ in range(4):
-                with refused_with("may publish 10000 bytes a second"):
-                    await client.publish({"topic": "a"}, b"x")
-                s.clock.now_s += 1
-            s.clock.now_s += 2.0
-            await client.publish({"topic": "a"}, b"x")
-
-    run(scene())
-
-
-def test_nothing_may_be_published_at_a_rate_of_0(ring: KeyRing) -> None:
-    async def scene() -> None:
-        async with granting(ring, **limited(events_per_s=0)) as s, s.connect("p", "plant") as client:
-            with refused_with("may publish 0 events a second"):
-                await client.publish({"topic": "a"})
-
-    run(scene())
-
-
-def test_kept_bytes_are_limited(ring: KeyRing) -> None:
-    async def scene() -> None:
-        async with granting(ring, **limited(kept_bytes=10_000)) as s, s.connect("p", "plant") as client:
-            await client.publish({"topic": "a"}, b"x" * 3000, retain=True)
-            await client.publish({"topic": "a"}, b"x" * 4000, retain=True)
-            with refused_with("may keep 10000 bytes"):
-                await client.publish({"topic": "b"}, b"x" * 9000, retain=True)
-            async with client.subscribe("topic = 'c'", name="one"):
-                backlogs = {backlog.options.name: backlog.options for backlog in s.site.peer.peer.durable.values()}
-                assert 5000 < backlogs["p/one"].max_bytes < 6000
-                with refused_with("may keep 10000 bytes, and they are in use"):
-                    await client.subscribe("topic = 'd'", name="two")
-            await client.remove_subscription("one")
-            await client.unretain("a")
-            async with client.subscribe("topic = 'd'", name="two"):
-                pass
-            assert s.counts["kept-refused"] == 2
 
     run(scene())
 

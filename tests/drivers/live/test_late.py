@@ -13,7 +13,7 @@ import wend
 from tests.drivers.live.net import RawClient, fresh, known, overlay, run, take, until
 from tests.drivers.live.processes import Process
 from tests.ports import free_ports
-from wend.drivers.live import client_session, frames, kernel_queue
+from wend.drivers.live import client_output, frames, kernel_queue
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.kernel_queue import SHORT_NS, KernelQueue
 from wend.drivers.live.store import Store
@@ -185,8 +185,8 @@ def test_the_time_in_the_queue_of_a_slow_client_counts(monkeypatch: pytest.Monke
             while not any(session.queued_bytes for session in site.listener.sessions):
                 await client.publish({"topic": "x"}, bytes(40_000))
                 published += 1
-            real = client_session.monotonic
-            monkeypatch.setattr(client_session, "monotonic", lambda: real() + HOUR)
+            real = client_output.monotonic
+            monkeypatch.setattr(client_output, "monotonic", lambda: real() + HOUR)
             last = (await raw.receive(2 + published))[-1]
             assert isinstance(last, frames.Delivery)
             assert last.late and last.age_ns >= HOUR

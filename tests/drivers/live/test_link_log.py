@@ -11,7 +11,8 @@ from wend.drivers.live import link_log, strangers, wire
 from wend.drivers.live.address_book import AddressBook
 from wend.drivers.live.addresses import Address, show
 from wend.drivers.live.link_log import LinkLog
-from wend.drivers.live.peer import STALE_NS, LivePeer
+from wend.drivers.live.peer import LivePeer
+from wend.drivers.live.senders import STALE_NS
 from wend.drivers.live.strangers import StrangerLog
 from wend.drivers.live.wire import Header
 from wend.model.units import MINUTE, MS, SECOND, Nanos

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.casts import CASTS, GROUP, Casts, Number
 from tests.drivers.live.net import run, until
+from tests.multicasters import CASTS, GROUP, Casts, Number
 from wend.drivers.live import wire
 from wend.drivers.live.addresses import Address
 from wend.drivers.live.config import PeerFile

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.casts import CASTS, Casts
+from tests.multicasters import CASTS, Casts
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build

@@ -65,8 +65,10 @@ Subscriber = tuple["BrokerClient", int]
 class BrokerClient(Protocol):
     """A client of the broker: a connection of a listener."""
 
-    stalled: bool
-    """Whether it takes deliveries more slowly than they come."""
+    @property
+    def stalled(self) -> bool:
+        """Whether it takes deliveries more slowly than they come."""
+        ...
 
     def deliver(self, handle: int, effect: Deliver) -> None:
         """Take an event for the subscription that this client made as `handle`. It must not block or raise."""

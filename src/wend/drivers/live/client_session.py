@@ -1,33 +1,30 @@
 """The session of one client over TCP, which can hold up neither the peer nor another client.
 
-A session translates frames (`frames.py`) into requests to the broker, and deliveries into frames. It has a bounded
-queue of deliveries. While the client reads, the queue is empty. When the client stops reading, the queue fills. A full
-queue drops the oldest deliveries, and the session reports their number once the client reads again. A client that reads
-nothing for a minute while something waits for it is disconnected, as is one that does not greet. Answers are never
-dropped: while a client does not read them, its requests are not read either. Nor are the requests of a client that
-publishes while too much waits for the links of the peer: so publishers become as slow as the network.
+A session reads frames (`frames.py`), admits its client, and has `client_requests.py` serve what it asks for, in turns
+with other clients. `client_output.py` writes answers and deliveries. A client that reads nothing for a minute while
+something waits for it is disconnected, as is one that does not greet. While a client does not read its answers, its
+requests are not read either. Nor are the requests of a client that publishes while too much waits for the links of the
+peer: so publishers become as slow as the network.
 """
 
 import asyncio
 import logging
 import socket
 import time
-from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from wend.drivers.live import frames
 from wend.drivers.live.access import Access
-from wend.drivers.live.clock import monotonic
-from wend.drivers.live.config import NeighbourEntry
+from wend.drivers.live.client_output import ClientOutput
+from wend.drivers.live.client_requests import ClientRequests
 from wend.drivers.live.grants import Denial, NotGranted
-from wend.drivers.live.plan_pieces import PlanPieces
 from wend.drivers.live.source_limits import STATUS_PER_S, STATUS_PER_SOURCE_S
-from wend.model.errors import FilterError, Refused, WendError, WireError
-from wend.model.events import Attributes, Headers, PeerId, Qos, Value, event_bytes
+from wend.model.errors import Refused, WendError, WireError
+from wend.model.events import Attributes, Headers, PeerId
 from wend.model.units import Nanos
 from wend.protocol.notices import MissedReason
-from wend.protocol.ports import Deliver, Receipt, Unretained
+from wend.protocol.ports import Deliver, Receipt
 from wend.security.identity import Identity, Untrusted
 
 if TYPE_CHECKING:
@@ -35,9 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("wend.clients")
 
-WRITE_HIGH_BYTES = 256 * 1024
-GATHER_BYTES = 64 * 1024
-"""So much is written before the turn of the event loop ends."""
 ROOM_S = 0.005
 """How often a session looks whether the peer can take more."""
 MAX_PAUSE_S = 2.0
@@ -72,47 +66,47 @@ class ClientSession(asyncio.Protocol):
         self._access: Access | None = None
         """What the client may do; None: everything."""
         self._host = source
-        self.greeted = False
-        self.stalled = False
-        """Whether the client reads more slowly than frames are written."""
-        self._queue: deque[tuple[int, int, bytes | tuple[Deliver, Nanos]]] = deque()
-        """What waits for the client, after its size: the frame of an answer, with 0 for a handle, or a delivery, with
-        the time since which it waits. A delivery is encoded when it is written, because it grows older until then."""
-        self.queued_bytes = 0
-        self._batches = False
-        """Whether the client takes several deliveries in one frame."""
-        self._unwritten: list[bytes] = []
-        """Frames that are written when this turn of the event loop ends."""
-        self._gathered: list[frames.Delivery] = []
-        """Deliveries after them, for one frame."""
-        self._unwritten_bytes = 0
+        self._output = ClientOutput(self._broker.counts, listener.queue_msgs, listener.queue_bytes, self._confirm)
+        self._requests: ClientRequests | None = None
+        """Serves the client; None until it has greeted."""
         self._posting: Posting | None = None
         """The `Post` that is being served. It may take several turns."""
         self._served_at: float | None = None
         """When the last request was served, while the peer cannot take more; None: it can."""
-        self._dropped: Counter[int] = Counter()
         self._reading = True
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._plan_pieces = PlanPieces()
 
     @property
     def transport(self) -> asyncio.Transport | None:
         """The connection; None once the session has ended."""
         return self._transport
 
+    @property
+    def greeted(self) -> bool:
+        return self._requests is not None
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the client reads more slowly than frames are written."""
+        return self._output.stalled
+
+    @property
+    def queued_bytes(self) -> int:
+        """What waits for a client that does not read."""
+        return self._output.queued_bytes
+
     # ---------------------------------------------------------------- the connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         _tune(transport.get_extra_info("socket"))
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES - GATHER_BYTES)
+        self._output.open(self._transport)
         self._broker.counts["connected"] += 1
         most = self._listener.max_clients
         if len(self._listener.sessions) >= most:
             self._broker.counts["refused"] += 1
-            self._answer(frames.No(0, f"this peer serves {most} clients and takes no more"))
+            self._output.answer(frames.No(0, f"this peer serves {most} clients and takes no more"))
             self.end()
             return
         self._listener.sessions.add(self)
@@ -135,9 +129,7 @@ class ClientSession(asyncio.Protocol):
         if self in self._listener.sessions:
             self._listener.sessions.discard(self)
             self._broker.counts["now"] -= 1
-        self._queue.clear()
-        self._unwritten.clear()
-        self._gathered.clear()
+        self._output.clear()
         self._broker.disconnect(self)
 
     def data_received(self, data: bytes) -> None:
@@ -153,7 +145,7 @@ class ClientSession(asyncio.Protocol):
     def work(self, until: float) -> bool:
         """Answer requests until then; whether some are left."""
         self._scheduled = False
-        if self._transport is None or self.stalled or self._served_at is not None:
+        if self._transport is None or self._output.stalled or self._served_at is not None:
             return False
         try:
             bodies = self._splitter.frames()
@@ -164,7 +156,7 @@ class ClientSession(asyncio.Protocol):
                     self._request(frames.decode_to_peer(body))
                 else:
                     break
-                if self._transport is None or self.stalled or self._served_at is not None:
+                if self._transport is None or self._output.stalled or self._served_at is not None:
                     return False
                 if time.monotonic() >= until:
                     self._pause_reading(self._transport)
@@ -175,7 +167,7 @@ class ClientSession(asyncio.Protocol):
                 self._transport.resume_reading()
         except WireError as error:
             self._broker.counts["garbage"] += 1
-            self._answer(frames.No(0, str(error)))
+            self._output.answer(frames.No(0, str(error)))
             self.end()
         except Exception:
             self._broker.counts["failed"] += 1
@@ -191,7 +183,7 @@ class ClientSession(asyncio.Protocol):
     def end(self) -> None:
         """Close the connection. The client can read the frames written before, for as long as it may stall."""
         self._cancel_timer()
-        self._write_gathered()
+        self._output.end()
         transport, self._transport = self._transport, None
         if transport is None:
             return
@@ -210,7 +202,7 @@ class ClientSession(asyncio.Protocol):
     def _turn_away(self, why: str, counter: Denial = "not-admitted") -> None:
         """End the session of a client that may not connect, or not any more."""
         self._broker.counts[counter] += 1
-        self._answer(frames.No(0, why))
+        self._output.answer(frames.No(0, why))
         self.end()
 
     def recheck(self) -> None:
@@ -238,7 +230,7 @@ class ClientSession(asyncio.Protocol):
 
     def _not_greeted(self) -> None:
         self._broker.counts["silent"] += 1
-        self._answer(frames.No(0, f"a client has to greet within {self._listener.greet_s:g} s"))
+        self._output.answer(frames.No(0, f"a client has to greet within {self._listener.greet_s:g} s"))
         self.end()
 
     def _still_stalled(self, unread_before: int) -> None:
@@ -255,36 +247,41 @@ class ClientSession(asyncio.Protocol):
     # ---------------------------------------------------------------- requests and answers
 
     def _request(self, frame: frames.ToPeer) -> None:
+        requests = self._requests
         if isinstance(frame, frames.Greet):
             self._greet(frame)
-        elif not self.greeted:
+        elif requests is None:
             raise WireError("a client has to greet first")
         elif isinstance(frame, frames.Confirm):
-            self._broker.confirm(self, frame.handle, frame.positions)
+            self._confirm(frame.handle, frame.positions)
+        elif isinstance(frame, frames.Post):
+            self._posting = Posting(frame.ref, frame.events)
         else:
             try:
-                self._serve(frame)
+                if isinstance(frame, frames.Publish):
+                    self._publish_one(frame)
+                else:
+                    requests.serve(frame)
             except WendError as error:
-                self._refuse(frame.ref, error)
+                requests.refuse(frame.ref, error)
 
     def _greet(self, frame: frames.Greet) -> None:
         if frame.version != frames.VERSION:
             raise WireError(f"the client speaks version {frame.version}, this peer version {frames.VERSION}")
-        if not self.greeted:
+        if self._requests is None:
             try:
-                self._admit(frame.token)
+                self._requests = self._admit(frame.token)
             except (Untrusted, NotGranted) as error:
                 counter = error.counter if isinstance(error, NotGranted) else "not-admitted"
                 self._turn_away(str(error), counter)
                 return
             self._cancel_timer()
-        self.greeted = True
-        self._batches = frame.batches
+        self._output.batches = frame.batches
         peer = self._broker.peer
-        self._answer(frames.Welcome(peer.id, peer.incarnation))
+        self._output.answer(frames.Welcome(peer.id, peer.incarnation))
 
-    def _admit(self, token: str) -> None:
-        """Find out who the client is and what it may do. Raises `Untrusted` or `NotGranted`."""
+    def _admit(self, token: str) -> ClientRequests:
+        """Find out who the client is, and serve what it may do. Raises `Untrusted` or `NotGranted`."""
         admission = self._listener.admission
         tls = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
         if tls and self._identity is None:
@@ -293,60 +290,9 @@ class ClientSession(asyncio.Protocol):
         self._access = admission.open(self._identity, [backlog.options for backlog in backlogs])
         self._splitter.limit = frames.MAX_FRAME_BYTES
         self._known()
+        return ClientRequests(self._broker, self, self._output, self._access, self._check_status)
 
-    def _check_admin(self) -> None:
-        if self._access is not None:
-            self._access.check_admin()
-
-    def _publish(
-        self,
-        attributes: Attributes,
-        payload: bytes,
-        headers: Headers,
-        ttl_ns: Nanos | None,
-        to: PeerId | None,
-        retain: str,
-    ) -> Receipt:
-        if ttl_ns is not None and ttl_ns <= 0:
-            raise Refused(f"a ttl must be above 0, got {ttl_ns} ns")
-        if self._access is not None:
-            held = self._broker.peer.peer.retained.held
-            self._access.check_publication(attributes, payload, headers, to, retain, held)
-        return self._broker.publish(attributes, payload, headers, ttl_ns, to, retain)
-
-    def _subscribe(self, frame: frames.Subscribe) -> None:
-        if frame.handle < 1:
-            raise Refused(f"a subscription's number starts at 1, got {frame.handle}")
-        qos = Qos(
-            deadline_ns=frame.deadline_ns,
-            reliability=frame.reliability,
-            order=frame.order,
-            expire=frame.expire,
-            group=frame.group,
-        )
-        text, durable = frame.filter, frame.durable
-        if self._access is not None:
-            text, durable = self._access.subscription(text, durable, frame.announced)
-        self._broker.subscribe(self, frame.handle, text, qos, durable, frame.window, frame.announced)
-        if self._access is not None:
-            self._access.subscribed(frame.handle, durable)
-        self._answer(frames.Completed(frame.ref))
-        if frame.retained and frame.announced and frame.durable is None and not frame.group:
-            self._broker.retained.subscribed(self, frame.handle, text)
-
-    def _unretain(self, attribute: str, value: Value) -> None:
-        if self._access is not None:
-            self._access.check_replace(self._broker.peer.peer.retained.held(attribute, value))
-            self._access.unretained(attribute, value)
-        self._broker.peer.ask(Unretained(attribute, value))
-
-    def _remove(self, name: str) -> None:
-        if self._access is not None:
-            name = self._access.removable(name)
-            self._access.removed(name)
-        self._broker.remove(name)
-
-    def _check_status_call(self) -> None:
+    def _check_status(self) -> None:
         """Over all connections of a client that shows keys, and over all clients of one source."""
         if self._identity is None:
             return
@@ -357,77 +303,54 @@ class ClientSession(asyncio.Protocol):
             most = f"{STATUS_PER_SOURCE_S:g} times a second"
             raise NotGranted("status-refused", f"clients of one host may ask for the status {most}")
 
-    def _serve(self, frame: frames.Request) -> None:
-        match frame:
-            case frames.Publish(ref, attributes, payload, headers, ttl_ns, to, retain):
-                receipt = self._publish(attributes, payload, headers, ttl_ns, to, retain)
-                if receipt.congested:
-                    self._wait_for_room()
-                self._answer(frames.Accepted(ref, receipt.id, len(receipt.targets), receipt.kept, receipt.congested))
-            case frames.Post(ref, events):
-                self._posting = Posting(ref, events)
-            case frames.Subscribe():
-                self._subscribe(frame)
-            case frames.Unsubscribe(ref, handle):
-                self._dropped.pop(handle, None)
-                self._broker.unsubscribe(self, handle)
-                if self._access is not None:
-                    self._access.unsubscribed(handle)
-                self._answer(frames.Completed(ref))
-            case frames.PingFrame(ref):
-                self._answer(frames.Completed(ref))
-            case frames.AskStatus(ref):
-                self._check_status_call()
-                self._answer(frames.StatusFrame(ref, self._broker.status()))
-            case frames.ListSubscriptions(ref):
-                durable = self._broker.durable()
-                self._answer(
-                    frames.Subscriptions(ref, durable if self._access is None else self._access.visible(durable))
-                )
-            case frames.Unretain(ref, attribute, value):
-                self._unretain(attribute, value)
-                self._answer(frames.Completed(ref))
-            case frames.RemoveSubscription(ref, name):
-                self._remove(name)
-                self._answer(frames.Completed(ref))
-            case frames.SetLink(ref, peer, up):
-                self._check_admin()
-                self._broker.set_link(peer, up)
-                self._answer(frames.Completed(ref))
-            case frames.AddLink(ref, peer, address, delay, reliability):
-                self._check_admin()
-                self._broker.add_link(NeighbourEntry(peer, address, delay, reliability))
-                self._answer(frames.Completed(ref))
-            case frames.RemoveLink(ref, peer):
-                self._check_admin()
-                self._broker.remove_link(peer)
-                self._answer(frames.Completed(ref))
-            case frames.LoadPlan() | frames.PreparePlan() | frames.CommitPlan() | frames.RevertPlan():
-                self._check_admin()
-                task = asyncio.get_running_loop().create_task(self._change_plan(frame))
-                self._tasks.add(task)  # the loop itself holds tasks only weakly
-                task.add_done_callback(self._tasks.discard)
+    def _confirm(self, handle: int, positions: tuple[int, ...]) -> None:
+        self._broker.confirm(self, handle, positions)
+
+    # ---------------------------------------------------------------- publications
+
+    def _publish(
+        self,
+        attributes: Attributes,
+        payload: bytes,
+        headers: Headers,
+        ttl_ns: Nanos | None,
+        to: PeerId | None,
+        retain: str,
+    ) -> Receipt:
+        """Raises `WendError` where the event is refused. Where links are congested, the client has to wait."""
+        if ttl_ns is not None and ttl_ns <= 0:
+            raise Refused(f"a ttl must be above 0, got {ttl_ns} ns")
+        if self._access is not None:
+            held = self._broker.peer.peer.retained.held
+            self._access.check_publication(attributes, payload, headers, to, retain, held)
+        receipt = self._broker.publish(attributes, payload, headers, ttl_ns, to, retain)
+        if receipt.congested:
+            self._wait_for_room()
+        return receipt
+
+    def _publish_one(self, frame: frames.Publish) -> None:
+        receipt = self._publish(frame.attributes, frame.payload, frame.headers, frame.ttl_ns, frame.to, frame.retain)
+        targets = len(receipt.targets)
+        self._output.answer(frames.Accepted(frame.ref, receipt.id, targets, receipt.kept, receipt.congested))
 
     def _post_some(self, posting: "Posting", until: float) -> None:
         """Publish posted events until then. A frame has many, and other clients wait."""
-        publish = self._publish
+        publish, output = self._publish, self._output
         for event in posting.left:
             try:
                 receipt = publish(event.attributes, event.payload, event.headers, event.ttl_ns, None, event.retain)
                 posting.accepted += 1
-                if receipt.congested:
-                    posting.congested = True
-                    self._wait_for_room()
+                posting.congested = posting.congested or receipt.congested
             except WendError as error:
                 if isinstance(error, NotGranted):
                     self._broker.counts[error.counter] += 1
                 posting.refused += 1
                 posting.why = posting.why or str(error)
-            if self._transport is None or self.stalled or self._served_at is not None or time.monotonic() >= until:
+            if self._transport is None or output.stalled or self._served_at is not None or time.monotonic() >= until:
                 return
         self._posting = None
         self._broker.counts["denied"] += posting.refused
-        self._answer(frames.Posted(posting.ref, posting.accepted, posting.refused, posting.why, posting.congested))
+        output.answer(frames.Posted(posting.ref, posting.accepted, posting.refused, posting.why, posting.congested))
 
     def _wait_for_room(self) -> None:
         """Serve no more requests until the peer can take more events."""
@@ -447,71 +370,15 @@ class ClientSession(asyncio.Protocol):
         self._served_at = None
         self._schedule()
 
-    async def _change_plan(self, frame: frames.PlanRequest) -> None:
-        try:
-            self._answer(await self._plan_pieces.serve(frame, self._broker.followed_plan()))
-        except WendError as error:
-            self._refuse(frame.ref, error)
-
-    def _refuse(self, ref: int, error: WendError) -> None:
-        self._broker.counts["denied"] += 1
-        if isinstance(error, NotGranted):
-            self._broker.counts[error.counter] += 1
-        self._answer(frames.No(ref, str(error), filter=isinstance(error, FilterError)))
-
-    def _answer(self, frame: frames.ToClient) -> None:
-        """Write an answer behind the deliveries that wait, so that the answer to a ping comes after them."""
-        if self._transport is not None:
-            encoded = frames.encode(frame)
-            if self._queue:
-                self._enqueue(0, len(encoded), encoded)
-            else:
-                self._write(encoded)
-
-    # ---------------------------------------------------------------- one write per turn of the event loop
-
-    def _write(self, encoded: bytes) -> None:
-        """Write a frame with others of this turn of the event loop."""
-        self._write_later(len(encoded))
-        self._close_batch()
-        self._unwritten.append(encoded)
-
-    def _write_later(self, size: int) -> None:
-        if not self._unwritten_bytes:
-            asyncio.get_running_loop().call_soon(self._write_gathered)
-        elif self._unwritten_bytes + size > GATHER_BYTES:
-            self._write_gathered()
-        self._unwritten_bytes += size
-
-    def _close_batch(self) -> None:
-        """Make frames of the deliveries that were gathered."""
-        gathered = self._gathered
-        if not gathered:
-            return
-        if self._batches and len(gathered) > 1:
-            self._unwritten.append(frames.encode(frames.Deliveries(tuple(gathered))))
-        else:
-            self._unwritten.extend(map(frames.encode, gathered))
-        gathered.clear()
-
-    def _write_gathered(self) -> None:
-        self._close_batch()
-        self._unwritten_bytes = 0
-        if self._unwritten:
-            encoded = b"".join(self._unwritten)
-            self._unwritten.clear()
-            if self._transport is not None:
-                self._transport.write(encoded)
-
     # ---------------------------------------------------------------- deliveries
 
     def missed(self, handle: int, counts: dict[MissedReason, int]) -> None:
-        self._answer(frames.MissedFrame(handle, {str(reason): count for reason, count in counts.items()}))
+        self._output.answer(frames.MissedFrame(handle, {str(reason): count for reason, count in counts.items()}))
 
     def replaced(self, handle: int) -> None:
         if self._access is not None:
             self._access.unsubscribed(handle)
-        self._answer(frames.Replaced(handle))
+        self._output.answer(frames.Replaced(handle))
 
     def deliver(self, handle: int, effect: Deliver) -> None:
         if self._transport is None:
@@ -519,79 +386,28 @@ class ClientSession(asyncio.Protocol):
         if self._access is not None and not self._access.takes(effect.event, effect.position > 0):
             self._withhold(handle, effect.position)
             return
-        if not self.stalled:
-            self._write_later(event_bytes(effect.event))
-            self._gathered.append(_delivery(handle, effect, 0))
-            return
-        self._enqueue(handle, event_bytes(effect.event), (effect, monotonic()))
-        while len(self._queue) > self._listener.queue_msgs or self.queued_bytes > self._listener.queue_bytes:
-            if not self._drop_oldest():
-                return
+        self._output.deliver(handle, effect)
 
     def _withhold(self, handle: int, position: int) -> None:
         """Skip an event of a backlog that came there when more was granted."""
         self._broker.counts["withheld"] += 1
-        self._answer(frames.MissedFrame(handle, {"not granted": 1}))
+        self._output.answer(frames.MissedFrame(handle, {"not granted": 1}))
         # Not now: the peer is handing over the event.
-        asyncio.get_running_loop().call_soon(self._broker.confirm, self, handle, (position,))
-
-    def _enqueue(self, handle: int, size: int, what: bytes | tuple[Deliver, Nanos]) -> None:
-        self._queue.append((handle, size, what))
-        self.queued_bytes += size
-
-    def _drop_oldest(self) -> bool:
-        """Drop the oldest delivery. Answers stay; they are few, since no requests are read now. So do deliveries of
-        durable subscriptions: their windows bound them, and nobody would send them again to a client that stays."""
-        for place, (handle, size, what) in enumerate(self._queue):
-            if isinstance(what, tuple) and not what[0].position:
-                del self._queue[place]
-                self.queued_bytes -= size
-                self._dropped[handle] += 1
-                self._broker.counts["dropped"] += 1
-                return True
-        return False
+        asyncio.get_running_loop().call_soon(self._confirm, handle, (position,))
 
     def pause_writing(self) -> None:
         if self._transport is not None:
-            self.stalled = True
+            self._output.stalled = True
             self._pause_reading(self._transport)
             self._call_in(self._listener.stall_s, self._still_stalled, self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         if self._transport is None:
             return
-        self.stalled = False
         self._cancel_timer()
-        self._write_gathered()
-        for handle, count in sorted(self._dropped.items()):
-            self._transport.write(frames.encode(frames.Dropped(handle, count)))
-        self._dropped.clear()
-        while self._queue and not self.stalled and self._transport is not None:
-            handle, size, what = self._queue.popleft()
-            self.queued_bytes -= size
-            if isinstance(what, tuple):
-                effect, waited_ns = what[0], monotonic() - what[1]
-                if effect.event.is_expired(effect.age_ns + waited_ns):
-                    self._expired(handle, effect)
-                    continue
-                what = frames.encode(_delivery(handle, effect, waited_ns))
-            self._transport.write(what)
+        self._output.resume()
         if not self.stalled:
             self._schedule()
-
-    def _expired(self, handle: int, effect: Deliver) -> None:
-        """A delivery waited here for longer than its event lives."""
-        self._broker.counts["expired"] += 1
-        if effect.position:
-            self._broker.confirm(self, handle, (effect.position,))
-        if self._transport is not None:
-            self._transport.write(frames.encode(frames.MissedFrame(handle, {"expired": 1})))
-
-
-def _delivery(handle: int, effect: Deliver, waited_ns: Nanos) -> frames.Delivery:
-    age = effect.age_ns + waited_ns
-    late = effect.deadline_ns is not None and age > effect.deadline_ns
-    return frames.Delivery(handle, effect.event, age, late, effect.position, effect.again, effect.retained)
 
 
 class Posting:

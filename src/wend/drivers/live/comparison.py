@@ -24,7 +24,8 @@ from wend.drivers.live.meter import ComparisonRow, Flight, Meter, OracleMeter
 from wend.drivers.live.multicast import MulticastOptions
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
-from wend.drivers.world import Topic, World
+from wend.drivers.workload import Topic
+from wend.drivers.world import World
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.paths import Path

@@ -8,17 +8,12 @@ application sees each event once.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from wend.drivers.live import frames
 from wend.drivers.live.arrivals import Arrival, signer_of
-from wend.drivers.live.client import EventStream
+from wend.drivers.live.event_streams import EventStream, EventStreams
 from wend.model.errors import ClientError
 from wend.model.events import PeerId
-
-if TYPE_CHECKING:
-    from wend.drivers.live.client import Client
 
 AUTO, EXPLICIT = "auto", "explicit"
 _REMEMBERED = 20_000
@@ -43,17 +38,15 @@ class DurableStream(EventStream):
 
     def __init__(
         self,
-        client: "Client",
+        streams: EventStreams,
         request: frames.Subscribe,
         buffer_msgs: int,
         buffer_bytes: int,
         ack: str,
-        confirm: Callable[[int, tuple[int, ...]], bool],
     ) -> None:
-        """`confirm` sends the confirmation of positions; False where there is no connection."""
         if ack not in (AUTO, EXPLICIT):
             raise ClientError(f'ack is "{AUTO}" or "{EXPLICIT}", got {ack!r}')
-        super().__init__(client, request, buffer_msgs, buffer_bytes)
+        super().__init__(streams, request, buffer_msgs, buffer_bytes)
         assert request.durable is not None
         self.name = request.durable.name
         self.missed: Counter[str] = Counter()
@@ -61,7 +54,6 @@ class DurableStream(EventStream):
         self.moves = 0
         """How often it went on at another peer. The events that waited at the former one stay there."""
         self._auto = ack == AUTO
-        self._send_confirmation = confirm
         self._current: DurableArrival | None = None
         self._from: PeerId = -1
         self._holds: set[int] = set()
@@ -115,7 +107,7 @@ class DurableStream(EventStream):
 
     def _flush(self) -> None:
         self._flushes = False
-        if self._unsent and self._send_confirmation(self._handle, tuple(self._unsent)):
+        if self._unsent and self._streams.confirm(self._handle, tuple(self._unsent)):
             self._unsent.clear()
 
     def _arrival(self, delivery: frames.Delivery, age: float) -> Arrival:
@@ -136,13 +128,13 @@ class DurableStream(EventStream):
         )
 
     def _deliver(self, delivery: frames.Delivery) -> None:
-        if self._client.peer != self._from:
-            self._moved(self._client.peer)
+        if self._streams.peer != self._from:
+            self._moved(self._streams.peer)
         position = delivery.position
         if self._ended or position in self._holds:
             return
         if position in self._known:  # the confirmation was lost with a connection
-            self._send_confirmation(self._handle, (position,))
+            self._streams.confirm(self._handle, (position,))
             return
         self._holds.add(position)
         self._append(delivery)

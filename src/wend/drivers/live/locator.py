@@ -19,26 +19,24 @@ All tables are bounded. What exceeds them, and what is not found in time, is dro
 
 import ipaddress
 import secrets
-from bisect import bisect_left, insort
 from collections.abc import Callable
 from typing import Any
 
 from wend.drivers.live import address_messages
 from wend.drivers.live.address_book import AddressBook
+from wend.drivers.live.address_claims import ANSWER_NS, AddressClaim, AddressClaims
 from wend.drivers.live.address_messages import (
     ANYONE,
     MAX_PEER_ID,
-    MOST_NEAREST,
     AddressMessage,
     AddressQuery,
     AddressReply,
-    KnownAddress,
 )
 from wend.drivers.live.addresses import Address
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.learned_addresses import LearnedAddresses
 from wend.drivers.live.locator_state import (
     FIRST_RETRY,
-    AddressClaim,
     AddressLookup,
     AddressQuestion,
     ContactAddress,
@@ -47,26 +45,16 @@ from wend.drivers.live.locator_state import (
 from wend.drivers.live.wire import Header
 from wend.model.errors import WireError
 from wend.model.events import PeerId
-from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.keys import distance, node_id
+from wend.model.units import SECOND, Nanos
 from wend.protocol.ports import Send
 
-ANSWER_NS: Nanos = 250 * MS
-"""How long the locator waits for an answer before it asks again, or the next one."""
 LOOKUP_NS: Nanos = 3 * SECOND
 OWN_ID_NS: Nanos = SECOND
 """How long the lookup of the own id may take before the peer joins."""
-MOST_CLAIMS = 256
 MOST_LOOKUPS = 256
 MOST_WAITING = 1024
 """Messages that wait for addresses, in all."""
 WAITING_PER_PEER = 32
-MOST_HELD_BYTES = 1 << 20
-"""Datagrams of peers whose claims are not decided, in all."""
-MOST_KNOWN = 4096
-"""Addresses of peers that have joined. The oldest is forgotten first; a lookup finds it again."""
-DOUBT_NS: Nanos = 2 * SECOND
-"""How long a doubt about an address that was confirmed is not repeated."""
 LAST_RETRY: Nanos = 5 * SECOND
 RECHECK_NS: Nanos = 10 * SECOND
 """How often it asks a contact whether it is still the same process."""
@@ -98,20 +86,15 @@ class Locator:
         self._number = number
         self.instance = number()
         self._contacts: list[ContactAddress] = []
-        self._claims: dict[tuple[PeerId, Address], AddressClaim] = {}
         self._lookups: dict[PeerId, AddressLookup] = {}
         self._questions: dict[int, AddressQuestion] = {}
         self._own: AddressLookup | None = None
         self._joining: dict[PeerId, None] = {}
         """Contacts that the protocol is told of once the own id has been looked up."""
         self._looked_up = False
-        self._learned: dict[PeerId, None] = {}
-        """Peers whose addresses are in the book by a claim, oldest first."""
-        self._places: list[tuple[int, PeerId]] = []
-        """The learned peers by their places on the ring."""
-        self._confirmed_ns: dict[PeerId, Nanos] = {}
+        self._learned = LearnedAddresses(book)
+        self._claims = AddressClaims(book, self._ask_claimed, self._decided)
         self._waiting = 0
-        self._held_bytes = 0
 
     # ---------------------------------------------------------------- what the driver tells
 
@@ -155,9 +138,9 @@ class Locator:
     def doubt(self, now: Nanos, peer: PeerId) -> None:
         """A peer does not answer: it may have moved."""
         address = self._book.reachable.get(peer)
-        if peer not in self._learned or address is None or now < self._confirmed_ns.get(peer, 0) + DOUBT_NS:
+        if address is None or not self._learned.may_be_doubted(now, peer):
             return
-        self._confirmed_ns[peer] = now
+        self._learned.confirm(now, peer)
         if peer not in self._lookups and (lookup := self._lookup(now, peer, None)) is not None:
             lookup.doubted = address
 
@@ -169,12 +152,8 @@ class Locator:
         if header.incarnation < self._book.incarnation(peer):
             self._counters.refused["stale"] += 1
             return True
-        claim = self._claim(now, peer, address)
-        if claim is None or self._held_bytes + len(datagram) > MOST_HELD_BYTES:
-            return False
-        claim.held.append((bytes(datagram), now))
-        self._held_bytes += len(datagram)
-        return True
+        claim = self._claims.add(now, peer, address)
+        return claim is not None and self._claims.hold(now, claim, datagram)
 
     def receive(self, now: Nanos, datagram: memoryview, address: Address) -> None:
         """A question about addresses or an answer came."""
@@ -198,7 +177,7 @@ class Locator:
     def next_ns(self) -> Nanos | None:
         """When `tick` is due."""
         due = [contact.due_ns for contact in self._contacts]
-        due += [claim.due_ns for claim in self._claims.values()]
+        due += self._claims.due_ns()
         due += [lookup.due_ns for lookup in self._lookups.values()]
         due += [] if self._own is None else [self._own.due_ns]
         return min(due, default=None)
@@ -210,8 +189,7 @@ class Locator:
         for contact in self._contacts:
             if now >= contact.due_ns:
                 self._ask_contact(now, contact)
-        for claim in [claim for claim in self._claims.values() if now >= claim.due_ns]:
-            self._press(now, claim)
+        self._claims.tick(now)
         for lookup in [lookup for lookup in self._lookups.values() if now >= lookup.due_ns]:
             self._advance(now, lookup)
         if self._own is not None and now >= self._own.due_ns:
@@ -248,12 +226,15 @@ class Locator:
         self._questions[number] = AddressQuestion(address, now + LOOKUP_NS, about)
         self._say(address, receiver, address_messages.query(number, near, link))
 
+    def _ask_claimed(self, now: Nanos, address: Address, claim: AddressClaim) -> None:
+        self._ask(now, address, ANYONE, claim)
+
     def _say(self, address: Address, receiver: PeerId, message: AddressMessage) -> None:
         self._user.transmit(address, address_messages.encode(self._me, receiver, self._incarnation, message))
 
     def _answer(self, now: Nanos, header: Header, message: AddressQuery, size: int, address: Address) -> None:
         admits = not message.link or self._user.admits(header.sender)
-        nearest = () if message.near is None else self._nearest(message.near, address)
+        nearest = () if message.near is None else self._learned.nearest(message.near, address)
         while True:
             reply = AddressReply(message.number, self.instance, nearest, admits)
             datagram = address_messages.encode(self._me, header.sender, self._incarnation, reply)
@@ -271,29 +252,14 @@ class Locator:
         """Make the link that a peer wants, once its address has answered."""
         if self._book.reachable.get(peer) == address:
             self._user.on_link_asked(peer)
-        elif peer != self._me and (claim := self._claim(now, peer, address)) is not None:
+        elif peer != self._me and (claim := self._claims.add(now, peer, address)) is not None:
             claim.link = True
-
-    def _nearest(self, peer: PeerId, asker: Address) -> tuple[KnownAddress, ...]:
-        """The peers that the book has and that are closest to this id, without the asker."""
-        places, reachable = self._places, self._book.reachable
-        at = bisect_left(places, (node_id(peer), 0))
-        around = (
-            [places[(at + step) % len(places)][1] for step in range(-MOST_NEAREST - 1, MOST_NEAREST + 1)]
-            if places
-            else []
-        )
-        around += [peer] if peer in reachable else []
-        key = node_id(peer)
-        known = sorted(set(around), key=lambda one: (distance(node_id(one), key), one))
-        found = [KnownAddress(one, *reachable[one]) for one in known if reachable[one] != asker]
-        return tuple(found[:MOST_NEAREST])
 
     def _answered(self, now: Nanos, about: Any, sender: PeerId, reply: AddressReply, address: Address) -> None:
         if isinstance(about, ContactAddress):
             self._contact_answered(now, about, sender, reply)
         elif isinstance(about, AddressClaim):
-            self._claim_answered(now, about, sender, reply, address)
+            self._claims.answered(now, about, sender, reply, address)
         else:
             self._lookup_answered(now, about, sender, reply, address)
 
@@ -337,7 +303,7 @@ class Locator:
         if known is None:
             self._adopt(now, sender, contact.address, moved=False)
         elif known != contact.address:
-            self._claim(now, sender, contact.address)
+            self._claims.add(now, sender, contact.address)
         if self._looked_up:
             self._user.on_contact(sender)
             return
@@ -382,7 +348,7 @@ class Locator:
         if now >= lookup.ends_ns:
             self._end(lookup)
             return
-        claimed = any(peer == lookup.peer for peer, _ in self._claims)
+        claimed = self._claims.is_claimed(lookup.peer)
         address = None if claimed and lookup is not self._own else lookup.next()
         if address is not None:
             self._ask_about(now, lookup, address)
@@ -402,7 +368,7 @@ class Locator:
         self._add_candidates(lookup)
 
     def _add_candidates(self, lookup: AddressLookup) -> None:
-        for known in self._nearest(lookup.peer, self._here):
+        for known in self._learned.nearest(lookup.peer, self._here):
             if known.peer != lookup.peer:
                 lookup.add(known.peer, (known.host, known.port))
         for peer in self._user.informants():
@@ -429,7 +395,7 @@ class Locator:
             if known.peer != lookup.peer:
                 lookup.add(known.peer, address)
             elif address not in (lookup.doubted, self._here):
-                self._claim(now, lookup.peer, address)
+                self._claims.add(now, lookup.peer, address)
 
     def _can_be(self, address: Address) -> bool:
         """Whether this is a numeric address of this peer's family: others would make the system ask for names."""
@@ -453,48 +419,7 @@ class Locator:
 
     # ---------------------------------------------------------------- claims
 
-    def _claim(self, now: Nanos, peer: PeerId, address: Address) -> AddressClaim | None:
-        claim = self._claims.get((peer, address))
-        if claim is None and len(self._claims) < MOST_CLAIMS:
-            known = self._book.reachable.get(peer)
-            claim = self._claims[peer, address] = AddressClaim(peer, address, None if known == address else known)
-            self._press(now, claim)
-        return claim
-
-    def _press(self, now: Nanos, claim: AddressClaim) -> None:
-        """Ask both addresses of a claim again, or decide it by what has been answered."""
-        if claim.left == 0:
-            self._decide(now, claim)
-            return
-        claim.left -= 1
-        claim.due_ns = now + ANSWER_NS
-        if claim.instance is None:
-            self._ask(now, claim.address, ANYONE, claim)
-        if claim.rival is not None:
-            self._ask(now, claim.rival, ANYONE, claim)
-
-    def _claim_answered(
-        self, now: Nanos, claim: AddressClaim, sender: PeerId, reply: AddressReply, address: Address
-    ) -> None:
-        if self._claims.get((claim.peer, claim.address)) is not claim:
-            return
-        if address == claim.rival:
-            if sender == claim.peer:
-                claim.rival_instance = reply.instance
-            else:
-                claim.rival = None  # another peer has that address now
-        elif sender == claim.peer:
-            claim.instance = reply.instance
-        else:
-            claim.left = 0
-        if claim.left == 0 or (
-            claim.instance is not None and (claim.rival is None or claim.rival_instance is not None)
-        ):
-            self._decide(now, claim)
-
-    def _decide(self, now: Nanos, claim: AddressClaim) -> None:
-        del self._claims[claim.peer, claim.address]
-        self._held_bytes -= sum(len(datagram) for datagram, _ in claim.held)
+    def _decided(self, now: Nanos, claim: AddressClaim) -> None:
         if claim.instance is None:
             self._counters.refused["stranger"] += len(claim.held)
         elif claim.peer == self._me:
@@ -502,7 +427,7 @@ class Locator:
                 self._same_id(claim.address)
         elif claim.rival is not None and claim.rival_instance not in (None, claim.instance):
             self._counters.refused["an id that another peer has"] += max(1, len(claim.held))
-            self._confirmed_ns[claim.peer] = now
+            self._learned.confirm(now, claim.peer)
         else:
             self._adopt(now, claim.peer, claim.address, moved=claim.rival_instance is None)
             if claim.link:
@@ -511,17 +436,10 @@ class Locator:
                 self._user.on_admitted(datagram, claim.address, now - since)
 
     def _adopt(self, now: Nanos, peer: PeerId, address: Address, *, moved: bool) -> None:
-        (self._book.move if moved else self._book.add)(peer, address)
-        if peer not in self._learned:
-            insort(self._places, (node_id(peer), peer))
-        self._learned.pop(peer, None)
-        self._learned[peer] = None
-        self._confirmed_ns[peer] = now
+        self._learned.add(now, peer, address, moved=moved)
         self._user.on_located(peer, address)
-        for other in [other for other in self._learned if other not in self._book.reachable]:
-            self._forget(other)  # this peer has its address now
-        if len(self._learned) > MOST_KNOWN:
-            self._forget(next(iter(self._learned)))
+        for other in self._learned.outdated():
+            self._forget(other)
         lookup = self._lookups.pop(peer, None)
         if lookup is not None:
             self._waiting -= len(lookup.waiting)
@@ -529,8 +447,5 @@ class Locator:
                 self._user.on_found(waiting, now - since)
 
     def _forget(self, peer: PeerId) -> None:
-        del self._learned[peer]
-        self._places.remove((node_id(peer), peer))
-        self._confirmed_ns.pop(peer, None)
-        self._book.remove(peer)
+        self._learned.forget(peer)
         self._user.on_forgotten(peer)

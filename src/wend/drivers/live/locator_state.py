@@ -10,7 +10,6 @@ from wend.model.units import MS, Nanos
 from wend.protocol.keys import distance, node_id
 from wend.protocol.ports import Send
 
-CLAIM_TRIES = 4
 MOST_ASKED = 24
 """Addresses that one lookup asks, at most."""
 FIRST_RETRY: Nanos = 200 * MS
@@ -70,24 +69,6 @@ class ContactAddress:
         self.instance: int | None = None
         self.peer: PeerId | None = None
         """Who has answered there."""
-
-
-class AddressClaim:
-    """An id, and the address at which it is said to be."""
-
-    def __init__(self, peer: PeerId, address: Address, rival: Address | None) -> None:
-        self.peer = peer
-        self.address = address
-        self.rival = rival
-        """Where the book has the id, if elsewhere."""
-        self.held: list[tuple[bytes, Nanos]] = []
-        """Datagrams that came from there, with their times of arrival."""
-        self.instance: int | None = None
-        self.rival_instance: int | None = None
-        self.link = False
-        """Whether the peer wants a link."""
-        self.left = CLAIM_TRIES
-        self.due_ns: Nanos = 0
 
 
 class AddressLookup:

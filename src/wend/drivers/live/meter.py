@@ -13,7 +13,8 @@ from typing import Protocol
 from wend.drivers.arrivals import earliest_arrivals
 from wend.drivers.live.counters import Counters
 from wend.drivers.tally import DeliveryCounts, summarised
-from wend.drivers.world import Topic, World
+from wend.drivers.workload import Topic
+from wend.drivers.world import World
 from wend.model.events import EventId, PeerId
 from wend.model.summary import LATE, Summary
 from wend.model.units import SECOND, Nanos

@@ -226,7 +226,7 @@ class MulticastGroups:
         wrong = wire.fault(datagram)
         header = None if wrong is not None else wire.decode_group_header(datagram)
         if wrong in ("corrupted", "another version"):
-            peer.refuse_unreadable(wrong, datagram, address)
+            peer.senders.refuse_unreadable(wrong, datagram, address)
         elif header is None:
             counters.refused["a multicast packet of others"] += 1
             self._warn(address)

@@ -4,7 +4,7 @@
 each one, logs the first few with their cause, and serves the next datagram.
 
 `socket.py` reads and writes datagrams, `sealed_links.py` seals and opens them where the peer has keys,
-`address_book.py` knows who sent one, `store_writer.py` writes to the disk and holds effects back while it cannot,
+`senders.py` knows who sent one, `store_writer.py` writes to the disk and holds effects back while it cannot,
 `wake_timer.py` wakes the peer, `shaper.py` imitates a wide-area link. `joining.py` finds peers that no file names,
 `multicast.py` speaks to groups of peers.
 """
@@ -28,21 +28,19 @@ from wend.drivers.live.joining import Joining
 from wend.drivers.live.link_log import LinkLog
 from wend.drivers.live.multicast import MulticastGroups, MulticastOptions
 from wend.drivers.live.observer import Observer, Observers
-from wend.drivers.live.paths.probes import answer_to
 from wend.drivers.live.paths.searches import PathSearches
 from wend.drivers.live.paths.source import NoPaths, PathSource
+from wend.drivers.live.senders import Senders
 from wend.drivers.live.shaper import NO_FAULTS, PacketFaults, Pipe, Shaper, always_up
 from wend.drivers.live.socket import PeerSocket
 from wend.drivers.live.status import StatusSnapshot, snapshot
 from wend.drivers.live.store import Store
 from wend.drivers.live.store_writer import StoreWriter
-from wend.drivers.live.strangers import StrangerLog
 from wend.drivers.live.wake_timer import WakeTimer
 from wend.model.errors import Refused, WendError, WireError
 from wend.model.events import Attributes, Event, EventId, Headers, PeerId
-from wend.model.units import SECOND, Nanos
+from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.link.link import NeighbourState
 from wend.protocol.messages import (
     ACKS,
     MAX_CONTROL_BYTES,
@@ -97,16 +95,10 @@ if TYPE_CHECKING:  # only peers with keys need ciphers; a plan is arrays in file
 log = logging.getLogger("wend.peer")
 
 LINGER_S = 0.5
-STALE_NS: Nanos = 5 * SECOND
-SILENT_NS = 30 * SECOND
-"""After so long without a packet the address of a neighbour may have changed, also where nobody sends hellos."""
-JOIN_NS = 2 * SECOND
-"""A peer that joins may take so long until it is known."""
 _LOGGED_FAILURES = 20
 _WOKEN = Woken()
 _DOUBTS: tuple[NoticeName, ...] = ("retransmit", "undelivered")
 """After these a peer without a link may have another address."""
-_UNKNOWN_SENDER = ("stranger", "misdirected")
 _LINK_CHANGES: dict[NoticeName, bool] = {LINK_UP: True, "linked": True, LINK_DOWN: False, "unlinked": False}
 
 
@@ -139,7 +131,7 @@ class LivePeer:
         self._verified, self._reachable = self.addresses.verified, self.addresses.reachable
         self.shaper = Shaper()
         self._clock = clock
-        self._observers = Observers()
+        self._observers = Observers(self.failed)
         self._peer = Peer(config)
         self._types = wire.MessageTypes(self._peer.message_types, self._peer.header_type)
         self._store_writer = StoreWriter(self.id, store, self._deliver, self.failed, self.counters, clock)
@@ -159,11 +151,17 @@ class LivePeer:
             contacts = tuple(resolve(address, self._socket.family) for address in join)
             transmit = self._socket.transmit if self.sealed is None else self.sealed.send_to
             self.joining = Joining(self, contacts, transmit, clock, admit)
-        patience_ns = 0 if self.joining is None else JOIN_NS
-        self._strangers = StrangerLog(self.id, self.addresses, self._peer.links, clock, patience_ns)
-        # A copy that was delayed is stale for a moment only.
-        self._stale = StrangerLog(self.id, self.addresses, self._peer.links, clock, STALE_NS)
         self._link_log = LinkLog(self.id, self._peer.links, self._reachable, clock)
+        self.senders = Senders(
+            self.id,
+            self.addresses,
+            self._peer.links,
+            self._link_log,
+            self.joining,
+            self.counters,
+            self._socket.transmit,
+            clock,
+        )
         self._started_ns: Nanos | None = None
         self._last_sender: PeerId | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -172,7 +170,7 @@ class LivePeer:
             Send: self._send,
             SendEach: self._send_each,
             Deliver: self._deliver,
-            Missed: self._missed,
+            Missed: self._observers.missed,
             Receipt: self._note_receipt,
             WakeAt: self.timer.wake_at,
             Persist: self._store_writer.write,
@@ -198,8 +196,7 @@ class LivePeer:
 
     def is_silent(self, peer: PeerId) -> bool:
         """Whether a peer has no link that works, or has not been heard over it for long."""
-        link = self._peer.links.get(peer)
-        return link is None or link.state is not NeighbourState.UP or self._clock() - link.heard_ns > SILENT_NS
+        return self.senders.is_silent(peer)
 
     # ---------------------------------------------------------------- from start to stop
 
@@ -401,11 +398,7 @@ class LivePeer:
         except Exception:
             self.failed("handle", event)
             raise Refused("the peer failed inside; its log says how") from None
-        for asked in self._observers.asked:
-            try:
-                asked(event)
-            except Exception:
-                self.failed("observe", event)
+        self._observers.asked(event)
         self.perform(effects)
 
     def tell(self, event: Input) -> None:
@@ -445,7 +438,7 @@ class LivePeer:
         head = datagram[: wire.HEADER_BYTES].tobytes()
         sender, header = self._verified.get((address, head)), None
         if sender is None:
-            header = self._identify(datagram, address)
+            header = self.senders.identify(datagram, address)
             if header is None:
                 return
             sender = header.sender
@@ -458,7 +451,7 @@ class LivePeer:
             self.counters.refused["garbage"] += 1
             return
         if header is not None:
-            self._confirm(header, address, head)
+            self.senders.confirm(header, address, head)
         self._hear_all(sender, messages, waited_ns)
 
     def _hear_all(self, sender: PeerId, messages: list[Message], waited_ns: Nanos) -> None:
@@ -467,7 +460,7 @@ class LivePeer:
             granted = [message for message in messages if self.forwarding.permits(sender, message)]
             self.counters.refused["an event that its neighbour may not forward"] += len(messages) - len(granted)
             messages = granted
-        queue, handle, arrived = self._socket.queue, self._peer.handle, self._observers.arrived
+        queue, handle, observers = self._socket.queue, self._peer.handle, self._observers
         bundles = len(messages) > 1 and queue.bundle()
         for message in messages:
             if waited_ns:
@@ -475,8 +468,8 @@ class LivePeer:
             event = Received(sender, message)
             if self._loop is None or (self._held and self._store_writer.refuses(event)):
                 continue
-            if arrived and type(message) is Data:
-                self._arrived(sender, message, waited_ns)
+            if observers.see_packets and type(message) is Data:
+                observers.arrived(sender, message, waited_ns)
             try:
                 effects = handle(self._clock(), event)
             except Exception:
@@ -485,13 +478,6 @@ class LivePeer:
                 self.perform(effects)
         if bundles:
             queue.flush()
-
-    def _arrived(self, sender: PeerId, data: Data, waited_ns: Nanos) -> None:
-        for arrived in self._observers.arrived:
-            try:
-                arrived(sender, data, waited_ns)
-            except Exception:
-                self.failed("observe", Received(sender, data))
 
     def receive_opened(
         self, sender: PeerId, incarnation: int, kind: int, body: bytes, address: Address, waited_ns: Nanos
@@ -512,8 +498,7 @@ class LivePeer:
         elif kind not in wire.MESSAGES:
             self.counters.refused["garbage"] += 1
         elif self.joining is None or not self.joining.hold(header, datagram, address):
-            self.counters.refused["stranger"] += 1
-            self._strangers.refused(header, datagram, address)
+            self.senders.refuse_stranger(header, datagram, address)
 
     def on_session(self, peer: PeerId, incarnation: int) -> None:
         """There is a session with an incarnation of a peer."""
@@ -528,58 +513,6 @@ class LivePeer:
         if peer in self._reachable and self._reachable[peer] != address:
             log.info("peer %d: neighbour %d is at %s", self.id, peer, show(address))
             self.addresses.move(peer, address)
-
-    def _confirm(self, header: wire.Header, address: Address, head: bytes) -> None:
-        """Note the first datagram with this header: mostly that of a new incarnation."""
-        former = self.addresses.incarnation(header.sender)
-        self.addresses.confirm(header, address, head)
-        if former != header.incarnation and header.sender in self._peer.links:
-            self._link_log.heard(header.sender, restarted=former > 0)
-
-    def _identify(self, datagram: memoryview, address: Address) -> wire.Header | None:
-        """The header of a datagram from a known peer; None where the datagram is refused, or must wait."""
-        wrong = wire.fault(datagram)
-        if self.joining is not None and wrong is None and wire.is_about_addresses(datagram):
-            self.joining.receive(datagram, address)
-            return None
-        try:
-            header = wire.decode_header(datagram)
-        except WireError:
-            header = None
-        sender = self.addresses.identify(header, address)
-        if not isinstance(sender, str):
-            return header
-        if (
-            self.joining is not None
-            and header is not None
-            and sender in _UNKNOWN_SENDER
-            and self.joining.hold(header, datagram, address)
-        ):
-            return None
-        is_open = self.joining is not None and not self.joining.makes_links
-        if wrong is not None and wrong != "garbage" and (sender != "stranger" or is_open):
-            self.refuse_unreadable(wrong, datagram, address)
-        elif sender != "stranger" or not self.answer_probe(datagram, address):
-            self.counters.refused[sender] += 1
-            if sender in _UNKNOWN_SENDER:
-                self._strangers.refused(header, datagram, address)
-            elif sender == "stale" and header is not None and self.is_silent(header.sender):
-                self._stale.refused(header, datagram, address)
-        return None
-
-    def refuse_unreadable(self, wrong: wire.Fault, datagram: bytes | memoryview, address: Address) -> None:
-        self.counters.refused[wrong] += 1
-        if wrong == "another version" and self.counters.refused[wrong] <= _LOGGED_FAILURES:
-            log.warning("peer %d refuses %s, from %s", self.id, wire.explain(wrong, datagram), show(address))
-
-    def answer_probe(self, datagram: memoryview, address: Address) -> bool:
-        """Answer a probe that a known peer's host sends to measure the path to this one, and no other."""
-        answer = answer_to(datagram) if self.addresses.has_host(address) else None
-        if answer is None:
-            return False
-        self.counters.paths["probes answered"] += 1
-        self._socket.transmit(address, answer)
-        return True
 
     # ---------------------------------------------------------------- effects
 
@@ -640,18 +573,7 @@ class LivePeer:
         self.counters.deliveries += 1
         if effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns:
             self.counters.late_deliveries += 1
-        for delivered in self._observers.delivered:
-            try:
-                delivered(effect)
-            except Exception:
-                self.failed("observe", effect)
-
-    def _missed(self, effect: Missed) -> None:
-        for missed in self._observers.missed:
-            try:
-                missed(effect)
-            except Exception:
-                self.failed("observe", effect)
+        self._observers.delivered(effect)
 
     def _note_receipt(self, effect: Receipt) -> None:
         self.counters.publications += 1
@@ -660,11 +582,7 @@ class LivePeer:
         stored = not self._peer.names_everyone or any(target != self.id for target in effect.targets)
         safe = self._store_writer.safe and stored
         self._receipt = receipt = Receipt(effect.id, effect.targets, effect.kept and safe, effect.congested)
-        for published in self._observers.published:
-            try:
-                published(receipt)
-            except Exception:
-                self.failed("observe", effect)
+        self._observers.published(receipt)
 
     def _count_drop(self, effect: Drop) -> None:
         self.counters.drops[effect.reason] += max(1, len(effect.dests))
@@ -673,11 +591,7 @@ class LivePeer:
         self.counters.notices[effect.what] += effect.count
         if effect.what == TOO_LARGE:
             log.warning("peer %d cannot tell %d more than %d bytes at once", self.id, effect.peer, MAX_CONTROL_BYTES)
-        for noticed in self._observers.noticed:
-            try:
-                noticed(effect)
-            except Exception:
-                self.failed("observe", effect)
+        self._observers.noticed(effect)
         if self.joining is not None and effect.what in _DOUBTS:
             self.joining.doubt(effect.peer)
         if effect.what in _LINK_CHANGES:
@@ -687,11 +601,7 @@ class LivePeer:
         self._link_log.changed(notice)
         if self.joining is not None and not up:
             self.joining.link_down(notice.peer)
-        for link_changed in self._observers.link_changed:
-            try:
-                link_changed(notice.peer, up)
-            except Exception:
-                self.failed("observe", notice)
+        self._observers.link_changed(notice.peer, up)
 
     def _count_refusal(self, effect: Refuse) -> None:
         self.counters.refused[effect.reason] += 1

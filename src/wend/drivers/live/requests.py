@@ -9,18 +9,16 @@ that the client makes at its first request, and that its peer does not announce.
 import asyncio
 import itertools
 import secrets
-from typing import TYPE_CHECKING
+
+import msgspec
 
 from wend.drivers.live import frames
 from wend.drivers.live.arrivals import Arrival
-from wend.drivers.live.client import EventStream
+from wend.drivers.live.event_streams import EventStream, EventStreams
 from wend.matching.filters import topic_filter
 from wend.model.errors import ClientError, ConnectionLost, NoReply, WendError
 from wend.model.events import Attributes, Headers, PeerId
 from wend.model.units import SECOND
-
-if TYPE_CHECKING:
-    from wend.drivers.live.client import Client
 
 REPLY_TO = "wend-reply-to"
 """The header of a request: the topic of the inbox, a slash, and the number of the request."""
@@ -31,9 +29,9 @@ REPLY = "wend-reply"
 class Inbox(EventStream):
     """The subscription for replies to a client's requests."""
 
-    def __init__(self, client: "Client", handle: int) -> None:
+    def __init__(self, streams: EventStreams, handle: int) -> None:
         self._topic = f"wend.inbox.{secrets.token_hex(8)}"
-        super().__init__(client, frames.Subscribe(0, handle, topic_filter(self._topic), announced=False), 1, 1)
+        super().__init__(streams, frames.Subscribe(0, handle, topic_filter(self._topic), announced=False), 1, 1)
         self._opening = asyncio.Lock()
         self._numbers = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[Arrival]] = {}
@@ -42,7 +40,7 @@ class Inbox(EventStream):
     def ended(self) -> bool:
         return self._ended
 
-    async def request(self, attributes: Attributes, payload: bytes, headers: Headers, timeout: float) -> Arrival:
+    async def request(self, request: frames.Publish, timeout: float) -> Arrival:
         """Publish a request, and wait for the first reply."""
         async with self._opening:
             await self.__aenter__()
@@ -51,8 +49,8 @@ class Inbox(EventStream):
         self._waiting[number] = reply
         try:
             async with asyncio.timeout(timeout):
-                marked = {**headers, REPLY_TO: f"{self._topic}/{number}"}
-                receipt = await self._client.publish(attributes, payload, marked, ttl=timeout)
+                headers = {**request.headers, REPLY_TO: f"{self._topic}/{number}"}
+                receipt = await self._streams.publish(msgspec.structs.replace(request, headers=headers))
                 if not receipt.targets:
                     raise NoReply("nobody is subscribed to this request")
                 return await reply

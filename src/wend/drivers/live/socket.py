@@ -81,7 +81,10 @@ class SealedSender:
         self._seal(self._peer, wire.MESSAGE, body)
 
     def send_bundle(self, bodies: list[bytes]) -> None:
-        self._seal(self._peer, *wire.bundle_body(bodies))
+        if len(bodies) == 1:
+            self._seal(self._peer, wire.MESSAGE, bodies[0])
+        else:
+            self._seal(self._peer, *wire.bundle_body(bodies))
 
 
 class SendQueue:

@@ -1,0 +1,322 @@
+"""What a plug-in is told, and what it may answer: the inputs and effects of `Plugin.handle`."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from wend.model.events import Event, PeerId
+from wend.model.paths import Path
+from wend.model.units import Nanos
+from wend.protocol.copy_ranks import Ranks
+from wend.protocol.notices import DropReason
+from wend.protocol.ports import (
+    ContactFound,
+    Drop,
+    FindPath,
+    JoinMulticast,
+    LeaveMulticast,
+    Multicast,
+    MulticastMembers,
+    Notice,
+    PathFound,
+    Planned,
+    Refuse,
+    Stopping,
+)
+
+Kind = Literal["membership", "graph", "interest", "routing"]
+
+# ---------------------------------------------------------------- inputs of every plug-in
+
+
+class Begun(msgspec.Struct, frozen=True, gc=False):
+    """The peer has started. `contacts` are the peers whose addresses it knows."""
+
+    contacts: tuple[PeerId, ...]
+    contacts_follow: bool = False
+    """Whether the driver still looks for contacts. It tells each as `ContactFound`."""
+
+
+class Recalled(msgspec.Struct, frozen=True, gc=False):
+    """A message that the plug-in asked to `Remember` in a former incarnation. It comes before `Begun`."""
+
+    message: Any
+
+
+class Heard(msgspec.Struct, frozen=True, gc=False):
+    """A message from the same plug-in at another peer."""
+
+    sender: PeerId
+    message: Any
+
+
+class Undelivered(msgspec.Struct, frozen=True, gc=False):
+    """Nobody acknowledged a `SendTo` that asked for it. With this peer's own id: a `Multicast` is too large to send."""
+
+    peer: PeerId
+    message: Any
+    """If it carries an event, its age is that of this moment."""
+
+
+class Unanswered(msgspec.Struct, frozen=True, gc=False):
+    """To the membership: a peer did not acknowledge a `SendTo` of some plug-in. It may be gone."""
+
+    peer: PeerId
+
+
+class Due(msgspec.Struct, frozen=True, gc=False):
+    """The time of a `Timer` has come."""
+
+    name: str = ""
+
+
+class LinkChanged(msgspec.Struct, frozen=True, gc=False):
+    """A link was made, found down, is back, or is gone."""
+
+    peer: PeerId
+    up: bool
+    fresh: bool = False
+    """The neighbour may have missed or forgotten what it was told: tell it all."""
+    restarted: bool = False
+    """It began a new incarnation: what it said in the former one is void."""
+
+
+class LinksChanged(msgspec.Struct, frozen=True, gc=False):
+    """This peer has other links than before, or their delay, reliability or path is another."""
+
+
+class Changed(msgspec.Struct, frozen=True, gc=False):
+    """As an effect: other plug-ins see something else in this one than before. As an input: another plug-in said so."""
+
+    what: str
+    """`links` for the overlay, `interest` for subscriptions, `trees`, `ownership` for the keys that this peer owns;
+    plug-ins may add their own."""
+
+
+# ---------------------------------------------------------------- inputs of interest and routing
+
+
+class SubscriptionsChanged(msgspec.Struct, frozen=True, gc=False):
+    """To the interest: subscriptions or advertisements of this peer changed."""
+
+
+class Arrived(msgspec.Struct, frozen=True, gc=False):
+    """To the routing: an event to forward to `dests`, from a neighbour or (sender is this peer) from here. To the
+    interest: the routing has left it to find who wants the event (`LeaveToInterest`), or a packet has reached its
+    destination here (`takes_packets`).
+
+    `born_ns` is when it was published, in this peer's own time: now minus its age.
+    """
+
+    sender: PeerId
+    event: Event
+    born_ns: Nanos
+    dests: tuple[PeerId, ...]
+    """Empty where the interest does not name destinations."""
+    path: tuple[PeerId, ...] = ()
+    """The peers that forwarded this packet, in order."""
+    header: Any = None
+    """What the previous hop's routing wrote for this one; None from here."""
+    ranks: Ranks = ()
+
+
+class Failed(msgspec.Struct, frozen=True, gc=False):
+    """To the routing: no transmission that a `Forward` allowed was acknowledged."""
+
+    forward: "Forward"
+    congested: bool = False
+    """It was not sent: it would have come too late, because others wait for the link."""
+
+
+class Acked(msgspec.Struct, frozen=True, gc=False):
+    """To the routing: a `Forward` with `confirm` was acknowledged."""
+
+    forward: "Forward"
+
+
+PluginInput = (
+    Begun
+    | Recalled
+    | Heard
+    | Undelivered
+    | Unanswered
+    | Due
+    | LinkChanged
+    | LinksChanged
+    | Changed
+    | SubscriptionsChanged
+    | Arrived
+    | Failed
+    | Acked
+    | Planned
+    | PathFound
+    | ContactFound
+    | Stopping
+)
+
+# ---------------------------------------------------------------- effects of every plug-in
+
+Slot = tuple[str, PeerId]
+"""What a control message is about: only the newest of a slot counts."""
+
+
+class Tell(msgspec.Struct, frozen=True, gc=False):
+    """Send a message to a neighbour, again until it is acknowledged. A newer one of the same slot replaces it."""
+
+    peer: PeerId
+    slot: Slot | None
+    """A message with a slot may be of any length; one without must fit a datagram."""
+    message: Any
+
+
+class SendTo(msgspec.Struct, frozen=True, gc=False):
+    """Send a message to any peer whose address is known, with or without a link."""
+
+    peer: PeerId
+    message: Any
+    acknowledged: bool = False
+    """Repeat it until it is acknowledged, a few times; then say `Undelivered`. Else it may get lost."""
+    wait_ns: Nanos = 0
+    """How long to wait for the first acknowledgement; then twice as long each time. 0: as the link layer does."""
+    tries: int = 0
+    """How often to send it in all; 0: the usual number."""
+
+
+class Timer(msgspec.Struct, frozen=True, gc=False):
+    """Send `Due(name)` at this time. Every timer fires; there is no cancelling."""
+
+    time_ns: Nanos
+    name: str = ""
+
+
+class Remember(msgspec.Struct, frozen=True, gc=False):
+    """Store this message, where persistency is on: the next incarnation gets it as `Recalled`."""
+
+    key: int
+    """What it is about, a peer's id for instance: the newest message with a key replaces the others."""
+    message: Any
+    """If it has a time of the peer, the field's name is one of `records.TIME_FIELDS`."""
+
+
+# ---------------------------------------------------------------- effects of single kinds
+
+
+class Forward(msgspec.Struct, frozen=True, gc=False):
+    """From the routing: send the event to a neighbour, with retransmission."""
+
+    peer: PeerId
+    event: Event
+    born_ns: Nanos
+    dests: tuple[PeerId, ...]
+    path: tuple[PeerId, ...] = ()
+    header: Any = None
+    ranks: Ranks = ()
+    tried: tuple[PeerId, ...] = ()
+    """Neighbours that did not answer for this packet; the plug-in's own memory, not sent."""
+    tries: int = 0
+    """Transmissions over this link; 0 means the configured number."""
+    confirm: bool = False
+    """Tell me of the ACK too, not only of its absence."""
+    due: tuple[Nanos, ...] = ()
+    """By destination: when the packet has to arrive at the neighbour, to be in time; empty where it never is late."""
+    retries: int = 0
+    """With the failure detector: further transmissions while loss explains a missing ACK better than an outage."""
+
+
+class GiveUp(msgspec.Struct, frozen=True, gc=False):
+    """From the routing: no route now. The event is stored and retried where persistency is on, else dropped."""
+
+    event: Event
+    born_ns: Nanos
+    dests: tuple[PeerId, ...]
+    reason: DropReason
+    ranks: Ranks = ()
+
+
+def unanswered(forward: Forward) -> GiveUp:
+    """Give up a `Forward` that failed, for strategies that know no other route."""
+    return GiveUp(forward.event, forward.born_ns, forward.dests, "link does not answer", forward.ranks)
+
+
+class LeaveToInterest(msgspec.Struct, frozen=True, gc=False):
+    """From the routing: the interest finds who wants this event by messages of its own. It gets the `Arrived`."""
+
+    arrived: Arrived
+
+
+class RouteEvent(msgspec.Struct, frozen=True, gc=False):
+    """From the interest: forward this event to its destinations. The routing gets the `Arrived`."""
+
+    arrived: Arrived
+
+
+class DeliverHere(msgspec.Struct, frozen=True, gc=False):
+    """From the interest: the event has reached this peer. Deliver it to the subscriptions here that want it."""
+
+    event: Event
+    born_ns: Nanos
+
+
+class InterestLearned(msgspec.Struct, frozen=True, gc=False):
+    """From the interest: it knows what this peer wants, for the first time or anew."""
+
+    peer: PeerId
+    returned: bool = False
+    """Whether it has restarted, and wants what was published meanwhile."""
+
+
+class MakeLink(msgspec.Struct, frozen=True, gc=False):
+    """From the membership: have a link to this peer."""
+
+    peer: PeerId
+    path: Path
+    """Underlay path from here, as measured or inferred."""
+
+
+class Reroute(msgspec.Struct, frozen=True, gc=False):
+    """From the membership: the underlay path of a link is another by now."""
+
+    peer: PeerId
+    path: Path
+
+
+class EndLink(msgspec.Struct, frozen=True, gc=False):
+    """From the membership: end the link to this peer."""
+
+    peer: PeerId
+
+
+PluginEffect = (
+    Tell
+    | SendTo
+    | Timer
+    | Remember
+    | Changed
+    | Forward
+    | GiveUp
+    | LeaveToInterest
+    | RouteEvent
+    | DeliverHere
+    | InterestLearned
+    | MakeLink
+    | Reroute
+    | EndLink
+    | FindPath
+    | JoinMulticast
+    | LeaveMulticast
+    | Multicast
+    | MulticastMembers
+    | Notice
+    | Drop
+    | Refuse
+)
+
+_COMMON: frozenset[type] = frozenset({Tell, SendTo, Timer, Remember, Changed, Notice, Drop, Refuse})
+_MULTICAST: frozenset[type] = frozenset({JoinMulticast, LeaveMulticast, Multicast, MulticastMembers})
+ALLOWED: dict[Kind, frozenset[type]] = {
+    "membership": _COMMON | _MULTICAST | {MakeLink, Reroute, EndLink, FindPath},
+    "graph": _COMMON,
+    "interest": _COMMON | _MULTICAST | {InterestLearned, DeliverHere, RouteEvent, FindPath},
+    "routing": _COMMON | {Forward, GiveUp, LeaveToInterest},
+}
+"""What a plug-in of each kind may answer."""

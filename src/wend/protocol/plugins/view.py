@@ -1,0 +1,202 @@
+"""What a plug-in sees of its peer, of the peer's links and of the other plug-ins. Nothing here is for it to change."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
+
+from wend.model.events import Event, PeerId
+from wend.model.paths import Path
+from wend.model.units import Nanos
+from wend.protocol.config import PeerConfig
+
+
+class GraphView(Protocol):
+    """The whole overlay, as the link-state database has it."""
+
+    version: int
+
+    @property
+    def costs(self) -> Mapping[PeerId, Mapping[PeerId, Nanos]]: ...
+
+    @property
+    def paths(self) -> Mapping[tuple[PeerId, PeerId], Path]:
+        """The routers of links' underlay paths, by (lower id, higher id), as far as they were traced."""
+        ...
+
+    @property
+    def prices(self) -> Mapping[PeerId, Mapping[PeerId, Nanos]]:
+        """What links cost beyond their delay, because they are full; only those that are."""
+        ...
+
+    def distances(self, source: PeerId) -> Mapping[PeerId, Nanos]:
+        """The shortest delays from a peer."""
+        ...
+
+
+class InterestView(Protocol):
+    """Who wants what, as far as this peer knows."""
+
+    @property
+    def filters(self) -> Mapping[str, float]:
+        """The filters of this peer's subscriptions, each with the reliability that it needs."""
+        ...
+
+    def need(self, event: Event) -> float:
+        """The highest reliability that any known subscriber of the event needs."""
+        ...
+
+    def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:
+        """(publisher, subscriber) -> deadline, None where there is none."""
+        ...
+
+    def deadline_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None: ...
+
+
+class LinkView(Protocol):
+    """A link of this peer, to look at."""
+
+    @property
+    def delay_ns(self) -> Nanos: ...
+
+    @property
+    def reliability(self) -> float: ...
+
+    @property
+    def path(self) -> Path:
+        """The routers of its underlay path, where they are known."""
+        ...
+
+    @property
+    def timeout_ns(self) -> Nanos:
+        """How long the sender waits for an ACK."""
+        ...
+
+    @property
+    def up(self) -> bool: ...
+
+    @property
+    def heard_by_neighbour(self) -> bool:
+        """Whether the neighbour says that it hears this peer."""
+        ...
+
+    @property
+    def heard_ns(self) -> Nanos:
+        """When this peer last heard the neighbour."""
+        ...
+
+    @property
+    def silence_ns(self) -> Nanos:
+        """The longest silence of a link that is up."""
+        ...
+
+    @property
+    def queue_ns(self) -> Nanos:
+        """How long a packet would wait for the link now, behind others that are due."""
+        ...
+
+    @property
+    def price_ns(self) -> Nanos:
+        """What a route over the link costs beyond its delay, because the link is full."""
+        ...
+
+    def seems_up(self, now: Nanos) -> bool:
+        """With the failure detector: the neighbour was heard within the detection time, and hears this peer."""
+        ...
+
+    def heard_lately(self, now: Nanos) -> bool:
+        """With the failure detector: the neighbour was heard within the detection time."""
+        ...
+
+
+class OutageChanceView(Protocol):
+    """How often a link fails, and for how long."""
+
+    @property
+    def share(self) -> float:
+        """The share of time that it is down."""
+        ...
+
+    @property
+    def length_ns(self) -> float:
+        """The mean length of an outage."""
+        ...
+
+    def down_after(self, age_ns: float) -> float:
+        """The probability that the link is down if it was up so long ago."""
+        ...
+
+    def up_after(self, age_ns: float) -> float:
+        """The probability that the link is up if it was down so long ago."""
+        ...
+
+
+class OutageEstimate(Protocol):
+    def of(self, now: Nanos, peer: PeerId) -> OutageChanceView:
+        """Outages of the link to a neighbour."""
+        ...
+
+    def of_all(self, now: Nanos) -> OutageChanceView:
+        """Outages of links around here."""
+        ...
+
+
+class NewsView(Protocol):
+    """Which links of other peers are down, as these say."""
+
+    @property
+    def hops(self) -> int:
+        """Over how many links news travels."""
+        ...
+
+    def down(self, now: Nanos) -> frozenset[tuple[PeerId, PeerId]]:
+        """The links of other peers that are believed to be down, as (lower id, higher id). The same object as before
+        while nothing changes."""
+        ...
+
+    def is_down(self, a: PeerId, b: PeerId, now: Nanos) -> bool: ...
+
+
+class View:
+    """What a plug-in may look at. Nothing here is for it to change."""
+
+    __slots__ = (
+        "config", "graph", "graphs", "incarnation", "interest", "links", "loaded", "me", "membership", "neighbours",
+        "news",
+        "outages", "persistency",
+    )  # fmt: skip
+
+    def __init__(self, config: PeerConfig, links: Mapping[PeerId, LinkView], persistency: bool) -> None:
+        self.me = config.peer
+        self.incarnation = config.incarnation
+        self.config = config
+        self.persistency = persistency
+        self.links = links
+        self.neighbours: tuple[PeerId, ...] = ()
+        self.loaded = False
+        """Whether packets had to wait for links lately."""
+        self.graph: GraphView = NO_GRAPH
+        """The link-state database; empty where no plug-in asked for it."""
+        self.graphs: dict[str, Any] = {}
+        """All graph plug-ins that the peer hosts, by name."""
+        self.interest: Any = None
+        """The interest plug-in: an `InterestView`, and whatever else it offers."""
+        self.membership: Any = None
+        """The membership plug-in, and whatever it offers; None where links are given."""
+        self.outages: OutageEstimate | None = None
+        """Only where a plug-in needs the failure detector."""
+        self.news: NewsView | None = None
+        """Only where a plug-in needs it, and peers tell each other."""
+
+
+class _NoGraph:
+    """The graph of a peer that hosts no link-state database."""
+
+    version = 0
+    costs: ClassVar[Mapping[PeerId, Mapping[PeerId, Nanos]]] = {}
+    paths: ClassVar[Mapping[tuple[PeerId, PeerId], Path]] = {}
+    prices: ClassVar[Mapping[PeerId, Mapping[PeerId, Nanos]]] = {}
+
+    def distances(self, source: PeerId) -> Mapping[PeerId, Nanos]:
+        return {}
+
+
+NO_GRAPH = _NoGraph()

@@ -1,0 +1,64 @@
+"""A live peer with grants, clients of it, and a clock that tests set."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import wend
+from tests.drivers.live.key_ring import KeyRing
+from tests.drivers.live.net import Site, overlay
+from wend.drivers.live.admission import ClientAdmission
+from wend.drivers.live.grants import Grant, GrantTable
+from wend.drivers.live.key_files import KeyFolder
+from wend.model.errors import Refused
+
+PLANT = Grant(publish="topic prefix 'plant.'", subscribe="topic prefix 'plant.' and secret absent")
+OFFICE = Grant(publish="topic = 'office'", subscribe="topic = 'office'")
+ADMIN = Grant(publish="true", subscribe="true", admin=True)
+GRANTS = {"plant": PLANT, "office": OFFICE, "admin": ADMIN}
+
+
+class Clock:
+    """Time that passes only when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Scene:
+    """A peer with keys and grants, and clients by name."""
+
+    def __init__(self, site: Site, ring: KeyRing, keys: KeyFolder, clock: Clock) -> None:
+        self.site = site
+        self.counts = site.counts
+        self.clock = clock
+        self._ring = ring
+        self._keys = keys
+
+    @property
+    def url(self) -> str:
+        return self.site.url.replace("wend://", "wends://")
+
+    def connect(self, name: str, *groups: str) -> Any:
+        return wend.connect(self.url, keys=self._ring.enrol(name, groups=groups))
+
+    def change(self, **grants: Grant) -> None:
+        self.site.listener.admission.replace(self._keys, GrantTable(grants))
+        self.site.listener.recheck()
+
+
+@asynccontextmanager
+async def granting(ring: KeyRing, **grants: Grant) -> AsyncIterator[Scene]:
+    keys, clock = ring.keys("site", 0), Clock()
+    admission = ClientAdmission(keys, GrantTable(grants or GRANTS), tls=True, clock_s=clock)
+    async with overlay([], admission=admission) as (site,):
+        yield Scene(site, ring, keys, clock)
+
+
+def refused_with(why: str) -> Any:
+    return pytest.raises(Refused, match=why)
