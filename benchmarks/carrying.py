@@ -25,8 +25,8 @@ import uvloop
 
 from benchmarks.rows import Row
 from benchmarks.sampling import Sampler
-from wend.drivers.live.client import Client, connect
-from wend.drivers.live.event_streams import EventStream
+from wend.drivers.live.client.client import Client, connect
+from wend.drivers.live.client.event_streams import EventStream
 from wend.matching.filters import topic_filter
 from wend.model.errors import ConnectionLost
 

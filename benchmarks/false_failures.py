@@ -24,8 +24,8 @@ from pathlib import Path
 
 import uvloop
 
-from wend.drivers.live.client import Client, connect
-from wend.drivers.live.event_streams import EventStream
+from wend.drivers.live.client.client import Client, connect
+from wend.drivers.live.client.event_streams import EventStream
 from wend.matching.filters import topic_filter
 from wend.model.errors import ConnectionLost
 

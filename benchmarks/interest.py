@@ -15,7 +15,7 @@ import tracemalloc
 from typing import NamedTuple
 
 from benchmarks.rows import Row
-from wend.drivers.live.broker import Broker
+from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.peer import LivePeer
 from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import parse

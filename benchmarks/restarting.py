@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 from benchmarks.rows import Row
-from wend.drivers.live.store import Store
-from wend.drivers.live.store_format import decode_record, encode_record
+from wend.drivers.live.store.format import decode_record, encode_record
+from wend.drivers.live.store.store import Store
 from wend.model.events import DurableOptions, Event, EventId, Qos
 from wend.model.units import SECOND
 from wend.protocol.config import PeerConfig

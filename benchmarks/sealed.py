@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import uvloop
 
-from wend.drivers.live.addresses import Address
+from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
-from wend.drivers.live.socket import PeerSocket
+from wend.drivers.live.transport.socket import PeerSocket
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.ports import Deliver, LocalSubscription, Neighbour, Started

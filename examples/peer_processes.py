@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from wend.drivers.live.throwaway_keys import ThrowawayRoot
+from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
 
 
 class PeerProcess:

@@ -29,9 +29,9 @@ Visits = dict[str, dict[str, int]]
 
 async def walk() -> Visits:
     """An event between two peers that know each other, once everything else is quiet."""
-    from wend.drivers.live.broker import Broker
-    from wend.drivers.live.client import connect
-    from wend.drivers.live.listener import TcpListener
+    from wend.drivers.live.broker.broker import Broker
+    from wend.drivers.live.broker.listener import TcpListener
+    from wend.drivers.live.client.client import connect
     from wend.drivers.live.peer import LivePeer
     from wend.model.units import MS
     from wend.protocol.config import PeerConfig

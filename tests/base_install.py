@@ -39,7 +39,7 @@ import wend.drivers.live  # noqa: E402
 import wend.protocol  # noqa: E402
 from tests.ports import free_ports  # noqa: E402
 from wend.console.app import main  # noqa: E402
-from wend.drivers.live.addresses import SCHEME, show  # noqa: E402
+from wend.drivers.live.addressing.addresses import SCHEME, show  # noqa: E402
 from wend.drivers.live.config import PeerFile  # noqa: E402
 from wend.drivers.live.process import PeerService  # noqa: E402
 

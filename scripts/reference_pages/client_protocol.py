@@ -3,7 +3,10 @@
 from reference_pages.source import members
 from reference_pages.wire_format import structs
 
-from wend.drivers.live import broker, connection, frames, listener, wire
+from wend.drivers.live import frames
+from wend.drivers.live.broker import broker, listener
+from wend.drivers.live.client import connection
+from wend.drivers.live.transport import wire
 from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Event, Range
 from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import msgspec
 from reference_pages.source import Field, fields, members, summary
 
-from wend.drivers.live import address_messages, wire
+from wend.drivers.live.addressing import address_messages
+from wend.drivers.live.transport import wire
 from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Event, Qos, Range, Subscription
 from wend.model.units import SECOND
 from wend.protocol import messages

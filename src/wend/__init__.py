@@ -15,9 +15,9 @@ TYPE_CHECKING = False
 """True for type checkers. The module `typing` would take most of the time that `import wend` takes."""
 
 if TYPE_CHECKING:
-    from wend.drivers.live.arrivals import Arrival, PublishReceipt
-    from wend.drivers.live.client import Client, connect
-    from wend.drivers.live.event_streams import EventStream
+    from wend.drivers.live.client.arrivals import Arrival, PublishReceipt
+    from wend.drivers.live.client.client import Client, connect
+    from wend.drivers.live.client.event_streams import EventStream
     from wend.drivers.live.status import StatusSnapshot
     from wend.drivers.scenarios import Scenario, load_scenario
     from wend.drivers.sim import Outcome, simulate
@@ -65,9 +65,9 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a type checker that sees `__getattr__` accepts every name
     _HOMES = {
-        "wend.drivers.live.client": ("connect", "Client"),
-        "wend.drivers.live.event_streams": ("EventStream",),
-        "wend.drivers.live.arrivals": ("PublishReceipt", "Arrival"),
+        "wend.drivers.live.client.client": ("connect", "Client"),
+        "wend.drivers.live.client.event_streams": ("EventStream",),
+        "wend.drivers.live.client.arrivals": ("PublishReceipt", "Arrival"),
         "wend.drivers.live.status": ("StatusSnapshot",),
         "wend.protocol.status": ("LinkStatus",),
         "wend.drivers.sim": ("simulate", "Outcome"),

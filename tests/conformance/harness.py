@@ -17,10 +17,10 @@ import msgspec
 from tests.security.roots import Laboratory
 from wend.drivers.live.clock import SteadyClock
 from wend.drivers.live.counters import Counters
-from wend.drivers.live.multicast import MulticastOptions
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
-from wend.drivers.live.store import Store
+from wend.drivers.live.store.store import Store
+from wend.drivers.live.transport.multicast import MulticastOptions
 from wend.matching.filters import topic_filter
 from wend.model.events import PeerId, Qos
 from wend.model.units import MS, SECOND, Nanos

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.console.calls import Said
+from wend.drivers.live.access.key_files import read_folder, read_token_file, token_hash
 from wend.drivers.live.clock import wall_s
-from wend.drivers.live.key_files import read_folder, read_token_file, token_hash
 from wend.model.errors import ConfigError
 from wend.security.identity import Untrusted
 

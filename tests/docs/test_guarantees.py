@@ -5,7 +5,9 @@ import re
 from functools import cache
 from pathlib import Path
 
-from wend.drivers.live import broker, listener, peer, wire
+from wend.drivers.live import peer
+from wend.drivers.live.broker import broker, listener
+from wend.drivers.live.transport import wire
 from wend.drivers.sim.checks import ALWAYS, ONCE_HEALED
 from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS
 from wend.model.units import SECOND

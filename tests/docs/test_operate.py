@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT, files_of, read, section, wend
-from wend.drivers.live.compaction import STEP_BYTES
 from wend.drivers.live.config import PeerFile, load
 from wend.drivers.live.peer import LINGER_S
-from wend.drivers.live.store import GROWTH_BYTES, Store
-from wend.drivers.live.store_writer import RETRY_S
+from wend.drivers.live.store.compaction import STEP_BYTES
+from wend.drivers.live.store.store import GROWTH_BYTES, Store
+from wend.drivers.live.store.writer import RETRY_S
 from wend.model.events import Event, EventId
 from wend.model.units import SECOND
 from wend.protocol.config import DeliverySettings
@@ -103,7 +103,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
 
 
 def test_a_store_may_be_copied_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wend.drivers.live.store.GROWTH_BYTES", 10 * STEP_BYTES)
+    monkeypatch.setattr("wend.drivers.live.store.store.GROWTH_BYTES", 10 * STEP_BYTES)
     store = Store(tmp_path / "peer.store")
     for number in range(1000):
         store.append(PendingRecord(Event(EventId(1, 1, number), {}, bytes(100)), 0, (2,)))

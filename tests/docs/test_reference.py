@@ -13,11 +13,11 @@ import pytest
 
 import wend
 from tests.cores import pure_only
-from wend.drivers.live import wire
-from wend.drivers.live.address_book import Unidentified
+from wend.drivers.live.access.grants import Denial
+from wend.drivers.live.addressing.address_book import Unidentified
 from wend.drivers.live.config import load
-from wend.drivers.live.grants import Denial
 from wend.drivers.live.process import PeerService
+from wend.drivers.live.transport import wire
 from wend.protocol import notices
 from wend.protocol.messages import ACKS, HELLOS, Ack
 from wend.protocol.notices import DROPS, NOTICES, DropReason, NoticeName, RefusalReason

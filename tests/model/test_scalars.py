@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wend.drivers.live import wire
+from wend.drivers.live.transport import wire
 from wend.drivers.scenarios import Scenario
 from wend.model.events import Range, as_scalar
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.pipeline.recorded_tables import write_table
 from wend.console.plan_watch import PlanMonitor, watch
-from wend.drivers.live.plan_push import PushReport
+from wend.drivers.live.plans.push import PushReport
 from wend.model.errors import ConfigError
 from wend.model.flows import Flow
 from wend.model.plan import read_plan

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.protocol.talk import A, B, C, D, S, Talk, sent, tx
-from wend.drivers.live import wire
+from wend.drivers.live.transport import wire
 from wend.model.events import PeerId, Subscription, SubscriptionId
 from wend.model.units import MS, Nanos
 from wend.protocol.interest.subscriptions import PAUSE_NS, PeerInterest

@@ -18,7 +18,9 @@ from zlib import crc32
 
 from tests.security.doubles import START_S, credentials_of, random_bytes
 from tests.security.worlds import World, converse
-from wend.drivers.live import address_messages, frames, wire
+from wend.drivers.live import frames
+from wend.drivers.live.addressing import address_messages
+from wend.drivers.live.transport import wire
 from wend.model.errors import Untrusted, WireError
 from wend.model.random_stream import RandomStream, peer_stream
 from wend.model.units import MS, SECOND

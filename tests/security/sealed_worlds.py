@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.security.attacker import FLOOD, OFF_PATH, ON_PATH, Attacker, Violation
 from tests.security.doubles import START_S, MacVerifier, credentials_of, random_bytes
-from wend.drivers.live import wire
+from wend.drivers.live.transport import wire
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim.checks import examine
 from wend.drivers.sim.engine import Engine

@@ -22,9 +22,9 @@ from wend.model.events import Attributes, Headers, Range, Value
 from wend.model.units import SECOND, parse_duration, parse_short
 
 if TYPE_CHECKING:
-    from wend.drivers.live.arrivals import Arrival, PublishReceipt
-    from wend.drivers.live.client import Client
-    from wend.drivers.live.event_streams import EventStream
+    from wend.drivers.live.client.arrivals import Arrival, PublishReceipt
+    from wend.drivers.live.client.client import Client
+    from wend.drivers.live.client.event_streams import EventStream
 
 Published = tuple[Attributes, bytes]
 _RANGE = re.compile(r"([\[\]])\s*([^,]*?)\s*,\s*([^,]*?)\s*([\[\]])")

@@ -54,7 +54,7 @@ def root(
     as_json: Json = False,
 ) -> None:
     """Make the root of an overlay: its key and its certificate."""
-    from wend.drivers.live import key_files
+    from wend.drivers.live.access import key_files
     from wend.drivers.live.clock import wall_s
     from wend.security.certificates import make_root, show_time
 
@@ -75,7 +75,7 @@ def new(
     as_json: Json = False,
 ) -> None:
     """Make keys for a site or a client, and the request that the root signs. The keys stay here."""
-    from wend.drivers.live import key_files
+    from wend.drivers.live.access import key_files
     from wend.security.certificates import make_request
 
     places = [folder / file for file in (key_files.SIGNING_KEY, key_files.SESSION_KEY, key_files.REQUEST)]
@@ -101,7 +101,7 @@ def sign(
     as_json: Json = False,
 ) -> None:
     """Sign a request at the root: the certificate of a peer or, without --peer, of a client."""
-    from wend.drivers.live import key_files
+    from wend.drivers.live.access import key_files
     from wend.drivers.live.clock import wall_s
     from wend.security import certificates
 
@@ -131,7 +131,7 @@ def sign(
 
 def _check_id_is_free(root: Path, peer: int | None, signing_key: bytes) -> None:
     """Two sites with one id would take each other's place. The same key renews its own certificate."""
-    from wend.drivers.live import key_files
+    from wend.drivers.live.access import key_files
     from wend.drivers.live.clock import wall_s
 
     if peer is None:
@@ -159,7 +159,7 @@ def token(
     """Make a token by which a client may connect without a certificate. The peer stores its hash."""
     import msgspec
 
-    from wend.drivers.live import key_files
+    from wend.drivers.live.access import key_files
     from wend.drivers.live.clock import wall_s
     from wend.security.certificates import check_groups, check_name, show_time
 
@@ -187,7 +187,7 @@ def revoke(
 
     The serial numbers go to revoked.txt. Peers read their own copy of it, on SIGHUP also while they run.
     """
-    from wend.drivers.live import key_files
+    from wend.drivers.live.access import key_files
     from wend.drivers.live.clock import wall_s
     from wend.security.certificates import MAX_SERIAL
 
@@ -214,7 +214,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Print whose keys a folder holds: certificates and tokens, with their end and whether they are revoked."""
-    from wend.drivers.live import key_files
+    from wend.drivers.live.access import key_files
     from wend.drivers.live.clock import wall_s
 
     if not folder.is_dir():
@@ -257,7 +257,7 @@ def _described(identity: "Identity") -> str:
 
 
 def _own(folder: Path) -> "list[Identity]":
-    from wend.drivers.live import key_files
+    from wend.drivers.live.access import key_files
     from wend.security.certificates import read_identity
 
     place = folder / key_files.CERTIFICATE
@@ -265,7 +265,7 @@ def _own(folder: Path) -> "list[Identity]":
 
 
 def _issued(folder: Path) -> "list[Identity]":
-    from wend.drivers.live import key_files
+    from wend.drivers.live.access import key_files
     from wend.security.certificates import read_identity
 
     places = sorted((folder / key_files.ISSUED).glob("*.pem"))
@@ -274,13 +274,13 @@ def _issued(folder: Path) -> "list[Identity]":
 
 
 def _tokens(folder: Path) -> "list[Identity]":
-    from wend.drivers.live import key_files
+    from wend.drivers.live.access import key_files
 
     return [key_files.token_identity(each) for each in key_files.read_tokens(folder / key_files.TOKENS)]
 
 
 def _roots(folder: Path) -> list[dict[str, Any]]:
-    from wend.drivers.live import key_files
+    from wend.drivers.live.access import key_files
     from wend.drivers.live.clock import wall_s
     from wend.security.certificates import read_root, show_time
 

@@ -12,7 +12,7 @@ from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, asks_peer
 from wend.console.status import as_object, links_table
 
 if TYPE_CHECKING:
-    from wend.drivers.live.client import Client
+    from wend.drivers.live.client.client import Client
     from wend.drivers.live.status import StatusSnapshot
 
 Neighbour = Annotated[int, typer.Argument(metavar="ID", help="The id of the neighbour.", min=0)]

@@ -66,7 +66,7 @@ def peer(
 
 
 def _ready(service: "PeerService", *, as_json: bool) -> None:
-    from wend.drivers.live.addresses import SCHEME, show
+    from wend.drivers.live.addressing.addresses import SCHEME, show
 
     place, clients = show(service.peer.address), f"{service.listener.scheme}{show(service.listener.address)}"
     if as_json:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from wend.drivers.live.client import Client
+    from wend.drivers.live.client.client import Client
 
 T = TypeVar("T")
 Peer = Annotated[

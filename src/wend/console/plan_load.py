@@ -9,7 +9,7 @@ from wend.console.options import Json
 from wend.console.peer_options import LOCAL_PEER, PeerOptions, asks_peer
 
 if TYPE_CHECKING:
-    from wend.drivers.live.client import Client
+    from wend.drivers.live.client.client import Client
 
 
 def register(plan: typer.Typer) -> None:

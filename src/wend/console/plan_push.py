@@ -13,7 +13,7 @@ from wend.model.errors import ConfigError
 from wend.model.units import SECOND, parse_duration
 
 if TYPE_CHECKING:
-    from wend.drivers.live.plan_push import OnTimeCount, PushReport, PushSettings
+    from wend.drivers.live.plans.push import OnTimeCount, PushReport, PushSettings
     from wend.model.plan import Plan
 
 ROLLED_BACK = 1
@@ -70,7 +70,7 @@ def push(
 
 def addresses(given: list[str] | None, file: Path | None, *, secured: bool) -> list[str]:
     """The URLs of the peers, from options and from a file."""
-    from wend.drivers.live.addresses import SCHEME, TLS_SCHEME, parse_urls
+    from wend.drivers.live.addressing.addresses import SCHEME, TLS_SCHEME, parse_urls
 
     texts = list(given or ())
     if file is not None:
@@ -89,7 +89,7 @@ def addresses(given: list[str] | None, file: Path | None, *, secured: bool) -> l
 
 
 def push_settings(watch: str, before: str, tolerance: float, version: int | None = None) -> "PushSettings":
-    from wend.drivers.live.plan_push import PushSettings
+    from wend.drivers.live.plans.push import PushSettings
 
     watch_ns, before_ns = parse_duration(watch), parse_duration(before)
     if watch_ns < 0 or before_ns < 0:
@@ -114,7 +114,7 @@ def run_push(
 
     import wend
     from wend.console.show import messages
-    from wend.drivers.live.plan_push import push_plan
+    from wend.drivers.live.plans.push import push_plan
 
     console = messages()
     connect = partial(wend.connect, timeout=10.0, patience=5.0, **opened)

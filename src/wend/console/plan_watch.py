@@ -15,7 +15,7 @@ from wend.model.errors import ConfigError, WendError
 from wend.model.units import SECOND, parse_duration
 
 if TYPE_CHECKING:
-    from wend.drivers.live.plan_push import PushSettings
+    from wend.drivers.live.plans.push import PushSettings
     from wend.model.plan import Plan
     from wend.planning.models import Goal
     from wend.planning.network import FlowNetwork

@@ -8,7 +8,7 @@ import typer
 from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, asks_peer
 
 if TYPE_CHECKING:
-    from wend.drivers.live.client import Client
+    from wend.drivers.live.client.client import Client
     from wend.drivers.live.frames import DurableStatus
 
 

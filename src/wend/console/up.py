@@ -140,8 +140,8 @@ async def _run(
     telemetry: Path | None,
 ) -> None:
     from wend.console.show import messages, output, remark
+    from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
     from wend.drivers.live.comparison import Comparison
-    from wend.drivers.live.throwaway_keys import ThrowawayRoot
     from wend.drivers.world import build
 
     world = build(scenario)

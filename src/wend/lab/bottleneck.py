@@ -26,7 +26,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from wend.drivers.live.client import Client
+from wend.drivers.live.client.client import Client
 from wend.lab.bottleneck_traffic import DEADLINES_NS, PORT, TCP_PORT, EventFlow, pair, tcp_flow
 from wend.lab.capture import Capture, CapturedPacket, link_delays, most_bytes
 from wend.lab.control import MARKER

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
-from wend.drivers.live.client import Client, connect
-from wend.drivers.live.event_streams import EventStream
+from wend.drivers.live.client.client import Client, connect
+from wend.drivers.live.client.event_streams import EventStream
 from wend.lab.control import MARKER
 from wend.lab.network import Lab
 from wend.matching.filters import topic_filter

@@ -9,9 +9,9 @@ import pytest
 import wend
 from tests.drivers.live.key_ring import KeyRing
 from tests.drivers.live.net import Site, overlay
-from wend.drivers.live.admission import ClientAdmission
-from wend.drivers.live.grants import Grant, GrantTable
-from wend.drivers.live.key_files import KeyFolder
+from wend.drivers.live.access.admission import ClientAdmission
+from wend.drivers.live.access.grants import Grant, GrantTable
+from wend.drivers.live.access.key_files import KeyFolder
 from wend.model.errors import Refused
 
 PLANT = Grant(publish="topic prefix 'plant.'", subscribe="topic prefix 'plant.' and secret absent")

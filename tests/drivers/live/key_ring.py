@@ -3,8 +3,8 @@
 import time
 from pathlib import Path
 
-from wend.drivers.live import key_files
-from wend.drivers.live.key_files import KeyFolder, read_folder
+from wend.drivers.live.access import key_files
+from wend.drivers.live.access.key_files import KeyFolder, read_folder
 from wend.security.certificates import make_request, make_root, sign
 
 HOUR_S = 3600

@@ -3,13 +3,14 @@
 from collections import deque
 from itertools import count
 
-from wend.drivers.live import address_messages, wire
-from wend.drivers.live.address_book import AddressBook
-from wend.drivers.live.address_messages import AddressMessage
-from wend.drivers.live.addresses import Address
+from wend.drivers.live.addressing import address_messages
+from wend.drivers.live.addressing.address_book import AddressBook
+from wend.drivers.live.addressing.address_messages import AddressMessage
+from wend.drivers.live.addressing.addresses import Address
+from wend.drivers.live.addressing.locator import Locator
 from wend.drivers.live.counters import Counters
-from wend.drivers.live.locator import Locator
-from wend.drivers.live.wire import Header
+from wend.drivers.live.transport import wire
+from wend.drivers.live.transport.wire import Header
 from wend.model.events import PeerId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.keys import node_id

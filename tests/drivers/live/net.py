@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from wend.drivers.live import frames
-from wend.drivers.live.addresses import Address
-from wend.drivers.live.arrivals import Arrival
-from wend.drivers.live.broker import Broker
-from wend.drivers.live.client import Client
-from wend.drivers.live.event_streams import EventStream
-from wend.drivers.live.listener import TcpListener
+from wend.drivers.live.addressing.addresses import Address
+from wend.drivers.live.broker.broker import Broker
+from wend.drivers.live.broker.listener import TcpListener
+from wend.drivers.live.client.arrivals import Arrival
+from wend.drivers.live.client.client import Client
+from wend.drivers.live.client.event_streams import EventStream
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
 from wend.model.events import PeerId

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from wend.drivers.live.peer import LivePeer
-from wend.drivers.live.store import Store
+from wend.drivers.live.store.store import Store
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.ports import (

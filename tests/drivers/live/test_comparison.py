@@ -6,8 +6,8 @@ import pytest
 
 from wend.console import up
 from wend.drivers.live import comparison
+from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
 from wend.drivers.live.comparison import Comparison
-from wend.drivers.live.throwaway_keys import ThrowawayRoot
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.world import build
 from wend.model.units import MS, SECOND

@@ -11,7 +11,7 @@ import wend
 from tests.drivers.live.net import PATIENCE_S, known
 from tests.drivers.live.processes import Process
 from tests.ports import free_ports
-from wend.drivers.live.addresses import parse_urls
+from wend.drivers.live.addressing.addresses import parse_urls
 from wend.drivers.live.config import load
 from wend.drivers.live.process import PeerService
 

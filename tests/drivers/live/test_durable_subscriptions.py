@@ -13,7 +13,7 @@ from tests.drivers.live.net import PAIR, RawClient, Site, overlay, run, until
 from tests.drivers.live.processes import Process
 from tests.ports import free_ports
 from wend.drivers.live import frames
-from wend.drivers.live.durable_stream import DurableArrival, DurableStream
+from wend.drivers.live.client.durable_stream import DurableArrival, DurableStream
 from wend.model.errors import ClientError, Refused
 from wend.model.events import DurableOptions
 

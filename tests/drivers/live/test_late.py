@@ -13,11 +13,13 @@ import wend
 from tests.drivers.live.net import RawClient, fresh, known, overlay, run, take, until
 from tests.drivers.live.processes import Process
 from tests.ports import free_ports
-from wend.drivers.live import client_output, frames, kernel_queue
+from wend.drivers.live import frames
+from wend.drivers.live.broker import client_output
 from wend.drivers.live.counters import Counters
-from wend.drivers.live.kernel_queue import SHORT_NS, KernelQueue
-from wend.drivers.live.store import Store
-from wend.drivers.live.store_writer import StoreWriter
+from wend.drivers.live.store.store import Store
+from wend.drivers.live.store.writer import StoreWriter
+from wend.drivers.live.transport import kernel_queue
+from wend.drivers.live.transport.kernel_queue import SHORT_NS, KernelQueue
 from wend.model.events import Event, EventId, PeerId, SubscriptionId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.interest.cluster_messages import ClusterEvent

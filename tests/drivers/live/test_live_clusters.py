@@ -10,14 +10,14 @@ import pytest
 import wend
 from tests.drivers.live.key_ring import KeyRing, revoke
 from tests.drivers.live.net import run, until
-from tests.drivers.live.test_multicast import needs_multicast
+from tests.drivers.live.transport.test_multicast import needs_multicast
 from tests.ports import free_ports
-from wend.drivers.live.addresses import show
+from wend.drivers.live.access.key_files import read_folder
+from wend.drivers.live.addressing.addresses import show
 from wend.drivers.live.config import PeerFile
-from wend.drivers.live.key_files import read_folder
-from wend.drivers.live.multicast import group_number
 from wend.drivers.live.process import PeerService
-from wend.drivers.live.socket import PeerSocket
+from wend.drivers.live.transport.multicast import group_number
+from wend.drivers.live.transport.socket import PeerSocket
 from wend.model.errors import ConfigError
 from wend.protocol.membership.cluster_settings import ClusterSettings
 from wend.protocol.membership.clusters import Clusters

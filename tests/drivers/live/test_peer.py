@@ -11,7 +11,7 @@ from msgspec import structs
 from tests.cores import pure_only
 from tests.drivers.live.net import until
 from tests.drivers.live.pairs import Pair, run
-from wend.drivers.live import wire
+from wend.drivers.live.transport import wire
 from wend.model.errors import Refused
 from wend.model.events import Event, EventId, Subscription, SubscriptionId
 from wend.model.units import MS

@@ -6,7 +6,7 @@ import pytest
 import wend
 from tests.drivers.live.net import PAIR, known, overlay, run
 from tests.protocol.talk import A, B, C, D, S, Talk, event, tx
-from wend.drivers.live.addresses import show
+from wend.drivers.live.addressing.addresses import show
 from wend.drivers.live.status import StatusSnapshot
 from wend.model.units import MS
 from wend.protocol.messages import Ack, Data, Hello

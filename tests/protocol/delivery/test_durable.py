@@ -20,7 +20,7 @@ from tests.protocol.delivery.subscriber import (
     missed,
     noticed,
 )
-from wend.drivers.live.needed_records import NeededRecords
+from wend.drivers.live.store.needed_records import NeededRecords
 from wend.model.units import SECOND
 from wend.protocol.messages import Ack
 from wend.protocol.ports import (

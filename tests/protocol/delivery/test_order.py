@@ -17,7 +17,7 @@ from tests.protocol.delivery.subscriber import (
     missed,
     noticed,
 )
-from wend.drivers.live.needed_records import NeededRecords
+from wend.drivers.live.store.needed_records import NeededRecords
 from wend.model.events import EventId, Qos
 from wend.model.units import SECOND
 from wend.protocol.ports import Deliver, LocalSubscription, Published, Subscribed, Unsubscribed

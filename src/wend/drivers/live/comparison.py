@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wend.drivers.arrivals import ORACLE
-from wend.drivers.live.addresses import Address
+from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.clock import Clock, SteadyClock
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.meter import ComparisonRow, Flight, Meter, OracleMeter
-from wend.drivers.live.multicast import MulticastOptions
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
+from wend.drivers.live.transport.multicast import MulticastOptions
 from wend.drivers.workload import Topic
 from wend.drivers.world import World
 from wend.model.errors import ConfigError
@@ -38,8 +38,8 @@ from wend.protocol.ports import Deliver, Notice, Receipt
 from wend.protocol.tables import joins_by_contacts, membership_of, plugin
 
 if TYPE_CHECKING:  # only peers with keys need ciphers, and only telemetry needs segments
+    from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
     from wend.drivers.live.telemetry.overlay import OverlayTelemetry
-    from wend.drivers.live.throwaway_keys import ThrowawayRoot
 
 GRACE_NS: Nanos = 2 * SECOND
 """How long after its publication an event enters the metrics."""

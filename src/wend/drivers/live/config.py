@@ -11,10 +11,10 @@ from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
 
-from wend.drivers.live.addresses import Address, check_listen, parse_address, resolve
-from wend.drivers.live.grants import Grant
-from wend.drivers.live.multicast import AUTO, MulticastOptions, check_interface, parse_multicast
+from wend.drivers.live.access.grants import Grant
+from wend.drivers.live.addressing.addresses import Address, check_listen, parse_address, resolve
 from wend.drivers.live.paths.source import NONE, SOURCES
+from wend.drivers.live.transport.multicast import AUTO, MulticastOptions, check_interface, parse_multicast
 from wend.drivers.settings import ByName, Configuration
 from wend.matching.filters import parse
 from wend.model.choices import PluginChoices

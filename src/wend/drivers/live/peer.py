@@ -18,24 +18,24 @@ from zlib import crc32
 
 import msgspec
 
-from wend.drivers.live import wire
-from wend.drivers.live.address_book import AddressBook
-from wend.drivers.live.addresses import Address, resolve, show
+from wend.drivers.live.access.forwarding_grants import ForwardingGrants
+from wend.drivers.live.addressing.address_book import AddressBook
+from wend.drivers.live.addressing.addresses import Address, resolve, show
+from wend.drivers.live.addressing.joining import Joining
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
-from wend.drivers.live.forwarding_grants import ForwardingGrants
-from wend.drivers.live.joining import Joining
-from wend.drivers.live.link_log import LinkLog
-from wend.drivers.live.multicast import MulticastGroups, MulticastOptions
 from wend.drivers.live.observer import Observer, Observers
 from wend.drivers.live.paths.searches import PathSearches
 from wend.drivers.live.paths.source import NoPaths, PathSource
-from wend.drivers.live.senders import Senders
-from wend.drivers.live.shaper import NO_FAULTS, PacketFaults, Pipe, Shaper, always_up
-from wend.drivers.live.socket import PeerSocket
 from wend.drivers.live.status import StatusSnapshot, snapshot
-from wend.drivers.live.store import Store
-from wend.drivers.live.store_writer import StoreWriter
+from wend.drivers.live.store.store import Store
+from wend.drivers.live.store.writer import StoreWriter
+from wend.drivers.live.transport import wire
+from wend.drivers.live.transport.link_log import LinkLog
+from wend.drivers.live.transport.multicast import MulticastGroups, MulticastOptions
+from wend.drivers.live.transport.senders import Senders
+from wend.drivers.live.transport.shaper import NO_FAULTS, PacketFaults, Pipe, Shaper, always_up
+from wend.drivers.live.transport.socket import PeerSocket
 from wend.drivers.live.wake_timer import WakeTimer
 from wend.model.errors import Refused, WendError, WireError
 from wend.model.events import Attributes, Event, EventId, Headers, PeerId
@@ -89,7 +89,7 @@ from wend.protocol.status import LinkStatus
 from wend.security.identity import Credentials, Verifier
 
 if TYPE_CHECKING:  # only peers with keys need ciphers; a plan is arrays in files, and most peers read none
-    from wend.drivers.live.sealed_links import SealedLinks
+    from wend.drivers.live.transport.sealed_links import SealedLinks
     from wend.model.forwarding import Forwarding
 
 log = logging.getLogger("wend.peer")
@@ -616,6 +616,6 @@ class LivePeer:
 
 
 def _sealed_links(*arguments: Any) -> "SealedLinks":
-    from wend.drivers.live.sealed_links import SealedLinks
+    from wend.drivers.live.transport.sealed_links import SealedLinks
 
     return SealedLinks(*arguments)

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from wend.drivers.live.addresses import Address, show
-from wend.drivers.live.admission import ClientAdmission
-from wend.drivers.live.broker import Broker
+from wend.drivers.live.access.admission import ClientAdmission
+from wend.drivers.live.access.forwarding_grants import ForwardingGrants
+from wend.drivers.live.access.grants import GrantTable, read_grants
+from wend.drivers.live.addressing.addresses import Address, show
+from wend.drivers.live.addressing.given_links import GivenLinks
+from wend.drivers.live.addressing.host_names import HostNames, in_thread, is_numeric
+from wend.drivers.live.broker.broker import Broker
+from wend.drivers.live.broker.listener import TcpListener
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.counters import Counters
-from wend.drivers.live.followed_plan import FollowedPlan
-from wend.drivers.live.forwarding_grants import ForwardingGrants
-from wend.drivers.live.given_links import GivenLinks
-from wend.drivers.live.grants import GrantTable, read_grants
-from wend.drivers.live.host_names import HostNames, in_thread, is_numeric
-from wend.drivers.live.listener import TcpListener
 from wend.drivers.live.paths.source import NONE, open_paths
 from wend.drivers.live.peer import LivePeer
-from wend.drivers.live.store import Store, fresh_incarnation
+from wend.drivers.live.plans.followed_plan import FollowedPlan
+from wend.drivers.live.store.store import Store, fresh_incarnation
 from wend.model.errors import ConfigError, WendError
 
 if TYPE_CHECKING:  # few peers have keys or write telemetry, and the others need none of it
-    from wend.drivers.live.key_files import KeyFolder
+    from wend.drivers.live.access.key_files import KeyFolder
     from wend.drivers.live.telemetry.recorder import TelemetryRecorder
 
 log = logging.getLogger("wend.peer")
@@ -219,7 +219,7 @@ def read_keys(file: PeerFile) -> "KeyFolder | None":
     """The keys that a peer's file names. Raises `ConfigError`."""
     if file.keys is None:
         return None
-    from wend.drivers.live.key_files import read_folder
+    from wend.drivers.live.access.key_files import read_folder
 
     keys = read_folder(Path(file.keys))
     identity = keys.credentials.identity

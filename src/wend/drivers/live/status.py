@@ -15,7 +15,7 @@ from wend.model.version import __version__
 from wend.protocol.status import LinkStatus, PeerStatus
 
 if TYPE_CHECKING:  # a client reads statuses and shapes nothing
-    from wend.drivers.live.shaper import Shaper
+    from wend.drivers.live.transport.shaper import Shaper
 
 VERSION = 1
 Counts = dict[str, int]

@@ -9,9 +9,9 @@ import time
 from contextlib import AsyncExitStack
 
 from wend import __version__
-from wend.drivers.live.client import Client, connect
-from wend.drivers.live.event_streams import EventStream
-from wend.drivers.live.throwaway_keys import ThrowawayRoot
+from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
+from wend.drivers.live.client.client import Client, connect
+from wend.drivers.live.client.event_streams import EventStream
 from wend.lab.network import LabNode
 from wend.lab.systems.base import Processes, Routes, RunContext, write_config
 from wend.matching.filters import topic_filter

@@ -17,7 +17,7 @@ from tests.drivers.live.net import run, until
 from tests.drivers.live.processes import Process
 from tests.drivers.live.telemetry.tables import rows
 from tests.ports import free_ports
-from wend.drivers.live.addresses import show
+from wend.drivers.live.addressing.addresses import show
 from wend.drivers.live.config import PeerFile, load
 from wend.drivers.live.process import PeerService
 from wend.drivers.live.telemetry import segments

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 
-from wend.drivers.live.addresses import Address
+from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.paths.trace import Kind, TracerouteResult, TracerouteSession, TracerouteSettings
 from wend.model.units import MS
 

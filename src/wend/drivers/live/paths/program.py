@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import threading
 
-from wend.drivers.live.addresses import Address
+from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.paths.trace import TracerouteResult, TracerouteSettings
 from wend.model.units import SECOND
 

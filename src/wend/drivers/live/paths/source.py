@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path as File
 from typing import Protocol
 
-from wend.drivers.live.addresses import Address
+from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.paths import program, table
 from wend.drivers.live.paths.probes import HAS_ERROR_QUEUE, Prober
 from wend.drivers.live.paths.traced import TracedPaths

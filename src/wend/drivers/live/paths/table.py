@@ -10,7 +10,7 @@ A path in one direction only is also used, reversed, for the other direction.
 
 from pathlib import Path as File
 
-from wend.drivers.live.addresses import Address
+from wend.drivers.live.addressing.addresses import Address
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.paths import Path

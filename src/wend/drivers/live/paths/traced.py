@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from wend.drivers.live.addresses import Address
+from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.paths.names import named
 from wend.drivers.live.paths.trace import TracerouteResult
 from wend.model.events import PeerId

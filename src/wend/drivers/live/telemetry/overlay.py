@@ -15,7 +15,7 @@ import msgspec
 
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.counters import Counters
-from wend.drivers.live.store import fresh_incarnation
+from wend.drivers.live.store.store import fresh_incarnation
 from wend.drivers.live.telemetry.options import TelemetryOptions
 from wend.drivers.live.telemetry.recorder import TelemetryRecorder
 from wend.model.errors import ConfigError

@@ -1,0 +1,89 @@
+"""Accepts connections of clients: with TLS where the peer has keys, and never more strangers than it can afford.
+
+The loop accepts a connection and asks `StrangerLimits` before it costs anything. A TLS handshake has a time limit. The
+session that follows says when its client is known, or gone.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable
+
+from wend.drivers.live.access.source_limits import StrangerLimits
+
+log = logging.getLogger("wend.clients")
+
+BACKLOG = 1024
+HANDSHAKE_S = 5.0
+_AGAIN_S = 0.1
+"""After so long it accepts again, where the process has no more files."""
+
+
+class Acceptor:
+    """Accepts on one bound socket until it is closed."""
+
+    def __init__(
+        self,
+        bound: socket.socket,
+        make_session: Callable[[str], asyncio.Protocol],
+        context: Callable[[], ssl.SSLContext | None],
+        limits: StrangerLimits,
+        counts: Counter[str],
+    ) -> None:
+        """`make_session` gets the source of the connection; `context` says whether the next one uses TLS."""
+        self._bound = bound
+        self._make_session = make_session
+        self._context = context
+        self._limits = limits
+        self.counts = counts
+        self._handshakes: set[asyncio.Task[None]] = set()
+        bound.listen(BACKLOG)
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def close(self) -> None:
+        self._task.cancel()
+        for task in list(self._handshakes):
+            task.cancel()
+        self._bound.close()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(self._bound)
+            except OSError as error:
+                self.counts["unaccepted"] += 1
+                log.info("cannot accept a client: %s", error.strerror)
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            source = self._limits.admit(address[0])
+            if source is None:
+                self.counts["flood-refused"] += 1
+                connection.close()
+                continue
+            task = loop.create_task(self._begin(connection, source))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+
+    async def _begin(self, connection: socket.socket, source: str) -> None:
+        """Shake hands, and start a session, which then says when its client is known or gone."""
+        context = self._context()
+        made: list[asyncio.Protocol] = []
+
+        def make() -> asyncio.Protocol:
+            made.append(self._make_session(source))
+            return made[0]
+
+        timeout = None if context is None else HANDSHAKE_S
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                make, connection, ssl=context, ssl_handshake_timeout=timeout
+            )
+        except (OSError, ssl.SSLError, TimeoutError, asyncio.CancelledError) as error:
+            self.counts["tls-failed"] += context is not None
+            self._limits.known(source)
+            if isinstance(error, asyncio.CancelledError):
+                connection.close()
+                raise

@@ -1,0 +1,244 @@
+"""Access: what one connection may still do, under the grants and limits of its client and of the client's groups.
+
+Limits count what a client uses at this peer: over all of its connections, and for a group over all clients of it. Usage
+outlives connections, so that a client gains nothing by connecting again. Every refusal is a `NotGranted` with one
+sentence for the client and the name of the operator's counter.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from wend.drivers.live.access.grants import NotGranted, Rights, UsageLimits, check_inbox
+from wend.drivers.live.access.source_limits import RateBudget
+from wend.drivers.live.broker.retained import REPLY_TO
+from wend.drivers.live.frames import DurableStatus
+from wend.model.events import Attributes, DurableOptions, Event, EventId, Headers, PeerId, Value, event_bytes
+
+SEPARATOR = "/"
+"""Between the client's name and its own name of a durable subscription."""
+MAX_REQUESTS = 4096
+"""Requests that a client has received and may still answer."""
+_NO_ID = EventId(0, 0, 0)
+KeptKey = tuple[str, str, Value]
+
+
+class Usage:
+    """What a client or a group uses of a peer, against its limits."""
+
+    def __init__(self, who: str, limits: UsageLimits, now_s: float) -> None:
+        self.who = who
+        """As the subject of a sentence."""
+        self.limits = limits
+        self.connections = 0
+        self.subscriptions = 0
+        self.kept: dict[KeptKey, int] = {}
+        """Bytes of durable subscriptions, as their limits reserve them, and of retained events."""
+        self.events = _bucket(limits.events_per_s, now_s)
+        self.bytes = _bucket(limits.bytes_per_s, now_s)
+
+    def change(self, limits: UsageLimits, now_s: float) -> None:
+        """Take over other limits. What is in use stays."""
+        if limits != self.limits:
+            self.limits = limits
+            self.events, self.bytes = _bucket(limits.events_per_s, now_s), _bucket(limits.bytes_per_s, now_s)
+
+    def is_idle(self, now_s: float) -> bool:
+        """Whether nothing is lost if this is forgotten."""
+        buckets = (self.events, self.bytes)
+        return not (self.connections or self.subscriptions or self.kept) and all(
+            bucket is None or bucket.is_full(now_s) for bucket in buckets
+        )
+
+    def check_connection(self) -> None:
+        limit = self.limits.connections
+        if limit is not None and self.connections >= limit:
+            raise NotGranted("connections-refused", f"{self.who} may have {limit} connections")
+
+    def check_subscription(self) -> None:
+        limit = self.limits.subscriptions
+        if limit is not None and self.subscriptions >= limit:
+            raise NotGranted("subscriptions-refused", f"{self.who} may have {limit} subscriptions")
+
+    def check_rate(self, now_s: float, size: int) -> None:
+        limits = self.limits
+        if self.events is not None and not self.events.has(now_s, 1.0):
+            raise NotGranted("rate-refused", f"{self.who} may publish {limits.events_per_s:g} events a second")
+        if self.bytes is not None and not self.bytes.has(now_s, size):
+            raise NotGranted("rate-refused", f"{self.who} may publish {limits.bytes_per_s:g} bytes a second")
+
+    def spend(self, size: int) -> None:
+        if self.events is not None:
+            self.events.spend(1.0)
+        if self.bytes is not None:
+            self.bytes.spend(size)
+
+    def room(self, key: KeptKey) -> int | None:
+        """How many bytes may be kept under this key; None: any number. Raises `NotGranted` if none."""
+        limit = self.limits.kept_bytes
+        if limit is None:
+            return None
+        left = limit - sum(size for other, size in self.kept.items() if other != key)
+        if left <= 0:
+            raise NotGranted("kept-refused", f"{self.who} may keep {limit} bytes, and they are in use")
+        return left
+
+
+def _bucket(rate_per_s: float | None, now_s: float) -> RateBudget | None:
+    return None if rate_per_s is None else RateBudget(rate_per_s, max(1.0, rate_per_s) if rate_per_s else 0.0, now_s)
+
+
+class Access:
+    """What one connection of a client may do."""
+
+    def __init__(self, name: str, rights: Rights, usages: tuple[Usage, ...], clock_s: Callable[[], float]) -> None:
+        self.name = name
+        self.rights = rights
+        self._usages = usages
+        self._clock_s = clock_s
+        self._handles: set[int] = set()
+        self._requests: OrderedDict[tuple[str, PeerId], None] = OrderedDict()
+        """The inboxes of requests that it has received, and their peers."""
+        self._closed = False
+        for usage in usages:
+            usage.check_connection()
+        for usage in usages:
+            usage.connections += 1
+
+    def close(self) -> None:
+        """The connection has ended. Durable subscriptions and retained events stay."""
+        if self._closed:
+            return
+        self._closed = True
+        for usage in self._usages:
+            usage.connections -= 1
+            usage.subscriptions -= len(self._handles)
+        self._handles.clear()
+
+    def check_admin(self) -> None:
+        if not self.rights.admin:
+            raise NotGranted("admin-refused", "this client may not administer the peer")
+
+    # ---------------------------------------------------------------- publications
+
+    def check_publication(
+        self,
+        attributes: Attributes,
+        payload: bytes,
+        headers: Headers,
+        to: PeerId | None,
+        retain: str,
+        held: Callable[[str, Value], Event | None],
+    ) -> None:
+        """Check an event before it is published, and count it. `held`: the event that the peer retains for a value."""
+        if to is None:
+            self.rights.check_publication(attributes)
+        elif (str(attributes.get("topic")), to) not in self._requests:
+            raise NotGranted("reply-refused", "this client may reply only to requests that it has received")
+        size = event_bytes(Event(_NO_ID, attributes, payload, headers))
+        now_s = self._clock_s()
+        for usage in self._usages:
+            usage.check_rate(now_s, size)
+        if retain and retain in attributes:
+            self._check_retained(retain, attributes[retain], size, held)
+        for usage in self._usages:
+            usage.spend(size)
+
+    def _check_retained(
+        self, attribute: str, value: Value, size: int, held: Callable[[str, Value], Event | None]
+    ) -> None:
+        self.check_replace(held(attribute, value))
+        key = ("retained", attribute, value)
+        for usage in self._usages:
+            room = usage.room(key)
+            if room is not None and size > room:
+                raise NotGranted("kept-refused", f"{usage.who} may keep {usage.limits.kept_bytes} bytes")
+        for usage in self._usages:
+            usage.kept[key] = size
+
+    def check_replace(self, former: Event | None) -> None:
+        """Check that a retained event may be replaced or forgotten."""
+        if former is not None and not self.rights.admin and not self.rights.may_publish(former.attributes):
+            raise NotGranted(
+                "publish-refused", "the event that is retained for this value is not this client's to change"
+            )
+
+    def unretained(self, attribute: str, value: Value) -> None:
+        for usage in self._usages:
+            usage.kept.pop(("retained", attribute, value), None)
+
+    # ---------------------------------------------------------------- subscriptions
+
+    def subscription(
+        self, text: str, durable: DurableOptions | None, announced: bool
+    ) -> tuple[str, DurableOptions | None]:
+        """The subscription that the client gets for the one that it wants. Raises `NotGranted` or `FilterError`."""
+        for usage in self._usages:
+            usage.check_subscription()
+        if not announced:
+            check_inbox(text)
+            return text, durable
+        granted = self.rights.granted_filter(text)
+        if durable is None:
+            return granted, None
+        name = self.full_name(durable.name)
+        rooms = [usage.room(_backlog(name)) for usage in self._usages]
+        size = min([durable.max_bytes, *(room for room in rooms if room is not None)])
+        return granted, msgspec.structs.replace(durable, name=name, max_bytes=size)
+
+    def subscribed(self, handle: int, durable: DurableOptions | None) -> None:
+        """The broker has made the subscription."""
+        self._handles.add(handle)
+        for usage in self._usages:
+            usage.subscriptions += 1
+            if durable is not None:
+                usage.kept[_backlog(durable.name)] = durable.max_bytes
+
+    def unsubscribed(self, handle: int) -> None:
+        if handle in self._handles:
+            self._handles.discard(handle)
+            for usage in self._usages:
+                usage.subscriptions -= 1
+
+    def removed(self, name: str) -> None:
+        """A durable subscription is removed."""
+        for usage in self._usages:
+            usage.kept.pop(_backlog(name), None)
+
+    def full_name(self, name: str) -> str:
+        """Durable subscriptions of different clients have different names, so that none takes over another's."""
+        return f"{self.name}{SEPARATOR}{name}"
+
+    def removable(self, name: str) -> str:
+        """The durable subscription that the client means: its own, or as an administrator any by its full name."""
+        return name if self.rights.admin and SEPARATOR in name else self.full_name(name)
+
+    def visible(self, durable: Iterable[DurableStatus]) -> tuple[DurableStatus, ...]:
+        """The durable subscriptions that the client may see: its own, or as an administrator all."""
+        if self.rights.admin:
+            return tuple(durable)
+        prefix = self.full_name("")
+        return tuple(
+            msgspec.structs.replace(one, name=one.name.removeprefix(prefix))
+            for one in durable
+            if one.name.startswith(prefix)
+        )
+
+    # ---------------------------------------------------------------- deliveries
+
+    def takes(self, event: Event, durable: bool) -> bool:
+        """Whether an event may be delivered. The backlog of a durable subscription may hold events of a time when more
+        was granted. Requests are noted, so that the client can answer them."""
+        if durable and not self.rights.may_receive(event.attributes):
+            return False
+        inbox, slash, _ = event.headers.get(REPLY_TO, "").rpartition("/") if event.headers else ("", "", "")
+        if slash:
+            self._requests[inbox, (event.origin or event.id).publisher] = None
+            if len(self._requests) > MAX_REQUESTS:
+                self._requests.popitem(last=False)
+        return True
+
+
+def _backlog(name: str) -> KeptKey:
+    return ("durable", name, "")

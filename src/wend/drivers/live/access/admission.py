@@ -1,0 +1,122 @@
+"""Admission: which clients may connect to a peer, and what they may do.
+
+A client shows a certificate of the overlay's root, or a token whose hash the peer knows. Clients without TLS, which a
+peer takes on loopback only unless it is told to be insecure, are the group `local`. Keys and grants can be replaced
+while the peer runs.
+"""
+
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from wend.drivers.live.access.access import SEPARATOR, Access, Usage
+from wend.drivers.live.access.grants import NO_GRANTS, GrantTable, UsageLimits
+from wend.drivers.live.clock import wall_s
+from wend.model.events import DurableOptions
+from wend.security.identity import Identity, Untrusted
+
+if TYPE_CHECKING:  # only peers with keys need ciphers
+    from wend.drivers.live.access.key_files import KeyFolder
+
+MAX_TOKEN_CHARS = 256
+_PRUNE = 1024
+
+
+class ClientAdmission:
+    """Decides about the clients of one peer."""
+
+    def __init__(
+        self,
+        keys: "KeyFolder | None" = None,
+        grants: GrantTable = NO_GRANTS,
+        *,
+        tls: bool = False,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.keys = keys
+        self.grants = grants
+        self.context: ssl.SSLContext | None = None if keys is None or not tls else _tls_context(keys)
+        """For TLS; None: clients connect without."""
+        self._clock_s = clock_s
+        self._usages: dict[tuple[str, str], Usage] = {}
+        """By "client" or "group", and its name."""
+
+    def replace(self, keys: "KeyFolder | None", grants: GrantTable) -> None:
+        """Take over renewed keys and changed grants."""
+        context = None if self.context is None or keys is None else _tls_context(keys)
+        self.keys, self.context = keys, context
+        if grants != self.grants:  # equal ones stay, so that clients stay connected
+            self.grants = grants
+
+    # ---------------------------------------------------------------- who it is
+
+    def by_certificate(self, certificate: bytes) -> Identity:
+        """Who a certificate names. Raises `Untrusted`."""
+        if self.keys is None:
+            raise Untrusted("this peer has no keys")
+        return self.keys.verifier.verify(certificate, wall_s())
+
+    def by_token(self, token: str) -> Identity:
+        """Who a token names. Raises `Untrusted`."""
+        if not token:
+            raise Untrusted("this peer needs a certificate or a token")
+        identity = None if self.keys is None or len(token) > MAX_TOKEN_CHARS else self.keys.by_token(token)
+        if identity is None:
+            raise Untrusted("this peer does not know the token")
+        self.check(identity)
+        return identity
+
+    def check(self, identity: Identity) -> None:
+        """Check a client again that was admitted before. Raises `Untrusted`."""
+        if self.keys is None:
+            raise Untrusted("this peer has no keys")
+        is_token = not identity.signing_key
+        what = "token" if is_token else "certificate"
+        now_s = wall_s()
+        if identity.serial in self.keys.verifier.revoked:
+            raise Untrusted(f"the {what} of {identity.name} is revoked")
+        if now_s > identity.not_after_s:
+            raise Untrusted(f"the {what} of {identity.name} has ended")
+        if is_token and all(token.serial != identity.serial for token in self.keys.tokens.values()):
+            raise Untrusted(f"the token of {identity.name} is withdrawn")
+
+    # ---------------------------------------------------------------- what it may do
+
+    def open(self, identity: Identity | None, durable: Iterable[DurableOptions] = ()) -> Access | None:
+        """The access of a new connection; None: it may do everything. `durable`: the durable subscriptions of the peer.
+        Raises `NotGranted` where the client has too many connections."""
+        name = "" if identity is None else identity.name  # no certificate or token has an empty name
+        rights = self.grants.rights(None if identity is None else identity.groups)
+        if rights is None:
+            return None
+        now_s = self._clock_s()
+        if len(self._usages) > _PRUNE:
+            self._usages = {key: usage for key, usage in self._usages.items() if not usage.is_idle(now_s)}
+        mine = self._usage("client", name, "this client", rights.limits, now_s)
+        for options in durable:
+            if options.name.startswith(f"{name}{SEPARATOR}"):
+                mine.kept.setdefault(("durable", options.name, ""), options.max_bytes)
+        groups = [
+            self._usage("group", group, f"the group {group}", limits, now_s)
+            for group, limits in rights.group_limits.items()
+        ]
+        return Access(name, rights, (mine, *groups), self._clock_s)
+
+    def _usage(self, kind: str, name: str, who: str, limits: UsageLimits, now_s: float) -> Usage:
+        usage = self._usages.get((kind, name))
+        if usage is None:
+            usage = self._usages[kind, name] = Usage(who, limits, now_s)
+        usage.change(limits, now_s)
+        return usage
+
+    def is_changed(self, identity: Identity | None, access: Access | None) -> bool:
+        """Whether a client has other rights now than when it connected."""
+        rights = self.grants.rights(None if identity is None else identity.groups)
+        return rights is not (None if access is None else access.rights)
+
+
+def _tls_context(keys: "KeyFolder") -> ssl.SSLContext:
+    from wend.drivers.live.access.tls import server_context
+
+    return server_context(keys)

@@ -1,0 +1,45 @@
+"""What neighbours may forward: events of the publishers that the grants of their groups name.
+
+A compromised site can forge events of any publisher whose events it forwards. A grant with `publishers` bounds that: a
+site at the edge may bring only events of its own. What it may not bring is refused before the peer sees it, and not
+acknowledged, so that the neighbour tries other routes.
+"""
+
+from collections.abc import Callable
+
+from wend.drivers.live.access.grants import GrantTable
+from wend.model.events import Event, PeerId
+from wend.protocol.messages import Data, Fragment, Message
+from wend.security.identity import Identity
+
+
+class ForwardingGrants:
+    """Decides about messages of neighbours."""
+
+    def __init__(self, grants: GrantTable, identity: Callable[[PeerId], Identity | None]) -> None:
+        """`identity`: whose certificate a neighbour has."""
+        self._grants = grants
+        self._identity = identity
+
+    def permits(self, neighbour: PeerId, message: Message) -> bool:
+        publishers = publishers_of(message)
+        if not publishers:
+            return True
+        identity = self._identity(neighbour)
+        return identity is not None and self._grants.may_forward(neighbour, identity.groups, publishers)
+
+
+def publishers_of(message: Message) -> set[PeerId]:
+    """Those who published the event that a message carries; empty: it carries none."""
+    match message:
+        case Data(event=event):
+            return _publishers(event)
+        case Fragment(id=id_, head=head):
+            return {id_.publisher} if head is None else {id_.publisher, *_publishers(head.event)}
+    carried = getattr(getattr(message, "body", None), "event", None)
+    return _publishers(carried) if isinstance(carried, Event) else set()
+
+
+def _publishers(event: Event) -> set[PeerId]:
+    """Also of an event that a member of a queue group passed on."""
+    return {event.id.publisher} if event.origin is None else {event.id.publisher, event.origin.publisher}

@@ -1,0 +1,56 @@
+"""Throw-away keys: a root that lives as long as the process that made it, for demonstrations and experiments.
+
+Peers of one such root speak over sealed links like any others, and nobody has to enrol them.
+"""
+
+from pathlib import Path
+
+from wend.drivers.live.access import key_files
+from wend.drivers.live.clock import wall_s
+from wend.model.events import PeerId
+from wend.security.certificates import RootVerifier, make_credentials, make_request, make_root, sign
+from wend.security.identity import Credentials, Verifier
+
+LIFE_S = 30 * 86_400
+SKEW_S = 300
+
+
+class ThrowawayRoot:
+    """Signs certificates, and is forgotten with its key."""
+
+    def __init__(self, name: str = "throw-away") -> None:
+        self._secret = key_files.new_secret()
+        now_s = wall_s()
+        self._begin_s, self._end_s = now_s - SKEW_S, now_s + LIFE_S
+        self.certificate = make_root(
+            name, self._secret, serial=key_files.new_serial(), not_before_s=self._begin_s, not_after_s=self._end_s
+        )
+
+    def credentials(self, name: str, peer: PeerId | None = None, groups: tuple[str, ...] = ()) -> Credentials:
+        """New keys with their certificate."""
+        signing, session = key_files.new_secret(), key_files.new_secret()
+        certificate = sign(
+            make_request(name, signing, session),
+            self.certificate,
+            self._secret,
+            serial=key_files.new_serial(),
+            peer=peer,
+            groups=groups,
+            not_before_s=self._begin_s,
+            not_after_s=self._end_s,
+        )
+        return make_credentials(certificate, session, signing)
+
+    def keys(self, peer: PeerId) -> tuple[Credentials, Verifier]:
+        """What a live peer needs."""
+        return self.credentials(f"peer-{peer}", peer), RootVerifier(self.certificate)
+
+    def write(self, folder: Path, name: str, peer: PeerId | None = None, groups: tuple[str, ...] = ()) -> Path:
+        """A folder of keys, as `wend key new` and `wend key sign` make it."""
+        made = self.credentials(name, peer, groups)
+        key_files.make_folder(folder)
+        key_files.write_signing_key(folder / key_files.SIGNING_KEY, made.signing_secret)
+        key_files.write_session_key(folder / key_files.SESSION_KEY, made.session_secret)
+        chain = key_files.pem_of_certificates([made.certificate, self.certificate])
+        key_files.write_new(folder / key_files.CERTIFICATE, chain)
+        return folder

@@ -1,0 +1,116 @@
+"""TLS 1.3 between clients and peers, with certificates of the overlay's root.
+
+A peer shows its certificate; a client shows its own, or a token in its first frame. The certificates say by X.509's own
+extension what they are for: that of a client is good for clients only, so a client cannot pretend to be a peer. Host
+names are not checked, because peers are known by their ids: the id in the peer's first frame must be its certificate's.
+"""
+
+import ssl
+from pathlib import Path
+
+import msgspec
+
+from wend.drivers.live.access import key_files
+from wend.drivers.live.access.key_files import KeyFolder
+from wend.drivers.live.clock import wall_s
+from wend.model.errors import ConfigError
+from wend.security.certificates import RootVerifier
+from wend.security.identity import Identity, Untrusted
+
+_ALERTS = {
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is not trusted",
+    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust this client's certificate, which another root signed",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "this client's certificate has ended",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "it does not trust this client's certificate",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "it does not speak TLS 1.3",
+    "WRONG_VERSION_NUMBER": "it does not speak TLS; perhaps it is reached by wend://",
+}
+
+
+class ClientTls(msgspec.Struct, frozen=True):
+    """How a client connects by TLS."""
+
+    context: ssl.SSLContext
+    verifier: RootVerifier
+    token: str = ""
+
+    def check(self, certificate: bytes | None) -> Identity:
+        """The peer of a certificate. Raises `Untrusted`: it may be revoked, or not a peer's."""
+        identity = self.verifier.verify(certificate or b"", wall_s())
+        if identity.peer is None:
+            raise Untrusted(f"the certificate of {identity.name} is a client's")
+        return identity
+
+
+def server_context(keys: KeyFolder) -> ssl.SSLContext:
+    """For the listener of a peer. A client without a certificate has to show a token."""
+    context = _context(ssl.PROTOCOL_TLS_SERVER, [root.certificate for root in keys.verifier.roots])
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.num_tickets = 0  # a session that is resumed would not show its certificate again
+    _load_chain(context, *keys.chain)
+    return context
+
+
+def client_tls(
+    keys: str | Path | None = None,
+    root: str | Path | None = None,
+    certificate: str | Path | None = None,
+    key: str | Path | None = None,
+    token: str | Path | None = None,
+) -> ClientTls:
+    """TLS for a client, from a folder as `wend key new` made it, or from single files. A token is a text or, as a
+    `Path`, a private file. Raises `ConfigError`."""
+    if keys is not None:
+        folder = Path(keys)
+        if root is None and (folder / key_files.ROOT).exists():
+            root = folder / key_files.ROOT
+        if certificate is None and key is None and (token is None or (folder / key_files.SIGNING_KEY).exists()):
+            certificate, key = folder / key_files.CERTIFICATE, folder / key_files.SIGNING_KEY
+    if (certificate is None) != (key is None):
+        raise ConfigError("a certificate needs its key, and a key its certificate")
+    if certificate is None and token is None:
+        raise ConfigError("wends:// needs a certificate with its key, or a token")
+    own = [] if certificate is None else key_files.read_certificates(Path(certificate))
+    roots = own[1:] if root is None else key_files.read_certificates(Path(root))
+    if not roots:
+        raise ConfigError("wends:// needs the certificate of the overlay's root")
+    verifier = RootVerifier(
+        roots, frozenset() if keys is None else key_files.read_revoked(Path(keys) / key_files.REVOKED)
+    )
+    if own:
+        try:
+            verifier.verify(own[0], wall_s())
+        except Untrusted as error:
+            raise ConfigError(f"{certificate}: {error}") from None
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, roots)
+    if certificate is not None and key is not None:
+        key_files.read_signing_key(Path(key))  # it must be private
+        _load_chain(context, Path(certificate), Path(key))
+    secret = key_files.read_token_file(token) if isinstance(token, Path) else token or ""
+    return ClientTls(context, verifier, secret)
+
+
+def _context(protocol: int, roots: list[bytes]) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=key_files.pem_of_certificates(roots).decode())
+    return context
+
+
+def _load_chain(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    try:
+        context.load_cert_chain(certificate, key)
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigError(f"{certificate} and {key} cannot be used for TLS: {reason(error)}") from None
+
+
+def reason(error: BaseException) -> str:
+    """Why TLS failed, in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    code = getattr(error, "reason", None)
+    if isinstance(error, ssl.SSLError) and code is not None:
+        return _ALERTS.get(code, str(code).lower().replace("_", " "))
+    return getattr(error, "strerror", None) or "it does not answer"

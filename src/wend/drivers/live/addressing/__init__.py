@@ -1,0 +1,1 @@
+"""Where other peers are: the address book, given links, and how peers join that no file names."""

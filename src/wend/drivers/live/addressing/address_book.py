@@ -1,0 +1,102 @@
+"""The address book: where other peers are, and which of them sent a datagram.
+
+A peer is known by its id. It may have several addresses; the one that was added last is used for sending. `identify` is
+the only place that decides who sent a datagram. It trusts the source address, because links are not authenticated
+yet: a session with keys can replace it without a change elsewhere.
+
+The book changes only by `add`, `move` and `remove`, never by a datagram that arrives. Where peers join a running
+overlay, `locator.py` calls them, after the address has answered a question.
+"""
+
+from typing import Literal
+
+from wend.drivers.live.addressing.addresses import Address
+from wend.drivers.live.transport.wire import Header
+from wend.model.events import PeerId
+
+Unidentified = Literal["stranger", "garbage", "misdirected", "stale"]
+"""Why a datagram is refused: its address is unknown, its header is unreadable, it names another sender or receiver than
+expected, or an earlier incarnation of its sender sent it."""
+
+
+class AddressBook:
+    def __init__(self, me: PeerId) -> None:
+        self._me = me
+        self.reachable: dict[PeerId, Address] = {}
+        """Where to send to each peer that has an address."""
+        self.verified: dict[tuple[Address, bytes], PeerId] = {}
+        """Senders by address and header bytes, for the present incarnation of each: a header is checked once."""
+        self._expected: dict[Address, PeerId] = {}
+        self._hosts: set[str] = set()
+        self._incarnations: dict[PeerId, int] = {}
+
+    def add(self, peer: PeerId, address: Address) -> None:
+        """Add a resolved address of a peer. An address belongs to the peer that it was last added for."""
+        former = self._expected.pop(address, peer)
+        self._expected[address] = peer
+        self.reachable[peer] = address
+        self._hosts.add(address[0])
+        if former != peer:
+            self._forget_headers(former)
+            left = [at for at, owner in self._expected.items() if owner == former]
+            if left:
+                self.reachable[former] = left[-1]
+            else:
+                del self.reachable[former]
+
+    def move(self, peer: PeerId, address: Address) -> None:
+        """The peer is at this address, and at no other any more. An earlier incarnation of it stays stale."""
+        incarnation = self._incarnations.get(peer)
+        self.remove(peer)
+        self.add(peer, address)
+        if incarnation is not None:
+            self._incarnations[peer] = incarnation
+
+    def remove(self, peer: PeerId) -> None:
+        """Forget a peer."""
+        self._forget_headers(peer)
+        for address in [at for at, owner in self._expected.items() if owner == peer]:
+            del self._expected[address]
+        self.reachable.pop(peer, None)
+        self._incarnations.pop(peer, None)
+        self._hosts = {host for host, _ in self._expected}
+
+    def incarnation(self, peer: PeerId) -> int:
+        """The latest incarnation of the peer that was heard; 0 for none."""
+        return self._incarnations.get(peer, 0)
+
+    def owner(self, address: Address) -> PeerId | None:
+        """The peer that has this address."""
+        return self._expected.get(address)
+
+    def has_host(self, address: Address) -> bool:
+        """Whether a known peer is on the same host."""
+        return address[0] in self._hosts
+
+    def identify(self, header: Header | None, address: Address) -> PeerId | Unidentified:
+        """Who sent a datagram from this address; `header` is None where it could not be read."""
+        expected = self._expected.get(address)
+        if expected is None:
+            return "stranger"
+        if header is None:
+            return "garbage"
+        if header.sender != expected or header.receiver != self._me:
+            return "misdirected"
+        if header.incarnation < self._incarnations.get(expected, 0):
+            return "stale"
+        return expected
+
+    def confirm(self, header: Header, address: Address, head: bytes) -> None:
+        """Note a datagram that was identified and decoded: those with the same header bytes need no other check."""
+        self.note(header)
+        self.verified[address, head] = header.sender
+
+    def note(self, header: Header) -> None:
+        """Note the incarnation of a sender that was identified: an earlier one is stale from now on."""
+        if header.incarnation != self._incarnations.get(header.sender):
+            self._forget_headers(header.sender)
+            self._incarnations[header.sender] = header.incarnation
+
+    def _forget_headers(self, peer: PeerId) -> None:
+        for key in [key for key, sender in self.verified.items() if sender == peer]:
+            del self.verified[key]

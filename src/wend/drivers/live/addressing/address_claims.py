@@ -1,0 +1,117 @@
+"""Claims that a peer is at an address, until the address itself has answered.
+
+If the id is known at another address, that one is asked, too. What came from the new address waits until the claim is
+decided. The number of claims, and the bytes that wait for them, are bounded.
+"""
+
+from collections.abc import Callable
+
+from wend.drivers.live.addressing.address_book import AddressBook
+from wend.drivers.live.addressing.address_messages import AddressReply
+from wend.drivers.live.addressing.addresses import Address
+from wend.model.events import PeerId
+from wend.model.units import MS, Nanos
+
+ANSWER_NS: Nanos = 250 * MS
+"""How long the locator waits for an answer before it asks again, or the next one."""
+CLAIM_TRIES = 4
+MOST_CLAIMS = 256
+MOST_HELD_BYTES = 1 << 20
+"""Datagrams of peers whose claims are not decided, in all."""
+
+
+class AddressClaim:
+    """An id, and the address at which it is said to be."""
+
+    def __init__(self, peer: PeerId, address: Address, rival: Address | None) -> None:
+        self.peer = peer
+        self.address = address
+        self.rival = rival
+        """Where the book has the id, if elsewhere."""
+        self.held: list[tuple[bytes, Nanos]] = []
+        """Datagrams that came from there, with their times of arrival."""
+        self.instance: int | None = None
+        self.rival_instance: int | None = None
+        self.link = False
+        """Whether the peer wants a link."""
+        self.left = CLAIM_TRIES
+        self.due_ns: Nanos = 0
+
+
+class AddressClaims:
+    """The claims that are not decided."""
+
+    def __init__(
+        self,
+        book: AddressBook,
+        ask: Callable[[Nanos, Address, AddressClaim], None],
+        decided: Callable[[Nanos, AddressClaim], None],
+    ) -> None:
+        """`ask` sends a question to an address; its answer goes to `answered`. `decided` gets each claim at its end."""
+        self._book = book
+        self._ask = ask
+        self._decided = decided
+        self._claims: dict[tuple[PeerId, Address], AddressClaim] = {}
+        self._held_bytes = 0
+
+    def due_ns(self) -> list[Nanos]:
+        """When `tick` has something to do."""
+        return [claim.due_ns for claim in self._claims.values()]
+
+    def is_claimed(self, peer: PeerId) -> bool:
+        return any(peer == claimed for claimed, _ in self._claims)
+
+    def add(self, now: Nanos, peer: PeerId, address: Address) -> AddressClaim | None:
+        """Ask whether the peer is there. None where too many claims wait."""
+        claim = self._claims.get((peer, address))
+        if claim is None and len(self._claims) < MOST_CLAIMS:
+            known = self._book.reachable.get(peer)
+            claim = self._claims[peer, address] = AddressClaim(peer, address, None if known == address else known)
+            self._press(now, claim)
+        return claim
+
+    def hold(self, now: Nanos, claim: AddressClaim, datagram: bytes | memoryview) -> bool:
+        """Keep a datagram of the peer until its claim is decided. False where there are too many."""
+        if self._held_bytes + len(datagram) > MOST_HELD_BYTES:
+            return False
+        claim.held.append((bytes(datagram), now))
+        self._held_bytes += len(datagram)
+        return True
+
+    def tick(self, now: Nanos) -> None:
+        for claim in [claim for claim in self._claims.values() if now >= claim.due_ns]:
+            self._press(now, claim)
+
+    def answered(self, now: Nanos, claim: AddressClaim, sender: PeerId, reply: AddressReply, address: Address) -> None:
+        if self._claims.get((claim.peer, claim.address)) is not claim:
+            return
+        if address == claim.rival:
+            if sender == claim.peer:
+                claim.rival_instance = reply.instance
+            else:
+                claim.rival = None  # another peer has that address now
+        elif sender == claim.peer:
+            claim.instance = reply.instance
+        else:
+            claim.left = 0
+        if claim.left == 0 or (
+            claim.instance is not None and (claim.rival is None or claim.rival_instance is not None)
+        ):
+            self._decide(now, claim)
+
+    def _press(self, now: Nanos, claim: AddressClaim) -> None:
+        """Ask both addresses of a claim again, or decide it by what has been answered."""
+        if claim.left == 0:
+            self._decide(now, claim)
+            return
+        claim.left -= 1
+        claim.due_ns = now + ANSWER_NS
+        if claim.instance is None:
+            self._ask(now, claim.address, claim)
+        if claim.rival is not None:
+            self._ask(now, claim.rival, claim)
+
+    def _decide(self, now: Nanos, claim: AddressClaim) -> None:
+        del self._claims[claim.peer, claim.address]
+        self._held_bytes -= sum(len(datagram) for datagram, _ in claim.held)
+        self._decided(now, claim)

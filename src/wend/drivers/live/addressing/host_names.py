@@ -1,0 +1,148 @@
+"""Host names of other peers: resolved in threads, and again while nobody is heard at the address.
+
+A name that cannot be resolved does not stop the peer: it logs one line and tries again, with growing pauses. A site
+whose address has changed is found in the same way.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from wend.drivers.live.addressing.addresses import Address, resolve_all, show
+from wend.model.errors import ConfigError, WendError
+from wend.model.events import PeerId
+
+log = logging.getLogger("wend.peer")
+
+FIRST_PAUSE_S = 1.0
+LAST_PAUSE_S = 60.0
+"""The pause before the next attempt to resolve a name doubles up to this one."""
+LOOK_S = 5.0
+"""How often it looks whether a peer that was heard has become silent."""
+START_S = 2.0
+"""How long the start of a peer waits for the first answers."""
+
+Result = TypeVar("Result")
+
+
+def is_numeric(address: Address) -> bool:
+    """Whether the address needs no resolution."""
+    try:
+        ipaddress.ip_address(address[0].partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+class HostNames:
+    """Resolves the names that one peer was given, while the peer runs."""
+
+    def __init__(self, me: PeerId, family: int) -> None:
+        self._me = me
+        self._family = family
+        self._names: dict[object, HostName] = {}
+
+    def follow(
+        self, key: object, address: Address, located: Callable[[Address], None], is_silent: Callable[[], bool]
+    ) -> None:
+        """Resolve a name from now on. `located` is called with each new address, `is_silent` says whether nobody is
+        heard there. A later name with this key replaces it."""
+        self.forget(key)
+        name = self._names[key] = HostName(address, located, is_silent)
+        name.task = asyncio.get_running_loop().create_task(self._resolve(name))
+
+    def forget(self, key: object) -> None:
+        name = self._names.pop(key, None)
+        if name is not None and name.task is not None:
+            name.task.cancel()
+
+    async def first_answers(self) -> None:
+        """Wait a little, until every name has been tried once."""
+        tried = [asyncio.ensure_future(name.tried.wait()) for name in self._names.values()]
+        if tried:
+            _, pending = await asyncio.wait(tried, timeout=START_S)
+            for one in pending:
+                one.cancel()
+
+    def close(self) -> None:
+        for key in list(self._names):
+            self.forget(key)
+
+    async def _resolve(self, name: "HostName") -> None:
+        pause, complained = FIRST_PAUSE_S, False
+        while True:
+            if name.known is not None and not name.is_silent():
+                pause = FIRST_PAUSE_S
+                await asyncio.sleep(LOOK_S)
+                continue
+            try:
+                found = await in_thread(lambda: resolve_all(name.address, self._family))
+            except ConfigError as error:
+                if not complained:
+                    log.warning("peer %d: %s; it tries again", self._me, error)
+                complained = True
+            else:
+                complained = False
+                self._located(name, found)
+            name.tried.set()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LAST_PAUSE_S)
+
+    def _located(self, name: "HostName", found: list[Address]) -> None:
+        """Take the first address, or the one after that which is silent."""
+        known = name.known
+        chosen = found[(found.index(known) + 1) % len(found)] if known in found else found[0]
+        if chosen == known:
+            return
+        if known is not None and known not in found:
+            log.info("peer %d: %s is %s now, and was %s", self._me, name.address[0], show(chosen), show(known))
+        name.known = chosen
+        try:
+            name.located(chosen)
+        except WendError as error:
+            log.warning("peer %d cannot use %s: %s", self._me, show(chosen), error)
+
+
+class HostName:
+    """A name that is followed."""
+
+    def __init__(self, address: Address, located: Callable[[Address], None], is_silent: Callable[[], bool]) -> None:
+        self.address = address
+        self.located = located
+        self.is_silent = is_silent
+        self.known: Address | None = None
+        """The address that was found last."""
+        self.tried = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+
+async def in_thread(function: Callable[[], Result]) -> Result:
+    """Call a function in a thread of its own. The process does not wait for the thread at its end, as it would for
+    those of asyncio: a resolver may take half a minute."""
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[Result] = loop.create_future()
+
+    def settle(value: Result | None, error: BaseException | None) -> None:
+        if result.done():
+            return
+        if error is None:
+            result.set_result(value)  # type: ignore[arg-type]
+        else:
+            result.set_exception(error)
+
+    def run() -> None:
+        value: Result | None = None
+        failure: BaseException | None = None
+        try:
+            value = function()
+        except BaseException as error:
+            failure = error
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, value, failure)
+
+    threading.Thread(target=run, name="resolver", daemon=True).start()
+    return await result

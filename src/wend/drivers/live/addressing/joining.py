@@ -1,0 +1,215 @@
+"""How a live peer joins an overlay, and admits others: its locator, on the peer's socket and clock.
+
+Where a membership decides who is linked, a contact is all that it needs. Where links are given, the peer and its
+contacts make links with each other.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from wend.drivers.live.addressing.addresses import Address, show
+from wend.drivers.live.addressing.locator import Locator
+from wend.drivers.live.clock import Clock
+from wend.drivers.live.transport import wire
+from wend.drivers.live.transport.wire import Header
+from wend.drivers.live.wake_timer import WakeTimer
+from wend.model.events import PeerId
+from wend.model.units import MS, Nanos
+from wend.protocol.messages import older
+from wend.protocol.ports import ContactFound, LinkAdded, Neighbour, Send, WakeAt
+
+if TYPE_CHECKING:
+    from wend.drivers.live.peer import LivePeer
+
+log = logging.getLogger("wend.peer")
+
+MOST_LINKS = 256
+"""A peer with so many links admits no more by joining."""
+LINK_DELAY_NS: Nanos = 20 * MS
+"""The expected delay of a link that is made by joining; measurements correct it."""
+PATIENCE_S = 5.0
+"""How long nobody answers before the log says so."""
+
+
+class Joining:
+    """Tells the locator what happens at the peer, and the peer what the locator finds."""
+
+    def __init__(
+        self,
+        peer: "LivePeer",
+        contacts: tuple[Address, ...],
+        transmit: Callable[[Address, bytes], None],
+        clock: Clock,
+        admit: bool = True,
+    ) -> None:
+        self.contacts = tuple(address for address in contacts if address != peer.address)
+        """The addresses to join by."""
+        self.unresolved: set[Address] = set()
+        """Names to join by that have no address yet."""
+        self._named: dict[Address, Address] = {}
+        """By name to join by: its address."""
+        self.transmit = transmit
+        self.same_id: Callable[[Address], None] = self._log_same_id
+        """Called if another process has this peer's id, before this one has joined."""
+        self._peer = peer
+        self._clock = clock
+        self.makes_links = peer.peer.config.membership is None
+        """Whether links are given, so that joining means to be linked with the contacts."""
+        self.removed: set[PeerId] = set()
+        """Peers whose links the operator removed: they are not linked again by joining."""
+        self._refused_by: set[Address] = set()
+        self._admit = admit
+        self._locator = Locator(
+            *(peer.id, peer.incarnation, peer.address, peer.addresses, peer.counters, self), asks_links=self.makes_links
+        )
+        self._timer = WakeTimer(clock, lambda: 0, self._tick)
+        self._complaint: asyncio.TimerHandle | None = None
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer.open(loop)
+        self._locator.begin(self._clock(), self.contacts)
+        self._wake()
+        if self.contacts:
+            self._complaint = loop.call_later(PATIENCE_S, self._complain)
+
+    def close(self) -> None:
+        self._timer.close()
+        if self._complaint is not None:
+            self._complaint.cancel()
+
+    @property
+    def has_contacts(self) -> bool:
+        return bool(self.contacts or self.unresolved)
+
+    # ---------------------------------------------------------------- names to join by
+
+    def resolved(self, name: Address, address: Address) -> None:
+        """A name to join by has this address, and no other any more."""
+        self.unresolved.discard(name)
+        former = self._named.get(name)
+        self._named[name] = address
+        if address == self._peer.address or address in self.contacts:
+            return
+        self.contacts = (*(one for one in self.contacts if one != former), address)
+        if self._timer.is_open:
+            self._locator.move_contact(self._clock(), former, address)
+            self._wake()
+
+    def is_lost(self, name: Address) -> bool:
+        """Whether nobody is heard at the address of a name."""
+        address = self._named.get(name)
+        return address is None or (address != self._peer.address and self._locator.is_lost(address))
+
+    def ask_link(self, former: Address | None, address: Address) -> None:
+        """Ask the peer at an address for a link, while this one runs, and no longer the one at the former address."""
+        if self.makes_links and self._timer.is_open and address != self._peer.address:
+            self._locator.move_contact(self._clock(), former, address)
+            self._wake()
+
+    # ---------------------------------------------------------------- what the peer tells
+
+    def find(self, waiting: Send, mentioned_by: PeerId | None) -> None:
+        self._locator.find(self._clock(), waiting, mentioned_by)
+        self._wake()
+
+    def doubt(self, peer: PeerId) -> None:
+        self._locator.doubt(self._clock(), peer)
+        self._wake()
+
+    def link_down(self, peer: PeerId) -> None:
+        self._locator.hurry(self._clock(), peer)
+        self._wake()
+
+    def forget(self, peer: PeerId) -> None:
+        """The operator removed the link with a peer."""
+        self.removed.add(peer)
+        self._locator.forget(peer)
+
+    def hold(self, header: Header, datagram: bytes | memoryview, address: Address) -> bool:
+        """Keep a datagram of an unknown sender until its address is confirmed. False where links are given: then a
+        peer is known only after it has asked for a link."""
+        if self.makes_links:
+            return False
+        held = self._locator.hold(self._clock(), header, datagram, address)
+        self._wake()
+        return held
+
+    def receive(self, datagram: memoryview, address: Address) -> None:
+        self._locator.receive(self._clock(), datagram, address)
+        self._wake()
+
+    # ---------------------------------------------------------------- what the locator tells (`LocatorUser`)
+
+    def informants(self) -> tuple[PeerId, ...]:
+        return self._peer.peer.informants
+
+    def on_located(self, peer: PeerId, address: Address) -> None:
+        self._peer.route_to(peer, address)
+
+    def on_forgotten(self, peer: PeerId) -> None:
+        self._peer.forget_route(peer)
+
+    def on_found(self, waiting: Send, waited_ns: Nanos) -> None:
+        self._peer.perform([Send(waiting.peer, older(waiting.message, waited_ns))])
+
+    def on_admitted(self, datagram: bytes, address: Address, waited_ns: Nanos) -> None:
+        if wire.is_multicast(datagram):
+            self._peer.multicast.receive(datagram, address, waited_ns)
+        else:
+            self._peer.receive(memoryview(datagram), address, waited_ns)
+
+    def on_contact(self, peer: PeerId) -> None:
+        if self.makes_links:
+            self.on_link_asked(peer)
+        else:
+            self._peer.tell(ContactFound(peer))
+
+    def admits(self, peer: PeerId) -> bool:
+        links = self._peer.peer.links
+        if not self.makes_links or peer in self.removed or peer == self._peer.id:
+            return False
+        return peer in links or (self._admit and len(links) < MOST_LINKS)
+
+    def wants(self, peer: PeerId) -> bool:
+        return peer not in self.removed and peer != self._peer.id
+
+    def is_silent(self, peer: PeerId) -> bool:
+        return self._peer.is_silent(peer)
+
+    def on_link_asked(self, peer: PeerId) -> None:
+        if peer not in self._peer.peer.links and self.wants(peer):
+            self._peer.tell(LinkAdded(Neighbour(peer, LINK_DELAY_NS)))
+
+    def on_not_admitted(self, peer: PeerId, address: Address) -> None:
+        if address not in self._refused_by:
+            self._refused_by.add(address)
+            log.warning(
+                "peer %d: peer %d at %s makes no link with it: its file says admit = false, a membership decides "
+                "there, or the link was removed",
+                self._peer.id, peer, show(address),
+            )  # fmt: skip
+
+    def on_same_id(self, address: Address) -> None:
+        self.same_id(address)
+
+    # ---------------------------------------------------------------- time
+
+    def _tick(self) -> None:
+        self._locator.tick(self._clock())
+        self._wake()
+
+    def _wake(self) -> None:
+        due_ns = self._locator.next_ns()
+        if due_ns is not None and due_ns != self._timer.wake_ns:
+            self._timer.wake_at(WakeAt(due_ns))
+
+    def _complain(self) -> None:
+        silent = self._locator.silent
+        if len(silent) == len(self.contacts):
+            at = " or ".join(show(address) for address in silent)
+            log.warning("peer %d: nobody listens at %s; it goes on trying, and serves its clients", self._peer.id, at)
+
+    def _log_same_id(self, address: Address) -> None:
+        log.error("peer %d has the id of the peer at %s", self._peer.id, show(address))

@@ -1,0 +1,76 @@
+"""The peers whose addresses a locator has learned, beside those that files give, and where they are on the ring.
+
+The locator answers questions about addresses with the peers that are closest to an id, so that a lookup comes closer
+with each answer. The oldest address is forgotten first; a lookup finds it again.
+"""
+
+from bisect import bisect_left, insort
+
+from wend.drivers.live.addressing.address_book import AddressBook
+from wend.drivers.live.addressing.address_messages import MOST_NEAREST, KnownAddress
+from wend.drivers.live.addressing.addresses import Address
+from wend.model.events import PeerId
+from wend.model.units import SECOND, Nanos
+from wend.protocol.keys import distance, node_id
+
+MOST_KNOWN = 4096
+"""Addresses of peers that have joined."""
+DOUBT_NS: Nanos = 2 * SECOND
+"""How long a doubt about an address that was confirmed is not repeated."""
+
+
+class LearnedAddresses:
+    """Learned peers, oldest first. Their addresses are in the book."""
+
+    def __init__(self, book: AddressBook) -> None:
+        self._book = book
+        self._confirmed_ns: dict[PeerId, Nanos] = {}
+        """When each was confirmed, or doubted, last."""
+        self._places: list[tuple[int, PeerId]] = []
+        """The learned peers by their places on the ring."""
+
+    def __contains__(self, peer: PeerId) -> bool:
+        return peer in self._confirmed_ns
+
+    def add(self, now: Nanos, peer: PeerId, address: Address, *, moved: bool) -> None:
+        """`moved`: no more is heard from where the peer was before."""
+        (self._book.move if moved else self._book.add)(peer, address)
+        if peer not in self:
+            insort(self._places, (node_id(peer), peer))
+        self._confirmed_ns.pop(peer, None)
+        self._confirmed_ns[peer] = now
+
+    def confirm(self, now: Nanos, peer: PeerId) -> None:
+        if peer in self:
+            self._confirmed_ns[peer] = now
+
+    def may_be_doubted(self, now: Nanos, peer: PeerId) -> bool:
+        return peer in self and now >= self._confirmed_ns[peer] + DOUBT_NS
+
+    def outdated(self) -> list[PeerId]:
+        """The peers to forget: those whose address another peer has now, and the oldest where there are too many."""
+        reachable = self._book.reachable
+        lost = [peer for peer in self._confirmed_ns if peer not in reachable]
+        if len(self._confirmed_ns) - len(lost) > MOST_KNOWN:
+            lost.append(next(peer for peer in self._confirmed_ns if peer in reachable))
+        return lost
+
+    def forget(self, peer: PeerId) -> None:
+        del self._confirmed_ns[peer]
+        self._places.remove((node_id(peer), peer))
+        self._book.remove(peer)
+
+    def nearest(self, peer: PeerId, asker: Address) -> tuple[KnownAddress, ...]:
+        """The peers that the book has and that are closest to this id, without the asker."""
+        places, reachable = self._places, self._book.reachable
+        at = bisect_left(places, (node_id(peer), 0))
+        around = (
+            [places[(at + step) % len(places)][1] for step in range(-MOST_NEAREST - 1, MOST_NEAREST + 1)]
+            if places
+            else []
+        )
+        around += [peer] if peer in reachable else []
+        key = node_id(peer)
+        known = sorted(set(around), key=lambda one: (distance(node_id(one), key), one))
+        found = [KnownAddress(one, *reachable[one]) for one in known if reachable[one] != asker]
+        return tuple(found[:MOST_NEAREST])

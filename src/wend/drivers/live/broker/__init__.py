@@ -1,0 +1,1 @@
+"""A peer serves clients: local subscriptions, fan-out of deliveries, sessions over TCP."""

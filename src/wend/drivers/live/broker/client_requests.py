@@ -1,0 +1,135 @@
+"""The requests of one client, but for publications, carried out at the broker as far as the client may.
+
+A session hands over what a client that has greeted asks for. The answers go to the client's output. Whatever is refused
+is counted, and the client is told why.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from wend.drivers.live import frames
+from wend.drivers.live.access.access import Access
+from wend.drivers.live.access.grants import NotGranted
+from wend.drivers.live.broker.broker import Broker, BrokerClient
+from wend.drivers.live.broker.client_output import ClientOutput
+from wend.drivers.live.config import NeighbourEntry
+from wend.drivers.live.plans.pieces import PlanPieces
+from wend.model.errors import FilterError, Refused, WendError
+from wend.model.events import Qos, Value
+from wend.protocol.ports import Unretained
+
+
+class ClientRequests:
+    """Serves a client that has greeted."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        client: BrokerClient,
+        output: ClientOutput,
+        access: Access | None,
+        check_status: Callable[[], None],
+    ) -> None:
+        """`access` is what the client may do; None: everything. `check_status` raises `NotGranted` for a client that
+        asks for the status too often."""
+        self._broker = broker
+        self._client = client
+        self._output = output
+        self._access = access
+        self._check_status = check_status
+        self._plan_pieces = PlanPieces()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def serve(self, frame: frames.Request) -> None:
+        """Carry out a request, and answer it. Raises `WendError` where it is refused."""
+        match frame:
+            case frames.Subscribe():
+                self._subscribe(frame)
+            case frames.Unsubscribe(ref, handle):
+                self._output.forget(handle)
+                self._broker.unsubscribe(self._client, handle)
+                if self._access is not None:
+                    self._access.unsubscribed(handle)
+                self._output.answer(frames.Completed(ref))
+            case frames.PingFrame(ref):
+                self._output.answer(frames.Completed(ref))
+            case frames.AskStatus(ref):
+                self._check_status()
+                self._output.answer(frames.StatusFrame(ref, self._broker.status()))
+            case frames.ListSubscriptions(ref):
+                durable = self._broker.durable()
+                self._output.answer(
+                    frames.Subscriptions(ref, durable if self._access is None else self._access.visible(durable))
+                )
+            case frames.Unretain(ref, attribute, value):
+                self._unretain(attribute, value)
+                self._output.answer(frames.Completed(ref))
+            case frames.RemoveSubscription(ref, name):
+                self._remove(name)
+                self._output.answer(frames.Completed(ref))
+            case frames.SetLink(ref, peer, up):
+                self._check_admin()
+                self._broker.set_link(peer, up)
+                self._output.answer(frames.Completed(ref))
+            case frames.AddLink(ref, peer, address, delay, reliability):
+                self._check_admin()
+                self._broker.add_link(NeighbourEntry(peer, address, delay, reliability))
+                self._output.answer(frames.Completed(ref))
+            case frames.RemoveLink(ref, peer):
+                self._check_admin()
+                self._broker.remove_link(peer)
+                self._output.answer(frames.Completed(ref))
+            case frames.LoadPlan() | frames.PreparePlan() | frames.CommitPlan() | frames.RevertPlan():
+                self._check_admin()
+                task = asyncio.get_running_loop().create_task(self._change_plan(frame))
+                self._tasks.add(task)  # the loop itself holds tasks only weakly
+                task.add_done_callback(self._tasks.discard)
+
+    def refuse(self, ref: int, error: WendError) -> None:
+        """Tell the client why a request was not carried out."""
+        self._broker.counts["denied"] += 1
+        if isinstance(error, NotGranted):
+            self._broker.counts[error.counter] += 1
+        self._output.answer(frames.No(ref, str(error), filter=isinstance(error, FilterError)))
+
+    def _check_admin(self) -> None:
+        if self._access is not None:
+            self._access.check_admin()
+
+    def _subscribe(self, frame: frames.Subscribe) -> None:
+        if frame.handle < 1:
+            raise Refused(f"a subscription's number starts at 1, got {frame.handle}")
+        qos = Qos(
+            deadline_ns=frame.deadline_ns,
+            reliability=frame.reliability,
+            order=frame.order,
+            expire=frame.expire,
+            group=frame.group,
+        )
+        text, durable = frame.filter, frame.durable
+        if self._access is not None:
+            text, durable = self._access.subscription(text, durable, frame.announced)
+        self._broker.subscribe(self._client, frame.handle, text, qos, durable, frame.window, frame.announced)
+        if self._access is not None:
+            self._access.subscribed(frame.handle, durable)
+        self._output.answer(frames.Completed(frame.ref))
+        if frame.retained and frame.announced and frame.durable is None and not frame.group:
+            self._broker.retained.subscribed(self._client, frame.handle, text)
+
+    def _unretain(self, attribute: str, value: Value) -> None:
+        if self._access is not None:
+            self._access.check_replace(self._broker.peer.peer.retained.held(attribute, value))
+            self._access.unretained(attribute, value)
+        self._broker.peer.ask(Unretained(attribute, value))
+
+    def _remove(self, name: str) -> None:
+        if self._access is not None:
+            name = self._access.removable(name)
+            self._access.removed(name)
+        self._broker.remove(name)
+
+    async def _change_plan(self, frame: frames.PlanRequest) -> None:
+        try:
+            self._output.answer(await self._plan_pieces.serve(frame, self._broker.followed_plan()))
+        except WendError as error:
+            self.refuse(frame.ref, error)

@@ -1,0 +1,84 @@
+"""Signed events at a live peer: it signs what its clients publish, and tells its clients who signed what they get.
+
+A client learns the signer by a header that its own peer sets. The same header from anywhere else is removed, and a
+signature that does not verify is removed and counted, so that a client never sees a name that was not verified.
+"""
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from wend.drivers.live.clock import wall_s
+from wend.drivers.live.log_limit import LogLimit
+from wend.model.errors import Refused, Untrusted
+from wend.model.events import SIGNATURE_HEADER, SIGNED_BY_HEADER, Attributes, Event, EventId, Headers
+from wend.model.units import MINUTE, Nanos
+
+if TYPE_CHECKING:  # only peers with keys need ciphers
+    from wend.drivers.live.access.key_files import KeyFolder
+    from wend.security.event_signatures import EventSigner, EventVerifier
+
+log = logging.getLogger("wend.clients")
+
+LINES_PER_MINUTE = 10
+
+
+class SignedEvents:
+    """Signs and verifies for one broker. Keys can be replaced while the peer runs."""
+
+    def __init__(self, counts: Counter[str], keys: "KeyFolder | None" = None, *, signs: bool = False) -> None:
+        self.counts = counts
+        self._signs = signs
+        self._limit = LogLimit(LINES_PER_MINUTE, MINUTE)
+        self._last: tuple[Event, Event] | None = None
+        """The event that was verified last, as it came and as clients see it: it may have several subscribers."""
+        self.replace(keys)
+
+    def replace(self, keys: "KeyFolder | None") -> None:
+        self._signer, self._verifier = _of(keys, self._signs)
+
+    @property
+    def signs(self) -> bool:
+        return self._signer is not None
+
+    def signed(self, id_: EventId, attributes: Attributes, payload: bytes, headers: Headers) -> Headers:
+        """The headers of an event that is published under this id. Raises `Refused` for headers that are the peer's."""
+        if headers and (SIGNATURE_HEADER in headers or SIGNED_BY_HEADER in headers):
+            raise Refused(f"the headers {SIGNATURE_HEADER} and {SIGNED_BY_HEADER} are the peer's own")
+        if self._signer is None:
+            return headers
+        try:
+            return self._signer.sign(id_, attributes, payload, headers)
+        except (OverflowError, ValueError) as error:
+            raise Refused(f"the event cannot be signed: {error}") from None
+
+    def verified(self, event: Event, now: Nanos) -> Event:
+        """An event as clients see it: with the name of who signed it, or without any."""
+        headers = event.headers
+        if not headers or (SIGNATURE_HEADER not in headers and SIGNED_BY_HEADER not in headers):
+            return event
+        if self._last is None or self._last[0] is not event:
+            self._last = (event, self._verified(event, now))
+        return self._last[1]
+
+    def _verified(self, event: Event, now: Nanos) -> Event:
+        headers = event.headers
+        told = {name: text for name, text in headers.items() if name not in (SIGNATURE_HEADER, SIGNED_BY_HEADER)}
+        if self._verifier is not None and SIGNATURE_HEADER in headers:
+            try:
+                told[SIGNED_BY_HEADER] = self._verifier.signer(event, wall_s())
+            except (Untrusted, OverflowError, ValueError) as error:
+                self.counts["signature-refused"] += 1
+                if self._limit.allows(now):
+                    log.warning("the signature of event %s is refused: %s", event.id, error)
+        return msgspec.structs.replace(event, headers=told)
+
+
+def _of(keys: "KeyFolder | None", signs: bool) -> "tuple[EventSigner | None, EventVerifier | None]":
+    if keys is None:
+        return None, None
+    from wend.security.event_signatures import EventSigner, EventVerifier
+
+    return EventSigner(keys.credentials) if signs else None, EventVerifier(keys.verifier)

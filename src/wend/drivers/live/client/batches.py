@@ -1,0 +1,131 @@
+"""Batches of publications: many events in one write, and the answer to each.
+
+Waiting for each receipt before the next event is sent costs a round trip for every event. `Client.publish_many` writes
+a batch while the receipts of the batch before are on their way, so that the peer always has something to read.
+"""
+
+import asyncio
+from collections.abc import Iterator
+
+from wend.drivers.live import frames
+from wend.drivers.live.client.arrivals import PublishReceipt, receipt_of
+from wend.drivers.live.client.connection import PeerConnection
+from wend.model.errors import ClientError, ConnectionLost, Refused
+
+BATCH_MSGS = 256
+BATCH_BYTES = 256 * 1024
+
+
+class PendingBatch:
+    """Publications that are written at once."""
+
+    def __init__(self) -> None:
+        self.error: ClientError | None = None
+        """Why publications without an answer will get none."""
+        self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when all have an answer, or will get none."""
+
+    def answered(self, frame: frames.Answer) -> None:
+        """The answer to one request of it came."""
+        raise NotImplementedError
+
+    def failed(self, error: ClientError) -> None:
+        """No more answers will come."""
+        if not self.complete.done():
+            self.error = error
+            self._end()
+
+    def _end(self) -> None:
+        if not self.complete.done():
+            self.complete.set_result(None)
+
+
+class PublishBatch(PendingBatch):
+    """Publications, each with a receipt of its own."""
+
+    def __init__(self, requests: list[frames.Publish]) -> None:
+        super().__init__()
+        self._requests = requests
+        self._answers: dict[int, frames.Answer] = {}
+
+    @property
+    def refs(self) -> list[int]:
+        return [request.ref for request in self._requests]
+
+    def encode(self) -> bytes:
+        return b"".join(map(frames.encode, self._requests))
+
+    def answered(self, frame: frames.Answer) -> None:
+        self._answers[frame.ref] = frame
+        if len(self._answers) == len(self._requests):
+            self._end()
+
+    def results(self, unsent: ClientError) -> list[PublishReceipt | ClientError]:
+        """In the order of the publications: the receipt, or the reason why there is none."""
+        return [_result(self._answers.get(ref, self.error or unsent)) for ref in self.refs]
+
+
+def _result(answer: frames.Answer | ClientError) -> PublishReceipt | ClientError:
+    match answer:
+        case frames.Accepted():
+            return receipt_of(answer)
+        case frames.No(why=why):
+            return Refused(why)
+        case ClientError():
+            return answer
+    return ClientError("the peer gave an answer that does not fit the request")
+
+
+Calls = dict[int, "asyncio.Future[frames.Answer] | PendingBatch"]
+"""By number: the requests of a client that wait for an answer."""
+
+
+async def send_batches(
+    connection: PeerConnection, calls: Calls, requests: list[frames.Publish], timeout: float
+) -> list[PublishReceipt | ClientError]:
+    """Send publications in batches, each batch while the one before it is answered. After an error the rest is not
+    sent, so that no event overtakes one whose fate is unknown."""
+    batches = list(_batched(requests))
+    unsent = ConnectionLost("it was not sent, because an event before it got no answer")
+    before: PublishBatch | None = None
+    try:
+        for batch in batches:
+            if before is not None and before.error is not None:
+                break
+            await connection.opened()
+            calls.update(dict.fromkeys(batch.refs, batch))
+            connection.unwritten.append(batch.encode())
+            await connection.drain()
+            if before is not None:
+                await _complete(before, connection.at, timeout)
+            before = batch
+        if before is not None:
+            await _complete(before, connection.at, timeout)
+    except ClientError as error:
+        unsent = error if isinstance(error, ConnectionLost) else ConnectionLost(str(error))
+    finally:
+        for ref in (ref for batch in batches for ref in batch.refs):
+            calls.pop(ref, None)
+    return [result for batch in batches for result in batch.results(unsent)]
+
+
+async def _complete(batch: PublishBatch, url: str, timeout: float) -> None:
+    try:
+        async with asyncio.timeout(timeout):
+            await asyncio.shield(batch.complete)
+    except TimeoutError:
+        batch.failed(ConnectionLost(f"{url} did not answer within {timeout:g} s"))
+
+
+def _batched(requests: list[frames.Publish]) -> Iterator[PublishBatch]:
+    """Publications in batches, bounded by their number and the bytes of their payloads."""
+    batch: list[frames.Publish] = []
+    size = 0
+    for request in requests:
+        if batch and (len(batch) >= BATCH_MSGS or size + len(request.payload) > BATCH_BYTES):
+            yield PublishBatch(batch)
+            batch, size = [], 0
+        batch.append(request)
+        size += len(request.payload)
+    if batch:
+        yield PublishBatch(batch)

@@ -1,0 +1,367 @@
+"""The client of a running peer: connect, publish, subscribe.
+
+    async with wend.connect("wend://127.0.0.1:7700") as client:
+        async with client.subscribe("topic = 'stuttgart'", deadline=0.2) as events:
+            receipt = await client.publish({"topic": "stuttgart", "temperature": 15}, b"payload")
+            async for event in events: ...
+
+One task reads the connection at all times, so a slow application fills only the bounded buffer of its own subscription.
+A full buffer drops the oldest events and counts them in `dropped`. When the connection breaks, the client connects
+again, to the same peer or to the next one that its URL names, and restores its subscriptions. It misses the events that
+reach the peer meanwhile (but see `protocol/delivery/pending.py`). A request that was not answered fails with
+`ConnectionLost`, since nobody can know whether the peer accepted it.
+"""
+
+import asyncio
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wend.drivers.live import frames
+from wend.drivers.live.addressing.addresses import TLS_SCHEME, parse_urls, scheme_of
+from wend.drivers.live.client.arrivals import Arrival, Publication, PublishReceipt, receipt_of
+from wend.drivers.live.client.batches import BATCH_BYTES, send_batches
+from wend.drivers.live.client.connection import PeerConnection
+from wend.drivers.live.client.event_streams import EventStream, EventStreams
+from wend.drivers.live.client.peer_requests import PeerRequests
+from wend.drivers.live.client.posts import Posts
+from wend.drivers.live.client.request_channel import RequestChannel
+from wend.drivers.live.client.subscribe_options import retained_by, subscribe_frame
+from wend.drivers.live.transport import wire
+from wend.model.errors import ClientError, ConfigError, PartlyPublished
+from wend.model.events import Attributes, Headers, PeerId, as_scalar
+
+if TYPE_CHECKING:
+    from wend.drivers.live.access.tls import ClientTls
+    from wend.drivers.live.client.requests import Inbox
+
+BUFFER_MSGS = 10_000
+BUFFER_BYTES = 16 * 1024 * 1024
+WINDOW_MSGS = 1024
+"""`try_publish` sends nothing while so many requests of the client are unanswered."""
+
+CONGESTED_S = 0.1
+"""Nor for so long after a receipt that said `congested`."""
+
+
+class Client(PeerRequests):
+    """A connection to a peer; made by `connect`."""
+
+    def __init__(
+        self, url: str, *, timeout: float, patience: float, tls: "Callable[[], ClientTls] | None" = None
+    ) -> None:
+        self.url = url
+        self._connection = PeerConnection(
+            url,
+            timeout=timeout,
+            patience=patience,
+            received=self._received,
+            restore=self._restore,
+            lost=self._lost,
+            ended=self._ended,
+            tls=tls,
+        )
+        self._channel = RequestChannel(self._connection, timeout)
+        self._streams = EventStreams(self._connection, self._channel, self._publish)
+        self._posts = Posts(self._connection, self._channel.calls, self._channel.number)
+        self._inbox: Inbox | None = None
+        self._congested_until = 0.0
+
+    def __await__(self) -> Generator[Any, None, "Client"]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> "Client":
+        await self._connection.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def connected(self) -> bool:
+        return self._connection.writer is not None
+
+    @property
+    def timeout(self) -> float:
+        """How long the peer may take to answer a request, in seconds."""
+        return self._channel.timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float) -> None:
+        self._channel.timeout = seconds
+
+    @property
+    def patience(self) -> float:
+        return self._connection.patience
+
+    @property
+    def peer(self) -> PeerId:
+        """The peer that it is connected to, or was last."""
+        return self._connection.peer
+
+    @property
+    def reconnects(self) -> int:
+        """How often a new connection replaced a broken one."""
+        return self._connection.reconnects
+
+    # ---------------------------------------------------------------- called by the application
+
+    async def publish(
+        self,
+        attributes: Attributes,
+        payload: bytes = b"",
+        headers: Headers | None = None,
+        *,
+        ttl: float | None = None,
+        retain: bool | str = False,
+    ) -> PublishReceipt:
+        """Hand an event to the peer, and wait until it has accepted it. An invalid event is not sent.
+
+        Peers drop the event when it is older than `ttl` seconds. `retain=True`: the peer retains it for subscriptions
+        that come later, until another one with its topic replaces it; `retain="sensor"`: with its sensor.
+        """
+        request = self._publication(attributes, payload, headers, ttl, retain)
+        return receipt_of(await self._channel.call(request, frames.Accepted))
+
+    async def post(
+        self,
+        attributes: Attributes,
+        payload: bytes = b"",
+        headers: Headers | None = None,
+        *,
+        ttl: float | None = None,
+        retain: bool | str = False,
+    ) -> None:
+        """Publish as `publish` does, but do not wait for the receipt: the fastest way to publish many events.
+
+        It waits only while too many posted events are unanswered. An invalid event raises at once; that the peer
+        refused one, or that the connection broke before the answer, is raised by the next `flush`.
+        """
+        attributes = _checked(attributes, payload, headers)
+        retained = retained_by(attributes, retain) if retain else ""
+        ttl_ns = None if ttl is None else wire.ttl_ns(ttl)
+        await self._posts.add(frames.PostedEvent(attributes, payload, headers or {}, ttl_ns, retained))
+
+    async def flush(self, timeout: float | None = None) -> int:
+        """Wait until the peer has answered everything that was posted. Returns how many events it accepted since the
+        last flush. Raises `Refused` or `ConnectionLost` with the number of the others, and the first cause."""
+        return await self._posts.flush(self.timeout if timeout is None else timeout)
+
+    async def request(
+        self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None, *, timeout: float = 10.0
+    ) -> Arrival:
+        """Publish a request, and wait for the first reply to it. Subscribers answer with `event.reply(...)`.
+
+        Raises `NoReply` at once if nobody is subscribed, or after `timeout` seconds without a reply.
+        """
+        if self._inbox is None or self._inbox.ended:
+            from wend.drivers.live.client.requests import Inbox
+
+            self._inbox = Inbox(self._streams, self._channel.number())
+        return await self._inbox.request(self._publication(attributes, payload, headers, timeout), timeout)
+
+    async def try_publish(
+        self,
+        attributes: Attributes,
+        payload: bytes = b"",
+        headers: Headers | None = None,
+        *,
+        ttl: float | None = None,
+    ) -> PublishReceipt | None:
+        """Publish as `publish` does, but only if the event can be sent at once. None: it was not sent, because there
+        is no connection, the peer is behind with this client's requests, or its links were just congested."""
+        request = self._publication(attributes, payload, headers, ttl)
+        if not self.connected or len(self._channel.calls) >= WINDOW_MSGS or self._connection.unsent_bytes > BATCH_BYTES:
+            return None
+        if asyncio.get_running_loop().time() < self._congested_until:
+            return None
+        return receipt_of(await self._channel.call(request, frames.Accepted))
+
+    async def publish_many(self, events: Iterable[Attributes | Publication]) -> list[PublishReceipt]:
+        """Hand many events to the peer, in this order, and wait for all receipts.
+
+        An event is its attributes, or a tuple of attributes, payload and headers. All are checked before the first is
+        sent. If the peer refuses some, it publishes the others all the same. If the connection breaks, the rest is not
+        sent. In both cases `PartlyPublished` has the result of each event.
+        """
+        requests: list[frames.Publish] = []
+        for number, event in enumerate(events):
+            try:
+                requests.append(self._publication(*(event if isinstance(event, tuple) else (event,))))
+            except ClientError as error:
+                raise type(error)(f"event {number} of many: {error}") from None
+        results = await send_batches(self._connection, self._channel.calls, requests, self.timeout)
+        receipts = [result for result in results if isinstance(result, PublishReceipt)]
+        if len(receipts) < len(results):
+            raise PartlyPublished(results)
+        return receipts
+
+    def subscribe(
+        self,
+        filter: str,
+        *,
+        deadline: float | None = None,
+        reliability: float | None = None,
+        order: str | None = None,
+        expire: bool = False,
+        group: str | None = None,
+        retained: bool = True,
+        name: str | None = None,
+        ack: str = "auto",
+        max_events: int | None = None,
+        max_bytes: int | None = None,
+        max_age: float | None = None,
+        window: int = 256,
+        buffer_msgs: int = BUFFER_MSGS,
+        buffer_bytes: int = BUFFER_BYTES,
+    ) -> EventStream:
+        """A subscription: enter it with `async with`, or await it; then iterate.
+
+        `deadline` is in seconds; `reliability` is the share of events that is enough at the first attempt, for peers
+        that send on several trees. `order="publisher"`: events of one publisher come in the order of publication.
+        `expire=True`: the peer drops events that are past the deadline. `group="workers"`: of all subscriptions with
+        this group, at any peers, one gets each event. `retained=False`: no events that peers retain.
+
+        With a `name` the subscription is durable: it stays at the peer when the client is gone, its events wait for the
+        next client that gives the name, and the peer repeats each until the client has confirmed it: by `ack="auto"`
+        when the application asks for the next one, by `ack="explicit"` when it calls `event.ack()`. At most `window`
+        events are on the way unconfirmed. What waits is bounded by `max_events`, `max_bytes` and `max_age` (seconds).
+        """
+        if buffer_msgs < 1 or buffer_bytes < 1:
+            raise ClientError(f"a buffer of {buffer_msgs} messages and {buffer_bytes} bytes holds nothing")
+        request = subscribe_frame(
+            self._channel.number(),
+            filter,
+            deadline=deadline,
+            reliability=reliability,
+            order=order,
+            expire=expire,
+            group=group,
+            retained=retained,
+            name=name,
+            max_events=max_events,
+            max_bytes=max_bytes,
+            max_age=max_age,
+            window=window,
+        )
+        if name is None:
+            return EventStream(self._streams, request, buffer_msgs, buffer_bytes)
+        from wend.drivers.live.client.durable_stream import DurableStream
+
+        return DurableStream(self._streams, request, buffer_msgs, buffer_bytes, ack)
+
+    async def drain(self, timeout: float | None = None) -> None:
+        """Wait until everything published is acknowledged and everything received is consumed."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._channel.complete()
+                await self._channel.call(frames.PingFrame(self._channel.number()), frames.Completed)
+                await self._streams.consumed()
+        except TimeoutError:
+            raise ClientError(f"not everything was consumed within {timeout} s") from None
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    # ---------------------------------------------------------------- publications
+
+    def _publication(
+        self,
+        attributes: Attributes,
+        payload: bytes = b"",
+        headers: Headers | None = None,
+        ttl: float | None = None,
+        retain: bool | str = False,
+    ) -> frames.Publish:
+        """The request for an event. Raises `ClientError` or `Refused` if the event is invalid."""
+        attributes = _checked(attributes, payload, headers)
+        retained = retained_by(attributes, retain) if retain else ""
+        ttl_ns = None if ttl is None else wire.ttl_ns(ttl)
+        return frames.Publish(self._channel.number(), attributes, payload, headers or {}, ttl_ns, retain=retained)
+
+    async def _publish(self, request: frames.Publish) -> PublishReceipt:
+        """Send a publication that has no number yet. Raises if it is invalid."""
+        wire.check_kinds(request.attributes, request.payload, request.headers)
+        wire.check_event(request.attributes, request.payload, request.headers)
+        numbered = msgspec.structs.replace(request, ref=self._channel.number())
+        return receipt_of(await self._channel.call(numbered, frames.Accepted))
+
+    # ---------------------------------------------------------------- called by the connection alone
+
+    def _received(self, frame: frames.ToClient) -> None:
+        streams = self._streams
+        match frame:
+            case frames.Deliveries(deliveries):
+                streams.deliver(deliveries)
+            case frames.Delivery():
+                streams.deliver((frame,))
+            case frames.Dropped(handle, count):
+                streams.dropped(handle, count)
+            case frames.MissedFrame(handle, counts):
+                streams.missed(handle, counts)
+            case frames.Replaced(handle):
+                streams.replaced(handle)
+            case frames.Welcome():
+                pass
+            case _:
+                if isinstance(frame, frames.Accepted | frames.Posted) and frame.congested:
+                    self._congested_until = asyncio.get_running_loop().time() + CONGESTED_S
+                streams.answered(frame)
+                self._channel.answered(frame)
+
+    def _restore(self) -> None:
+        self._streams.restore()
+
+    def _lost(self, error: ClientError) -> None:
+        self._streams.lost()
+        self._channel.fail(error)
+
+    def _ended(self, error: ClientError) -> None:
+        self._streams.end(error)
+
+
+def _checked(attributes: Attributes, payload: bytes, headers: Headers | None) -> Attributes:
+    """The attributes of an event that is valid, as Python's own values. Raises `ClientError` or `Refused`."""
+    if not wire.is_plain(attributes, payload, headers):
+        if isinstance(attributes, dict):
+            attributes = {name: as_scalar(value) for name, value in attributes.items()}
+        wire.check_kinds(attributes, payload, headers)
+        wire.check_event(attributes, payload, headers)
+    return attributes
+
+
+def connect(
+    url: str,
+    *,
+    timeout: float = 10.0,
+    patience: float = 60.0,
+    keys: str | Path | None = None,
+    root: str | Path | None = None,
+    certificate: str | Path | None = None,
+    key: str | Path | None = None,
+    token: str | Path | None = None,
+) -> Client:
+    """A client of the peer at `url`: enter it with `async with`, or await it.
+
+    A URL with several peers, such as `wend://site-a:7700,site-b:7700`, lets the client go to another one when its own
+    is gone. In seconds: `timeout` bounds each attempt to connect, and each answer once the request is sent; `patience`
+    is how long a broken connection is tried again. Requests that are made meanwhile wait.
+
+    `wends://` connects by TLS. The client shows a certificate: `keys` is its folder, as `wend key new` made it, or
+    `root`, `certificate` and `key` are single files. Or it shows a `token`, a text or the `Path` of a private file.
+    """
+    options = {"keys": keys, "root": root, "certificate": certificate, "key": key, "token": token}
+    given = [name for name, value in options.items() if value is not None]
+    parse_urls(url)
+    if scheme_of(url) != TLS_SCHEME:
+        if given:
+            raise ConfigError(f"{given[0]} is for {TLS_SCHEME}, not for {url}")
+        return Client(url, timeout=timeout, patience=patience)
+    from wend.drivers.live.access.tls import client_tls
+
+    read = partial(client_tls, **options)
+    read()  # a mistake is told now
+    return Client(url, timeout=timeout, patience=patience, tls=read)

@@ -1,0 +1,283 @@
+"""The connection of a client to a peer: made once, and made again when it breaks.
+
+A client may know several peers. It tries them in the order of its URL, at first from the first one on, later from the
+one that it was connected to. The first connection fails at once and says why. One that breaks later is tried again,
+after longer and longer waits, until the client's patience ends. A peer that is silent for a while is asked for an
+answer. If none comes, the connection counts as broken, because the host may be gone.
+
+The connection knows nothing of requests and subscriptions. It tells `client.py` what it read, when to subscribe again,
+and when everything that waits has to fail.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from ssl import SSLError
+from typing import TYPE_CHECKING
+
+from wend.drivers.live import frames
+from wend.drivers.live.addressing.addresses import Address, parse_urls, scheme_of, show
+from wend.model.errors import ClientError, ConfigError, ConnectionLost, Refused, WireError
+from wend.model.events import PeerId
+
+if TYPE_CHECKING:  # most clients connect without TLS
+    from wend.drivers.live.access.tls import ClientTls
+
+FIRST_BACKOFF_S = 0.05
+LAST_BACKOFF_S = 2.0
+SILENCE_S = 10.0
+"""A peer that is silent for so long is asked for an answer. Another such time without one: it is gone."""
+_CHUNK_BYTES = 256 * 1024
+
+
+class PeerConnection:
+    """One connection at a time, to one of the peers that `url` names."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: float,
+        patience: float,
+        received: Callable[[frames.ToClient], None],
+        restore: Callable[[], None],
+        lost: Callable[[ClientError], None],
+        ended: Callable[[ClientError], None],
+        tls: "Callable[[], ClientTls] | None" = None,
+    ) -> None:
+        """`tls` reads the client's keys, anew for each connection: certificates are renewed."""
+        self.url = url
+        self._tls = tls
+        self.timeout = timeout
+        self.patience = patience
+        self.peer: PeerId = -1
+        self.reconnects = 0
+        self.writer: asyncio.StreamWriter | None = None
+        """None while there is no connection."""
+        self._addresses = parse_urls(url)
+        self._last = 0
+        """The place of the address that it is connected to, or was last."""
+        self._received = received
+        """Called with every frame that the peer sends."""
+        self._restore = restore
+        """Called when a new connection replaces a broken one."""
+        self._lost = lost
+        """Called when the connection breaks: no answer will come to requests written before."""
+        self._ended = ended
+        """Called when there will be no other connection."""
+        self.unwritten: list[bytes] = []
+        """Frames of this turn of the event loop, which are written at once; see `write_soon`."""
+        self._writes_soon = False
+        self._ready = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._error: ClientError | None = None
+
+    async def start(self) -> None:
+        """Make the first connection. Raises where no peer can be reached."""
+        if self._error is not None:
+            raise self._error
+        if self._task is None:
+            frames_read = await self._connect()
+            self._task = asyncio.create_task(self._run(frames_read), name=f"wend client of {self.url}")
+
+    @property
+    def at(self) -> str:
+        """The URL of the peer that it is connected to, or was last."""
+        return self._url(self._addresses[self._last])
+
+    def _url(self, address: Address) -> str:
+        return self.url if len(self._addresses) == 1 else f"{scheme_of(self.url)}{show(address)}"
+
+    async def opened(self) -> None:
+        """Wait for a connection. Raises if none will come."""
+        while self.writer is None:
+            if self._error is not None:
+                raise self._error
+            if self._task is None:
+                raise ClientError("connect first: async with wend.connect(...), or await it")
+            await self._ready.wait()
+
+    def write_soon(self) -> None:
+        """Write the frames in `unwritten` when this turn of the event loop ends."""
+        if not self._writes_soon:
+            self._writes_soon = True
+            asyncio.get_running_loop().call_soon(self._write)
+
+    def _write(self) -> None:
+        self._writes_soon = False
+        if self.writer is not None and self.unwritten:
+            self.writer.write(b"".join(self.unwritten))
+        self.unwritten.clear()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What was written and is not sent yet."""
+        return 0 if self.writer is None else self.writer.transport.get_write_buffer_size()
+
+    async def drain(self) -> None:
+        """Wait while the peer reads more slowly than frames are written."""
+        self._write()
+        if self.writer is not None:
+            with suppress(OSError):  # a broken connection fails the answers, too, and says so better
+                await self.writer.drain()
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+        self._finish(ClientError("the client is closed"))
+
+    async def _connect(self) -> AsyncIterator[frames.ToClient]:
+        """Connect to the first peer that can be reached, from the last one on. All attempts share the timeout."""
+        count = len(self._addresses)
+        failures: list[ClientError] = []
+        for place in ((self._last + step) % count for step in range(count)):
+            try:
+                frames_read = await self._connect_to(self._addresses[place], self.timeout / count)
+            except (ConnectionLost, Refused) as error:
+                failures.append(error)
+            else:
+                self._last = place
+                return frames_read
+        if count == 1:
+            raise failures[0]
+        refused = all(isinstance(failure, Refused) for failure in failures)
+        raise (Refused if refused else ConnectionLost)("; ".join(map(str, failures)))
+
+    async def _connect_to(self, address: Address, timeout: float) -> AsyncIterator[frames.ToClient]:
+        url = self._url(address)
+        try:
+            async with asyncio.timeout(timeout):
+                reader, writer, token, certified = await self._open(address)
+                try:
+                    writer.write(frames.encode(frames.Greet(batches=True, token=token)))
+                    frames_read = self._frames(reader, writer)
+                    match await anext(frames_read, None):
+                        case frames.Welcome(peer=peer, version=frames.VERSION):
+                            if certified not in (None, peer):
+                                raise Refused(
+                                    f"{url} says that it is peer {peer}, but has the certificate of peer {certified}"
+                                )
+                            self.peer = peer
+                        case frames.No(why=why):
+                            raise Refused(why)
+                        case None:
+                            perhaps = (
+                                "" if self._tls is None else "; perhaps it does not trust this client's certificate"
+                            )
+                            raise ConnectionLost(f"{url} closed the connection{perhaps}")
+                        case _:
+                            raise WireError("it did not welcome us")
+                except BaseException:
+                    writer.close()
+                    raise
+        except (OSError, TimeoutError) as error:
+            raise self._unreached(url, error) from None
+        except WireError as error:
+            raise ConnectionLost(f"{url} is not a Wend peer of this version: {error}") from None
+        self.writer = writer
+        self._ready.set()
+        return frames_read
+
+    async def _open(self, address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str, PeerId | None]:
+        """A connection and, by TLS, the token to show and the peer whose certificate it has. Raises `Refused` for one
+        that is not trusted."""
+        if self._tls is None:
+            return *await asyncio.open_connection(*address), "", None
+        from wend.security.identity import Untrusted
+
+        try:
+            tls = self._tls()
+        except ConfigError as error:
+            raise Refused(str(error)) from None
+        # The name is not checked, but has to be given.
+        reader, writer = await asyncio.open_connection(*address, ssl=tls.context, server_hostname=address[0])
+        try:
+            identity = tls.check(writer.get_extra_info("ssl_object").getpeercert(True))
+        except Untrusted as error:
+            writer.close()
+            raise Refused(f"{self._url(address)} is not trusted: {error}") from None
+        return reader, writer, tls.token, identity.peer
+
+    def _unreached(self, url: str, error: Exception) -> ClientError:
+        """What a connection that could not be made means. One that is not trusted is not tried again."""
+        if self._tls is None or not isinstance(error, SSLError):
+            return ConnectionLost(
+                f"cannot reach a peer at {url}: {getattr(error, 'strerror', None) or 'it does not answer'}"
+            )
+        from wend.drivers.live.access.tls import reason
+
+        return Refused(f"{url}: {reason(error)}")
+
+    async def _run(self, frames_read: AsyncIterator[frames.ToClient]) -> None:
+        try:
+            while True:
+                with suppress(OSError, TimeoutError, WireError):
+                    async for frame in frames_read:
+                        self._received(frame)
+                self._broken(ConnectionLost(f"the connection to {self.at} broke before the answer came"))
+                frames_read = await self._reconnect()
+                self.reconnects += 1
+        except ClientError as error:
+            self._finish(error)
+        finally:
+            self._broken(ClientError("the client is closed"))
+
+    async def _reconnect(self) -> AsyncIterator[frames.ToClient]:
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + self.patience
+        wait = FIRST_BACKOFF_S
+        while True:
+            # Spread out, so that the clients of a restarted peer do not all come at once.
+            await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+            try:
+                frames_read = await self._connect()
+            except ConnectionLost as error:
+                if loop.time() > give_up:
+                    raise ConnectionLost(f"{error}; gave up after {self.patience:g} s") from None
+                wait = min(2 * wait, LAST_BACKOFF_S)
+            else:
+                self._restore()
+                return frames_read
+
+    def _broken(self, error: ClientError) -> None:
+        if self._error is None:
+            self._ready.clear()
+        if self.writer is not None:
+            self._write()
+            self.writer.close()
+            self.writer = None
+        self.unwritten.clear()
+        self._lost(error)
+
+    def _finish(self, error: ClientError) -> None:
+        """Connect no more, and end everything that waits."""
+        self._error = self._error or error
+        self._broken(error)
+        self._ready.set()
+        self._ended(error)
+
+    async def _frames(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> AsyncIterator[frames.ToClient]:
+        """What the peer sends. Raises `TimeoutError` if it stays silent although it was asked."""
+        splitter = frames.Splitter()
+        asked = False
+        while True:
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    data = await reader.read(_CHUNK_BYTES)
+            except TimeoutError:
+                if asked:
+                    raise
+                asked = True
+                writer.write(frames.encode(frames.PingFrame(0)))
+                continue
+            if not data:
+                return
+            asked = False
+            for body in splitter.feed(data):
+                yield frames.decode_to_client(body)

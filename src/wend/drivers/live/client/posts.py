@@ -1,0 +1,138 @@
+"""Posted events: publications whose receipts nobody awaits one by one.
+
+`Client.post` gathers the events of one turn of the event loop into one request, and the peer answers all of them at
+once. At most `WINDOW_MSGS` events are unanswered; then `post` waits. The events that the peer refused, or that a broken
+connection lost, are counted, and the next `Client.flush` raises the first cause.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from wend.drivers.live import frames
+from wend.drivers.live.client.batches import Calls, PendingBatch
+from wend.drivers.live.client.connection import PeerConnection
+from wend.model.errors import ClientError, ConnectionLost, Refused, WireError
+
+POST_MSGS = 64
+POST_BYTES = 64 * 1024
+WINDOW_MSGS = 1024
+WINDOW_BYTES = 1024 * 1024
+
+
+class PostBatch(PendingBatch):
+    """Events of one request."""
+
+    def __init__(self, posts: "Posts", count: int, size: int) -> None:
+        super().__init__()
+        self._posts = posts
+        self._count = count
+        self._size = size
+
+    def answered(self, frame: frames.Answer) -> None:
+        if self.complete.done():
+            return
+        if isinstance(frame, frames.Posted):
+            self._posts.accepted += frame.accepted
+            if frame.refused:
+                self._posts.refuse(frame.refused, Refused(frame.why))
+        elif isinstance(frame, frames.No):
+            self._posts.refuse(self._count, Refused(frame.why))
+        else:
+            self._posts.refuse(self._count, ClientError("the peer gave an answer that does not fit the request"))
+        self._end()
+
+    def failed(self, error: ClientError) -> None:
+        if not self.complete.done():
+            self._posts.refuse(self._count, error)
+            super().failed(error)
+
+    def _end(self) -> None:
+        super()._end()
+        self._posts.answered(self._count, self._size)
+
+
+class Posts:
+    """The posted events of a client."""
+
+    def __init__(self, connection: PeerConnection, calls: Calls, number: Callable[[], int]) -> None:
+        self._connection = connection
+        self._calls = calls
+        self._number = number
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._unanswered = 0
+        self._unanswered_bytes = 0
+        self._changed = asyncio.Event()
+        self.accepted = 0
+        """Since the last flush."""
+        self._failures = 0
+        self._failure: ClientError | None = None
+
+    async def add(self, event: frames.PostedEvent) -> None:
+        """Send an event with others; wait while too many are unanswered."""
+        try:
+            encoded = frames.encode_posted(event)
+        except WireError as error:
+            raise ClientError(str(error)) from None
+        if self._connection.writer is None:
+            await self._connection.opened()
+        while self._unanswered >= WINDOW_MSGS or self._unanswered_bytes >= WINDOW_BYTES:
+            await self._change()
+        size = len(encoded)
+        if self._gathered_bytes + size > POST_BYTES:
+            self._send()
+        if not self._gathered:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._gathered.append(encoded)
+        self._gathered_bytes += size
+        self._unanswered += 1
+        self._unanswered_bytes += size
+        if len(self._gathered) >= POST_MSGS:
+            self._send()
+            await asyncio.sleep(0)  # so that it is written while the next ones are made
+
+    async def flush(self, timeout: float) -> int:
+        """Wait for all answers. Returns how many events the peer accepted since the last flush."""
+        self._send()
+        try:
+            async with asyncio.timeout(timeout):
+                while self._unanswered:
+                    await self._change()
+        except TimeoutError:
+            raise ConnectionLost(f"{self._connection.at} did not answer within {timeout:g} s") from None
+        accepted, failures, failure = self.accepted, self._failures, self._failure
+        self.accepted, self._failures, self._failure = 0, 0, None
+        if failure is not None:
+            count = f"{failures} of {accepted + failures} posted events"
+            if isinstance(failure, ConnectionLost):
+                raise ConnectionLost(f"{count} got no receipt: {failure}")
+            raise type(failure)(f"{count} were refused: {failure}")
+        return accepted
+
+    def refuse(self, count: int, error: ClientError) -> None:
+        """Events were refused or lost."""
+        self._failures += count
+        self._failure = self._failure or error
+
+    def answered(self, count: int, size: int) -> None:
+        self._unanswered -= count
+        self._unanswered_bytes -= size
+        self._changed.set()
+
+    def _send(self) -> None:
+        if not self._gathered:
+            return
+        events, size = self._gathered, self._gathered_bytes
+        self._gathered, self._gathered_bytes = [], 0
+        batch, ref = PostBatch(self, len(events), size), self._number()
+        self._calls[ref] = batch
+        batch.complete.add_done_callback(lambda _: self._calls.pop(ref, None))
+        if self._connection.writer is None:
+            batch.failed(ConnectionLost(f"the connection to {self._connection.at} broke"))
+        else:
+            self._connection.unwritten.append(frames.encode_post(ref, events))
+            self._connection.write_soon()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()

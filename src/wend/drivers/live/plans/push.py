@@ -1,0 +1,304 @@
+"""Handing a plan to all of its peers, while events flow: checked by all, then followed by all, or by none.
+
+`push_plan` connects to every peer as a client. Each checks its own part of the plan; together they are the plan's
+topology. Only if all have checked, all commit. If one cannot, the others go back to the plan that they followed before.
+Then it watches which share of the events arrives on time, and rolls all peers back if that falls. Whatever ends the
+push before that, also Ctrl-C, rolls back.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from wend.drivers.live.client.client import Client
+from wend.drivers.live.status import StatusSnapshot
+from wend.model.errors import ClientError, ConfigError, ConnectionLost, Refused, TryAgain, WendError
+from wend.model.events import PeerId
+
+if TYPE_CHECKING:  # a plan is arrays, which clients need not have
+    from wend.model.plan import Plan
+
+POLL_S = 1.0
+FEWEST = 50
+"""Fewer events than these say nothing about a plan."""
+EARLY = 200
+"""After so many events it need not wait for the end of the watch."""
+
+Clients = Mapping[PeerId, Client]
+Answer = TypeVar("Answer")
+
+
+class PushSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a plan is pushed."""
+
+    version: int | None = None
+    """None: one more than the highest that a peer follows."""
+    before_s: float = 10.0
+    """How long it looks at the share on time before the push."""
+    watch_s: float = 30.0
+    """How long it does so afterwards; 0: it does not watch."""
+    tolerance: float = 2.0
+    """By so many points may the share on time fall."""
+
+
+class OnTimeCount(msgspec.Struct, frozen=True):
+    """What became of the events of some time, at all peers together."""
+
+    published: int = 0
+    delivered: int = 0
+    late: int = 0
+    dropped: int = 0
+
+    @property
+    def judged(self) -> int:
+        """Destinations of events: those that arrived, and those that events were dropped for."""
+        return self.delivered + self.dropped
+
+    @property
+    def share(self) -> float | None:
+        """The share on time; None if there was no event."""
+        return (self.delivered - self.late) / self.judged if self.judged else None
+
+
+class PushedPeer(msgspec.Struct, frozen=True):
+    """A peer that a plan was pushed to."""
+
+    peer: PeerId
+    name: str
+    url: str
+    former: int | None
+    """The plan that it followed before."""
+    former_version: int
+
+
+class PushReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a push has done."""
+
+    plan: int
+    version: int
+    peers: tuple[PushedPeer, ...]
+    before: OnTimeCount | None = None
+    after: OnTimeCount | None = None
+    kept: bool
+    """Whether the peers follow the plan now; otherwise they were rolled back."""
+    why: str = ""
+    """Why they were rolled back, or why nothing can be said about the plan."""
+    astray: tuple[PeerId, ...] = ()
+    """Peers that could not be rolled back: they did not answer."""
+
+
+async def push_plan(
+    plan: "Plan",
+    urls: Sequence[str],
+    settings: PushSettings,
+    connect: Callable[[str], Client],
+    told: Callable[[str], None] = lambda _: None,
+) -> PushReport:
+    """Push a plan to the peers at these addresses. Raises `TryAgain`, `Refused` or `ConfigError` if nothing has
+    changed."""
+    async with AsyncExitStack() as stack:
+        clients = await _connected(plan, urls, connect, stack)
+        return await _Push(plan, clients, settings, told).run()
+
+
+async def _connected(
+    plan: "Plan", urls: Sequence[str], connect: Callable[[str], Client], stack: AsyncExitStack
+) -> dict[PeerId, Client]:
+    """A client of every peer of the plan."""
+    opened = [connect(url) for url in urls]
+    for each in opened:
+        stack.push_async_callback(each.close)
+    for failure in await asyncio.gather(*(each.__aenter__() for each in opened), return_exceptions=True):
+        if isinstance(failure, BaseException):
+            raise _unchanged(failure)
+    found: dict[PeerId, Client] = {}
+    for each in opened:
+        if each.peer in found:
+            raise ConfigError(f"nothing was changed: {found[each.peer].url} and {each.url} are both peer {each.peer}")
+        if each.peer >= plan.head.peers:
+            raise ConfigError(
+                f"nothing was changed: {each.url} is peer {each.peer}, and the plan is for peers 0 to "
+                f"{plan.head.peers - 1}"
+            )
+        found[each.peer] = each
+    for peer in range(plan.head.peers):
+        if peer not in found:
+            raise ConfigError(
+                f"nothing was changed: a plan is pushed to all of its peers, and no address leads to "
+                f"{_named(plan, peer)}"
+            )
+    return dict(sorted(found.items()))
+
+
+class _Push:
+    """One push."""
+
+    def __init__(self, plan: "Plan", clients: Clients, settings: PushSettings, told: Callable[[str], None]) -> None:
+        self._plan, self._clients, self._settings, self._told = plan, clients, settings, told
+        self._version = 0
+        self._committed = False
+
+    async def run(self) -> PushReport:
+        begin = await self._statuses()
+        for peer, answer in begin.items():
+            if isinstance(answer, WendError):
+                raise _unchanged(answer, _named(self._plan, peer))
+        known = {peer: answer for peer, answer in begin.items() if isinstance(answer, StatusSnapshot)}
+        peers = tuple(self._pushed(peer, status) for peer, status in known.items())
+        wanted = self._settings.version
+        self._version = 1 + max(p.former_version for p in peers) if wanted is None else wanted
+        before = await self._look(known) if self._settings.watch_s else None
+        try:
+            await self._prepare()
+            await self._commit()
+            judged = await self._watch(before)
+        except BaseException as error:
+            astray = await asyncio.shield(self._roll_back())
+            if self._committed and astray and isinstance(error, WendError):
+                names = ", ".join(_named(self._plan, peer) for peer in astray)
+                raise type(error)(f"{error}; {names} did not answer then and may follow the new plan") from None
+            raise
+        after, unclear = judged
+        report = PushReport(
+            plan=self._plan.id, version=self._version, peers=peers, before=before, after=after, kept=True, why=unclear
+        )
+        why = None if before is None or after is None else fault_of(before, after, self._settings.tolerance)
+        if why is None:
+            return report
+        self._told(f"rolling back: {why}")
+        astray = await self._roll_back()
+        return msgspec.structs.replace(report, kept=False, why=why, astray=astray)
+
+    def _pushed(self, peer: PeerId, status: StatusSnapshot) -> PushedPeer:
+        plan, name = status.plan, self._plan.peers["name"][peer]
+        return PushedPeer(
+            peer, name, self._clients[peer].url, None if plan is None else plan.id, 0 if plan is None else plan.version
+        )
+
+    # ---------------------------------------------------------------- the two phases
+
+    async def _prepare(self) -> None:
+        """Have every peer check its part."""
+        self._told(f"{len(self._clients)} peers check plan {self._plan.id:08x}, version {self._version}")
+
+        from wend.model.plan_slice import packed, slice_of
+
+        async def check(peer: PeerId, client: Client) -> None:
+            part = await asyncio.to_thread(lambda: packed(slice_of(self._plan, peer)))
+            await client.prepare_plan(self._version, part)
+
+        for peer, failure in (await self._each(check)).items():
+            if failure is not None:
+                raise _unchanged(failure, _named(self._plan, peer))
+
+    async def _commit(self) -> None:
+        async def commit(_: PeerId, client: Client) -> None:
+            await client.commit_plan(self._plan.id, self._version)
+
+        self._committed = True
+        for peer, failure in (await self._each(commit)).items():
+            if failure is not None:
+                kind = TryAgain if isinstance(failure, ConnectionLost) else Refused
+                back = "the peers follow their former plans again"
+                raise kind(f"{_named(self._plan, peer)} could not follow the plan: {failure}; {back}")
+
+    async def _roll_back(self) -> tuple[PeerId, ...]:
+        """Have every peer follow its former plan again; the peers that did not answer."""
+
+        async def revert(_: PeerId, client: Client) -> None:
+            await client.revert_plan(self._plan.id, self._version)
+
+        return tuple(peer for peer, failure in (await self._each(revert)).items() if failure is not None)
+
+    async def _each(self, do: Callable[[PeerId, Client], Awaitable[Answer]]) -> dict[PeerId, Answer | WendError]:
+        """Do something at every peer: what it answers, or its failure. Other errors are mistakes, and are raised."""
+        answers = await asyncio.gather(
+            *(do(peer, client) for peer, client in self._clients.items()), return_exceptions=True
+        )
+        found: dict[PeerId, Answer | WendError] = {}
+        for peer, answer in zip(self._clients, answers, strict=True):
+            if isinstance(answer, BaseException) and not isinstance(answer, WendError):
+                raise answer
+            found[peer] = answer
+        return found
+
+    # ---------------------------------------------------------------- on time, before and after
+
+    async def _look(self, begin: Mapping[PeerId, StatusSnapshot]) -> OnTimeCount:
+        self._told(f"counting deliveries for {self._settings.before_s:g} s")
+        await asyncio.sleep(self._settings.before_s)
+        return counted_between(begin, await self._statuses())
+
+    async def _watch(self, before: OnTimeCount | None) -> tuple[OnTimeCount | None, str]:
+        """What is delivered by the new plan, and why that says nothing, if it does not."""
+        if before is None:
+            return None, ""
+        loop = asyncio.get_running_loop()
+        begin = await self._statuses()
+        until = loop.time() + self._settings.watch_s
+        self._told(f"all follow it; watching deliveries for {self._settings.watch_s:g} s")
+        while True:
+            await asyncio.sleep(min(POLL_S, max(0.0, until - loop.time())))
+            after = counted_between(begin, await self._statuses())
+            if loop.time() >= until:
+                break
+            if after.judged >= EARLY and fault_of(before, after, self._settings.tolerance) is not None:
+                break
+        if after.judged < FEWEST or before.judged < FEWEST:
+            return after, f"too few events to judge the plan: {before.judged} before, {after.judged} after"
+        return after, ""
+
+    async def _statuses(self) -> dict[PeerId, StatusSnapshot | WendError]:
+        async def status(_: PeerId, client: Client) -> StatusSnapshot:
+            return await client.status()
+
+        return await self._each(status)
+
+
+def counted_between(begin: Mapping[PeerId, object], end: Mapping[PeerId, object]) -> OnTimeCount:
+    """What the peers that answered both times have counted meanwhile. One that restarted counts from 0."""
+    total = [0, 0, 0, 0]
+    for peer, last in end.items():
+        first = begin.get(peer)
+        if not isinstance(first, StatusSnapshot) or not isinstance(last, StatusSnapshot):
+            continue
+        former = _counts(first) if first.incarnation == last.incarnation else (0, 0, 0, 0)
+        for place, (now, then) in enumerate(zip(_counts(last), former, strict=True)):
+            total[place] += now - then
+    return OnTimeCount(*total)
+
+
+def _counts(status: StatusSnapshot) -> tuple[int, int, int, int]:
+    return status.published, status.delivered, status.late, sum(status.drops.values())
+
+
+def fault_of(before: OnTimeCount, after: OnTimeCount, tolerance: float) -> str | None:
+    """Why a plan is worse than the one before; None: it is not, or nobody can tell."""
+    if before.share is None or before.judged < FEWEST:
+        return None
+    if after.published >= FEWEST and not after.delivered:
+        return f"nothing arrived of {after.published} events that were published"
+    if after.share is None or after.judged < FEWEST:
+        return None
+    fall = round(100 * (before.share - after.share), 6)
+    if fall <= tolerance:
+        return None
+    return (
+        f"{100 * after.share:.1f} % of the events arrived on time, {100 * before.share:.1f} % before: {fall:.1f} "
+        f"points less, and {tolerance:g} are tolerated"
+    )
+
+
+def _named(plan: "Plan", peer: PeerId) -> str:
+    name = plan.peers["name"][peer]
+    return f"peer {peer}" if name == str(peer) else f"peer {peer} ({name})"
+
+
+def _unchanged(failure: BaseException, who: str = "") -> BaseException:
+    if isinstance(failure, ClientError):
+        kind = TryAgain if isinstance(failure, ConnectionLost) else Refused
+        return kind(f"nothing was changed: {who}{': ' if who else ''}{failure}")
+    return failure

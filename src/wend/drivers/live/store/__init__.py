@@ -1,0 +1,1 @@
+"""A crash-safe file for the records that must outlive the process."""

@@ -1,0 +1,277 @@
+"""The store: an append-only file of the records that must survive a crash of the process.
+
+`store_format.py` says how the file looks. The store replays the file when it opens and rewrites it with the records
+that are still needed. When the file has grown enough, the store compacts it again, in small steps (`compaction.py`). A
+record reaches the operating system before the peer carries out the effect that follows it, so an acknowledged packet
+survives the process; with `sync` it survives a loss of power, too. If the disk writes only a piece of a record, the
+store removes it, so that the next record follows a complete one. Bytes that cannot be read are skipped and logged, and
+the damaged file stays beside the new one.
+
+A store is a regular file, because a compaction replaces it. If the path is a symbolic link, the store is the file that
+it leads to. The files beside the store are regular, too. Anything else is refused and stays as it is.
+
+The peer's times are monotonic, and mean nothing after the host has restarted. The file holds wall-clock times, and by
+how much they are ahead of monotonic time. So a clock that somebody sets changes no age while the host runs.
+"""
+
+import fcntl
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO
+
+from wend.drivers.live.store.compaction import CompactedCopy, check_regular, copy_of, write_whole
+from wend.drivers.live.store.format import (
+    ClockRecord,
+    DamagedBytes,
+    IncarnationRecord,
+    StoreReader,
+    decode_record,
+    encode_record,
+    new_framing,
+)
+from wend.drivers.live.store.needed_records import NeededRecords, with_times_moved
+from wend.model.errors import ConfigError
+from wend.model.units import MS, SECOND, Nanos
+from wend.protocol.records import DurableRecord, Record
+
+log = logging.getLogger("wend.store")
+
+GROWTH_BYTES = 64 * 1024 * 1024
+CLOCK_JUMP_NS = SECOND
+"""A wall clock that moved by more against monotonic time was set."""
+_LOGGED_DAMAGE = 10
+# An incarnation is a number of ticks since this moment, so that a peer without a store never repeats one.
+_EPOCH_NS = 1_735_689_600 * 10**9
+_TICK_NS = 10 * MS
+
+
+def fresh_incarnation() -> int:
+    """An incarnation above all earlier ones, as long as nobody sets the host's clock back."""
+    return max(1, (time.time_ns() - _EPOCH_NS) // _TICK_NS)
+
+
+class Store:
+    """A store file, open in one process at a time."""
+
+    def __init__(self, path: Path, *, sync: bool = False) -> None:
+        self.path = path = _checked(path)
+        self.damaged: tuple[DamagedBytes, ...] = ()
+        """What could not be read when it was opened."""
+        self._sync = sync
+        self._size = 0
+        self._rewrite_at = 0
+        self._torn_tail = False
+        self._framing = new_framing()
+        self._clock = ClockRecord(_wall_ahead_ns(), _boot())
+        self._needed = NeededRecords()
+        self._copy: CompactedCopy | None = None
+        self._lock = _lock(path)
+        try:
+            self.incarnation = max(fresh_incarnation(), self._replay() + 1)
+            if self.damaged:
+                _set_aside(path, self.damaged)
+            self._file = self._rewrite()
+            self._replaced()
+        except OSError as error:
+            self._lock.close()
+            raise ConfigError(f"cannot use the store {path}: {error.strerror or error}") from None
+        except ConfigError:
+            self._lock.close()
+            raise
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The records that a restart needs. Before the first is appended, those of earlier incarnations."""
+        return tuple(one if not isinstance(one, bytes) else _decoded(one) for one in self._needed.records())
+
+    def append(self, record: Record) -> None:
+        """Store a record. Raises `OSError` if that fails; the file is then as it was before."""
+        if self._torn_tail:
+            self._truncate()
+        clock, frame, ahead = self._clock, b"", _wall_ahead_ns()
+        if abs(ahead - clock.ahead_ns) > CLOCK_JUMP_NS:
+            clock = ClockRecord(ahead, clock.boot)
+            frame = self._framing.frame(encode_record(clock))
+        body = encode_record(with_times_moved(record, clock.ahead_ns))
+        frame += self._frame(record, body)
+        try:
+            write_whole(self._file, frame)
+            if self._sync:
+                os.fdatasync(self._file.fileno())
+        except OSError:
+            self._torn_tail = True
+            with suppress(OSError):  # or before the next record
+                self._truncate()
+            raise
+        self._clock = clock
+        self._needed.add(record, body)
+        self._size += len(frame)
+        if self._copy is not None or self._size > self._rewrite_at:
+            self._compact()
+
+    def _truncate(self) -> None:
+        os.ftruncate(self._file.fileno(), self._size)
+        self._torn_tail = False
+
+    def _compact(self) -> None:
+        """Take one step of a compaction. If the disk is full, the old file stays in use."""
+        try:
+            if self._copy is None:
+                self._copy = CompactedCopy(self.path, self._frames(), self._size)
+            elif self._copy.step(self._size):
+                old, self._file = self._file, self._copy.replace(sync=self._sync)
+                self._copy = None
+                self._replaced()
+                old.close()
+        except OSError as error:
+            self._discard_copy()
+            self._rewrite_at = self._size + GROWTH_BYTES
+            log.warning("%s cannot be compacted and grows on: %s", self.path, error)
+
+    def _discard_copy(self) -> None:
+        if self._copy is not None:
+            self._copy.discard()
+            self._copy = None
+
+    def _replaced(self) -> None:
+        """Note that a new file has replaced the old one."""
+        self._torn_tail = False
+        self._size = self._file.seek(0, os.SEEK_END)
+        self._rewrite_at = 2 * self._size + GROWTH_BYTES
+        if self._sync:
+            _sync_folder(self.path.parent)
+
+    def close(self) -> None:
+        self._discard_copy()
+        self._file.close()
+        self._lock.close()
+
+    def _replay(self) -> int:
+        """Read the file; the highest incarnation that it names."""
+        reader, highest, clock = StoreReader(self.path), 0, ClockRecord(0)
+        for record, body in reader.records():
+            if isinstance(record, IncarnationRecord):
+                highest = max(highest, record.incarnation)
+            elif isinstance(record, ClockRecord):
+                clock = record
+            else:
+                self._needed.add(with_times_moved(record, -clock.ahead_ns), body)
+        self.damaged = tuple(reader.damaged)
+        if reader.damaged and not reader.found:
+            log.error("%s: nothing of it can be read, and the peer starts without it", self.path)
+        # The records now have the monotonic time of the boot in which they were written, or wall-clock time.
+        same_boot = bool(clock.boot) and clock.boot == self._clock.boot
+        self._needed.replayed(0 if same_boot else clock.ahead_ns - self._clock.ahead_ns, time.monotonic_ns())
+        return highest
+
+    def _rewrite(self) -> BinaryIO:
+        copy = CompactedCopy(self.path, self._frames(), 0)
+        try:
+            return copy.finish()
+        except OSError:
+            copy.discard()
+            raise
+
+    def _frames(self) -> Iterator[bytes]:
+        """The records that are needed at this moment; records appended while the caller iterates do not change them."""
+        return self._framed(self._clock, self._needed.records())
+
+    def _framed(self, clock: ClockRecord, records: list[Record | bytes]) -> Iterator[bytes]:
+        first = self._framing.frame(encode_record(IncarnationRecord(self.incarnation)))
+        first += self._framing.frame(encode_record(clock))
+        yield self._framing.header + first + first
+        for one in records:
+            if isinstance(one, bytes):
+                yield self._framing.frame(one)
+            else:
+                yield self._frame(one, encode_record(with_times_moved(one, clock.ahead_ns)))
+
+    def _frame(self, record: Record, body: bytes) -> bytes:
+        """A record as bytes; twice if damage to it would lose others: the backlog of a subscription."""
+        frame = self._framing.frame(body)
+        return frame + frame if type(record) is DurableRecord else frame
+
+
+def _set_aside(path: Path, damaged: tuple[DamagedBytes, ...]) -> None:
+    """Let a damaged file stay beside the one that replaces it, and say so."""
+    for each in damaged[:_LOGGED_DAMAGE]:
+        log.warning("%s: %s cannot be read; what they held is lost, and the rest is used", path, each)
+    if len(damaged) > _LOGGED_DAMAGE:
+        log.warning("%s: %d other places cannot be read either", path, len(damaged) - _LOGGED_DAMAGE)
+    name = f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
+    aside, number = path.with_name(name), 1
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"{name}-{number}")
+    try:
+        os.link(path, aside)  # it needs no space
+    except OSError:
+        shutil.copyfile(path, aside)
+    log.warning("%s: the damaged file stays as %s", path, aside)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Write a folder to the disk: only then does a file's new name survive a loss of power."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _checked(path: Path) -> Path:
+    """The file that a path leads to, if a store may be there."""
+    try:
+        store = Path(os.path.realpath(path))
+        check_regular(store)
+        for beside in (_lock_of(store), copy_of(store)):
+            check_regular(beside)
+    except OSError as error:
+        raise ConfigError(f"cannot use the store {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ConfigError(f"cannot use the store {str(path)!r}: {error}") from None
+    return store
+
+
+def _lock_of(path: Path) -> Path:
+    # The lock has a file of its own, because a compaction replaces the store.
+    return path.with_name(path.name + ".lock")
+
+
+def _lock(path: Path) -> BinaryIO:
+    try:
+        lock = _lock_of(path).open("ab")
+    except OSError as error:
+        raise ConfigError(f"cannot use the store {path}: {error.strerror or error}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise ConfigError(f"the store {path} is in use by another peer") from None
+    return lock
+
+
+def _decoded(body: bytes) -> Record:
+    record = decode_record(body)
+    assert not isinstance(record, IncarnationRecord | ClockRecord)
+    return record
+
+
+def _wall_ahead_ns() -> Nanos:
+    return time.time_ns() - time.monotonic_ns()
+
+
+@cache
+def _boot() -> str:
+    """Names the monotonic time of this process: the host's boot, and the namespace if it has one of its own."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {os.readlink('/proc/self/ns/time')}"
+    except OSError:
+        return ""

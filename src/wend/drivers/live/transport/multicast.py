@@ -1,0 +1,345 @@
+"""UDP multicast of a live peer: it joins groups, sends to them and hears them.
+
+A group has a name. Its address in 239.192.0.0/14 (RFC 2365: for one organisation) and its port follow from the name, so
+peers of one group need not agree on them, unless the peer's file names an address. The header of a datagram has the
+number of the group in the place of the receiver: several groups, and other programs, may share an address.
+
+Where the peer has keys, datagrams are sealed with the key of their group (`sealed_multicast.py`), and the sender is
+known by it. Else a peer sends from its own socket. So a receiver knows the sender as it knows the sender of any
+datagram, by the address book; in an open overlay a stranger is asked who it is.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import socket
+import sys
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from wend.drivers.live.addressing.addresses import Address, check_listen, parse_address, show
+from wend.drivers.live.clock import Clock
+from wend.drivers.live.transport import wire
+from wend.drivers.live.transport.kernel_queue import KernelQueue
+from wend.drivers.live.transport.socket import BATCH_DATAGRAMS, RECEIVE_BUFFER_BYTES, WAITING_DATAGRAMS, PeerSocket
+from wend.model.errors import ConfigError, WireError
+from wend.model.events import PeerId
+from wend.model.units import Nanos
+from wend.protocol.messages import Message, PlainMessage, control_name, event_of, older
+from wend.protocol.ports import JoinMulticast, LeaveMulticast, Multicast, MulticastMembers, Received, Unsent
+
+if TYPE_CHECKING:
+    from wend.drivers.live.peer import LivePeer
+
+log = logging.getLogger("wend.peer")
+
+AUTO, OFF = "auto", "off"
+_FIRST_ADDRESS = int(ipaddress.IPv4Address("239.192.0.0"))
+_ADDRESSES = 1 << 18
+_FIRST_PORT, _PORTS = 16384, 16384
+"""Below the ports that systems give to programs that ask for any."""
+_IP_MULTICAST_ALL = 49
+"""Of <linux/in.h>: 0 for a socket that hears only what it joined itself."""
+
+
+class MulticastOptions(msgspec.Struct, frozen=True):
+    on: bool = True
+    address: Address | None = None
+    """Of all groups; None: it follows from a group's name."""
+    ttl: int = 1
+    interface: str = ""
+    """The IPv4 address of the interface; empty: the one on which the peer listens."""
+    scope: str = ""
+    """Part of the name of all groups, for several overlays on one machine."""
+
+
+def parse_multicast(text: str) -> tuple[bool, Address | None]:
+    """Read `auto`, `off` or `239.192.7.7:7800`."""
+    if text in (AUTO, OFF):
+        return text == AUTO, None
+    host, port = parse_address(text)
+    try:
+        fits = ipaddress.IPv4Address(host).is_multicast
+    except ValueError:
+        fits = False
+    if not fits or not port:
+        raise ConfigError(
+            f'multicast_address is "auto", "off" or an IPv4 address for multicast like 239.192.7.7:7800, not {text!r}'
+        )
+    return True, (host, port)
+
+
+def check_interface(text: str, insecure: bool) -> None:
+    """Raise `ConfigError` unless this is the IPv4 address of an interface that the peer may use."""
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        raise ConfigError(f"multicast_interface is the IPv4 address of an interface, not {text!r}") from None
+    check_listen((text, 0), insecure)
+
+
+def group_number(group: str) -> int:
+    """The number of a group in headers."""
+    return int.from_bytes(blake2b(group.encode(), digest_size=8).digest())
+
+
+def group_address(group: str) -> Address:
+    number = group_number(group)
+    host = ipaddress.IPv4Address(_FIRST_ADDRESS + number % _ADDRESSES)
+    return str(host), _FIRST_PORT + (number >> 32) % _PORTS
+
+
+class MulticastGroups:
+    """The groups of one peer. If multicast is off or cannot be had, the peer sends and hears nothing of them."""
+
+    def __init__(
+        self,
+        peer: "LivePeer",
+        socket_: PeerSocket,
+        types: wire.MessageTypes,
+        options: MulticastOptions,
+        clock: Clock,
+    ) -> None:
+        self._peer = peer
+        self._clock = clock
+        self._socket = socket_
+        self._types = types
+        self.options = options
+        self._interface = options.interface or ("" if peer.address[0] == "0.0.0.0" else peer.address[0])
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._routes: dict[str, tuple[Address, bytes]] = {}
+        """By group: its address, and the header of all datagrams to it."""
+        self._joined: dict[int, Address] = {}
+        self._listening: dict[Address, _GroupSocket] = {}
+        self._usable: bool | None = None if options.on else False
+        """None: not tried yet."""
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def close(self) -> None:
+        self._loop = None
+        for listening in self._listening.values():
+            listening.close()
+        self._listening.clear()
+
+    def drain(self) -> None:
+        """Read the datagrams that have arrived."""
+        for listening in tuple(self._listening.values()):
+            listening.read(WAITING_DATAGRAMS)
+
+    # ---------------------------------------------------------------- effects
+
+    def join(self, effect: JoinMulticast) -> None:
+        if not self._can_send() or self._loop is None:
+            return
+        address, _ = self._route(effect.group)
+        if address not in self._listening:
+            try:
+                self._listening[address] = _GroupSocket(
+                    address, self._interface, self._socket, self, self._loop, self._clock
+                )
+            except OSError as error:
+                self._unusable(f"cannot join the multicast group {effect.group!r} at {show(address)}", error)
+                return
+        self._joined[self._number(effect.group)] = address
+
+    def set_members(self, effect: MulticastMembers) -> None:
+        sealed = self._peer.sealed
+        if sealed is not None and self.options.on:
+            sealed.groups.set_members(self._number(effect.group), effect)
+
+    def leave(self, effect: LeaveMulticast) -> None:
+        number = self._number(effect.group)
+        if self._peer.sealed is not None:
+            self._peer.sealed.groups.leave(number)
+        address = self._joined.pop(number, None)
+        if address is not None and address not in self._joined.values():
+            self._listening.pop(address).close()
+
+    def send(self, effect: Multicast) -> None:
+        peer, message = self._peer, effect.message
+        if not self._can_send():
+            peer.counters.notices["multicast-off"] += 1
+            return
+        try:
+            body = wire.encode_message(message)
+        except WireError as error:
+            peer.counters.refused["oversize"] += 1
+            log.warning("peer %d cannot multicast to %r: %s", peer.id, effect.group, error)
+            peer.tell(Unsent(peer.id, message))
+            return
+        address, header = self._route(effect.group)
+        sealed = peer.sealed
+        datagram = wire.seal(header, body) if sealed is None else sealed.groups.seal(self._number(effect.group), body)
+        if datagram is None:
+            return
+        peer.counters.notices["multicast"] += 1
+        if (id_ := event_of(message)) is None:
+            peer.counters.sent_control(control_name(message))
+        else:
+            peer.counters.sent_data(id_, 1)
+        self._socket.transmit(address, datagram)
+
+    def _number(self, group: str) -> int:
+        return group_number(self.options.scope + group)
+
+    def _route(self, group: str) -> tuple[Address, bytes]:
+        route = self._routes.get(group)
+        if route is None:
+            name = self.options.scope + group
+            header = wire.header(self._peer.id, group_number(name), self._peer.incarnation, wire.MULTICAST)
+            route = self._routes[group] = (self.options.address or group_address(name), header)
+        return route
+
+    def _can_send(self) -> bool:
+        if self._usable is None:
+            self._usable = True
+            if self._socket.family != socket.AF_INET:
+                self._unusable("cannot multicast", OSError(0, "it does not listen on an IPv4 address"))
+            else:
+                try:
+                    self._socket.prepare_multicast(self._interface, self.options.ttl)
+                except OSError as error:
+                    self._unusable(f"cannot multicast on the interface {self._interface!r}", error)
+        return self._usable
+
+    def _unusable(self, what: str, error: OSError) -> None:
+        self._usable = False
+        self._peer.counters.failed["multicast"] += 1
+        log.warning("peer %d %s: %s; it goes on without", self._peer.id, what, error.strerror)
+
+    # ---------------------------------------------------------------- datagrams that arrive
+
+    def receive(self, datagram: bytes, address: Address, waited_ns: Nanos = 0) -> None:
+        """Handle a datagram that came to an address of a group, and waited in a queue of this host."""
+        peer, counters = self._peer, self._peer.counters
+        if peer.sealed is not None:
+            opened = peer.sealed.groups.open(datagram)
+            if opened is not None:
+                hear = partial(self.hear_opened, opened.sender, waited_ns=waited_ns)
+                peer.shaper.arrive(opened.sender, opened.body, hear)
+            return
+        wrong = wire.fault(datagram)
+        header = None if wrong is not None else wire.decode_group_header(datagram)
+        if wrong in ("corrupted", "another version"):
+            peer.senders.refuse_unreadable(wrong, datagram, address)
+        elif header is None:
+            counters.refused["a multicast packet of others"] += 1
+            self._warn(address)
+        elif header.receiver not in self._joined:
+            counters.refused["a multicast packet of another group"] += 1
+            self._warn(address)
+        elif header.sender != peer.id:
+            self._identify(header, datagram, address, waited_ns)
+        elif header.incarnation != peer.incarnation:  # else the peer hears itself
+            counters.refused["misdirected"] += 1
+
+    def _identify(self, header: wire.Header, datagram: bytes, address: Address, waited_ns: Nanos) -> None:
+        peer = self._peer
+        direct = header._replace(receiver=peer.id)
+        sender = peer.addresses.identify(direct, address)
+        if not isinstance(sender, str):
+            peer.addresses.note(header)
+            peer.shaper.arrive(sender, datagram, partial(self._hear, sender, waited_ns))
+        elif sender == "stale" or peer.joining is None or not peer.joining.hold(direct, datagram, address):
+            peer.counters.refused[sender] += 1
+
+    def _hear(self, sender: PeerId, waited_ns: Nanos, datagram: bytes) -> None:
+        try:
+            messages = wire.decode_messages(datagram, self._types)
+        except WireError:
+            messages = []
+        self._hear_all(sender, messages, waited_ns)
+
+    def hear_opened(self, sender: PeerId, body: bytes, waited_ns: Nanos = 0) -> None:
+        """Handle the content of a sealed multicast, which a member of the group has sent."""
+        try:
+            messages = wire.decode_body(wire.MESSAGE, body, self._types)
+        except WireError:
+            messages = []
+        self._hear_all(sender, messages, waited_ns)
+
+    def _hear_all(self, sender: PeerId, messages: list[Message], waited_ns: Nanos) -> None:
+        forwarding = self._peer.forwarding
+        if forwarding is not None and not all(forwarding.permits(sender, message) for message in messages):
+            self._peer.counters.refused["an event that its neighbour may not forward"] += 1
+            return
+        if len(messages) == 1 and isinstance(messages[0], PlainMessage):
+            self._peer.hear(Received(sender, older(messages[0], waited_ns) if waited_ns else messages[0]))
+        else:
+            self._peer.counters.refused["garbage"] += 1
+
+    def _warn(self, sender: Address) -> None:
+        """Say once that others use the address of a group."""
+        refused = self._peer.counters.refused
+        if refused["a multicast packet of others"] + refused["a multicast packet of another group"] == 1:
+            at = " or ".join(show(address) for address in self._listening)
+            log.warning(
+                "peer %d: others, such as %s, use the multicast address %s, and their packets are refused; "
+                'multicast_address = "ADDRESS:PORT" names another',
+                self._peer.id, show(sender), at,
+            )  # fmt: skip
+
+
+class _GroupSocket:
+    """Hears one address. Several peers on one host can listen there."""
+
+    def __init__(
+        self,
+        address: Address,
+        interface: str,
+        socket_: PeerSocket,
+        groups: MulticastGroups,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+    ) -> None:
+        self._peer_socket = socket_
+        self._groups = groups
+        self._loop = loop
+        self._buffer = bytearray(65536)
+        self._socket = listening = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if sys.platform == "linux":
+                listening.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
+            else:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+            listening.bind(address)
+            membership = socket.inet_aton(address[0]) + socket.inet_aton(interface or "0.0.0.0")
+            listening.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+            listening.setblocking(False)
+        except OSError:
+            listening.close()
+            raise
+        self._clock = clock
+        self._kernel_queue = KernelQueue(listening, clock)
+        self._open = True
+        loop.add_reader(listening.fileno(), partial(self.read, BATCH_DATAGRAMS))
+
+    def close(self) -> None:
+        self._open = False
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+
+    def read(self, most: int) -> None:
+        """Read datagrams that have arrived; the peer's answers to one neighbour are bundled meanwhile."""
+        queue = self._peer_socket.queue
+        queue.bundle()
+        for _ in range(most):
+            if not self._open or not self._read():
+                break
+        queue.flush()
+
+    def _read(self) -> bool:
+        try:
+            size, address = self._socket.recvfrom_into(self._buffer)
+        except OSError:  # nothing is left to read
+            self._kernel_queue.found_empty(self._clock())
+            return False
+        self._groups.receive(bytes(self._buffer[:size]), address, self._kernel_queue.waited_ns(self._clock()))
+        return True

@@ -1,0 +1,202 @@
+"""Sealed links: the session layer of a live peer, on its socket and clocks.
+
+A peer with keys seals every datagram as the last thing before the socket, and opens it as the first thing after. So a
+decoder sees only bytes that another peer of the same root has sent. The sender is known by its session: its address may
+change. Messages to a peer without a session wait for the handshake, for a short time.
+
+Multicast is sealed with the key of its group, which members get in their sessions (`sealed_multicast.py`).
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from wend.drivers.live.addressing.addresses import Address, show
+from wend.drivers.live.clock import Clock
+from wend.drivers.live.log_limit import LogLimit
+from wend.drivers.live.transport import wire
+from wend.drivers.live.transport.sealed_multicast import SealedMulticast
+from wend.model.events import PeerId
+from wend.model.units import MINUTE, Nanos
+from wend.security import packets
+from wend.security.identity import Credentials, Identity, Verifier
+from wend.security.session_effects import SessionEnded, SessionMoved, SessionReady, SessionRefused, TransmitPacket
+from wend.security.session_layer import SessionLayer
+
+if TYPE_CHECKING:
+    from wend.drivers.live.peer import LivePeer
+    from wend.drivers.live.transport.socket import PeerSocket
+
+log = logging.getLogger("wend.peer")
+
+TICK_S = 0.25
+LINES_PER_MINUTE = 10
+MOST_REMEMBERED = 1024
+
+Transmit = Callable[[bytes], None]
+
+
+class SealedLinks:
+    """Seals and opens the datagrams of one peer."""
+
+    def __init__(
+        self,
+        peer: "LivePeer",
+        credentials: Credentials,
+        verifier: Verifier,
+        socket: "PeerSocket",
+        clock: Clock,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._peer = peer
+        self._transmit = socket.transmit
+        self._flood_filter = socket.flood_filter()
+        self._clock = clock
+        self._wall_s = wall_s
+        self._layer = SessionLayer(
+            credentials,
+            verifier,
+            incarnation=peer.incarnation,
+            version=wire.VERSION,
+            random=os.urandom,
+            refused=peer.counters.refused,
+            notices=peer.counters.notices,
+        )
+        self._sessions = self._layer.peers
+        self.groups = SealedMulticast(peer, self.send, clock)
+        self._pipes: dict[PeerId, Transmit] = {}
+        """Pipes that imitate links, by peer; others send to the socket."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._limit = LogLimit(LINES_PER_MINUTE, MINUTE)
+        self._logged: dict[tuple[Address, str], None] = {}
+        self._tell_time()
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._tick()
+
+    def close(self) -> None:
+        self._loop = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def entries(self) -> int:
+        """Entries of all tables of sessions: strangers must not make them more."""
+        return self._layer.size
+
+    def identity(self, peer: PeerId) -> Identity | None:
+        """What the certificate of a peer says."""
+        return self._layer.identity(peer)
+
+    def renew(self, credentials: Credentials, verifier: Verifier) -> None:
+        """Use another certificate from the next handshake on, and end sessions that the verifier does not accept.
+        Raises `Untrusted` for the certificate of another peer."""
+        self._layer.renew(credentials)
+        self._tell_time()
+        self._layer.recheck(self._clock(), verifier)
+        self._perform()
+
+    # ---------------------------------------------------------------- datagrams that leave
+
+    def add_pipe(self, peer: PeerId, pipe: Transmit | None) -> None:
+        """Send sealed datagrams to a peer through this, or to the socket."""
+        if pipe is None:
+            self._pipes.pop(peer, None)
+        else:
+            self._pipes[peer] = pipe
+
+    def locate(self, peer: PeerId, address: Address) -> None:
+        """A peer is at this address, until it is heard from another."""
+        self._layer.locate(self._clock(), peer, address)
+
+    def end(self, peer: PeerId) -> None:
+        """End the session with a peer."""
+        self._layer.forget(peer)
+
+    def to_socket(self, peer: PeerId, datagram: bytes) -> None:
+        """Send a sealed datagram to where a peer was heard last."""
+        session = self._sessions.get(peer)
+        if session is not None and session.address is not None:
+            self._transmit(session.address, datagram)
+
+    def send(self, peer: PeerId, kind: int, body: bytes) -> None:
+        """Seal a message, or a bundle of some."""
+        layer = self._layer
+        datagram = layer.seal(self._clock(), peer, kind, body)
+        if datagram is not None:
+            if peer in self._pipes:
+                self._pipes[peer](datagram)
+            elif (address := self._sessions[peer].address) is not None:
+                self._transmit(address, datagram)
+        if layer.effects:
+            self._perform()
+
+    def send_to(self, address: Address, datagram: bytes) -> None:
+        """Seal what would be an open datagram, for whoever is at an address."""
+        self._layer.send_to(self._clock(), address, *wire.unsealed(datagram))
+        self._perform()
+
+    # ---------------------------------------------------------------- datagrams that arrive
+
+    def receive(self, datagram: memoryview, address: Address, waited_ns: Nanos = 0) -> None:
+        """Handle one datagram from the socket."""
+        opened = self._layer.open(self._clock(), datagram, address)
+        if self._layer.effects:
+            self._perform()
+        if opened is not None:
+            if opened[2] == packets.GROUP_KEY:
+                self.groups.receive(opened[0], opened[1], opened[3])
+            else:
+                self._peer.receive_opened(*opened, address, waited_ns)
+            return
+        self._flood_filter.count()
+        if not self._peer.senders.answer_probe(datagram, address) and wire.is_open(datagram):
+            self._warn(address, "they are not sealed, and this peer has keys")
+
+    # ---------------------------------------------------------------- time and effects
+
+    def _tick(self) -> None:
+        if self._loop is None:
+            return
+        self._tell_time()
+        self._perform()
+        self.groups.tick()
+        self._flood_filter.tick()
+        self._timer = self._loop.call_later(TICK_S, self._tick)
+
+    def _tell_time(self) -> None:
+        self._layer.tick(self._clock(), int(self._wall_s()))
+
+    def _perform(self) -> None:
+        for effect in self._layer.take_effects():
+            match effect:
+                case TransmitPacket(address=address, peer=peer, datagram=datagram):
+                    pipe = None if peer is None else self._pipes.get(peer)
+                    if pipe is not None and peer is not None and address == self._layer.address(peer):
+                        pipe(datagram)
+                    else:
+                        self._transmit(address, datagram)
+                case SessionReady(peer=peer, incarnation=incarnation):
+                    self._peer.on_session(peer, incarnation)
+                    self.groups.include(peer)
+                case SessionMoved(peer=peer, address=address):
+                    self._peer.on_moved(peer, address)
+                case SessionEnded(peer=peer, reason=reason):
+                    log.warning("peer %d ends the session with peer %d: %s", self._peer.id, peer, reason)
+                    self.groups.exclude(peer)
+                case SessionRefused(address=address, reason=reason):
+                    self._warn(address, reason)
+
+    def _warn(self, address: Address, why: str) -> None:
+        """Log why datagrams from an address are refused, once for each address, and not too often."""
+        if (address, why) in self._logged or not self._limit.allows(self._clock()):
+            return
+        if len(self._logged) >= MOST_REMEMBERED:
+            del self._logged[next(iter(self._logged))]
+        self._logged[address, why] = None
+        log.warning("peer %d refuses datagrams from %s: %s", self._peer.id, show(address), why)

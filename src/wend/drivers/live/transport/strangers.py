@@ -1,0 +1,81 @@
+"""The log of strangers: one line for each address whose datagrams a peer refuses.
+
+Two peers that are wired wrongly hear nothing of each other. The line names the sender's address and the neighbour that
+may be meant, so that the mistake in a file can be found. The number of lines in a minute is bounded.
+"""
+
+import logging
+from collections.abc import Container
+
+from wend.drivers.live.addressing.address_book import AddressBook
+from wend.drivers.live.addressing.addresses import Address, show
+from wend.drivers.live.clock import Clock
+from wend.drivers.live.log_limit import LogLimit
+from wend.drivers.live.transport import wire
+from wend.drivers.live.transport.wire import Header
+from wend.model.events import PeerId
+from wend.model.units import MINUTE, Nanos
+
+log = logging.getLogger("wend.peer")
+
+MOST_REMEMBERED = 1024
+LINES_PER_MINUTE = 10
+
+
+class StrangerLog:
+    """Logs the first datagram of each unknown sender."""
+
+    def __init__(
+        self, me: PeerId, book: AddressBook, links: Container[PeerId], clock: Clock, patience_ns: Nanos = 0
+    ) -> None:
+        """`patience_ns`: for how long a sender is given time to join before it is logged."""
+        self._me = me
+        self._book = book
+        self._links = links
+        self._clock = clock
+        self._limit = LogLimit(LINES_PER_MINUTE, MINUTE)
+        self._patience_ns = patience_ns
+        self._seen: dict[tuple[Address, PeerId | None], Nanos | None] = {}
+        """Addresses with the id that the sender claimed, the oldest first: when its first datagram came, or None once
+        it was logged."""
+
+    def refused(self, header: Header | None, datagram: bytes | memoryview, address: Address) -> None:
+        """A datagram was refused, because its sender is unknown, it is for another peer, or it is stale."""
+        key = (address, None if header is None else header.sender)
+        now = self._clock()
+        if key not in self._seen:
+            if len(self._seen) >= MOST_REMEMBERED:
+                del self._seen[next(iter(self._seen))]
+            self._seen[key] = now
+        first_ns = self._seen[key]
+        if first_ns is None or now - first_ns < self._patience_ns or not self._limit.allows(now):
+            return
+        self._seen[key] = None
+        log.warning(
+            "peer %d refuses datagrams from %s: %s", self._me, show(address), self._why(header, datagram, address)
+        )
+
+    def _why(self, header: Header | None, datagram: bytes | memoryview, address: Address) -> str:
+        if header is None:
+            wrong = wire.fault(datagram)
+            if wrong is None:
+                return "they ask for addresses or groups, and this peer serves only its neighbours"
+            return f"the sender is unknown, and it sent {wire.explain(wrong, datagram)}"
+        sender, receiver, _ = header
+        if receiver != self._me:
+            return f"peer {sender} sends them to peer {receiver}, and this is peer {self._me}"
+        if sender == self._me:
+            return "they are from another peer that has this peer's id"
+        owner = self._book.owner(address)
+        if owner == sender:
+            return (
+                f"they are of an earlier incarnation of peer {sender}; the clock of its host was set back and it has "
+                "no store, or an old process of it still runs"
+            )
+        if owner is not None:
+            return f"they are from peer {sender}, and this address is that of peer {owner}"
+        if (known := self._book.reachable.get(sender)) is not None:
+            return f"they are from peer {sender}, whose address is {show(known)} here"
+        if sender in self._links:
+            return f"they are from peer {sender}, whose name has no address yet"
+        return f"they are from peer {sender}, which is no neighbour of this peer"
