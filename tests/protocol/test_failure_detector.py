@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wend.model.events import Event, EventId
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.failure_detector import FailureDetector, proves_outage
@@ -11,7 +12,7 @@ from wend.protocol.link.hellos import Batch, HelloSchedule
 from wend.protocol.link.link import Link
 from wend.protocol.link.outages import OutageChance, OutageStatistics
 from wend.protocol.link.retransmission import Retransmission
-from wend.protocol.messages import Hello
+from wend.protocol.messages import TX_SHIFT, Ack, Control, Data, Hello
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Effect, Neighbour, Notice, Paused, Received, Send, Started, Woken
 from wend.protocol.timers import Timers
@@ -135,6 +136,31 @@ def test_an_outage_ends_once_and_only_when_both_directions_work() -> None:
     tell(1100 * MS, Woken())
     assert happened == [(400, "link-down"), (1070, "link-up")]
     assert peer.links[1].seems_up(1100 * MS)
+
+
+def test_a_neighbour_whose_hello_is_lost_after_an_outage_is_asked_for_an_ack() -> None:
+    """It said that it hears nothing, then that it does. The second hello is lost, and its data suppresses others."""
+    peer = Peer(CONFIG)
+    said = peer.handle(0, Started((Neighbour(1, 10 * MS),)))
+    said += peer.handle(0, Received(1, Hello(1, True, 160 * MS)))
+    for effect in said:
+        if isinstance(effect, Send) and isinstance(effect.message, Control):
+            peer.handle(20 * MS, Received(1, Ack(effect.message.tx)))
+    peer.handle(400 * MS, Woken())
+    peer.handle(1000 * MS, Received(1, Hello(1, False, 80 * MS)))
+    probes: list[tuple[int, Control]] = []
+    for number in range(1, 60):  # an event every 20 ms
+        now = 1000 * MS + number * 20 * MS
+        data = Data((1 << TX_SHIFT) + number, Event(EventId(1, 1, number), {}), 0, (0,), (1,))
+        effects = [*peer.handle(now, Received(1, data)), *peer.handle(now, Woken())]
+        sent = [effect.message for effect in effects if isinstance(effect, Send)]
+        probes += [(now, message) for message in sent if isinstance(message, Control)]
+        if probes:
+            break
+    ((asked_ns, probe),) = probes
+    assert 1100 * MS < asked_ns < 1300 * MS and probe.body is None
+    peer.handle(asked_ns + 20 * MS, Received(1, Ack(probe.tx)))
+    assert peer.links[1].seems_up(asked_ns + 20 * MS)
 
 
 def test_a_hello_of_an_earlier_incarnation_says_nothing_of_this_one() -> None:

@@ -32,7 +32,7 @@ STEPS: dict[str, tuple[Callable[[Link], object], ...]] = {
     "restored": (Link.restored,),
     "cleared": (Link.cleared,),
     "hello": (lambda link: link.hello(Hello(1, True)), lambda link: link.hello(Hello(1, False, 7 * MS))),
-    "not_heard": (Link.not_heard,),
+    "said_not_hearing": (Link.said_not_hearing,),
     "ended": (Link.ended,),
     "forget_plan": (Link.forget_plan,),
     "plan_hellos": (lambda link: link.plan_hellos(object(), 3, 1, 2, 1),),
@@ -95,7 +95,7 @@ def test_the_transitions_are_those_of_the_table() -> None:
 
 @pure_only
 def test_every_method_that_changes_a_link_was_tried() -> None:
-    reads = {"state", "seems_up", "heard_lately", "queue_ns", "price_ns", "spread_ns"}
+    reads = {"state", "seems_up", "heard_lately", "queue_ns", "price_ns", "spread_ns", "needs_probe"}
     assert {name for name in vars(Link) if not name.startswith("_")} - FIELDS - reads == set(STEPS)
 
 

@@ -47,6 +47,17 @@ def test_a_hello_without_news_says_that_nothing_is_down() -> None:
     assert hops(talk.publish()) == [LEFT]
 
 
+def test_news_that_several_hellos_repeat_ends_with_a_hello_without_it() -> None:
+    """A live peer decodes each hello, so the same news is another object each time."""
+    talk = Talk(deadline_ms=None)
+    talk.hear(LEFT, telling(BROKEN))
+    again = FailureNews(BROKEN.origin, BROKEN.version, BROKEN.hops, BROKEN.down)
+    talk.hear(LEFT, Hello(1, True, news=(again, FailureNews(FAR, (1, 1), 2, (9,)))))
+    assert hops(talk.publish()) == [MIDDLE]
+    talk.hear(LEFT, Hello(1, True))
+    assert hops(talk.publish()) == [LEFT]
+
+
 def test_the_word_of_either_end_is_enough() -> None:
     """FAR is no neighbour, so a neighbour relays its news. LEFT says nothing of its link to FAR."""
     talk = Talk(deadline_ms=200)

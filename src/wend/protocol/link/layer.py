@@ -239,10 +239,12 @@ class LinkLayer:
     def heard_again(self, now: Nanos, link: Link, effects: Effects, message: object = None) -> None:
         """The neighbour was heard by this message, after silence or unanswered packets."""
         if type(message) is Hello and not message.hearing and message.incarnation >= link.incarnation:
-            link.not_heard()
+            link.said_not_hearing()
         if self.detector is not None:
             self.detector.heard_again(now, link, effects)
         if not link.up:
+            if link.needs_probe(now) and not self.retransmission.repeats_to(link.peer):
+                self.retransmission.tell(now, OutgoingControl(link.peer, "", None, None), effects)
             return
         if link.cleared():
             self.resync(now, link.peer, effects)

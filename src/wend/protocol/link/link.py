@@ -9,7 +9,7 @@ detector know no `down`.
                                    ◀─────────────────────────────              ◀───────────
                                                cleared                           restored
 
-                            hello, not_heard             hello, acknowledged
+                        hello, said_not_hearing          hello, acknowledged
                       any state ───────▶ one-way ──────────────────────────▶ the state that it would have without
 
     from       to         method           the caller, and what happened
@@ -28,7 +28,7 @@ detector know no `down`.
     up         one-way    hello
     suspected  one-way    hello
     down       one-way    hello
-    down       one-way    not_heard        LinkLayer: the same, in the first packet after an outage
+    down       one-way    said_not_hearing LinkLayer: the same, in a hello that comes while the link is down
     one-way    unknown    hello            LinkLayer: the neighbour says that it hears this peer
     one-way    up         hello
     one-way    suspected  hello
@@ -69,7 +69,8 @@ class NeighbourState(Enum):
     SUSPECTED = "suspected"
     """A packet went unanswered, or the neighbour is silent. The next packet from it ends the suspicion."""
     DOWN = "down"
-    """The failure detector holds that an outage has begun. The next packet from the neighbour ends it."""
+    """The failure detector holds that an outage has begun. The next packet from the neighbour ends it,
+    unless it says that the neighbour does not hear this peer."""
     ONE_WAY = "one-way"
     """The neighbour says that it does not hear this peer. The next ACK, or a hello that says it does, ends that."""
 
@@ -96,6 +97,7 @@ class Link:
         "incarnation",
         "last_hello",
         "missed",
+        "not_hearing_ns",
         "path",
         "peer",
         "promised_ns",
@@ -154,6 +156,8 @@ class Link:
         """Whether the failure detector has not declared the link down."""
         self.heard_by_neighbour = True
         """Whether the neighbour says that it hears this peer."""
+        self.not_hearing_ns = now
+        """When it said last that it does not."""
         self.suspected = False
         """Whether the next packet from the neighbour is news: it ends a suspicion or an outage."""
         self.reported_silent = False
@@ -251,11 +255,19 @@ class Link:
             self.sender.restart(self.heard_ns)
         return True
 
-    def not_heard(self) -> None:
+    def said_not_hearing(self) -> None:
         """The neighbour says that it does not hear this peer. If the link is down, that is no news to anybody: the
         outage goes on in the other direction."""
         if not self.up:
             self.heard_by_neighbour = False
+            self.not_hearing_ns = self.heard_ns
+
+    def needs_probe(self, now: Nanos) -> bool:
+        """Whether the neighbour may hear this peer again, and the hello that says so is lost: it would have come by
+        now. Data of the neighbour suppresses further hellos, so this peer has to ask for an ACK."""
+        if self.up or self.heard_by_neighbour:
+            return False
+        return now - self.not_hearing_ns > self.silence_ns + self.timeout_ns
 
     def cleared(self) -> bool:
         """A packet came over a link that is not down. True if the neighbour missed control before."""
@@ -275,6 +287,8 @@ class Link:
         within_ns = hello.within_ns
         if within_ns and within_ns != self.promised_ns:
             self.promised(within_ns)
+        if not hello.hearing:
+            self.not_hearing_ns = self.heard_ns
         if hello.hearing == self.heard_by_neighbour:
             return False
         self.heard_by_neighbour = hello.hearing

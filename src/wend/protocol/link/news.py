@@ -122,7 +122,7 @@ class NewsTable:
 
     def _remove(self, now: Nanos, sender: PeerId, one: FailureNews) -> None:
         tellers = self._by_origin.get(one.origin)
-        if tellers is not None and tellers.get(sender) is one:
+        if tellers is not None and tellers.get(sender) == one:  # each hello that is decoded has its own
             del tellers[sender]
             if not tellers:
                 del self._by_origin[one.origin]
