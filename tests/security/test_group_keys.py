@@ -10,7 +10,16 @@ from tests.security.doubles import random_bytes
 from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND, Nanos
 from wend.security import group_keys, packets
-from wend.security.group_keys import HOLD_NS, MOST_HELD, OVERLAP_NS, ROLL_NS, GroupKey, GroupKeys, GroupMessage
+from wend.security.group_keys import (
+    HOLD_NS,
+    LOOK_NS,
+    MOST_HELD,
+    OVERLAP_NS,
+    ROLL_NS,
+    GroupKey,
+    GroupKeys,
+    GroupMessage,
+)
 
 GROUP = 77
 
@@ -230,6 +239,21 @@ def test_a_revoked_member_is_out_at_once_and_back_with_a_new_session() -> None:
     net.cast(3, b"from it again")
     net.settle()
     assert net.heard[1] == [(3, b"from it again")] and (3, b"from it again") in net.heard[2]
+
+
+def test_an_excluded_member_that_multicasts_is_looked_for_now_and_then() -> None:
+    """Its former certificate ended while there was no session: it may have had another one for long."""
+    net = net_of(1, 2, 3)
+    net.peers[2].exclude(net.now, 3)  # who is not the keeper, so 3 has the present key
+    for number in range(10):
+        datagram = net.peers[3].seal(GROUP, b"%d" % number)
+        assert datagram is not None and net.peers[2].open(net.now, datagram) is None
+        asked = [effect.peer for effect in net.peers[2].take_effects() if isinstance(effect, GroupMessage)]
+        assert asked == ([3] if number in (0, 5) else [])
+        net.now += LOOK_NS // 5
+    net.peers[2].include(net.now, 3)  # there is a session
+    datagram = net.peers[3].seal(GROUP, b"heard")
+    assert datagram is not None and net.peers[2].open(net.now, datagram) == (3, b"heard")
 
 
 @pytest.mark.parametrize("liar", [2, 9])

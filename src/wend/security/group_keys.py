@@ -33,6 +33,8 @@ OVERLAP_NS: Nanos = 2 * SECOND
 """How long the former key opens packets after members were added."""
 REPEAT_NS: Nanos = 250 * MS
 """How often a key is told or asked for again."""
+LOOK_NS: Nanos = 5 * SECOND
+"""How often a member that is excluded is looked for again, at most."""
 HOLD_NS: Nanos = SECOND
 """How long a packet waits for its key."""
 ROLL_NS: Nanos = 60 * MINUTE
@@ -164,7 +166,8 @@ class GroupKeys:
         self._groups: dict[int, _Group] = {}
         self._salts: deque[bytes] = deque(maxlen=MOST_SALTS * 4)
         """Those that this peer chose last."""
-        self._excluded: set[PeerId] = set()
+        self._excluded: dict[PeerId, Nanos] = {}
+        """Peers whose certificate is not accepted any more, and when to see whether they have another one."""
         self.effects: list[GroupEffect] = []
 
     def take_effects(self) -> list[GroupEffect]:
@@ -200,13 +203,12 @@ class GroupKeys:
 
     def exclude(self, now: Nanos, peer: PeerId) -> None:
         """The certificate of a peer is not accepted any more."""
-        self._excluded.add(peer)
+        self._excluded[peer] = now
         self._look_again(now)
 
     def include(self, now: Nanos, peer: PeerId) -> None:
         """There is a session with a peer."""
-        if peer in self._excluded:
-            self._excluded.discard(peer)
+        if self._excluded.pop(peer, None) is not None:
             self._look_again(now)
 
     def _look_again(self, now: Nanos) -> None:
@@ -252,6 +254,8 @@ class GroupKeys:
             return None  # else the peer hears itself
         if sender not in group.members or sender in self._excluded:
             self.refused["a multicast packet of no member"] += 1
+            if sender in group.members:
+                self._look_for(now, group, sender)
             return None
         key = next((key for key in group.all_keys() if key.epoch == epoch), None)
         if key is None or (key.ends_ns is not None and now >= key.ends_ns):
@@ -262,6 +266,13 @@ class GroupKeys:
             self.refused[body] += 1
             return None
         return GroupOpened(sender, body)
+
+    def _look_for(self, now: Nanos, group: _Group, peer: PeerId) -> None:
+        """A member that is excluded may have renewed its certificate. A message to it begins a session then, and
+        `include` follows; one that is revoked gets none."""
+        if now >= self._excluded[peer]:
+            self._excluded[peer] = now + LOOK_NS
+            self.effects.append(GroupMessage(peer, SHORT_FORM.pack(ASKED, group.number, 0)))
 
     def _without_key(self, now: Nanos, group: _Group, epoch: int, datagram: bytes) -> None:
         """Keep a packet of an epoch that this peer does not know yet, and ask for the key."""

@@ -6,6 +6,7 @@ minutes. A peer keeps a few pairs for each other peer, so that packets under way
     next       this peer answered a handshake, and nothing came under these keys yet: only for opening
     current    for sealing
     previous   were current before: only for opening, until they end
+    superseded of the incarnation before: packets under them show that two processes have one certificate
 """
 
 from typing import TYPE_CHECKING, final

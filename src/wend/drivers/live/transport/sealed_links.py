@@ -187,7 +187,7 @@ class SealedLinks:
                 case SessionMoved(peer=peer, address=address):
                     self._peer.on_moved(peer, address)
                 case SessionEnded(peer=peer, reason=reason):
-                    log.warning("peer %d ends the session with peer %d: %s", self._peer.id, peer, reason)
+                    log.warning("peer %d does not accept peer %d any more: %s", self._peer.id, peer, reason)
                     self.groups.exclude(peer)
                 case SessionRefused(address=address, reason=reason):
                     self._warn(address, reason)
