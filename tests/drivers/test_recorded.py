@@ -87,6 +87,14 @@ def test_an_outage_that_began_before_the_recording_is_known_when_it_begins() -> 
         assert least <= play(world).summary.on_time <= most
 
 
+def test_equal_times_at_the_end_of_a_recording_are_all_played() -> None:
+    flow = RecordedFlow(1, (2,), 1.0, 0, 1.0, (), (5, SECOND - 1, SECOND - 1, SECOND - 1))
+    recording = Recording(1, SECOND, (RecordedLink(1, 2, MS),), (flow,))
+    world = recorded_world(recording, 1, {"strategy": "dcrd"}, moved=False)
+    assert world.topics[0].times_ns == (5, SECOND - 3, SECOND - 2, SECOND - 1)
+    assert play(world).summary.expected == 4
+
+
 def test_peers_without_links_take_no_part() -> None:
     flows = (RecordedFlow(1, (5,), 1.0), RecordedFlow(5, (1, 70), 1.0), RecordedFlow(70, (70,), 1.0))
     world = recorded_world(Recording(1, SECOND, RECORDING.links, flows), 1, {"strategy": "dcrd"})

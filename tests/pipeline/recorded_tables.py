@@ -16,7 +16,7 @@ _TYPES = {pa.int64(): "bigint", pa.float64(): "double", pa.string(): "string", p
 
 
 def write_table(folder: Path, name: str, rows: list[dict[str, Any]], facts: dict[str, Any] | None = None) -> None:
-    """Commit rows as a table of a folder."""
+    """Commit rows as a table of a folder, in place of those that it has."""
     table = pa.Table.from_pylist(rows)
     path = folder / "data" / f"{name}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -24,7 +24,7 @@ def write_table(folder: Path, name: str, rows: list[dict[str, Any]], facts: dict
     columns = tuple((field.name, _TYPES[field.type]) for field in table.schema)
     tables = TableFolder(None, folder)
     file = DataFile(path.relative_to(folder).as_posix(), path.stat().st_size)
-    tables.commit(tables.newest(), {name: TableChange(columns, (file,))}, facts=facts)
+    tables.commit(tables.newest(), {name: TableChange(columns, (file,), frozenset([file.path]))}, facts=facts)
 
 
 def write_square(folder: Path, windows: int = 2) -> None:

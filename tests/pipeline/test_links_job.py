@@ -18,12 +18,12 @@ from benchmarks.telemetry_segments import (
 )
 from tests.spark import needs_java
 from wend.model.errors import ConfigError
-from wend.model.telemetry import Segment
+from wend.model.telemetry import TABLES, Segment, segment_of
 from wend.model.units import MS, SECOND
 from wend.pipeline.tables import read_local
 from wend.pipeline.telemetry.jobs import UpdateSummary, run_update
 from wend.pipeline.telemetry.links_job import LinksJob
-from wend.pipeline.telemetry.segments import list_segments
+from wend.pipeline.telemetry.segments import LATER, UnusableSegment, list_segments, read_segment
 
 pytestmark = [needs_java, pytest.mark.spark]
 YEAR = 365 * 86_400 * SECOND
@@ -153,6 +153,31 @@ def test_a_batch_is_committed_once(spark: Any, made: "tuple[Path, UpdateSummary]
     assert (again.segments, again.results) == (0, summary.results)
     with pytest.raises(ConfigError, match="was made with window_ns 30000000000, and now it is 60000000000"):
         run_update(spark, str(folder / "out"), LinksJob(60 * SECOND), [])
+
+
+@pytest.mark.parametrize("table", sorted(TABLES))
+def test_segments_may_lack_the_columns_that_came_later_and_no_others(tmp_path: Path, table: str) -> None:
+    rows = {name: ["up" if name == "state" else ""] if kind == "s" else [1] for name, kind in TABLES[table]}
+    path = write_segment(tmp_path, table, 1, rows, 1)
+    segment = segment_of(path.name)
+    assert segment is not None
+    whole = pq.ParquetFile(path).read()
+    for name, _ in TABLES[table]:
+        pq.write_table(whole.drop_columns([name]), path)
+        if name in LATER.get(table, ()):
+            found, _ = read_segment(str(path), segment)
+            assert found.num_rows == 1 and name not in found.column_names
+        else:
+            with pytest.raises(UnusableSegment, match=f"no column {name}"):
+                read_segment(str(path), segment)
+
+
+def test_outages_of_segments_from_before_the_delay_was_written_are_found(spark: Any, tmp_path: Path) -> None:
+    write_segments(tmp_path / "in", overlay(), 80 * SECOND)
+    for path in (tmp_path / "in").glob("changes-*"):
+        pq.write_table(pq.ParquetFile(path).read().drop_columns(["delay_ns"]), path)
+    assert update(spark, tmp_path / "in", tmp_path / "out").quarantined == 0
+    assert len(read_local(tmp_path / "out", "outages")) == len(list(true_outages(overlay())))
 
 
 def test_too_many_bad_rows_are_refused(spark: Any, tmp_path: Path) -> None:

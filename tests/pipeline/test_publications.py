@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.recorded_tables import WINDOW_NS, write_publications, write_square, write_table
-from wend.drivers.recorded import Recording
+from tests.pipeline.recorded_tables import LINKS, WINDOW_NS, write_publications, write_square, write_table
+from wend.drivers.recorded import DRAIN_NS, Recording, recorded_world
 from wend.model.units import MS, SECOND
 from wend.pipeline.telemetry.publications import RecordedPublications, timed_flows
 from wend.pipeline.telemetry.recordings import read_table, read_workload, recordings
@@ -57,7 +57,7 @@ def test_too_many_publications_are_played_by_their_rates(tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("short", [0, 1])
 def test_a_short_window_goes_with_its_neighbour(tmp_path: Path, short: int) -> None:
-    """The recording reaches from the first to the last publication, and none is left out."""
+    """The recording has the observed part of the longer one and all publications."""
     write_square(tmp_path)
     links = read_table(None, str(tmp_path), "links").to_pylist()
     begins = (FIRST, SECOND_WINDOW)
@@ -67,10 +67,27 @@ def test_a_short_window_goes_with_its_neighbour(tmp_path: Path, short: int) -> N
     times = (SECOND_WINDOW - SECOND, SECOND_WINDOW + SECOND, SECOND_WINDOW + 2 * SECOND)
     write_publications(tmp_path, [(time, 1, [2], 1) for time in times], [])
     (window,) = windows(tmp_path)
-    assert (window.begin_ns, window.duration_ns) == (times[0], 3 * SECOND + 1)
-    assert window.flows[0].times_ns == (0, 2 * SECOND, 3 * SECOND)
-    down = next(link.outages for link in window.links if link.outages)
-    assert down == ((2 * SECOND, 8 * SECOND + 1),), "until events in transit have arrived"
+    observed = (SECOND_WINDOW, SECOND_WINDOW + WINDOW_NS - SECOND) if short == 0 else (FIRST + SECOND, SECOND_WINDOW)
+    begin, end = min(observed[0], times[0]), max(observed[1], times[-1] + 1)
+    assert (window.begin_ns, window.duration_ns) == (begin, end - begin)
+    assert [begin + time for time in window.flows[0].times_ns] == list(times)
+    assert len(window.links) == len(LINKS)
+    down = [(begin + since, begin + until) for link in window.links for since, until in link.outages]
+    assert (SECOND_WINDOW + SECOND, min(SECOND_WINDOW + WINDOW_NS // 2, end + DRAIN_NS)) in down
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_window_with_one_publication_is_played_as_long_as_it_was_observed(tmp_path: Path, first: bool) -> None:
+    write_square(tmp_path)
+    links = read_table(None, str(tmp_path), "links").to_pylist()
+    for row in links:
+        row["observed_ns"] = WINDOW_NS - SECOND
+    write_table(tmp_path, "links", links)
+    write_publications(tmp_path, [((FIRST if first else SECOND_WINDOW) + 5 * SECOND, 1, [2], 1)], [])
+    (window,) = windows(tmp_path)
+    begin = FIRST + SECOND if first else SECOND_WINDOW
+    assert (window.begin_ns, window.duration_ns) == (begin, WINDOW_NS - SECOND)
+    assert recorded_world(window, 1, {}).topics[0].times_ns
 
 
 def test_lost_deliveries_were_expected_all_the_same(tmp_path: Path) -> None:

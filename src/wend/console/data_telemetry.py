@@ -37,8 +37,8 @@ Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw th
 LINKS_HELP = """Statistics of links, from the telemetry of peers.
 
 The result is a folder of tables. `links` has a row for each link and window: delays, losses, outages and availability.
-`outages` has the begin and the end of each outage, as both ends agree. Clocks of peers are compared by events that
-several of them saw, so they may be wrong.
+`outages` has the begin and the end of each outage, as both ends agree. Clocks of peers may be wrong: they are compared
+by events that several peers saw, or by outages that both ends of a link saw.
 
 The folder keeps what it needs to go on: a later call adds segments that are new. Segments and rows that cannot be used
 are in the table _quarantine, with a reason.
@@ -53,7 +53,7 @@ those of which a part of the route is not known.
 WORKLOAD_HELP = """The flows of an overlay for `wend plan`, from the telemetry of peers.
 
 The result is a folder of tables. `flows` has a row for each publisher and set of receivers: the rate of its events per
-second, their mean size, and the shortest deadline. `wend plan make` reads the folder as it is.
+second, their mean size, and the shortest deadline. `wend plan --from` reads the folder as it is.
 """
 
 

@@ -143,4 +143,10 @@ def _moved(times_ns: tuple[Nanos, ...], by_ns: Nanos, recording: Recording) -> t
     found: list[Nanos] = []
     for time in sorted((time + by_ns) % recording.duration_ns for time in times_ns):
         found.append(max(time, found[-1] + 1) if found else time)
+    latest = recording.duration_ns - 1
+    for place in reversed(range(len(found))):  # none is pushed beyond the end
+        if found[place] <= latest:
+            break
+        found[place] = latest
+        latest -= 1
     return tuple(found)

@@ -39,7 +39,7 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("time_ns", "q"), ("neighbour", "q"), ("state", "s"), ("heard_ns", "q"), ("detection_ns", "q"),
         ("delay_ns", "q"),
     ),
-    # A sampled event was published here, for so many peers (-1: the interest does not name them).
+    # A sampled event was published here, for so many other peers (-1: the interest does not name them).
     "publications": (
         ("time_ns", "q"), ("publisher", "q"), ("publisher_incarnation", "q"), ("sequence", "q"), ("topic", "s"),
         ("size_bytes", "q"), ("expected", "q"),

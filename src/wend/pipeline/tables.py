@@ -250,8 +250,11 @@ def grown(
     return tuple(kinds.items())
 
 
-def read_local(folder: Path, name: str, buckets: Collection[int] | None = None) -> Any:
-    """A table of a local folder as an Arrow table, without Spark. `buckets`: only these, of a table that has some."""
+def read_local(
+    folder: Path, name: str, buckets: Collection[int] | None = None, columns: Collection[str] | None = None
+) -> Any:
+    """A table of a local folder as an Arrow table, without Spark. `buckets`: only these, of a table that has some;
+    `columns`: only these."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -261,8 +264,8 @@ def read_local(folder: Path, name: str, buckets: Collection[int] | None = None) 
         tables.frame(None, version, name)  # type: ignore[arg-type]  # it raises
     paths = zip(version.tables[name].files, tables.paths(version, name), strict=True)
     wanted = [path for file, path in paths if buckets is None or file.bucket is None or file.bucket in buckets]
-    pieces = [parquet.ParquetFile(path).read() for path in wanted]
-    names = [column for column, _ in version.tables[name].columns]
+    names = [column for column, _ in version.tables[name].columns if columns is None or column in columns]
+    pieces = [parquet.ParquetFile(path).read(columns=None if columns is None else names) for path in wanted]
     if not pieces:
         return pa.table({column: [] for column in names})
     return pa.concat_tables(pieces, promote_options="default").select(

@@ -54,6 +54,8 @@ CLOCK_UNIT_NS = 5_000_000
 FORMAT = "format"
 """The setting of a job that says which partial rows it can merge."""
 _SPANS, _RESULTS = "spans", "results"
+MOST_SIGHTINGS = 2_000_000
+"""So many are compared at most, because one process has them all in memory."""
 _NUMBERS = 256
 """Numbers of segments that are in one bucket of the table of segments: a few hours of a peer."""
 _OVERLAP_NS = 2 * SECOND
@@ -237,8 +239,21 @@ def _compare_clocks(update: TableUpdate, new: list[SegmentFile], by_spark: bool)
         _, about = update.append_reduced("_sightings", columns, frame)
     nodes = {(file.segment.peer, file.segment.incarnation) for file in new}
     nodes |= {(peer, incarnation) for peer, incarnation, _ in update.base.facts.get("clocks", [])}
-    update.clocks = clocks.solve_clocks(update.partial("_sightings", columns).toArrow(), nodes)
+    update.clocks = clocks.solve_clocks(_few_sightings(update, columns).toArrow(), nodes)
     return about
+
+
+def _few_sightings(update: TableUpdate, columns: Columns) -> "DataFrame":
+    """The sightings by which clocks are compared: all, or of a long history those whose event has a low hash. Outages
+    are few."""
+    from pyspark.sql import functions as F
+
+    seen = update.partial("_sightings", columns)
+    if update.bytes("_sightings") < MOST_SIGHTINGS:  # a row has more bytes than one
+        return seen
+    share = -(-seen.count() // MOST_SIGHTINGS)
+    hashed = F.pmod(F.xxhash64("publisher", "publisher_incarnation", "sequence"), F.lit(share))
+    return seen.where((F.col("own") == clocks.OUTAGE) | (hashed == 0))
 
 
 def _of(files: list[SegmentFile], tables: tuple[str, ...]) -> list[SegmentFile]:

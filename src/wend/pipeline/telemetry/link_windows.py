@@ -173,7 +173,7 @@ class _Histograms:
     """The histograms of all windows, in the order of windows and bins."""
 
     def __init__(self, rows: pa.Table, window: Ints) -> None:
-        owner, bins, counts = _unpacked(rows["histogram"].combine_chunks())
+        owner, bins, counts = _unpacked(rows["histogram"].cast(pa.binary()).combine_chunks())
         order = np.argsort(window[owner] * BINS + bins, kind="stable")
         self._row, self._bins, self._counts = owner[order], bins[order], counts[order]
 

@@ -1,7 +1,8 @@
 """The times at which events were published, for replays: events of one publisher for the same peers, by window.
 
 `wend data workload` has a row for each event, by the clock of its publisher. Here it gets its time by the clock of the
-reference. Only publishers that wrote about every event count: of a sample, rates are known, but not all times.
+reference. Only publishers that were told to write about every event count: of a sample, rates are known, but not all
+times. Rows that a full disk cost are missing all the same; heartbeats count them as `unwritten`.
 
 A strategy may lose events at some of their receivers. A publisher knows for how many peers an event is. One that
 reached fewer counts for the flow of its publisher that has that many receivers, those that it reached among them.
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import compute
+from numpy.typing import NDArray
 
 from wend.drivers.recorded import RecordedFlow
 from wend.model.events import PeerId
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 
 NAME = "publications"
 WHOLE = 0.999
-"""The least share of events that a publisher must have written about."""
+"""The least share of events that a publisher was told to write about."""
 MOST = 200_000
 """A window with more publications is played by its rates: each run would have them all in memory, and on the wire."""
 Receivers = tuple[PeerId, ...]
+_WHEN = ("time_ns", "publisher", "publisher_incarnation")
 
 
 class RecordedPublications:
@@ -50,34 +52,39 @@ class RecordedPublications:
         flows = self._read("flows") if NAME in self._version.tables else pa.table({})
         shares = zip(*(flows[name].to_pylist() for name in ("publisher", "sample")), strict=True) if len(flows) else ()
         self.whole = frozenset(publisher for publisher, sample in shares if sample is not None and sample >= WHOLE)
-        """The publishers that wrote about every event."""
+        """The publishers that were told to write about every event."""
 
-    def within(self, begin_ns: Nanos, end_ns: Nanos) -> pa.Table:
-        """What these publishers published in a time by the clock of the reference, with the times in `time_ns`."""
+    def within(self, begin_ns: Nanos, end_ns: Nanos, most: int = MOST) -> pa.Table | None:
+        """What these publishers published in a time by the clock of the reference, with the times in `time_ns`; None
+        where that is more than `most` events."""
         if not self.whole:
             return _NONE
-        found = self._read(NAME, beside(range(begin_ns // BUCKET_NS, end_ns // BUCKET_NS + 1)))
-        found = found.select(_NONE.schema.names).cast(_NONE.schema)
-        times = numbers(found, "time_ns") - self._ahead(found)
-        found = found.set_column(0, "time_ns", pa.array(times))
-        publishers = pa.array(sorted(self.whole), pa.int64())
-        inside = compute.and_(
-            pa.array((times >= begin_ns) & (times < end_ns)),
-            compute.is_in(found["publisher"], value_set=publishers),
-        )
-        return found.filter(inside).sort_by([(name, "ascending") for name in ("time_ns", "publisher", "sequence")])
+        buckets = beside(range(begin_ns // BUCKET_NS, end_ns // BUCKET_NS + 1))
+        _, inside = self._inside(self._read(NAME, buckets, _WHEN), begin_ns, end_ns)
+        if np.count_nonzero(inside) > most:
+            return None
+        found = self._read(NAME, buckets, _NONE.schema.names).select(_NONE.schema.names).cast(_NONE.schema)
+        times, inside = self._inside(found, begin_ns, end_ns)
+        found = found.set_column(0, "time_ns", pa.array(times)).filter(pa.array(inside))
+        return found.sort_by([(name, "ascending") for name in ("time_ns", "publisher", "sequence")])
 
-    def _read(self, name: str, buckets: Collection[int] | None = None) -> pa.Table:
+    def _inside(self, found: pa.Table, begin_ns: Nanos, end_ns: Nanos) -> tuple[Ints, NDArray[np.bool_]]:
+        """The times of rows by the clock of the reference, and which of them are wanted."""
+        publishers, incarnations = numbers(found, "publisher"), numbers(found, "publisher_incarnation")
+        times = numbers(found, "time_ns").copy()
+        for (publisher, incarnation), ahead in self._offsets.items():
+            times[(publishers == publisher) & (incarnations == incarnation)] -= ahead
+        return times, (times >= begin_ns) & (times < end_ns) & np.isin(publishers, sorted(self.whole))
+
+    def _read(
+        self, name: str, buckets: Collection[int] | None = None, columns: Sequence[str] | None = None
+    ) -> pa.Table:
         local = local_path(self._folder)
         if local is not None:
-            return read_local(local, name, buckets)
+            return read_local(local, name, buckets, columns)
         assert self._spark is not None
-        return self._tables.frame(self._spark, self._version, name, buckets).toArrow()
-
-    def _ahead(self, found: pa.Table) -> Ints:
-        """By how much the clock of each row's publisher is ahead."""
-        nodes = zip(*(found[name].to_pylist() for name in ("publisher", "publisher_incarnation")), strict=True)
-        return np.fromiter((self._offsets.get(node, 0) for node in nodes), np.int64, found.num_rows)
+        frame = self._tables.frame(self._spark, self._version, name, buckets)
+        return (frame if columns is None else frame.select(*columns)).toArrow()
 
 
 _NONE = pa.schema(

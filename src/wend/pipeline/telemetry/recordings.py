@@ -5,8 +5,8 @@ whose links were observed for a part of it is played for that part: unobserved t
 strategy look better than it was.
 
 Where the publications of all publishers are known (`publications.py`), a window has the flows that published in it,
-with their times, and its played part reaches from the first to the last of them. A short window at the begin or the end
-of the observed time goes with its neighbour, so that every publication is played.
+with their times, and its played part contains all of them. A short window at the begin or the end of the observed time
+goes with its neighbour, so that every publication is played.
 """
 
 from bisect import bisect_left
@@ -89,11 +89,11 @@ def recordings(
     if publications is not None and {flow.publisher for flow in flows} <= publications.whole:
         spans = _joined(by_window)
         for begin in _spread(sorted(spans), most):
-            published = publications.within(*spans[begin])
-            if published.num_rows > MOST:
+            published = publications.within(*spans[begin], MOST)
+            if published is None:
                 found.append(_recording(by_window[begin], down, tuple(flows), begins))
             elif published.num_rows:
-                found.append(_timed_recording(by_window[begin], down, flows, published))
+                found.append(_timed_recording(by_window[begin], down, flows, published, begins))
     if not any(found):
         chosen = [begin for begin in _spread(begins, most) if begin in by_window]
         found = [_recording(by_window[begin], down, tuple(flows), begins) for begin in chosen]
@@ -131,14 +131,12 @@ def _joined(by_window: Mapping[Nanos, list[Row]]) -> dict[Nanos, tuple[Nanos, Na
 
 
 def _timed_recording(
-    rows: list[Row], down: Outages, flows: Sequence[RecordedFlow], published: pa.Table
+    rows: list[Row], down: Outages, flows: Sequence[RecordedFlow], published: pa.Table, begins: Sequence[Nanos]
 ) -> Recording | None:
-    """A window with the publications in it, in order of time."""
-    times, begin_ns, window_ns = published["time_ns"], rows[0]["begin_ns"], rows[0]["window_ns"]
-    first, last = times[0].as_py(), times[-1].as_py()
-    if _observed(rows) >= window_ns:
-        first, last = min(first, begin_ns), max(last, begin_ns + window_ns - 1)
-    duration = last + 1 - first
+    """The observed part of a window and the publications, which come in order of time."""
+    times, (start_ns, observed_ns) = published["time_ns"], _observed_part(rows, down, begins)
+    first = min(times[0].as_py(), start_ns)
+    duration = max(times[-1].as_py() + 1, start_ns + observed_ns) - first
     known = timed_flows(published, first, duration, deadlines_of(flows))
     return Recording(first, duration, _links(rows, down, first, duration), tuple(known)) if known else None
 
@@ -147,13 +145,18 @@ def _recording(
     rows: list[Row], down: Outages, flows: tuple[RecordedFlow, ...], begins: Sequence[Nanos]
 ) -> Recording | None:
     """A window with flows of which the rates are known."""
-    begin_ns, window_ns, observed_ns = rows[0]["begin_ns"], rows[0]["window_ns"], _observed(rows)
+    start_ns, observed_ns = _observed_part(rows, down, begins)
     if observed_ns < LEAST_NS:
         return None
+    return Recording(start_ns, observed_ns, _links(rows, down, start_ns, observed_ns), flows)
+
+
+def _observed_part(rows: list[Row], down: Outages, begins: Sequence[Nanos]) -> tuple[Nanos, Nanos]:
+    """When the observed part of a window begins, and how long it is."""
+    begin_ns, window_ns, observed_ns = rows[0]["begin_ns"], rows[0]["window_ns"], _observed(rows)
     until_ns = begin_ns + window_ns + DRAIN_NS
     in_window = [_within(down[row["a"], row["b"]], begin_ns, until_ns) for row in rows]
-    start_ns = begin_ns + _start(window_ns, observed_ns, begin_ns, begins, in_window)
-    return Recording(start_ns, observed_ns, _links(rows, down, start_ns, observed_ns), flows)
+    return begin_ns + _start(window_ns, observed_ns, begin_ns, begins, in_window), observed_ns
 
 
 def _links(rows: list[Row], down: Outages, start_ns: Nanos, duration_ns: Nanos) -> tuple[RecordedLink, ...]:

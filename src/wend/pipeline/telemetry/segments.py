@@ -136,7 +136,7 @@ def one_of_each(files: Iterable[SegmentFile]) -> tuple[list[SegmentFile], list[t
 
 
 def contradiction(size: int) -> str:
-    return f"a longer file of this name, with {size} bytes, is used: this is half a copy, or two peers have one id"
+    return f"another file of this name, with {size} bytes, is used: one is half a copy, or two peers have one id"
 
 
 def reduce_segments(
@@ -279,7 +279,7 @@ def _size(source: Any) -> int:
 def _check_columns(file: parquet.ParquetFile, schema: pa.Schema, segment: Segment) -> None:
     for name, kind in (*KEY, *TABLES[segment.table]):
         if name not in schema.names:
-            if name in _LATER:
+            if name in LATER.get(segment.table, ()):
                 continue
             raise UnusableSegment(f"it has no column {name}")
         if schema.field(name).type != TYPES[kind]:
@@ -293,7 +293,12 @@ def _check_columns(file: parquet.ParquetFile, schema: pa.Schema, segment: Segmen
                 raise UnusableSegment(f"its rows are of {name} {seen.min}, and its name says {value}")
 
 
-_LATER = {"round_trip_ns", "capacity_bps", "waited_ns", "factor"}
+LATER: dict[str, tuple[str, ...]] = {
+    "links": ("round_trip_ns", "capacity_bps"),
+    "changes": ("delay_ns",),
+    "hops": ("waited_ns",),
+    "interest": ("factor",),
+}
 """Columns that came to their tables later. Older segments lack them."""
 STATES = ("unknown", "up", "suspected", "down", "one-way", "unlinked")
 _NOT_NEGATIVE = {

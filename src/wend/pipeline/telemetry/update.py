@@ -59,7 +59,7 @@ class TableUpdate:
         """All buckets of a table, as they will be after the commit."""
         return {file.bucket for file in self._files(name) if file.bucket is not None}
 
-    def bytes(self, name: str, buckets: Iterable[int]) -> int:
+    def bytes(self, name: str, buckets: Iterable[int] | None = None) -> int:
         return sum(file.bytes for file in self._files(name, buckets))
 
     def _files(self, name: str, buckets: Iterable[int] | None = None) -> list[DataFile]:

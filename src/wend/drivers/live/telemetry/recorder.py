@@ -137,9 +137,9 @@ class TelemetryRecorder(Observer):
         event, self._published = self._published, _NOTHING
         topic = event.attributes.get("topic", "")
         batch = self._batches["publications"]
-        targets = len(receipt.targets) if self._peer.peer.names_everyone else NONE
+        others = sum(peer != self._peer.id for peer in receipt.targets) if self._peer.peer.names_everyone else NONE
         text = batch.text(topic if isinstance(topic, str) else "")
-        self._add(batch, (self._now(), *receipt.id, text, len(event.payload), targets))
+        self._add(batch, (self._now(), *receipt.id, text, len(event.payload), others))
 
     def arrived(self, sender: PeerId, data: Data, waited_ns: Nanos) -> None:
         if not (self._all or is_sampled(data.event.id, self._sample_bound)):
