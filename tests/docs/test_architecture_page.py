@@ -53,9 +53,16 @@ def test_the_states_of_links_are_those_of_the_automaton() -> None:
 
 
 def test_files_exist() -> None:
-    for _, where, _ in rows(section("Around a live peer")):
-        for name in re.findall(r"`([\w./]+)`", where):
-            assert (SOURCE / "drivers" / "live" / name).exists(), name
+    live = SOURCE / "drivers" / "live"
+    folders = [live]
+    for part, where, _ in rows(section("Around a live peer")):
+        names = re.findall(r"`([\w./]+)`", where)
+        if part.startswith("**"):  # the rows below are of its folder
+            folders.append(live / names[0])
+            names = names[1:]
+        for name in names:
+            assert (folders[-1] / name).exists() or (part.startswith("**") and (live / name).exists()), name
+    assert set(folders[1:]) == {path.parent for path in live.glob("*/__init__.py")}
     for name in re.findall(r"`((?:protocol|drivers|model|link)/[\w./]+|copy_ranks\.py)`", PAGE):
         assert (SOURCE / name).exists() or (SOURCE / "protocol" / name).exists(), name
 

@@ -174,8 +174,10 @@ class _Run:
         return msgspec.structs.replace(cell, **shares)
 
     async def _counted(self) -> int | None:
-        """Data packets that the system has counted so far; None if the lab counts them."""
-        return await self.system.data_packets() if isinstance(self.system, CountsData) else None
+        """Data packets that the system has counted so far; None if the lab counts them, or a process has ended."""
+        if not isinstance(self.system, CountsData) or self.system.exited():
+            return None
+        return await self.system.data_packets()
 
     async def _packets(self, counted: int | None) -> "PacketCount":
         """Packets since the lab's counters were reset; the system had counted so many data packets then."""

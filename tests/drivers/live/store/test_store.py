@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from wend.drivers.live.store import compaction
 from wend.drivers.live.store import store as stores
-from wend.drivers.live.store.store import Store, compaction
+from wend.drivers.live.store.store import Store
 from wend.model.errors import ConfigError
 from wend.model.events import DurableOptions, Event, EventId, Qos
 from wend.model.units import SECOND

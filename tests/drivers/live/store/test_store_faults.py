@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.drivers.live.store_records import damage, pending
+from wend.drivers.live.store import compaction
 from wend.drivers.live.store.format import (
     DamagedBytes,
     Framing,
@@ -22,7 +23,7 @@ from wend.drivers.live.store.format import (
     StoreReader,
     encode_record,
 )
-from wend.drivers.live.store.store import Store, compaction
+from wend.drivers.live.store.store import Store
 from wend.model.errors import ConfigError
 from wend.model.events import DurableOptions, EventId, Qos
 from wend.model.units import SECOND

@@ -1,8 +1,8 @@
 """The address book: where other peers are, and which of them sent a datagram.
 
-A peer is known by its id. It may have several addresses; the one that was added last is used for sending. `identify` is
-the only place that decides who sent a datagram. It trusts the source address, because links are not authenticated
-yet: a session with keys can replace it without a change elsewhere.
+A peer is known by its id. It may have several addresses; the one that was added last is used for sending. `identify`
+decides who sent an open datagram, by the source address. On sealed links the session says who sent one, and nobody
+asks the book.
 
 The book changes only by `add`, `move` and `remove`, never by a datagram that arrives. Where peers join a running
 overlay, `locator.py` calls them, after the address has answered a question.

@@ -72,5 +72,6 @@ class LearnedAddresses:
         around += [peer] if peer in reachable else []
         key = node_id(peer)
         known = sorted(set(around), key=lambda one: (distance(node_id(one), key), one))
-        found = [KnownAddress(one, *reachable[one]) for one in known if reachable[one] != asker]
+        # another peer may have been heard from the address of one that was learned
+        found = [KnownAddress(one, *reachable[one]) for one in known if one in reachable and reachable[one] != asker]
         return tuple(found[:MOST_NEAREST])

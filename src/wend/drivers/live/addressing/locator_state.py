@@ -1,4 +1,4 @@
-"""What the locator remembers: contacts, claims, lookups and questions; and what it tells its user."""
+"""What the locator remembers: contacts, lookups and questions; and what it tells its user."""
 
 from typing import Any, Protocol
 

@@ -151,6 +151,7 @@ class DurableStream(EventStream):
             self.moves += 1
             self._buffer.clear()  # the former peer has them, since they are not confirmed
             self._bytes = 0
+            self._changed.set()  # somebody may wait until all of them are consumed
         self._from = peer
         self._holds.clear()
         self._known.clear()
