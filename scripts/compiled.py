@@ -198,7 +198,7 @@ def build() -> None:
     wanted = fingerprint()
     if STAMP.is_file() and STAMP.read_text(encoding="utf-8") == wanted:
         return
-    print("compiling the core (once, about a minute) ...", file=sys.stderr)
+    print("compiling the core (once, a few minutes) ...", file=sys.stderr)
     shutil.rmtree(BUILT, ignore_errors=True)
     shutil.copytree(SOURCE, BUILT / "wend", ignore=shutil.ignore_patterns("__pycache__"))
     modules = core()

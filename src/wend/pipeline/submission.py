@@ -87,11 +87,11 @@ def write_archive(path: Path, dependencies: JobDependencies) -> int:
 
 
 def zip_into(out: zipfile.ZipFile, folder: Traversable, name: str) -> None:
-    """Add a package to a zip file."""
+    """Add the Python of a package to a zip file. Nothing compiled works from there: not Wend's core, either."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir() and entry.name != "__pycache__":
             zip_into(out, entry, f"{name}/{entry.name}")
-        elif entry.is_file():
+        elif entry.is_file() and not entry.name.endswith(_COMPILED):
             out.writestr(_entry(f"{name}/{entry.name}"), entry.read_bytes())
 
 
