@@ -218,7 +218,8 @@ def _method(cells: list[Cell]) -> str:
     text = (
         f"{s.peers} hosts in a random graph of degree {s.degree}, links of {s.delay_ms[0]:g}-{s.delay_ms[1]:g} ms, "
         f"{s.topics} topics with a publisher each, deadline {s.factor:g} x the shortest delay. Each second every link "
-        f"is down with probability Pf. Windows of {durations} s; {worlds} worlds (topology and failures), the same "
+        f"is down with probability Pf. Windows of {durations} s; {worlds} {'world' if worlds == 1 else 'worlds'} "
+        "(topology and failures), the same "
         f"failures for every system. An event that takes longer than {s.cutoff_s:g} s counts as lost.\n\n"
         "Outages start and end at full seconds. Each topic publishes once per period. The time within the period "
         "advances by the golden ratio, so events meet outages of every age: before and after a system detects "
@@ -235,7 +236,7 @@ def _method(cells: list[Cell]) -> str:
 
 def _machine(cells: list[Cell]) -> str:
     text = "; ".join(sorted({c.machine for c in cells})) + "."
-    others = [c.others_share for c in cells if c.others_share is not None]
+    others = [max(0.0, c.others_share) for c in cells if c.others_share is not None]  # clocks tick
     if others:
         text += f" Processes outside the lab took {100 * mean(others):.0f} % of one core on average, "
         text += f"{100 * max(others):.0f} % in the busiest window."
