@@ -51,7 +51,7 @@ from wend.protocol.records import Record
 from wend.security.identity import Credentials, Verifier
 
 DELAY_NS: Nanos = 10 * MS
-PATIENCE_S = 120
+PATIENCE_S = 60
 QUIET_S = 0.4
 QUIET_TRIES = 4
 LIVE_QUIET_NS: Nanos = 150 * MS
@@ -108,6 +108,11 @@ class Harness(Protocol):
 
     async def quiet(self) -> None:
         """Until no event has moved for a while; not forever, since a stored event is tried again and again."""
+        ...
+
+    async def ages_tell(self) -> None:
+        """Until peers have run for longer than the age of an event may be wrong. Without persistency a peer drops what
+        seems to be older than itself, because it may have delivered it before."""
         ...
 
 
@@ -277,6 +282,9 @@ class SimHarness(Common):
         while self._heap and self._heap[0][0] < min(last, max(first, self.moved + while_ns)):
             self._step()
 
+    async def ages_tell(self) -> None:
+        """Ages are exact here."""
+
 
 class LiveHarness(Common):
     """Peers on loopback sockets, with shaped links and stores in files."""
@@ -394,6 +402,10 @@ class LiveHarness(Common):
                 quiet_since = self.clock()
             before = now
             await asyncio.sleep(LOOK_S)
+
+    async def ages_tell(self) -> None:
+        """A busy host makes ages wrong by the time for which it did not read: it has to be idle for a moment."""
+        await self.quiet()
 
 
 class SealedHarness(LiveHarness):

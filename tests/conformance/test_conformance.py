@@ -235,6 +235,7 @@ def test_events_go_around_a_removed_link(play: Play, strategy: str) -> None:
         world.tell(1, subscribed(1, "a"))
         if strategy == "adaptive":  # trees hold events until they know who wants them
             await known(world, 0, "a", 1)
+        await world.ages_tell()
         wanted = [b"%02d" % number for number in range(15)]
         for payload in wanted[:5]:
             world.tell(0, published("a", payload))
@@ -258,6 +259,7 @@ def test_trees_find_whoever_wants_it_and_go_around_a_cut_link(play: Play, strate
     async def scene(world: Harness) -> None:
         for peer in (1, 2):
             world.tell(peer, subscribed(1, "a"))
+        await world.ages_tell()
         wanted = [b"%02d" % number for number in range(10)]
         for payload in wanted[:5]:
             world.tell(0, published("a", payload))

@@ -95,7 +95,8 @@ DROPS: dict[DropReason, str] = {
     "retry queue full": "The event waited for a retry, and had to make room.",
     "send queue full": "The event waited for a link that others use, and there was no room for more.",
     "cannot be sent": "The event is too large, or cannot be encoded: no link would carry it.",
-    "published before this incarnation": "The event is older than this peer, which may have delivered it already.",
+    "published before this incarnation": "The event seems older than this peer, which may have delivered it; on a busy "
+    "host, events of the first moments do, too.",
     "older than the duplicate filter": "So many later events came that nobody knows whether this one was delivered.",
     "no subscriber reconnected": "The event came after a restart, and nobody subscribed to it again in time.",
     "restarted": "A former incarnation answered for the event: it is stored, so this is not counted.",
