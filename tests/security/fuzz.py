@@ -1,14 +1,17 @@
 """Fuzzing of everything that reads bytes of strangers: packets of sessions, certificates, datagrams, frames of clients.
 
-    python -m tests.security.fuzz 100000 [TARGET ...]      mutations of the corpus, from a seed
+    python -m tests.security.fuzz 100000 [TARGET ...]      mutations of the corpus, from --seed
     python -m tests.security.fuzz --atheris TARGET [...]   guided by coverage, where atheris is installed
 
 A target gets bytes. It must raise nothing and accept nothing, and its tables must not grow.
 """
 
+import argparse
 import json
+import resource
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -298,22 +301,39 @@ def _multiply_once() -> None:
     KeyPair.exchange = lru_cache(64)(KeyPair.exchange)  # type: ignore[method-assign, assignment]
 
 
-def main(words: list[str]) -> None:
-    if words[:1] == ["--atheris"]:
-        import atheris  # type: ignore[import-not-found]
+def _guided(name: str, words: list[str]) -> None:
+    """Let atheris choose the inputs. `words`: its own options."""
+    import atheris  # type: ignore[import-not-found]
 
-        target = TARGETS[words[1]]()
-        atheris.instrument_all()
-        atheris.Setup([sys.argv[0], *words[2:]], target)
-        atheris.Fuzz()
-        return
+    target = TARGETS[name]()
+    atheris.instrument_all()
+    atheris.Setup([sys.argv[0], *words], target)
+    atheris.Fuzz()
+
+
+def main() -> None:
+    about, *_ = (__doc__ or "").partition("\n")
+    asked = argparse.ArgumentParser(prog="python -m tests.security.fuzz", description=about)
+    asked.add_argument("count", type=int, help="mutations for each target")
+    asked.add_argument("targets", nargs="*", metavar="TARGET", help=f"default: {', '.join(TARGETS)}")
+    asked.add_argument("--seed", type=int, default=int(time.time()), help="default: the time")
+    given = asked.parse_args()
+    if unknown := [name for name in given.targets if name not in TARGETS]:
+        asked.error(f"no target {unknown[0]}; there are {', '.join(TARGETS)}")
+    warnings.filterwarnings("ignore", "Parsed a serial number")
     _multiply_once()
-    count, names = int(words[0]), words[1:] or [*TARGETS]
-    for name in names:
+    for name in given.targets or TARGETS:
         begin = time.monotonic()
-        fuzz(name, count, seed=int(begin))
-        print(f"{name}: {count} inputs in {time.monotonic() - begin:.0f} s, none accepted", flush=True)
+        fuzz(name, given.count, given.seed)
+        passed, megabytes = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(
+            f"{name}: {given.count} inputs of seed {given.seed} in {passed:.0f} s, none accepted; "
+            f"{megabytes:.1f} MB at most", flush=True,
+        )  # fmt: skip
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if sys.argv[1:2] == ["--atheris"] and sys.argv[2:3]:
+        _guided(sys.argv[2], sys.argv[3:])
+    else:
+        main()

@@ -11,14 +11,15 @@ is opened and decoded at the other end. Keys live for seconds, so that each worl
 `python -m tests.security.sealed_worlds 1000` plays so many worlds. A second number is the first seed.
 """
 
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from random import Random
 from typing import Any
 
+from tests import world_command
+from tests.security import attacked_worlds
 from tests.security.attacker import FLOOD, OFF_PATH, ON_PATH, Attacker, Violation
 from tests.security.doubles import START_S, MacVerifier, credentials_of, random_bytes
 from wend.drivers.live.transport import wire
@@ -99,7 +100,6 @@ class SealedEngine(Engine):
         super().__init__(world)
         self._on_path, self._off_path = bool(on_path), bool(off_path)
         self.attacker = Attacker(self, on_path, off_path, longest_ms=2000)
-        self.refused: Counter[str] = Counter()
         self.datagrams = 0
         self._sealed: dict[bytes, list[tuple[PeerId, PeerId]]] = {}
         """By content: from whom to whom it was sealed, once for each time, and not opened yet."""
@@ -217,10 +217,14 @@ class SealedEngine(Engine):
     def results(self) -> tuple[list[tuple[Any, ...]], list[str]]:
         """Play it. Returns all deliveries with their times, and which promises of any run are broken."""
         self.run()
-        for host in self.hosts.values():
-            self.refused += host.layer.refused
         outcome = Outcome(summarise(self, 0.0), self.trace, self.world)
         return [*self.trace.deliveries.rows()], [str(one) for one in examine(outcome, ("safety", "integrity"))]
+
+    def totals(self) -> Counter[str]:
+        return Counter({"deliveries": len(self.trace.deliveries), "datagrams": self.datagrams})
+
+    def refusals(self) -> Counter[str]:
+        return sum((host.layer.refused for host in self.hosts.values()), start=Counter())
 
 
 def address_of(peer: PeerId) -> Address:
@@ -315,26 +319,5 @@ def nothing_but_loss_and_delay(seed: int, **options: Any) -> SealedEngine:
 CHECKS = (outsiders_change_nothing, nothing_but_loss_and_delay)
 
 
-def main(words: list[str]) -> None:
-    first, count = (int(words[1]), int(words[0])) if len(words) > 1 else (0, int(words[0]))
-    refused: Counter[str] = Counter()
-    deliveries = datagrams = bad = 0
-    began = time.process_time()
-    for seed in range(first, first + count):
-        for check in CHECKS:
-            try:
-                engine = check(seed)
-            except Violation as violation:
-                bad += 1
-                print(f"world {seed}, {check.__name__}: {violation}", flush=True)
-                continue
-            refused += engine.refused
-            deliveries += len(engine.trace.deliveries)
-            datagrams += engine.datagrams
-    print(f"worlds {first} to {first + count - 1}: {bad} wrong, {deliveries} deliveries, {datagrams} datagrams")
-    print(f"{time.process_time() - began:.0f} s of CPU; refused: {dict(refused)}")
-    sys.exit(bad > 0)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    world_command.main(partial(attacked_worlds.play, checks=CHECKS), __doc__)

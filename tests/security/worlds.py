@@ -1,14 +1,17 @@
 """Worlds of sessions under virtual time: peers, a network, and an attacker who has it, or who only writes to it.
 
-Run many of them: `python -m tests.security.worlds 1000`. Each world is a function of its number.
+`python -m tests.security.worlds 1000` plays so many; a second number is the first seed. A world is a function of its
+seed.
 """
 
 import heapq
-import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from tests import world_command
+from tests.security import attacked_worlds
 from tests.security.attacker import OFF_PATH, ON_PATH, Attacker, Violation
 from tests.security.doubles import START_S, MacVerifier, credentials_of, random_bytes
 from wend.model.random_stream import peer_stream
@@ -161,6 +164,14 @@ class World:
         if self.delivered[host.peer, body] > 1:
             raise Violation(f"peer {host.peer} got {body!r} twice")
 
+    # ---------------------------------------------------------------- results
+
+    def totals(self) -> Counter[str]:
+        return Counter({"messages": len(self.sent), "delivered": len(self.delivered)})
+
+    def refusals(self) -> Counter[str]:
+        return sum((host.layer.refused for host in self.hosts.values()), start=Counter())
+
 
 def converse(world: World, until: Nanos, *, restarts: bool = False, moves: bool = False) -> None:
     """Peers send to each other at random times; some restart or move."""
@@ -223,22 +234,8 @@ def outsiders_change_nothing(seed: int, **options: Any) -> World:
     return world
 
 
-def main(words: list[str]) -> None:
-    first, count = (int(words[1]), int(words[0])) if len(words) > 1 else (0, int(words[0]))
-    refused: Counter[str] = Counter()
-    delivered = sent = 0
-    for seed in range(first, first + count):
-        for check in (nothing_but_loss_and_delay, outsiders_change_nothing):
-            try:
-                world = check(seed)
-            except Violation as violation:
-                raise SystemExit(f"world {seed}, {check.__name__}: {violation}") from None
-            for host in world.hosts.values():
-                refused += host.layer.refused
-            delivered += len(world.delivered)
-            sent += len(world.sent)
-    print(f"{count} worlds: {delivered} of {sent} messages delivered, refused: {dict(refused)}")
+CHECKS = (nothing_but_loss_and_delay, outsiders_change_nothing)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    world_command.main(partial(attacked_worlds.play, checks=CHECKS), __doc__)

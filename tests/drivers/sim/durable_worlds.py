@@ -7,6 +7,7 @@ strategy. A second number is the first seed.
 from collections import Counter
 from random import Random
 
+from tests import world_command
 from tests.drivers.sim import many_worlds
 from tests.drivers.sim.many_worlds import WorldTable
 from tests.scenarios import random_scenario
@@ -128,4 +129,4 @@ def _count(engine: ClientEngine, found: Counter[str]) -> None:
 
 
 if __name__ == "__main__":
-    many_worlds.main(play, __doc__)
+    world_command.main(play, __doc__)

@@ -1,7 +1,5 @@
 """Play many random worlds of one kind, and print a table by strategy, as `durable_worlds.py` does."""
 
-import argparse
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -55,12 +53,3 @@ def play(
     print(table)
     print(f"{len(seeds) - bad} of {len(seeds)} worlds are as they should be, {time.perf_counter() - began:.0f} s")
     return bad
-
-
-def main(play_seeds: Callable[[range], int], about: str | None) -> None:
-    """Read the number of worlds and the first seed from the command line. Exits with 1 if one of them is wrong."""
-    asked = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("count", type=int, help="how many worlds")
-    asked.add_argument("first", type=int, nargs="?", default=0, help="the first seed")
-    given = asked.parse_args()
-    sys.exit(play_seeds(range(given.first, given.first + given.count)) > 0)

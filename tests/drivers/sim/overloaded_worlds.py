@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tests import world_command
 from tests.drivers.sim import many_worlds
 from tests.drivers.sim.many_worlds import WorldTable
 from tests.scenarios import random_scenario
@@ -197,4 +198,4 @@ def _count(engine: ObservedEngine, found: Counter[str]) -> None:
 
 
 if __name__ == "__main__":
-    many_worlds.main(play, __doc__)
+    world_command.main(play, __doc__)
