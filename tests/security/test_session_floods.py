@@ -5,7 +5,7 @@ from tests.security.pairs_of_peers import A, B, pair, say
 from tests.security.worlds import World
 from wend.model.units import MS, SECOND
 from wend.security import packets
-from wend.security.cookies import Address, SourceLimits, mac, mac1_key, network_of
+from wend.security.cookies import Address, mac, mac1_key, open_cookie
 from wend.security.handshakes import PROLOGUE
 from wend.security.noise import Initiation, KeyPair
 from wend.security.session_effects import TransmitPacket
@@ -76,11 +76,30 @@ def test_a_long_flood_does_not_keep_peers_from_renewing_their_keys() -> None:
     assert b.layer.notices["session"] >= 4
 
 
-def test_limits_are_kept_for_a_bounded_number_of_hosts() -> None:
-    limits = SourceLimits(1, 2, most=10)
-    assert [limits.take(0, ("10.0.0.1", port)) for port in range(4)] == [True, True, False, False]
-    assert limits.take(SECOND, ("10.0.0.1", 1))
-    for number in range(100):
-        limits.take(0, (f"10.0.1.{number}", 1))
-    assert len(limits) == 10
-    assert network_of("2001:db8:1:2:3:4:5:6") == network_of("2001:db8:1:2::9") != network_of("2001:db8:1:3::9")
+def proved(world: World, address: Address) -> bytes:
+    """An initiation to B with the cookie that B sent to this address."""
+    layer, packet = world.hosts[B].layer, initiation_to(B, 1)
+    layer.take_effects()
+    layer.open(world.now, packet, address)
+    (reply,) = [effect.datagram for effect in layer.take_effects() if isinstance(effect, TransmitPacket)]
+    _, salt, sealed = packets.decode_cookie(reply)
+    signed, mac1 = packet[:-32], packet[-32:-16]
+    cookie = open_cookie(KeyPair(credentials_of(B).session_secret).public, salt, sealed, mac1)
+    return signed + mac1 + mac(cookie, signed, mac1)
+
+
+def test_one_host_with_a_cookie_does_not_use_up_what_others_may_do() -> None:
+    """On a socket for IPv6 and IPv4, too, where the addresses of IPv4 hosts stand in those of IPv6."""
+    world = pair()
+    layer = world.hosts[B].layer
+    for _ in range(60):  # those without a cookie are used up
+        layer.open(world.now, initiation_to(B, 1), ("10.3.0.1", 9))
+    one, other = ("::ffff:10.3.0.1", 9), ("::ffff:10.3.0.2", 9)
+    greedy, modest = proved(world, one), proved(world, other)
+    for _ in range(100):
+        layer.open(world.now, greedy, one)
+    read = layer.refused["untrusted"]
+    layer.open(world.now, greedy, one)
+    assert layer.refused["untrusted"] == read
+    layer.open(world.now, modest, other)
+    assert layer.refused["untrusted"] == read + 1

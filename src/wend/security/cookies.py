@@ -6,7 +6,7 @@
 there. It is asked for only while there are many handshakes. Cookies need no memory: a cookie is a mac of the address
 under a secret that changes every two minutes.
 
-**Token buckets** bound what a peer does for one source and for all. The table of sources has a fixed size.
+`handshake_limits.py` says when mac2 is asked for.
 """
 
 import hmac
@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from wend.model.errors import WireError
-from wend.model.units import MINUTE, SECOND, Nanos
+from wend.model.units import MINUTE, Nanos
 from wend.security.packets import COOKIE_BYTES, MAC_BYTES
 
 SECRET_NS: Nanos = 2 * MINUTE
@@ -80,52 +80,3 @@ class CookieJar:
     @staticmethod
     def _cookie(secret: bytes, address: Address) -> bytes:
         return blake2s(f"{address[0]} {address[1]}".encode(), digest_size=COOKIE_BYTES, key=secret).digest()
-
-
-class TokenBucket:
-    """So many per second, and so many at once."""
-
-    __slots__ = ("_burst", "_per_s", "_since_ns", "_tokens")
-
-    def __init__(self, per_s: float, burst: float) -> None:
-        self._per_s = per_s
-        self._burst = self._tokens = burst
-        self._since_ns: Nanos = 0
-
-    def take(self, now: Nanos) -> bool:
-        """Take a token, if there is one."""
-        self._tokens = min(self._burst, self._tokens + (now - self._since_ns) * self._per_s / SECOND)
-        self._since_ns = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
-
-
-class SourceLimits:
-    """A bucket for each host that has proved its address, in a table of fixed size. The oldest makes room."""
-
-    def __init__(self, per_s: float, burst: float, most: int = 1024) -> None:
-        self._per_s, self._burst, self._most = per_s, burst, most
-        self._buckets: dict[str, TokenBucket] = {}
-
-    def __len__(self) -> int:
-        return len(self._buckets)
-
-    def take(self, now: Nanos, address: Address) -> bool:
-        source = network_of(address[0])
-        bucket = self._buckets.pop(source, None)
-        if bucket is None:
-            if len(self._buckets) >= self._most:
-                del self._buckets[next(iter(self._buckets))]
-            bucket = TokenBucket(self._per_s, self._burst)
-        self._buckets[source] = bucket
-        return bucket.take(now)
-
-
-def network_of(host: str) -> str:
-    """The host; of an IPv6 address the network of 64 bits, because a stranger has that many addresses."""
-    if ":" not in host:
-        return host
-    groups = host.partition("%")[0].partition("::")[0].split(":")
-    return ":".join(groups[:4])

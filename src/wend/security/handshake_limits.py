@@ -11,10 +11,11 @@ from collections.abc import Callable, Container
 
 import msgspec
 
-from wend.model.units import MS, Nanos
+from wend.model.units import MS, SECOND, Nanos
 from wend.security import packets
-from wend.security.cookies import Address, CookieJar, SourceLimits, TokenBucket, mac, mac1_key
+from wend.security.cookies import Address, CookieJar, mac, mac1_key
 from wend.security.packets import InitiationPacket
+from wend.security.token_buckets import SourceBuckets, TokenBucket, source_of
 
 SHUT_NS: Nanos = MS
 """How long nothing is done about strangers after their tokens were used up."""
@@ -48,8 +49,8 @@ class HandshakeLimiter:
         self._unproved = TokenBucket(limits.handshakes, limits.handshakes)
         self._proved = TokenBucket(limits.proved, limits.proved)
         self._replies = TokenBucket(limits.replies, limits.replies)
-        self._sources = SourceLimits(limits.per_source, 2 * limits.per_source)
-        self._known_sources = SourceLimits(limits.per_peer, 4 * limits.per_peer)
+        self._sources = SourceBuckets(limits.per_source, 2 * limits.per_source)
+        self._known_sources = SourceBuckets(limits.per_peer, 4 * limits.per_peer)
         self._shut_ns: Nanos = 0
 
     @property
@@ -69,21 +70,22 @@ class HandshakeLimiter:
         if not hmac.compare_digest(mac(self._mac1_key, packet.signed), packet.mac1):
             self.refused["wrong mac"] += 1
             return False
+        now_s, source = now / SECOND, source_of(address[0])
         if any(packet.mac2) and self._jar.accepts(now, address, packet.signed, packet.mac1, packet.mac2):
-            if self._sources.take(now, address) and self._proved.take(now):
+            if self._sources.take(source, now_s) and self._proved.take(now_s):
                 return True
             self.refused["too many handshakes"] += 1
             return False
-        if self._unproved.take(now) or (address in known and self._known_sources.take(now, address)):
+        if self._unproved.take(now_s) or (address in known and self._known_sources.take(source, now_s)):
             return True
         self.refused["too many handshakes"] += 1
-        if self._replies.take(now):
+        if self._replies.take(now_s):
             return self._cookie(now, packet, address)
         self._shut_ns = now + SHUT_NS
         return False
 
     def may_reply(self, now: Nanos) -> bool:
-        return self._replies.take(now)
+        return self._replies.take(now / SECOND)
 
     def _cookie(self, now: Nanos, packet: InitiationPacket, address: Address) -> bytes:
         if self._jar.needs_secret(now):

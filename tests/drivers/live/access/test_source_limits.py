@@ -11,17 +11,14 @@ from wend.drivers.live import frames
 from wend.drivers.live.access.admission import ClientAdmission
 from wend.drivers.live.access.source_limits import (
     BURST,
-    MAX_SOURCES,
     MAX_WAITING,
     MAX_WAITING_PER_SOURCE,
     RATE_PER_S,
     SOURCE_BURST,
     SOURCE_RATE_PER_S,
-    RateBudget,
-    SourceBudgets,
     StrangerLimits,
-    source_of,
 )
+from wend.security.token_buckets import MAX_SOURCES
 
 
 class Clock:
@@ -30,23 +27,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now_s
-
-
-@pytest.mark.parametrize(
-    ("host", "source"),
-    [
-        ("127.0.0.1", "loopback"),
-        ("127.9.9.9", "loopback"),
-        ("::1", "loopback"),
-        ("10.0.0.7", "10.0.0.7"),
-        ("::ffff:10.0.0.7", "10.0.0.7"),
-        ("2001:db8::1", "2001:db8::/64"),
-        ("2001:db8::ffff:1", "2001:db8::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-    ],
-)
-def test_what_counts_as_one_source(host: str, source: str) -> None:
-    assert source_of(host) == source
 
 
 def test_connections_that_wait_are_bounded_by_source_and_in_all() -> None:
@@ -99,15 +79,6 @@ def test_loopback_has_no_limits_unless_they_are_asked_for() -> None:
     assert sum(strict.admit("127.0.0.1") is not None for _ in range(2000)) == MAX_WAITING_PER_SOURCE
 
 
-def test_a_budget_lends_what_is_more_than_a_burst() -> None:
-    budget = RateBudget(10.0, 10.0, 0.0)
-    assert budget.has(0.0, 25.0)
-    budget.spend(25.0)
-    assert not budget.has(1.5, 1.0) and budget.has(1.6, 1.0)
-    assert not budget.is_full(1.6) and budget.is_full(2.5)
-    assert not RateBudget(0.0, 0.0, 0.0).has(100.0, 1.0)
-
-
 # ---------------------------------------------------------------- at a live listener
 
 
@@ -152,12 +123,3 @@ def test_a_client_that_greeted_is_no_stranger() -> None:
                 client.close()
 
     run(scene())
-
-
-def test_budgets_of_sources_are_apart_and_bounded() -> None:
-    budgets = SourceBudgets(1.0, 2.0)
-    assert [budgets.take("a", 0.0) for _ in range(3)] == [True, True, False]
-    assert budgets.take("b", 0.0) and budgets.take("a", 1.0)
-    for number in range(2 * MAX_SOURCES):
-        assert budgets.take(f"source {number}", 1.0)
-    assert len(budgets) == MAX_SOURCES

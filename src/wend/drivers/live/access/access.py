@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from wend.drivers.live.access.grants import NotGranted, Rights, UsageLimits, check_inbox
-from wend.drivers.live.access.source_limits import RateBudget
 from wend.drivers.live.broker.retained import REPLY_TO
 from wend.drivers.live.frames import DurableStatus
 from wend.model.events import Attributes, DurableOptions, Event, EventId, Headers, PeerId, Value, event_bytes
+from wend.security.token_buckets import TokenBucket
 
 SEPARATOR = "/"
 """Between the client's name and its own name of a durable subscription."""
@@ -85,8 +85,8 @@ class Usage:
         return left
 
 
-def _bucket(rate_per_s: float | None, now_s: float) -> RateBudget | None:
-    return None if rate_per_s is None else RateBudget(rate_per_s, max(1.0, rate_per_s) if rate_per_s else 0.0, now_s)
+def _bucket(rate_per_s: float | None, now_s: float) -> TokenBucket | None:
+    return None if rate_per_s is None else TokenBucket(rate_per_s, max(1.0, rate_per_s) if rate_per_s else 0.0, now_s)
 
 
 class Access:

@@ -9,10 +9,11 @@ import time
 
 from wend.drivers.live.access.acceptor import Acceptor
 from wend.drivers.live.access.admission import ClientAdmission
-from wend.drivers.live.access.source_limits import STATUS_PER_S, STATUS_PER_SOURCE_S, SourceBudgets, StrangerLimits
+from wend.drivers.live.access.source_limits import STATUS_PER_S, STATUS_PER_SOURCE_S, StrangerLimits
 from wend.drivers.live.addressing.addresses import SCHEME, TLS_SCHEME, Address, bind, check_listen
 from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.broker.client_session import ClientSession
+from wend.security.token_buckets import SourceBuckets
 
 QUEUE_MSGS = 10_000
 QUEUE_BYTES = 8 * 1024 * 1024
@@ -40,8 +41,8 @@ class TcpListener:
         self.broker = broker
         self.admission = admission or ClientAdmission()
         self.limits = StrangerLimits(time.monotonic) if limits is None else limits
-        self.status_of_clients = SourceBudgets(STATUS_PER_S, 5 * STATUS_PER_S)
-        self.status_of_sources = SourceBudgets(STATUS_PER_SOURCE_S, 5 * STATUS_PER_SOURCE_S)
+        self.status_of_clients = SourceBuckets(STATUS_PER_S, 5 * STATUS_PER_S)
+        self.status_of_sources = SourceBuckets(STATUS_PER_SOURCE_S, 5 * STATUS_PER_SOURCE_S)
         self.queue_msgs = queue_msgs
         self.queue_bytes = queue_bytes
         self.stall_s = stall_s

@@ -1,0 +1,82 @@
+"""Token buckets: so many per second and so many at once, for one source or for all of them.
+
+The table of sources has a fixed size: those that were seen last are remembered. So strangers cost constant memory, from
+however many addresses they come.
+"""
+
+import ipaddress
+from collections import OrderedDict
+from functools import lru_cache
+from typing import Final
+
+MAX_SOURCES: Final = 4096
+LOOPBACK: Final = "loopback"
+_IPV6_SITE_BITS: Final = 64
+
+
+class TokenBucket:
+    """Permits `rate_per_s` on average, and up to `burst` at once."""
+
+    __slots__ = ("_at_s", "_left", "burst", "rate_per_s")
+
+    def __init__(self, rate_per_s: float, burst: float, now_s: float = 0.0) -> None:
+        self.rate_per_s = rate_per_s
+        self.burst = burst
+        self._left = burst
+        self._at_s = now_s
+
+    def take(self, now_s: float) -> bool:
+        """Take one, or nothing where there is none."""
+        if not self.has(now_s, 1.0):
+            return False
+        self.spend(1.0)
+        return True
+
+    def has(self, now_s: float, amount: float) -> bool:
+        """Whether so much may be spent. What is more than a burst may be spent on credit, by who has all of a burst."""
+        self._left = min(self.burst, self._left + (now_s - self._at_s) * self.rate_per_s)
+        self._at_s = now_s
+        return self.burst > 0 and self._left >= min(amount, self.burst)
+
+    def spend(self, amount: float) -> None:
+        self._left -= amount
+
+    def is_full(self, now_s: float) -> bool:
+        return self._left + (now_s - self._at_s) * self.rate_per_s >= self.burst
+
+
+class SourceBuckets:
+    """A bucket for each source. The sources that were seen last are remembered."""
+
+    def __init__(self, rate_per_s: float, burst: float, most: int = MAX_SOURCES) -> None:
+        self._rate_per_s = rate_per_s
+        self._burst = burst
+        self._most = most
+        self._sources: OrderedDict[str, TokenBucket] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def take(self, source: str, now_s: float) -> bool:
+        bucket = self._sources.pop(source, None) or TokenBucket(self._rate_per_s, self._burst, now_s)
+        self._sources[source] = bucket
+        if len(self._sources) > self._most:
+            self._sources.popitem(last=False)
+        return bucket.take(now_s)
+
+
+@lru_cache(MAX_SOURCES)
+def source_of(host: str) -> str:
+    """What counts as one source: an IPv4 address, or the /64 network of an IPv6 address, which one site has. A socket
+    for both shows IPv4 addresses inside of IPv6 ones."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    if address.is_loopback:
+        return LOOPBACK
+    if address.version == 4:
+        return str(address)
+    return str(ipaddress.ip_network((address, _IPV6_SITE_BITS), strict=False))
