@@ -151,6 +151,17 @@ def test_every_command_can_print_an_object(said: Said, tmp_path: Path) -> None:
     assert (made["name"], made["peer"], made["groups"], made["state"]) == ("a", 3, ["g"], "valid")
     assert str(printed("token", site, "--name", "b")["token"]).startswith("wend-token-")
     assert printed("revoke", root, "a")["revoked"] == [made["serial"]]
+    assert isinstance(made["serial"], str), "readers of JSON round numbers beyond 2**53"
+
+
+def test_a_name_of_digits_is_revoked_by_its_name(said: Said, tmp_path: Path) -> None:
+    enrolled(said, tmp_path, "12345")
+    root = tmp_path / "root"
+    assert said("key", "revoke", str(root), "12345")[0] == 0
+    (issued,) = [row for row in rows(said, root) if row["kind"] == "issued"]
+    assert (issued["name"], issued["state"]) == ("12345", "revoked")
+    assert said("key", "revoke", str(root), "777")[0] == 0
+    assert "777" in (root / "revoked.txt").read_text(), "no certificate has that name, so it is a serial number"
 
 
 def test_show_as_a_table(said: Said, tmp_path: Path) -> None:

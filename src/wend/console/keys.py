@@ -193,20 +193,19 @@ def revoke(
 
     place = folder / key_files.REVOKED
     revoked, now = key_files.read_revoked(place), wall_s()
-    if who.isascii() and who.isdigit():
+    known = [*_issued(folder), *_tokens(folder)]
+    found = [(each.serial, each.name) for each in known if each.name == who and each.not_after_s > now]
+    if not found:  # a name may consist of digits
+        if not who.isascii() or not who.isdigit():
+            raise ConfigError(f"{folder} knows no valid certificate or token of {who!r}; give the serial number")
         if not 0 < int(who) <= MAX_SERIAL:
             raise ConfigError(f"a serial number is in 1..{MAX_SERIAL}, got {who}")
         found = [(int(who), "by serial number")]
-    else:
-        known = [*_issued(folder), *_tokens(folder)]
-        found = [(each.serial, each.name) for each in known if each.name == who and each.not_after_s > now]
-        if not found:
-            raise ConfigError(f"{folder} knows no valid certificate or token of {who!r}; give the serial number")
     fresh = [(serial, name) for serial, name in found if serial not in revoked]
     for serial, name in fresh:
         key_files.append_line(place, f"{serial}  # {name}")
     text = f"{place}: {len(fresh)} more, {len(revoked) + len(fresh)} in all; copy it to the peers and send them SIGHUP"
-    _say(text, as_json, file=str(place), revoked=[serial for serial, _ in fresh])
+    _say(text, as_json, file=str(place), revoked=[str(serial) for serial, _ in fresh])
 
 
 def show(
@@ -306,7 +305,7 @@ def _row(kind: str, identity: "Identity", revoked: frozenset[int], now: int) -> 
         "name": identity.name,
         "peer": identity.peer,
         "groups": list(identity.groups),
-        "serial": identity.serial,
+        "serial": str(identity.serial),  # many readers of JSON round numbers beyond 2**53
         "ends": show_time(identity.not_after_s),
         "state": state,
     }
@@ -317,7 +316,7 @@ def _table(found: list[dict[str, Any]]) -> str:
     rows = [columns]
     for row in found:
         peer = "" if row["peer"] is None else str(row["peer"])
-        serial = "" if row["serial"] is None else str(row["serial"])
+        serial = row["serial"] or ""
         groups = ",".join(row["groups"])
         rows.append((row["kind"], row["name"], peer, groups, row["ends"], row["state"], serial))
     wide = [max(len(row[column]) for row in rows) for column in range(len(columns))]

@@ -189,7 +189,7 @@ def test_the_first_frame_of_a_stranger_is_short(ring: KeyRing) -> None:
 def test_a_client_that_speaks_no_tls_is_turned_away_and_told_so(ring: KeyRing) -> None:
     async def scene() -> None:
         async with served(ring) as (site, url, _):
-            with pytest.raises(ConnectionLost):
+            with pytest.raises(ConnectionLost, match="perhaps it takes wends:// only"):
                 await wend.connect(site.url, timeout=5)
             await until(lambda: site.counts["tls-failed"] == 1)
         async with overlay([]) as (plain,):

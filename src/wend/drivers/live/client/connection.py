@@ -165,10 +165,7 @@ class PeerConnection:
                         case frames.No(why=why):
                             raise Refused(why)
                         case None:
-                            perhaps = (
-                                "" if self._tls is None else "; perhaps it does not trust this client's certificate"
-                            )
-                            raise ConnectionLost(f"{url} closed the connection{perhaps}")
+                            raise ConnectionLost(f"{url} closed the connection; perhaps {self._why_closed()}")
                         case _:
                             raise WireError("it did not welcome us")
                 except BaseException:
@@ -201,6 +198,10 @@ class PeerConnection:
             writer.close()
             raise Refused(f"{self._url(address)} is not trusted: {error}") from None
         return reader, writer, tls.token, identity.peer
+
+    def _why_closed(self) -> str:
+        """The likeliest reason for which a peer answers nothing."""
+        return "it takes wends:// only" if self._tls is None else "it does not trust this client's certificate"
 
     def _unreached(self, url: str, error: Exception) -> ClientError:
         """What a connection that could not be made means. One that is not trusted is not tried again."""
