@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from tests.protocol.talk import A, B, C, D, S, Talk, sent, tx
 from wend.drivers.live.transport import wire
-from wend.model.events import PeerId, Subscription, SubscriptionId
+from wend.model.events import Event, EventId, PeerId, Subscription, SubscriptionId
 from wend.model.units import MS, Nanos
+from wend.protocol.interest.cluster_messages import TreeEvent
 from wend.protocol.interest.subscriptions import PAUSE_NS, PeerInterest
 from wend.protocol.link.control_fragments import ControlFragments
 from wend.protocol.link.fragments import CONTROL, CONTROL_FRAGMENT_BYTES, STALE_NS
@@ -218,3 +219,17 @@ def test_subscriptions_beside_many_long_topics_get_out() -> None:
     assert [e for e in talk.wake(350 * MS) if isinstance(e, Send) and e.peer == C and e.message in told] == [
         Send(C, told[0])
     ]
+
+
+def test_fragments_do_not_hide_an_event() -> None:
+    """A driver looks into messages with events, because a neighbour may forward only those of some publishers."""
+    event = Event(EventId(D, 1, 1), {"topic": "t"}, bytes(2 * CONTROL_FRAGMENT_BYTES))
+    hidden = TreeEvent("here", 0, "there", "t", 1, event, 0, 0)
+    pieces = [
+        control.body for control in ControlFragments().split(OutgoingControl(B, "cluster-trees", ("t", D), hidden), [])
+    ]
+    receiver, effects = ControlFragments(), list[Effect]()
+    for piece in pieces:
+        assert isinstance(piece, ControlFragment) and receiver.accept(0, B, "cluster-trees", piece, effects)
+        assert receiver.complete(B, "cluster-trees", piece, TreeEvent, effects) is None
+    assert len(pieces) > 1 and effects == [Refuse(B, "fragments that make no sense together")]

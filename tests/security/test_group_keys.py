@@ -409,3 +409,35 @@ def test_whatever_changes_members_hear_each_other_once_and_former_ones_hear_noth
                     assert net.peers[peer].open(net.now, forged) is None
     epochs = Counter((datagram[12:20], datagram[20:28], datagram[28:36], datagram[36:44]) for datagram in net.datagrams)
     assert max(epochs.values(), default=1) == 1, "no nonce was used twice"
+
+
+def test_a_keeper_that_lies_about_epochs_leaves_the_next_one_numbers() -> None:
+    net = net_of(1, 2, 3)
+    lie = group_keys.TOLD_FORM.pack(group_keys.TOLD, GROUP, 2**64 - 1, 0, bytes(32))
+    for peer in (2, 3):
+        net.peers[peer].receive(net.now, 1, 1, lie)
+        net.perform(peer)
+    del net.roster[1]
+    net.keeper = 2
+    net.publish_roster()
+    net.settle()
+    for _ in range(3):  # and again
+        net.start(3)
+        net.publish_roster()
+        net.settle()
+    net.cast(2, b"from the keeper")
+    net.cast(3, b"from a member")
+    net.settle()
+    assert (2, b"from the keeper") in net.heard[3] and (3, b"from a member") in net.heard[2]
+
+
+def test_forged_packets_of_unknown_epochs_make_no_new_keys() -> None:
+    net = net_of(1, 2, 3)
+    before = net.notices[1]["group-key"]
+    for number in range(10):
+        head = packets.GROUP_HEADER.pack(packets.head(packets.MULTICAST), GROUP, 2**40 + number, 3, bytes(8), 0)
+        net.now += SECOND
+        net.hear(2, head + bytes(32))
+        assert net.transit  # it asks
+        net.settle()
+    assert net.notices[1]["group-key"] == before

@@ -10,7 +10,7 @@ from wend.model.units import MS, SECOND
 from wend.security import packets
 from wend.security.cookies import Address
 from wend.security.handshakes import SILENCE_NS
-from wend.security.peer_session import ALIVE_NS
+from wend.security.peer_session import ALIVE_NS, IDLE_NS
 from wend.security.session_effects import SessionEnded, SessionMoved, SessionReady, SessionRefused, TransmitPacket
 from wend.security.session_layer import SessionLayer
 from wend.security.transport import REKEY_NS
@@ -256,3 +256,93 @@ def test_a_certificate_that_somebody_shows_does_not_change_whom_a_session_is_wit
     assert packets.type_of(begun.datagram) == packets.INITIATION  # to the key of the certificate
     identity = a.identity(B)
     assert a.has_session(world.now, B) and identity is not None and identity.serial == 1000 + B
+
+
+# ---------------------------------------------------------------- addresses and incarnations that others had
+
+
+def crossed(seed: int) -> World:
+    """Two peers whose first handshakes crossed."""
+    world = World(seed, 2)
+    world.hosts[A].send(B, b"a")
+    world.hosts[B].send(A, b"b")
+    world.run(world.now + 3 * SECOND)
+    return world
+
+
+def test_a_move_is_noticed_after_handshakes_that_crossed() -> None:
+    apart = 0
+    for seed in range(6):
+        world = crossed(seed)
+        ours, theirs = world.hosts[A].layer.peers[B].current, world.hosts[B].layer.peers[A].current
+        assert ours is not None and theirs is not None
+        apart += ours.index != theirs.receiver  # each seals with the keys that the other one has as former ones
+        world.hosts[A].address = ELSEWHERE
+        for number in range(3):
+            world.hosts[A].send(B, b"moved %d" % number)
+            world.run(world.now + 100 * MS)
+        assert world.hosts[B].layer.address(A) == ELSEWHERE
+        assert say(world, B, b"there", A)
+    assert apart
+
+
+def test_one_late_packet_under_former_keys_moves_nobody() -> None:
+    world = pair()
+    late = world.hosts[A].layer.seal(world.now, B, 0, b"late")
+    assert late is not None
+    world.sent[b"late"] = (A, 1, B)
+    world.run(world.now + REKEY_NS)
+    assert say(world, A, b"another key", B) and say(world, A, b"under it", B)
+    world.hosts[B].receive(late, ELSEWHERE)
+    assert world.delivered[B, b"late"] == 1
+    assert world.hosts[B].layer.address(A) == world.hosts[A].address
+
+
+def test_who_has_the_former_address_of_another_peer_is_reached_there() -> None:
+    """By messages to an address, such as those of a peer that joins."""
+    world = World(3, 3)
+    joining, other, contact = (world.hosts[peer] for peer in (1, 2, 3))
+    joining.layer.forget(3)
+    contact.layer.forget(1)
+    assert say(world, 2, b"hello", 1)
+    spot, home = contact.address, other.address
+    contact.address, other.address = ("0.0.0.0", 1), spot
+    assert say(world, 2, b"from there", 1)
+    contact.address, other.address = spot, home
+    assert say(world, 2, b"at home", 1)
+    world.sent[b"who is there?"] = (1, 1, 3)
+    joining.layer.send_to(world.now, spot, 0, b"who is there?")
+    joining.perform()
+    world.run(world.now + 2 * SECOND)
+    assert world.delivered[3, b"who is there?"] == 1
+
+
+def test_a_site_with_new_keys_begins_again_with_any_incarnation() -> None:
+    """Its former process may have lied about its incarnation, and its neighbours write to it all the time."""
+    world = World(3, 2)
+    a, b = world.hosts[A], world.hosts[B]
+    b.incarnation = 2**62
+    b.start()
+    assert say(world, B, b"evil", A)
+    a.verifier.revoked.add(credentials_of(B).identity.serial)
+    a.layer.recheck(world.now, a.verifier)
+    b.incarnation = 4
+    renewed = credentials_of(B, serial=77, key="new")
+    b.layer = SessionLayer(renewed, b.verifier, incarnation=4, version=3, random=random_bytes("new", B))
+    b.layer.tick(world.now, b.wall_s)
+    b.layer.locate(world.now, A, a.address)
+    assert say(world, A, b"hello", B) and say(world, B, b"here", A)
+
+
+def test_a_host_whose_clock_was_ahead_is_heard_again_though_its_neighbour_writes() -> None:
+    """Without a store a host takes its incarnation from its clock."""
+    world = World(3, 2)
+    world.hosts[B].incarnation = 2**62
+    world.hosts[B].start()
+    assert say(world, B, b"too early", A)
+    world.hosts[B].incarnation = 4
+    world.hosts[B].start()
+    for number in range(int((IDLE_NS + 300 * SECOND) / (2 * SECOND))):
+        say(world, A, b"hello %d" % number, B)
+        world.hosts[B].send(A, b"here %d" % number)
+    assert any(body.startswith(b"here") for peer, body in world.delivered if peer == A)

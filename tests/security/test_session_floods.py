@@ -103,3 +103,14 @@ def test_one_host_with_a_cookie_does_not_use_up_what_others_may_do() -> None:
     assert layer.refused["untrusted"] == read
     layer.open(world.now, modest, other)
     assert layer.refused["untrusted"] == read + 1
+
+
+def test_handshakes_in_a_session_cost_a_bounded_number_of_key_operations() -> None:
+    """Strangers do not get that far, but a peer of the overlay may be hostile."""
+    world = pair()
+    a, b, flood = world.hosts[A].layer, world.hosts[B].layer, initiation_to(B, 1)
+    keys = a.peers[B].current
+    assert keys is not None
+    for number in range(200):
+        b.open(world.now + number * MS, keys.seal(packets.REKEYING, flood), world.hosts[A].address)
+    assert b.refused["untrusted"] == 2 and b.refused["too many handshakes"] == 198

@@ -17,9 +17,10 @@ def choose(id_: EventId, group: str, among: tuple[T, ...]) -> T:
 
 
 def one_of_each(event: Event, me: PeerId, wanted: Notify, group_of: Callable[[int], str]) -> Notify:
-    """The subscriptions without a group, and one of each group for which this peer was chosen."""
+    """The subscriptions without a group, and one of each group for which this peer was chosen. An event that was passed
+    on to another member of a group is for that group alone: the others have it, or will, as it was published."""
     chosen = [group for group, peers in event.groups if peers[:1] == (me,)]
-    found = [one for one in wanted if not group_of(one[0].number)]
+    found = [] if event.origin is not None else [one for one in wanted if not group_of(one[0].number)]
     for group in chosen:
         members = tuple([one for one in wanted if group_of(one[0].number) == group])
         if members:

@@ -39,6 +39,8 @@ HOLD_NS: Nanos = SECOND
 """How long a packet waits for its key."""
 ROLL_NS: Nanos = 60 * MINUTE
 """A key that is older is replaced."""
+MOST_EPOCH = 1 << 31
+"""Epochs of others count up to this number, so that a keeper that lies leaves the next one numbers to go on with."""
 MOST_HELD = 64
 MOST_HELD_BYTES = 1 << 18
 """Packets of a group that wait for a key."""
@@ -137,7 +139,9 @@ class _Group:
         self.key: GroupKey | None = None
         self.former: GroupKey | None = None
         self.highest = 0
-        """The number of the highest epoch that this peer knows of."""
+        """The number of the highest epoch that this peer knows of, or `MOST_EPOCH`."""
+        self.made = 0
+        """The number of the last epoch that this peer made."""
         self.told: dict[Member, int] = {}
         """The highest epoch of each keeper. Lower ones come late: their packets were counted, and must not be again."""
         self.made_for: frozenset[Member] = frozenset()
@@ -331,7 +335,7 @@ class GroupKeys:
         if group.former is not None:
             group.former.ends_ns = now + OVERLAP_NS
         group.key = key
-        group.highest = max(group.highest, key.epoch >> 32)
+        group.highest = max(group.highest, min(key.epoch >> 32, MOST_EPOCH))
         self.notices["group-key"] += 1
         held, group.held = group.held, []
         for datagram, since in held:
@@ -348,7 +352,8 @@ class GroupKeys:
 
     def _roll(self, now: Nanos, group: _Group, members: frozenset[Member], overlaps: bool) -> None:
         """Make the next key, and tell it to the members."""
-        epoch = group.highest + 1 << 32 | int.from_bytes(self._random(4), "little")
+        group.made = max(group.highest, group.made) + 1
+        epoch = group.made << 32 | int.from_bytes(self._random(4), "little")
         group.made_for = members
         group.lacking = {peer: None for peer, _ in sorted(members) if peer != self._me}
         key = GroupKey(now, epoch, self._random(KEY_BYTES), self._me, self._salt(), self._me)
@@ -390,5 +395,6 @@ class GroupKeys:
     def _ask(self, now: Nanos, group: _Group) -> None:
         assert group.keeper is not None
         group.repeat_ns = now + REPEAT_NS
-        beyond = group.told.get(group.keeper, 0)
+        has_key = group.key is not None and group.key.maker == group.keeper[0]
+        beyond = 0 if has_key else group.told.get(group.keeper, 0)  # else a forged packet could make the keeper roll
         self.effects.append(GroupMessage(group.keeper[0], SHORT_FORM.pack(ASKED, group.number, beyond)))

@@ -13,7 +13,7 @@ from wend.security.cookies import Address, mac, mac1_key, open_cookie
 from wend.security.identity import Identity
 from wend.security.noise import Answer, Initiation
 from wend.security.packets import Introduction
-from wend.security.peer_session import AddressSession, PeerSession, PendingHandshake
+from wend.security.peer_session import REKEYING_NS, AddressSession, PeerSession, PendingHandshake
 from wend.security.session_effects import SessionRefused
 from wend.security.session_state import SessionState
 from wend.security.transport import TransportKeys
@@ -62,8 +62,12 @@ class Handshakes(SessionState):
         if admitted is True:
             self._answer(now, packet, address)
 
-    def _on_rekeying(self, now: Nanos, datagram: bytes, address: Address) -> None:
-        """An initiation came under the present keys: it needs no limits."""
+    def _on_rekeying(self, now: Nanos, session: PeerSession, datagram: bytes, address: Address) -> None:
+        """An initiation came in a session: it needs no limits but one, so that no peer can make another one work."""
+        if session.rekeying_ns and now - session.rekeying_ns < REKEYING_NS:
+            self.refused["too many handshakes"] += 1
+            return
+        session.rekeying_ns = now
         try:
             self._answer(now, packets.decode_initiation(datagram), address)
         except WireError:

@@ -130,7 +130,7 @@ class SessionLayer(Handshakes):
         """Send a message to whoever is at an address, as an effect, perhaps later."""
         peer = self._table.at.get(address)
         session = None if peer is None else self._peers.get(peer)
-        if session is None:
+        if session is None or session.address != address:  # somebody else may have the address by now
             self._wait_at(now, WaitingMessage(kind, body, address, now), address)
         elif not self.has_session(now, session.peer):
             self._wait(now, session, WaitingMessage(kind, body, address, now), address)
@@ -199,6 +199,8 @@ class SessionLayer(Handshakes):
             elif keys is session.superseded:
                 self._on_superseded(now, session, address)
                 return None
+            elif newest:
+                self._on_former(session, keys, address)
         elif newest and address != session.address:
             self._move(session, address)
         session.heard_ns, session.unanswered_ns = now, 0
@@ -207,8 +209,17 @@ class SessionLayer(Handshakes):
                 session.owes_ns = now
             return keys.peer, keys.incarnation, kind, body
         if kind == packets.REKEYING:
-            self._on_rekeying(now, body, address)
+            self._on_rekeying(now, session, body, address)
         return None
+
+    def _on_former(self, session: PeerSession, keys: TransportKeys, address: Address) -> None:
+        """A packet came under former keys: it was under way, or the peer seals with them, as both do after handshakes
+        that crossed. If so, there is nothing under the present keys between two such packets."""
+        present = -1 if session.current is None else session.current.window.highest
+        repeated = session.former_keys is keys and session.present_highest == present
+        session.former_keys, session.present_highest = keys, present
+        if repeated and address != session.address:
+            self._move(session, address)
 
     def _on_superseded(self, now: Nanos, session: PeerSession, address: Address) -> None:
         """An authentic packet of the incarnation before: it was under way, or that process still lives."""
@@ -247,8 +258,8 @@ class SessionLayer(Handshakes):
         if session.owes_ns and now - session.owes_ns > KEEPALIVE_NS:
             session.owes_ns = 0
             self._say_nothing(session)
-        if session.is_idle(now):
-            session.latest, session.incarnation = (-1, -1), -1
+        if session.is_silent(now):
+            session.forget_incarnation()
         pending = session.handshake
         if pending is None or now < pending.due_ns:
             return

@@ -124,6 +124,7 @@ class SessionState:
 
     def _move(self, session: PeerSession, address: Address) -> None:
         """The newest authentic packet of a peer came from another address than those before."""
+        self._table.forget_address(session.peer, session.address)
         session.address = address
         self._table.note_address(session.peer, address)
         self.effects.append(SessionMoved(session.peer, address))
@@ -134,6 +135,7 @@ class SessionState:
         had_keys = session.current is not None
         self._table.drop_keys(session)
         session.certificate, session.identity = b"", None
+        session.forget_incarnation()  # the site may get another key, and begin again
         self._lost(len(session.waiting))
         session.waiting.clear()
         if had_keys:

@@ -60,6 +60,11 @@ class SessionTable:
             del self.at[next(iter(self.at))]
         self.at[address] = peer
 
+    def forget_address(self, peer: PeerId, address: Address | None) -> None:
+        """A peer is at this address no more."""
+        if address is not None and self.at.get(address) == peer:
+            del self.at[address]
+
     # ---------------------------------------------------------------- keys and handshakes
 
     def add_keys(self, keys: TransportKeys) -> None:

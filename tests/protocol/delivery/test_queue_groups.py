@@ -96,6 +96,21 @@ def test_an_event_for_a_member_that_has_just_gone_reaches_another(tmp_path: Path
     run(scene, tmp_path, persistency)
 
 
+def test_an_event_that_is_passed_on_to_another_member_is_for_no_other_subscription(tmp_path: Path) -> None:
+    async def scene(world: SimHarness) -> None:
+        for peer in (1, 3):
+            world.tell(peer, member(1))
+        world.tell(3, subscribed(2, "a"))
+        await known(world)
+        world.tell(1, Unsubscribed(1))  # the publisher does not know yet
+        await publish(world)
+        for number in (1, 2):
+            found = Counter(got.payload for got in world.got if got.subscription == number)
+            assert found == {b"%d" % one: 1 for one in range(EVENTS)}
+
+    run(scene, tmp_path)
+
+
 @pure_only
 def test_an_event_that_nobody_is_left_for_is_reported(tmp_path: Path) -> None:
     async def scene(world: SimHarness) -> None:

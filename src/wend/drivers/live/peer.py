@@ -127,7 +127,7 @@ class LivePeer:
         self.id = config.peer
         self.incarnation = config.incarnation
         self.counters = counters or Counters()
-        self.addresses = AddressBook(self.id)
+        self.addresses = AddressBook(self.id, sealed=keys is not None)
         self._verified, self._reachable = self.addresses.verified, self.addresses.reachable
         self.shaper = Shaper()
         self._clock = clock

@@ -205,7 +205,8 @@ class KeyBasedInterest(SubscriptionTable):
 
     def local(self, event: Event, view: View) -> Notify:
         publisher, me, graph, qos = event.id[0], self._me, view.graph, self._local.qos
-        wanted = self._matching(event)
+        # there are no queue groups here whose members pass events on
+        wanted = self._matching(event) if event.origin is None else ()
         return tuple([(SubscriptionId(me, n), deadline_of(qos(n), publisher, me, graph)) for n in wanted])
 
     def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:

@@ -127,10 +127,13 @@ class SubscriptionTable(Interest):
             wanted = local.match(event.attributes)
             found = tuple([(SubscriptionId(me, n), deadline_of(local.qos(n), publisher, me, graph)) for n in wanted])
             _remember(self._notify, key, found)
-        if local.plain and not event.direct:
+        passed_on = event.origin is not None
+        if local.plain and not event.direct and not passed_on:
             return found
         found = tuple([one for one in found if local.is_announced(one[0].number) != event.direct])
-        return one_of_each(event, me, found, lambda number: local.qos(number).group) if local.grouped else found
+        if not local.grouped and not passed_on:
+            return found
+        return one_of_each(event, me, found, lambda number: local.qos(number).group)
 
     def widened(self, event: Event) -> bool:
         """Whether this peer's summary matches an event that none of its subscriptions may want."""

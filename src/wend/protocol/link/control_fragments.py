@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from wend.model.events import PeerId
+from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.link.fragments import CONTROL, CONTROL_FRAGMENT_BYTES, Reassembly, chunk, fragment_count
 from wend.protocol.link.retransmission import OutgoingControl
@@ -75,10 +75,15 @@ class ControlFragments:
         if message is None:
             return None
         try:
-            return msgspec.msgpack.decode(message.joined(), type=message_type)
+            body = msgspec.msgpack.decode(message.joined(), type=message_type)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             effects.append(Refuse(sender, "fragments that make no sense together"))
             return None
+        if isinstance(getattr(body, "event", None), Event):
+            # Events travel in messages that a driver can look into: it may know whose events a neighbour may forward.
+            effects.append(Refuse(sender, "fragments that make no sense together"))
+            return None
+        return body
 
     def forget(self, sender: PeerId) -> None:
         self._reassembly.forget(sender)

@@ -68,3 +68,15 @@ def test_a_peer_that_moved_is_nowhere_else_and_keeps_its_incarnation() -> None:
     found.remove(1)
     assert found.reachable == {2: THERE} and found.incarnation(1) == 0
     assert not found.has_host(ELSEWHERE) and found.has_host(THERE)
+
+
+def test_on_sealed_links_nobody_takes_the_address_of_another_peer() -> None:
+    """A session says who sends; the source of a packet may be wrong."""
+    found = AddressBook(0, sealed=True)
+    found.add(1, HERE)
+    found.add(2, THERE)
+    found.move(1, THERE)
+    assert found.reachable == {1: THERE, 2: THERE}
+    found.move(1, HERE)
+    assert found.reachable == {1: HERE, 2: THERE}
+    assert found.has_host((THERE[0], 9))

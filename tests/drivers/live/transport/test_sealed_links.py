@@ -181,6 +181,54 @@ def test_a_peer_that_restarts_elsewhere_is_found_by_its_session() -> None:
     run(scene())
 
 
+def test_a_packet_with_the_source_of_another_neighbour_does_not_cut_that_one_off() -> None:
+    """Whoever is on the path can pass a packet on with any source."""
+
+    async def scene() -> None:
+        async with sealed_overlay([(0, 1), (0, 2)]) as (a, b, c):
+            await until(lambda: up(a) == {1, 2} and up(b) == {0} and up(c) == {0})
+            assert a.peer.sealed is not None and b.peer.sealed is not None
+
+            def rewritten(datagram: bytes) -> None:
+                assert a.peer.sealed is not None
+                a.peer.sealed.receive(memoryview(datagram), c.peer.address)
+
+            b.peer.sealed.add_pipe(0, rewritten)
+            await until(lambda: a.peer.addresses.reachable[1] == c.peer.address)
+            b.peer.sealed.add_pipe(0, None)
+            await until(lambda: a.peer.addresses.reachable == {1: b.peer.address, 2: c.peer.address})
+            async with connect(c.url) as there, there.subscribe("topic = 'x'") as events, connect(a.url) as here:
+                await known(here, "x", 1)
+                await here.publish({"topic": "x"}, b"still there")
+                assert (await fresh(events)).payload == b"still there"
+
+    run(scene())
+
+
+def test_time_goes_on_after_a_fault_and_an_address_that_cannot_be_is_only_counted() -> None:
+    async def scene() -> None:
+        async with sealed_overlay(PAIR) as (a, b):
+            await until(lambda: up(a) == {1} and up(b) == {0})
+            sealed = a.peer.sealed
+            assert sealed is not None
+            ticks, faults = 0, []
+
+            def fail() -> None:
+                nonlocal ticks
+                ticks += 1
+                raise RuntimeError("a fault of this test")
+
+            asyncio.get_running_loop().set_exception_handler(lambda _, told: faults.append(told))
+            sealed.groups.tick = fail  # type: ignore[method-assign]
+            await until(lambda: ticks >= 3)
+            assert len(faults) >= 2
+            failed = a.peer.counters.failed["send"]
+            sealed.send_to(("fe80::1%x\0", 7700), wire.encode(wire.header(0, 1, 1), Hello(1, True)))
+            assert a.peer.counters.failed["send"] == failed + 1
+
+    run(scene())
+
+
 def test_a_revoked_neighbour_is_out_and_a_renewed_one_stays() -> None:
     async def scene() -> None:
         async with sealed_overlay(PAIR) as (a, b):

@@ -1,8 +1,9 @@
 """The address book: where other peers are, and which of them sent a datagram.
 
 A peer is known by its id. It may have several addresses; the one that was added last is used for sending. `identify`
-decides who sent an open datagram, by the source address. On sealed links the session says who sent one, and nobody
-asks the book.
+decides who sent an open datagram, by the source address, so an address belongs to one peer. On sealed links the session
+says who sent one, and nobody asks the book: there, whoever is heard at the address of another peer takes nothing from
+that one. Its packets may have come with a wrong source.
 
 The book changes only by `add`, `move` and `remove`, never by a datagram that arrives. Where peers join a running
 overlay, `locator.py` calls them, after the address has answered a question.
@@ -20,8 +21,10 @@ expected, or an earlier incarnation of its sender sent it."""
 
 
 class AddressBook:
-    def __init__(self, me: PeerId) -> None:
+    def __init__(self, me: PeerId, *, sealed: bool = False) -> None:
+        """`sealed`: sessions say who sends, not addresses."""
         self._me = me
+        self._sealed = sealed
         self.reachable: dict[PeerId, Address] = {}
         """Where to send to each peer that has an address."""
         self.verified: dict[tuple[Address, bytes], PeerId] = {}
@@ -36,7 +39,7 @@ class AddressBook:
         self._expected[address] = peer
         self.reachable[peer] = address
         self._hosts.add(address[0])
-        if former != peer:
+        if former != peer and not self._sealed:
             self._forget_headers(former)
             left = [at for at, owner in self._expected.items() if owner == former]
             if left:
@@ -59,7 +62,7 @@ class AddressBook:
             del self._expected[address]
         self.reachable.pop(peer, None)
         self._incarnations.pop(peer, None)
-        self._hosts = {host for host, _ in self._expected}
+        self._hosts = {host for host, _ in (*self._expected, *self.reachable.values())}
 
     def incarnation(self, peer: PeerId) -> int:
         """The latest incarnation of the peer that was heard; 0 for none."""

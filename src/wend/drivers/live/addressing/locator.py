@@ -398,11 +398,13 @@ class Locator:
                 self._claims.add(now, lookup.peer, address)
 
     def _can_be(self, address: Address) -> bool:
-        """Whether this is a numeric address of this peer's family: others would make the system ask for names."""
+        """Whether this is a numeric address of this peer's family: others would make the system ask for names. A scope
+        such as an interface is of no use at another host, and may have any characters."""
         try:
-            return ipaddress.ip_address(address[0]).version == (6 if ":" in self._here[0] else 4)
+            found = ipaddress.ip_address(address[0])
         except ValueError:
             return False
+        return "%" not in address[0] and found.version == (6 if ":" in self._here[0] else 4)
 
     def _end(self, lookup: AddressLookup) -> None:
         if lookup is self._own:

@@ -163,11 +163,11 @@ class SealedLinks:
     def _tick(self) -> None:
         if self._loop is None:
             return
+        self._timer = self._loop.call_later(TICK_S, self._tick)  # first: whatever fails below, time goes on
         self._tell_time()
         self._perform()
         self.groups.tick()
         self._flood_filter.tick()
-        self._timer = self._loop.call_later(TICK_S, self._tick)
 
     def _tell_time(self) -> None:
         self._layer.tick(self._clock(), int(self._wall_s()))

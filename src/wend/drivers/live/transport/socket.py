@@ -260,8 +260,9 @@ class PeerSocket:
     def transmit(self, address: Address, datagram: bytes) -> None:
         try:
             self._socket.sendto(datagram, address)
-        except OSError:
-            # A full send buffer loses datagrams, as a full router does. The protocol repairs such losses.
+        except (OSError, OverflowError, TypeError, ValueError):
+            # A full send buffer loses datagrams, as a full router does. The protocol repairs such losses. The other
+            # errors are of addresses that cannot be, which another peer may have told.
             self._counters.failed["send"] += 1
 
     def flood_filter(self) -> FloodFilter:
@@ -283,8 +284,10 @@ class PeerSocket:
             self._batch = 2 if quiet_ns < AT_ONCE_NS else 1
         else:
             self.queue.bundle()
-            found = self._read_some(self._batch)
-            self.queue.flush()
+            try:
+                found = self._read_some(self._batch)
+            finally:
+                self.queue.flush()
             self._batch = min(2 * found, BATCH_DATAGRAMS) if found == self._batch else max(1, found)
         self._read_ns = self._clock()
 
