@@ -114,7 +114,7 @@ is larger than its cause.
 - `mac2` is the BLAKE2s of everything before it under the cookie that the receiver sent, or zeros. A receiver asks for
   it only while there are many handshakes.
 - A sealed cookie is ChaChaPoly under the BLAKE2s of `"wend cookie"`, the sender's public key and the salt, with mac1 as
-  associated data. A cookie is valid for two minutes, for one address.
+  associated data. A cookie is valid for two to four minutes, for one address.
 - An initiation is accepted if its incarnation and number are higher than those of the last one of that peer.
 - The nonce of a sealed message is its counter, which is never used again under the same keys. The header of 16 bytes is
   the associated data. A receiver accepts each counter once, and none that is {window} below the highest.

@@ -1,14 +1,23 @@
 """`wend key`: a root, sites and clients that enrol, tokens, revocation; and files that others could read."""
 
+import errno
 import json
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.console.calls import Said
-from wend.drivers.live.access.key_files import read_folder, read_token_file, token_hash
+from wend.drivers.live.access.key_files import (
+    append_line,
+    read_folder,
+    read_revoked,
+    read_token_file,
+    token_hash,
+    write_signing_key,
+)
 from wend.drivers.live.clock import wall_s
 from wend.model.errors import ConfigError
 from wend.security.identity import Untrusted
@@ -185,6 +194,10 @@ def test_show_as_a_table(said: Said, tmp_path: Path) -> None:
         (("show", "missing"), "there is no folder missing"),
         (("token", "missing", "--name", "a"), "there is no folder missing"),
         (("revoke", ".", "0"), "a serial number is in 1.."),
+        (("revoke", ".", "9" * 5000), "a serial number is in 1.."),
+        (("new", "a", "--name", "\udcff"), "a name has 1 to 64 bytes, all printable"),
+        (("token", ".", "--name", "a", "--groups", "\udcff"), "a group has 1 to 64 bytes, all printable"),
+        (("show", "x" * 300), "there is no folder"),
         (("revoke", ".", "nobody"), "knows no valid certificate or token of 'nobody'"),
         (("sign", "missing", "--root", "r", "--out", "o"), "cannot read r/root.key: No such file"),
     ],
@@ -205,6 +218,7 @@ def test_mistakes_get_a_sentence(
         ("signing.key", b"nonsense", "is not a private key in PEM format"),
         ("revoked.txt", b"12\nx\n", "line 2: 'x' is no serial number"),
         ("revoked.txt", b"\xff", "is not a text"),
+        ("revoked.txt", b"9" * 5000, "is no serial number"),
         ("tokens.jsonl", b"{}\n", "line 1: Object missing required field"),
         ("root.pem", b"", "holds no certificate in PEM format"),
     ],
@@ -231,3 +245,49 @@ def test_keys_of_two_sites_do_not_mix(said: Said, tmp_path: Path) -> None:
     (one / "session.key").write_bytes((other / "session.key").read_bytes())
     with pytest.raises(ConfigError, match="the session key does not belong to the certificate of plant-7"):
         read_folder(one)
+
+
+def test_revocations_of_several_commands_at_once_all_stay(tmp_path: Path) -> None:
+    place = tmp_path / "revoked.txt"
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda number: append_line(place, str(number)), range(1, 41)))
+    assert read_revoked(place) == frozenset(range(1, 41))
+
+
+def test_a_list_behind_a_link_is_read_and_changed_there_and_a_link_to_nothing_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    link, target = tmp_path / "revoked.txt", tmp_path / "shared" / "revoked.txt"
+    link.symlink_to(target)
+    with pytest.raises(ConfigError, match=r"cannot read .*revoked.txt: No such file"):
+        read_revoked(link)
+    target.write_text("1\n")
+    append_line(link, "2")
+    assert link.is_symlink() and target.read_text() == "1\n2\n" and read_revoked(link) == {1, 2}
+
+
+@pytest.mark.parametrize("name", ["revoked.txt", "tokens.jsonl", "signing.key", "certificate.pem"])
+def test_a_pipe_in_the_place_of_a_file_holds_up_nobody(said: Said, tmp_path: Path, name: str) -> None:
+    site = enrolled(said, tmp_path)
+    (site / name).unlink(missing_ok=True)
+    os.mkfifo(site / name)
+    with pytest.raises(ConfigError, match=rf"cannot read .*{name}: it is not a file"):
+        read_folder(site)
+
+
+def test_a_certificate_that_could_not_be_written_was_not_issued(said: Said, tmp_path: Path) -> None:
+    site = enrolled(said, tmp_path)
+    root, out = tmp_path / "root", tmp_path / "missing" / "certificate.pem"
+    before = sorted((root / "issued").iterdir())
+    code, _, err = said("key", "sign", str(site / "request.pem"), "--root", str(root), "--peer", "7", "--out", str(out))
+    assert code == 2 and "cannot write" in err
+    assert sorted((root / "issued").iterdir()) == before
+
+
+def test_a_key_that_could_not_be_written_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(number: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigError, match=r"cannot write .*signing.key: No space left"):
+        write_signing_key(tmp_path / "signing.key", bytes(32))
+    assert list(tmp_path.iterdir()) == []

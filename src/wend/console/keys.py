@@ -9,6 +9,7 @@ A root signs certificates. A site makes its own keys and a request; its private 
 """
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -122,8 +123,13 @@ def sign(
     )
     _check_id_is_free(root, peer, certificates.read_request(asked).signing_key)
     key_files.make_folder(root / key_files.ISSUED)
-    key_files.write_new(root / key_files.ISSUED / f"{serial}.pem", key_files.pem_of_certificates([made]))
-    key_files.write_new(out, key_files.pem_of_certificates([made, *roots]))
+    issued = root / key_files.ISSUED / f"{serial}.pem"
+    key_files.write_new(issued, key_files.pem_of_certificates([made]))
+    try:
+        key_files.write_new(out, key_files.pem_of_certificates([made, *roots]))
+    except ConfigError:
+        issued.unlink(missing_ok=True)  # nobody has it
+        raise
     identity = certificates.RootVerifier(roots).verify(made, now)
     text = f"{out}: {_described(identity)}, until {certificates.show_time(identity.not_after_s)}, serial {serial}"
     _say(text, as_json, **_row("issued", identity, frozenset(), now))
@@ -165,7 +171,7 @@ def token(
 
     check_name(name)
     check_groups(_names(groups))
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise ConfigError(f"there is no folder {folder}: name the one with the peer's keys")
     secret, ends, serial = key_files.new_token(), wall_s() + _seconds(days), key_files.new_serial()
     key_files.read_tokens(folder / key_files.TOKENS)
@@ -198,9 +204,10 @@ def revoke(
     if not found:  # a name may consist of digits
         if not who.isascii() or not who.isdigit():
             raise ConfigError(f"{folder} knows no valid certificate or token of {who!r}; give the serial number")
-        if not 0 < int(who) <= MAX_SERIAL:
-            raise ConfigError(f"a serial number is in 1..{MAX_SERIAL}, got {who}")
-        found = [(int(who), "by serial number")]
+        serial = key_files.as_serial(who)
+        if serial is None:
+            raise ConfigError(f"a serial number is in 1..{MAX_SERIAL}, got {who[:100]}")
+        found = [(serial, "by serial number")]
     fresh = [(serial, name) for serial, name in found if serial not in revoked]
     for serial, name in fresh:
         key_files.append_line(place, f"{serial}  # {name}")
@@ -216,7 +223,7 @@ def show(
     from wend.drivers.live.access import key_files
     from wend.drivers.live.clock import wall_s
 
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise ConfigError(f"there is no folder {folder}")
     revoked, now = key_files.read_revoked(folder / key_files.REVOKED), wall_s()
     found = [*_roots(folder)]
@@ -260,7 +267,7 @@ def _own(folder: Path) -> "list[Identity]":
     from wend.security.certificates import read_identity
 
     place = folder / key_files.CERTIFICATE
-    return [read_identity(key_files.read_certificates(place)[0])] if place.exists() else []
+    return [read_identity(key_files.read_certificates(place)[0])] if os.path.lexists(place) else []
 
 
 def _issued(folder: Path) -> "list[Identity]":
@@ -284,8 +291,8 @@ def _roots(folder: Path) -> list[dict[str, Any]]:
     from wend.security.certificates import read_root, show_time
 
     own = folder / key_files.CERTIFICATE
-    ders = key_files.read_certificates(own)[1:] if own.exists() else []
-    ders += key_files.read_certificates(folder / key_files.ROOT) if (folder / key_files.ROOT).exists() else []
+    ders = key_files.read_certificates(own)[1:] if os.path.lexists(own) else []
+    ders += key_files.read_certificates(folder / key_files.ROOT) if os.path.lexists(folder / key_files.ROOT) else []
     now = wall_s()
     rows: list[dict[str, Any]] = []
     for root_ in map(read_root, dict.fromkeys(ders)):

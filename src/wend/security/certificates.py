@@ -175,7 +175,8 @@ def check_groups(groups: Sequence[str]) -> None:
 def check_name(name: str, what: str = "name") -> None:
     """Raise `ConfigError` for a name that certificates, files and logs cannot have. A slash separates the name of a
     client from what belongs to it."""
-    if not 0 < len(name.encode()) <= MAX_NAME or not name.isprintable() or name != name.strip() or "/" in name:
+    is_long = not 0 < len(name.encode(errors="surrogateescape")) <= MAX_NAME
+    if is_long or not name.isprintable() or name != name.strip() or "/" in name:
         raise ConfigError(f"a {what} has 1 to {MAX_NAME} bytes, all printable and no slash, got {name!r}")
 
 

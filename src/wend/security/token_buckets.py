@@ -41,6 +41,12 @@ class TokenBucket:
     def spend(self, amount: float) -> None:
         self._left -= amount
 
+    def change(self, rate_per_s: float, burst: float, now_s: float) -> None:
+        """Take over another rate. What was spent stays spent."""
+        self.has(now_s, 0.0)
+        self._left -= self.burst - burst
+        self.rate_per_s, self.burst = rate_per_s, burst
+
     def is_full(self, now_s: float) -> bool:
         return self._left + (now_s - self._at_s) * self.rate_per_s >= self.burst
 

@@ -8,10 +8,12 @@ import pytest
 
 import wend
 from tests.drivers.live.key_ring import KeyRing
-from tests.drivers.live.net import Site, overlay
+from tests.drivers.live.net import RawClient, Site, overlay
+from wend.drivers.live import frames
 from wend.drivers.live.access.admission import ClientAdmission
 from wend.drivers.live.access.grants import Grant, GrantTable
 from wend.drivers.live.access.key_files import KeyFolder
+from wend.drivers.live.access.tls import client_tls
 from wend.model.errors import Refused
 
 PLANT = Grant(publish="topic prefix 'plant.'", subscribe="topic prefix 'plant.' and secret absent")
@@ -30,6 +32,21 @@ class Clock:
         return self.now_s
 
 
+class HostileClient(RawClient):
+    """A client that says what no honest one would."""
+
+    _pings = 10**6
+
+    async def tell(self, *sent: frames.ToPeer) -> list[frames.ToClient]:
+        """Send frames. Returns all that comes until the peer has served them."""
+        HostileClient._pings += 1
+        self.send(*sent, frames.PingFrame(HostileClient._pings))
+        found = await self.receive()
+        while found[-1] != frames.Completed(HostileClient._pings):
+            found += await self.receive()
+        return found[:-1]
+
+
 class Scene:
     """A peer with keys and grants, and clients by name."""
 
@@ -46,6 +63,16 @@ class Scene:
 
     def connect(self, name: str, *groups: str) -> Any:
         return wend.connect(self.url, keys=self._ring.enrol(name, groups=groups))
+
+    async def raw(self, name: str, *groups: str) -> "HostileClient":
+        """A connection on which a client can say anything."""
+        tls = client_tls(keys=self._ring.enrol(name, groups=groups))
+        address = self.site.listener.address
+        client = await HostileClient.connect(address, ssl=tls.context, server_hostname="x")
+        assert isinstance(client, HostileClient)
+        client.send(frames.Greet())
+        assert isinstance((await client.receive())[0], frames.Welcome)
+        return client
 
     def change(self, **grants: Grant) -> None:
         self.site.listener.admission.replace(self._keys, GrantTable(grants))

@@ -38,7 +38,7 @@ from wend.drivers.live.transport.shaper import NO_FAULTS, PacketFaults, Pipe, Sh
 from wend.drivers.live.transport.socket import PeerSocket
 from wend.drivers.live.wake_timer import WakeTimer
 from wend.model.errors import Refused, WendError, WireError
-from wend.model.events import Attributes, Event, EventId, Headers, PeerId
+from wend.model.events import Attributes, Event, EventId, Headers, PeerId, Value
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import (
@@ -367,6 +367,10 @@ class LivePeer:
     def retained(self, filter: str) -> list[tuple[Event, Nanos]]:
         """The events that the peer retains and a filter matches, with their ages. Raises `FilterError`."""
         return self._peer.retained.matching(self._clock(), filter) if len(self._peer.retained) else []
+
+    def held(self, attribute: str, value: Value) -> Event | None:
+        """The event that the peer retains for this value of an attribute."""
+        return self._peer.retained.held(self._clock(), attribute, value)
 
     def wanting(self, attributes: Attributes) -> tuple[PeerId, ...]:
         """The peers that would get an event with these attributes."""

@@ -142,6 +142,10 @@ class PeerService:
                 self.peer.counters.failed["read file"] += 1
                 log.warning("peer %d goes on as before: %s", self.peer.id, error)
                 return
+            except Exception:
+                self.peer.counters.failed["read file"] += 1
+                log.exception("peer %d cannot read its file again, and goes on", self.peer.id)
+                return
         await self._reload_plan()
 
     def _take_over(self, file: PeerFile) -> None:
@@ -158,6 +162,8 @@ class PeerService:
         try:
             keys = None if self.keys is None else read_keys(self._file)
             grants = read_grant_table(msgspec.structs.replace(self._file, grants=file.grants))
+            if keys is not None and (named := keys.credentials.identity.peer) != self.peer.id:
+                raise ConfigError(f"the certificate is for peer {named}, and this is peer {self.peer.id}")
             self.admission.replace(keys, grants)
             if keys is not None and self.peer.sealed is not None:
                 self.peer.sealed.renew(keys.credentials, keys.verifier)

@@ -56,10 +56,10 @@ class RetainedEvents:
         else:
             self._put(key, record.event, record.born_ns)
 
-    def held(self, attribute: str, value: Value) -> Event | None:
+    def held(self, now: Nanos, attribute: str, value: Value) -> Event | None:
         """The event that is retained for this value of an attribute."""
         found = self._events.get((attribute, value))
-        return None if found is None else found[0]
+        return None if found is None or found[0].is_expired(now - found[1]) else found[0]
 
     def matching(self, now: Nanos, text: str) -> list[tuple[Event, Nanos]]:
         """The events that match a filter, with their ages, the oldest first. Raises FilterError."""

@@ -1,8 +1,9 @@
 """Access: what one connection may still do, under the grants and limits of its client and of the client's groups.
 
 Limits count what a client uses at this peer: over all of its connections, and for a group over all clients of it. Usage
-outlives connections, so that a client gains nothing by connecting again. Every refusal is a `NotGranted` with one
-sentence for the client and the name of the operator's counter.
+outlives connections, so that a client gains nothing by connecting again. Retained events count where there is a limit
+of bytes, for as long as the peer retains them; those of before a restart count no more. Every refusal is a `NotGranted`
+with one sentence for the client and the name of the operator's counter.
 """
 
 from collections import OrderedDict
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from wend.drivers.live.access.grants import NotGranted, Rights, UsageLimits, check_inbox
+from wend.drivers.live.access.grants import NotGranted, Rights, UsageLimits, check_inbox, is_inbox
 from wend.drivers.live.broker.retained import REPLY_TO
 from wend.drivers.live.frames import DurableStatus
 from wend.model.events import Attributes, DurableOptions, Event, EventId, Headers, PeerId, Value, event_bytes
@@ -21,7 +22,11 @@ SEPARATOR = "/"
 MAX_REQUESTS = 4096
 """Requests that a client has received and may still answer."""
 _NO_ID = EventId(0, 0, 0)
+_RETAINED, _DURABLE = "retained", "durable"
 KeptKey = tuple[str, str, Value]
+"""A retained event by its attribute and value, or a durable subscription by its name."""
+Held = Callable[[str, Value], Event | None]
+"""The event that the peer retains for a value of an attribute."""
 
 
 class Usage:
@@ -33,8 +38,9 @@ class Usage:
         self.limits = limits
         self.connections = 0
         self.subscriptions = 0
-        self.kept: dict[KeptKey, int] = {}
+        self._kept: dict[KeptKey, int] = {}
         """Bytes of durable subscriptions, as their limits reserve them, and of retained events."""
+        self._kept_bytes = 0
         self.events = _bucket(limits.events_per_s, now_s)
         self.bytes = _bucket(limits.bytes_per_s, now_s)
 
@@ -42,12 +48,13 @@ class Usage:
         """Take over other limits. What is in use stays."""
         if limits != self.limits:
             self.limits = limits
-            self.events, self.bytes = _bucket(limits.events_per_s, now_s), _bucket(limits.bytes_per_s, now_s)
+            self.events = _changed(self.events, limits.events_per_s, now_s)
+            self.bytes = _changed(self.bytes, limits.bytes_per_s, now_s)
 
     def is_idle(self, now_s: float) -> bool:
         """Whether nothing is lost if this is forgotten."""
         buckets = (self.events, self.bytes)
-        return not (self.connections or self.subscriptions or self.kept) and all(
+        return not (self.connections or self.subscriptions or self._kept) and all(
             bucket is None or bucket.is_full(now_s) for bucket in buckets
         )
 
@@ -74,26 +81,60 @@ class Usage:
         if self.bytes is not None:
             self.bytes.spend(size)
 
-    def room(self, key: KeptKey) -> int | None:
-        """How many bytes may be kept under this key; None: any number. Raises `NotGranted` if none."""
+    # ---------------------------------------------------------------- what the peer keeps
+
+    def keep(self, key: KeptKey, size: int) -> None:
+        """Something is kept under this key. Without a limit, retained events are not worth the memory."""
+        if key[0] == _DURABLE or self.limits.kept_bytes is not None:
+            self.release(key)
+            self._kept[key] = size
+            self._kept_bytes += size
+
+    def release(self, key: KeptKey) -> None:
+        self._kept_bytes -= self._kept.pop(key, 0)
+
+    def room(self, key: KeptKey, wanted: int, held: Held) -> int | None:
+        """How many bytes may be kept under this key, if so many are wanted; None: any number. Raises `NotGranted` if
+        none."""
         limit = self.limits.kept_bytes
         if limit is None:
             return None
-        left = limit - sum(size for other, size in self.kept.items() if other != key)
+        if self._left(limit, key) < wanted:  # the peer may have dropped some, or they have expired
+            for other in [other for other in self._kept if other[0] == _RETAINED and held(*other[1:]) is None]:
+                self.release(other)
+        left = self._left(limit, key)
         if left <= 0:
             raise NotGranted("kept-refused", f"{self.who} may keep {limit} bytes, and they are in use")
         return left
 
+    def _left(self, limit: int, key: KeptKey) -> int:
+        return limit - self._kept_bytes + self._kept.get(key, 0)
+
 
 def _bucket(rate_per_s: float | None, now_s: float) -> TokenBucket | None:
-    return None if rate_per_s is None else TokenBucket(rate_per_s, max(1.0, rate_per_s) if rate_per_s else 0.0, now_s)
+    return None if rate_per_s is None else TokenBucket(rate_per_s, _burst(rate_per_s), now_s)
+
+
+def _burst(rate_per_s: float) -> float:
+    return max(1.0, rate_per_s) if rate_per_s else 0.0
+
+
+def _changed(bucket: TokenBucket | None, rate_per_s: float | None, now_s: float) -> TokenBucket | None:
+    """A bucket for another rate. A client with two certificates gains nothing by using them in turn."""
+    if bucket is None or rate_per_s is None:
+        return _bucket(rate_per_s, now_s)
+    bucket.change(rate_per_s, _burst(rate_per_s), now_s)
+    return bucket
 
 
 class Access:
     """What one connection of a client may do."""
 
-    def __init__(self, name: str, rights: Rights, usages: tuple[Usage, ...], clock_s: Callable[[], float]) -> None:
+    def __init__(
+        self, name: str, rights: Rights, usages: tuple[Usage, ...], clock_s: Callable[[], float], held: Held
+    ) -> None:
         self.name = name
+        self._held = held
         self.rights = rights
         self._usages = usages
         self._clock_s = clock_s
@@ -129,44 +170,47 @@ class Access:
         headers: Headers,
         to: PeerId | None,
         retain: str,
-        held: Callable[[str, Value], Event | None],
     ) -> None:
-        """Check an event before it is published, and count it. `held`: the event that the peer retains for a value."""
+        """Check an event before it is published, and count it."""
+        topic = attributes.get("topic")
         if to is None:
             self.rights.check_publication(attributes)
-        elif (str(attributes.get("topic")), to) not in self._requests:
+        elif not isinstance(topic, str) or (topic, to) not in self._requests:
             raise NotGranted("reply-refused", "this client may reply only to requests that it has received")
         size = event_bytes(Event(_NO_ID, attributes, payload, headers))
         now_s = self._clock_s()
         for usage in self._usages:
             usage.check_rate(now_s, size)
         if retain and retain in attributes:
-            self._check_retained(retain, attributes[retain], size, held)
+            self._check_retained(retain, attributes[retain], size)
         for usage in self._usages:
             usage.spend(size)
 
-    def _check_retained(
-        self, attribute: str, value: Value, size: int, held: Callable[[str, Value], Event | None]
-    ) -> None:
-        self.check_replace(held(attribute, value))
-        key = ("retained", attribute, value)
+    def _check_retained(self, attribute: str, value: Value, size: int) -> None:
+        self.check_replace(attribute, value)
         for usage in self._usages:
-            room = usage.room(key)
+            room = usage.room((_RETAINED, attribute, value), size, self._held)
             if room is not None and size > room:
                 raise NotGranted("kept-refused", f"{usage.who} may keep {usage.limits.kept_bytes} bytes")
-        for usage in self._usages:
-            usage.kept[key] = size
 
-    def check_replace(self, former: Event | None) -> None:
-        """Check that a retained event may be replaced or forgotten."""
+    def check_replace(self, attribute: str, value: Value) -> None:
+        """Check that the event that is retained for a value may be replaced or forgotten."""
+        former = self._held(attribute, value)
         if former is not None and not self.rights.admin and not self.rights.may_publish(former.attributes):
             raise NotGranted(
                 "publish-refused", "the event that is retained for this value is not this client's to change"
             )
 
+    def retained(self, attribute: str, value: Value) -> None:
+        """The peer retains an event that this client has published."""
+        event = self._held(attribute, value)
+        if event is not None:
+            for usage in self._usages:
+                usage.keep((_RETAINED, attribute, value), event_bytes(event))
+
     def unretained(self, attribute: str, value: Value) -> None:
         for usage in self._usages:
-            usage.kept.pop(("retained", attribute, value), None)
+            usage.release((_RETAINED, attribute, value))
 
     # ---------------------------------------------------------------- subscriptions
 
@@ -183,7 +227,7 @@ class Access:
         if durable is None:
             return granted, None
         name = self.full_name(durable.name)
-        rooms = [usage.room(_backlog(name)) for usage in self._usages]
+        rooms = [usage.room(_backlog(name), durable.max_bytes, self._held) for usage in self._usages]
         size = min([durable.max_bytes, *(room for room in rooms if room is not None)])
         return granted, msgspec.structs.replace(durable, name=name, max_bytes=size)
 
@@ -192,8 +236,13 @@ class Access:
         self._handles.add(handle)
         for usage in self._usages:
             usage.subscriptions += 1
-            if durable is not None:
-                usage.kept[_backlog(durable.name)] = durable.max_bytes
+        if durable is not None:
+            self.has_durable(durable)
+
+    def has_durable(self, durable: DurableOptions) -> None:
+        """The client has a durable subscription of this name."""
+        for usage in self._usages:
+            usage.keep(_backlog(durable.name), durable.max_bytes)
 
     def unsubscribed(self, handle: int) -> None:
         if handle in self._handles:
@@ -204,7 +253,7 @@ class Access:
     def removed(self, name: str) -> None:
         """A durable subscription is removed."""
         for usage in self._usages:
-            usage.kept.pop(_backlog(name), None)
+            usage.release(_backlog(name))
 
     def full_name(self, name: str) -> str:
         """Durable subscriptions of different clients have different names, so that none takes over another's."""
@@ -233,12 +282,14 @@ class Access:
         if durable and not self.rights.may_receive(event.attributes):
             return False
         inbox, slash, _ = event.headers.get(REPLY_TO, "").rpartition("/") if event.headers else ("", "", "")
-        if slash:
-            self._requests[inbox, (event.origin or event.id).publisher] = None
+        if slash and is_inbox(inbox):
+            request = inbox, (event.origin or event.id).publisher
+            self._requests[request] = None
+            self._requests.move_to_end(request)
             if len(self._requests) > MAX_REQUESTS:
                 self._requests.popitem(last=False)
         return True
 
 
 def _backlog(name: str) -> KeptKey:
-    return ("durable", name, "")
+    return (_DURABLE, name, "")

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from wend.drivers.live.access.access import SEPARATOR, Access, Usage
+from wend.drivers.live.access.access import SEPARATOR, Access, Held, Usage
 from wend.drivers.live.access.grants import NO_GRANTS, GrantTable, UsageLimits
 from wend.drivers.live.clock import wall_s
-from wend.model.events import DurableOptions
+from wend.model.events import DurableOptions, Event, Value
 from wend.security.identity import Identity, Untrusted
 
 if TYPE_CHECKING:  # only peers with keys need ciphers
@@ -21,6 +21,10 @@ if TYPE_CHECKING:  # only peers with keys need ciphers
 
 MAX_TOKEN_CHARS = 256
 _PRUNE = 1024
+
+
+def _nothing_held(attribute: str, value: Value) -> Event | None:
+    return None
 
 
 class ClientAdmission:
@@ -68,7 +72,7 @@ class ClientAdmission:
         return identity
 
     def check(self, identity: Identity) -> None:
-        """Check a client again that was admitted before. Raises `Untrusted`."""
+        """Check a client again that the present keys have admitted before. Raises `Untrusted`."""
         if self.keys is None:
             raise Untrusted("this peer has no keys")
         is_token = not identity.signing_key
@@ -83,9 +87,11 @@ class ClientAdmission:
 
     # ---------------------------------------------------------------- what it may do
 
-    def open(self, identity: Identity | None, durable: Iterable[DurableOptions] = ()) -> Access | None:
+    def open(
+        self, identity: Identity | None, durable: Iterable[DurableOptions] = (), held: Held = _nothing_held
+    ) -> Access | None:
         """The access of a new connection; None: it may do everything. `durable`: the durable subscriptions of the peer.
-        Raises `NotGranted` where the client has too many connections."""
+        `held`: what it retains. Raises `NotGranted` where the client has too many connections."""
         name = "" if identity is None else identity.name  # no certificate or token has an empty name
         rights = self.grants.rights(None if identity is None else identity.groups)
         if rights is None:
@@ -94,14 +100,15 @@ class ClientAdmission:
         if len(self._usages) > _PRUNE:
             self._usages = {key: usage for key, usage in self._usages.items() if not usage.is_idle(now_s)}
         mine = self._usage("client", name, "this client", rights.limits, now_s)
-        for options in durable:
-            if options.name.startswith(f"{name}{SEPARATOR}"):
-                mine.kept.setdefault(("durable", options.name, ""), options.max_bytes)
         groups = [
             self._usage("group", group, f"the group {group}", limits, now_s)
             for group, limits in rights.group_limits.items()
         ]
-        return Access(name, rights, (mine, *groups), self._clock_s)
+        access = Access(name, rights, (mine, *groups), self._clock_s, held)
+        for options in durable:
+            if options.name.startswith(f"{name}{SEPARATOR}"):
+                access.has_durable(options)
+        return access
 
     def _usage(self, kind: str, name: str, who: str, limits: UsageLimits, now_s: float) -> Usage:
         usage = self._usages.get((kind, name))
@@ -111,9 +118,11 @@ class ClientAdmission:
         return usage
 
     def is_changed(self, identity: Identity | None, access: Access | None) -> bool:
-        """Whether a client has other rights now than when it connected."""
+        """Whether a client has other rights now than when it connected. Raises `NotGranted` where it has none."""
         rights = self.grants.rights(None if identity is None else identity.groups)
-        return rights is not (None if access is None else access.rights)
+        if rights is None or access is None:
+            return (rights is None) != (access is None)
+        return rights.granted != access.rights.granted
 
 
 def _tls_context(keys: "KeyFolder") -> ssl.SSLContext:

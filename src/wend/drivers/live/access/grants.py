@@ -14,7 +14,7 @@ grant says so.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import msgspec
 
@@ -33,6 +33,7 @@ OWN = "own"
 INBOX = "wend.inbox."
 """The topics of inboxes for replies, which have random names, begin so."""
 MIN_INBOX_CHARS = len(INBOX) + 16
+MAX_INBOX_CHARS = 256
 
 
 Denial = Literal[
@@ -104,7 +105,8 @@ class Rights:
     """What a client may do: the grants of all of its groups together."""
 
     def __init__(self, granted: Mapping[str, Grant]) -> None:
-        self.groups = tuple(granted)
+        self.granted = dict(granted)
+        """The grants, by group."""
         grants = granted.values()
         self.admin = any(grant.admin for grant in grants)
         self.subscribe = _any_of([grant.subscribe for grant in grants])
@@ -125,7 +127,8 @@ class Rights:
             return False
         if not any(isinstance(value, Range) for value in attributes.values()):
             return True
-        return covers(self._publish, _as_filter(attributes, self._publish_names))
+        event = _as_filter(attributes, self._publish_names)
+        return bool(event.conjunctions) and covers(self._publish, event)  # a range without values is not granted
 
     def may_receive(self, attributes: Attributes) -> bool:
         return self._receives.matches(attributes)
@@ -147,11 +150,16 @@ class Rights:
         return str(found)
 
 
+def is_inbox(topic: object) -> TypeGuard[str]:
+    """Whether this is the topic of an inbox, which nobody can guess."""
+    return isinstance(topic, str) and topic.startswith(INBOX) and MIN_INBOX_CHARS <= len(topic) <= MAX_INBOX_CHARS
+
+
 def check_inbox(text: str) -> None:
     """Check a subscription that is not announced: it is for replies, at a topic that nobody can guess. Others would
     see the replies to other clients. Raises `NotGranted`."""
     topic = parse(text).topic
-    if topic is None or not topic.startswith(INBOX) or len(topic) < MIN_INBOX_CHARS or text != topic_filter(topic):
+    if not is_inbox(topic) or text != topic_filter(topic):
         raise NotGranted(
             "subscribe-refused", "this client may have subscriptions that are not announced for replies only"
         )
@@ -173,7 +181,8 @@ class GrantTable:
 
     def rights(self, groups: Sequence[str] | None) -> Rights | None:
         """What a client of these groups may do; None: everything. Groups of None: it shows neither certificate nor
-        token, and is `local`, which no certificate can claim to be."""
+        token, and is `local`, which no certificate can claim to be. Raises `NotGranted` where the grants of the groups
+        cannot be put together."""
         if not self._grants:
             return None
         wanted = {LOCAL} if groups is None else {*groups} - {LOCAL}
@@ -182,7 +191,10 @@ class GrantTable:
             return None
         key = tuple(mine)
         if key not in self._rights:  # as many as there are combinations of groups, which certificates name
-            self._rights[key] = Rights(mine)
+            try:
+                self._rights[key] = Rights(mine)
+            except ConfigError as error:
+                raise NotGranted("not-admitted", f"{', '.join(key)}: {error}") from None
         return self._rights[key]
 
     def may_forward(self, neighbour: PeerId, groups: Sequence[str], publishers: set[PeerId]) -> bool:

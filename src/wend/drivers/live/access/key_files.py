@@ -11,6 +11,7 @@
 Nothing is overwritten here but the lists of tokens and of revoked serials. Mistakes end in `ConfigError`.
 """
 
+import fcntl
 import hashlib
 import os
 import secrets
@@ -102,7 +103,7 @@ def read_folder(folder: Path) -> KeyFolder:
 
 
 def _roots(folder: Path, beside: Sequence[bytes]) -> list[bytes]:
-    more = read_certificates(folder / ROOT) if (folder / ROOT).exists() else []
+    more = read_certificates(folder / ROOT) if os.path.lexists(folder / ROOT) else []
     roots = list(dict.fromkeys([*beside, *more]))
     if not roots:
         raise ConfigError(f"no root follows the certificate, and there is no {ROOT} beside it")
@@ -112,8 +113,11 @@ def _roots(folder: Path, beside: Sequence[bytes]) -> list[bytes]:
 def read_bytes(path: Path, *, private: bool = False) -> bytes:
     """The content of a file. A private one must not be open to other users, and no other writable for all."""
     try:
-        with path.open("rb") as file:
+        # a pipe would have the reader wait for a writer
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise ConfigError(f"cannot read {path}: it is not a file")
             if private:
                 _check_private(path, found)
             elif found.st_mode & stat.S_IWOTH:
@@ -180,23 +184,31 @@ def read_request_file(path: Path) -> bytes:
 
 
 def read_revoked(path: Path) -> frozenset[int]:
-    """The revoked serials; none where there is no file."""
-    if not path.exists():
+    """The revoked serials; none where there is no file. A link that leads nowhere is a mistake."""
+    if not os.path.lexists(path):
         return frozenset()
     serials = set()
     for number, line in enumerate(_text(path).splitlines(), 1):
         content = line.partition("#")[0].strip()
         if not content:
             continue
-        if not (content.isascii() and content.isdigit()) or not 0 < int(content) <= MAX_SERIAL:
-            raise ConfigError(f"{path}, line {number}: {content!r} is no serial number")
-        serials.add(int(content))
+        serial = as_serial(content)
+        if serial is None:
+            raise ConfigError(f"{path}, line {number}: {content[:100]!r} is no serial number")
+        serials.add(serial)
     return frozenset(serials)
+
+
+def as_serial(text: str) -> int | None:
+    """The serial number that a text is; None if it is none."""
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_SERIAL)):
+        return None
+    return int(text) if 0 < int(text) <= MAX_SERIAL else None
 
 
 def read_tokens(path: Path) -> list[ClientToken]:
     """The tokens of clients; none where there is no file."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return []
     tokens = []
     for number, line in enumerate(_text(path).splitlines(), 1):
@@ -251,14 +263,18 @@ def _write_key(path: Path, key: Ed25519PrivateKey | X25519PrivateKey) -> None:
 
 
 def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    """Write a file that must not exist."""
+    """Write a file that must not exist. If that fails, there is none."""
     try:
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(number, "wb") as file:
-            os.fchmod(number, mode)  # whatever the umask says
-            file.write(content)
-            file.flush()
-            os.fsync(number)
+        try:
+            with os.fdopen(number, "wb") as file:
+                os.fchmod(number, mode)  # whatever the umask says
+                file.write(content)
+                file.flush()
+                os.fsync(number)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
     except FileExistsError:
         raise ConfigError(f"{path} exists already, and keys and certificates are not overwritten") from None
     except OSError as error:
@@ -268,7 +284,7 @@ def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
 def check_new(*paths: Path) -> None:
     """Raise `ConfigError` where one of the files exists."""
     for path in paths:
-        if path.exists():
+        if os.path.lexists(path):
             raise ConfigError(f"{path} exists already, and keys and certificates are not overwritten")
 
 
@@ -281,12 +297,22 @@ def pem_of_request(request: bytes) -> bytes:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add a line to a list. A crash leaves the old list or the new one."""
-    before = _text(path) if path.exists() else ""
-    if before and not before.endswith("\n"):
-        before += "\n"
-    with written(path, lasting=True) as draft:
-        draft.write_text(f"{before}{line}\n", encoding="utf-8")
+    """Add a line to a list, where several commands may do so at once. A crash leaves the old list or the new one. Where
+    the path is a link, what it leads to is changed."""
+    place = Path(os.path.realpath(path))
+    try:
+        folder = os.open(place.parent, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        before = _text(place) if os.path.lexists(place) else ""
+        if before and not before.endswith("\n"):
+            before += "\n"
+        with written(place, lasting=True) as draft:
+            draft.write_text(f"{before}{line}\n", encoding="utf-8")
+    finally:
+        os.close(folder)
 
 
 # ---------------------------------------------------------------- tokens

@@ -51,13 +51,18 @@ log = logging.getLogger("wend.clients")
 MAX_HANDLES = 100_000
 MAX_DURABLE = 10_000
 MAX_WINDOW = 10_000
+MAX_GROUPS_BYTES = 16 * 1024
+"""The names of all queue groups at one peer. Events carry the names of all groups that want them."""
+_GROUP_BYTES = 8
+"""What a queue group takes in an event beside its name."""
 _UNNAMED = "this peer's strategy does not name the destinations of events, so {}"
 TURN_S = 0.003
 """How long clients are served before the loop sees to sockets and timers again."""
 
 USUAL = Qos()
-Wanted = str | tuple[str, Qos]
-"""A filter, with the quality of service where it is not the usual one. There may be very many."""
+Wanted = str | tuple[str, Qos, bool]
+"""A filter; with the quality of service and whether it is announced, where these are not the usual ones. There may be
+very many."""
 Subscriber = tuple["BrokerClient", int]
 """A client, and its handle for the subscription."""
 
@@ -111,8 +116,10 @@ class Broker(Observer):
         self._numbers: dict[Wanted, int] = {}
         self._subscribers: dict[int, Subscriber | dict[Subscriber, None]] = {}
         """By number: the only subscriber, which most subscriptions have, or all of them."""
-        self._shared: set[int] = set()
-        """The numbers of subscriptions of queue groups."""
+        self._shared: dict[int, str] = {}
+        """The numbers of subscriptions of queue groups, and the groups."""
+        self._groups: Counter[str] = Counter()
+        """How many such subscriptions each group has."""
         self._next_number = 1
         self._durable: dict[str, int] = {}
         """By name: the number of the durable subscription."""
@@ -160,15 +167,18 @@ class Broker(Observer):
             raise Refused(_UNNAMED.format("it cannot keep their order"))
         if qos.group:
             self._check_group(qos, durable)
-        if not announced and not self.peer.peer.names_everyone:
-            raise Refused(_UNNAMED.format("nobody can reply to a client"))
+        if not announced:
+            if not self.peer.peer.names_everyone:
+                raise Refused(_UNNAMED.format("nobody can reply to a client"))
+            if durable is not None or qos.group:
+                raise Refused("a subscription that is not announced is for replies: it has no name and no queue group")
         if durable is not None:
             self._attach(client, handle, LocalSubscription(0, filter, qos, durable), window)
             return
-        wanted = filter if qos == USUAL else (filter, qos)
+        wanted = filter if qos == USUAL and announced else (filter, qos, announced)
         number = self._numbers.get(wanted)
         if number is None:
-            number = self._subscribe_peer(wanted, announced)
+            number = self._subscribe_peer(wanted)
             self._subscribers[number] = (client, handle)
         else:
             others = self._subscribers[number]
@@ -185,6 +195,8 @@ class Broker(Observer):
         if durable is not None or qos.order:
             what = "ordered" if durable is None else "durable"
             raise Refused(f"a member of a queue group gets some of the events, so it cannot be {what}")
+        if qos.group not in self._groups and sum(map(_group_bytes, (*self._groups, qos.group))) > MAX_GROUPS_BYTES:
+            raise Refused(f"the names of all queue groups of a peer may have {MAX_GROUPS_BYTES} bytes")
 
     def unsubscribe(self, client: BrokerClient, handle: int) -> None:
         """End a subscription of a client; one that it does not have is no mistake."""
@@ -201,11 +213,18 @@ class Broker(Observer):
             del others[client, handle]
         if isinstance(others, tuple) or not others:
             del self._numbers[wanted], self._subscribers[number]
-            self._shared.discard(number)
+            self._leave_group(number)
             try:
                 self.peer.ask(Unsubscribed(number))
             except WendError as error:
                 log.info("cannot unsubscribe from a peer that is closed: %s", error)
+
+    def _leave_group(self, number: int) -> None:
+        group = self._shared.pop(number, None)
+        if group is not None:
+            self._groups[group] -= 1
+            if not self._groups[group]:
+                del self._groups[group]
 
     def disconnect(self, client: BrokerClient) -> None:
         """End all subscriptions of a client that is gone.
@@ -286,15 +305,16 @@ class Broker(Observer):
 
     # ---------------------------------------------------------------- subscriptions of the peer, and deliveries
 
-    def _subscribe_peer(self, wanted: Wanted, announced: bool) -> int:
-        text, qos = (wanted, USUAL) if isinstance(wanted, str) else wanted
+    def _subscribe_peer(self, wanted: Wanted) -> int:
+        text, qos, announced = (wanted, USUAL, True) if isinstance(wanted, str) else wanted
         parse(text)
         number = self._next_number
         self.peer.ask(Subscribed(LocalSubscription(number, text, qos, announced=announced)))
         self._next_number += 1
         self._numbers[wanted] = number
         if qos.group:
-            self._shared.add(number)
+            self._shared[number] = qos.group
+            self._groups[qos.group] += 1
         return number
 
     def delivered(self, effect: Deliver) -> None:
@@ -358,6 +378,8 @@ class Broker(Observer):
         retain: str = "",
     ) -> Receipt:
         if retain:
+            if to is not None:
+                raise Refused("an event for one peer alone cannot be retained")
             if not self.peer.peer.names_everyone:
                 raise Refused(_UNNAMED.format("nobody could ask for events that it retains"))
             if retain not in attributes:
@@ -405,6 +427,11 @@ class Broker(Observer):
         if self.plan is None:
             raise Refused("this peer has no configuration to name a plan")
         return self.plan
+
+
+def _group_bytes(group: str) -> int:
+    """What a queue group takes in an event."""
+    return len(group.encode(errors="surrogatepass")) + _GROUP_BYTES
 
 
 class Worker(Protocol):

@@ -2,12 +2,14 @@
 
 While the client reads, frames are gathered and written once in a turn of the event loop, and the queue is empty. When
 the client stops reading, the queue fills. A full queue drops the oldest deliveries, and the client is told their number
-once it reads again. Answers are never dropped.
+once it reads again. Answers are never dropped. What subscriptions miss is added up meanwhile.
 """
 
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
+
+import msgspec
 
 from wend.drivers.live import frames
 from wend.drivers.live.clock import monotonic
@@ -46,6 +48,8 @@ class ClientOutput:
         """Deliveries after them, for one frame."""
         self._unwritten_bytes = 0
         self._dropped: Counter[int] = Counter()
+        self._missed: dict[int, Counter[str]] = {}
+        """By handle: what the subscription missed since the client does not read, by reason."""
 
     def open(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -59,6 +63,7 @@ class ClientOutput:
     def clear(self) -> None:
         """Forget everything: the connection is gone."""
         self._transport = None
+        self._missed.clear()
         self._queue.clear()
         self._unwritten.clear()
         self._gathered.clear()
@@ -66,6 +71,7 @@ class ClientOutput:
     def forget(self, handle: int) -> None:
         """The client does not want to hear of this subscription any more."""
         self._dropped.pop(handle, None)
+        self._missed.pop(handle, None)
 
     def deliver(self, handle: int, effect: Deliver) -> None:
         if self._transport is None:
@@ -78,6 +84,13 @@ class ClientOutput:
         while len(self._queue) > self._queue_msgs or self.queued_bytes > self._queue_bytes:
             if not self._drop_oldest():
                 return
+
+    def missed(self, handle: int, counts: dict[str, int]) -> None:
+        """A subscription will not get some events."""
+        if self._queue or self.stalled:
+            self._missed.setdefault(handle, Counter()).update(counts)
+        else:
+            self.answer(frames.MissedFrame(handle, counts))
 
     def answer(self, frame: frames.ToClient) -> None:
         """Write an answer behind the deliveries that wait, so that the answer to a ping comes after them."""
@@ -108,11 +121,11 @@ class ClientOutput:
         gathered = self._gathered
         if not gathered:
             return
+        self._gathered = []  # first: one that cannot be encoded must not stay
         if self.batches and len(gathered) > 1:
             self._unwritten.append(frames.encode(frames.Deliveries(tuple(gathered))))
         else:
             self._unwritten.extend(map(frames.encode, gathered))
-        gathered.clear()
 
     def flush(self) -> None:
         """Write what was gathered in this turn of the event loop."""
@@ -135,6 +148,9 @@ class ClientOutput:
         for handle, count in sorted(self._dropped.items()):
             self._transport.write(frames.encode(frames.Dropped(handle, count)))
         self._dropped.clear()
+        missed, self._missed = self._missed, {}
+        for handle, counts in sorted(missed.items()):
+            self._transport.write(frames.encode(frames.MissedFrame(handle, dict(counts))))
         while self._queue and not self.stalled and self._transport is not None:
             handle, size, what = self._queue.popleft()
             self.queued_bytes -= size
@@ -174,4 +190,7 @@ class ClientOutput:
 def _delivery(handle: int, effect: Deliver, waited_ns: Nanos) -> frames.Delivery:
     age = effect.age_ns + waited_ns
     late = effect.deadline_ns is not None and age > effect.deadline_ns
-    return frames.Delivery(handle, effect.event, age, late, effect.position, effect.again, effect.retained)
+    event = effect.event
+    if event.groups or event.previous:  # these are for peers, and may be long
+        event = msgspec.structs.replace(event, groups=(), previous=())
+    return frames.Delivery(handle, event, age, late, effect.position, effect.again, effect.retained)

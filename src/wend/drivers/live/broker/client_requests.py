@@ -7,6 +7,8 @@ is counted, and the client is told why.
 import asyncio
 from collections.abc import Callable
 
+import msgspec
+
 from wend.drivers.live import frames
 from wend.drivers.live.access.access import Access
 from wend.drivers.live.access.grants import NotGranted
@@ -17,6 +19,9 @@ from wend.drivers.live.plans.pieces import PlanPieces
 from wend.model.errors import FilterError, Refused, WendError
 from wend.model.events import Qos, Value
 from wend.protocol.ports import Unretained
+
+LISTED_FILTERS_BYTES = frames.MAX_FRAME_BYTES // 2
+"""What filters take in a list of durable subscriptions."""
 
 
 class ClientRequests:
@@ -58,9 +63,8 @@ class ClientRequests:
                 self._output.answer(frames.StatusFrame(ref, self._broker.status()))
             case frames.ListSubscriptions(ref):
                 durable = self._broker.durable()
-                self._output.answer(
-                    frames.Subscriptions(ref, durable if self._access is None else self._access.visible(durable))
-                )
+                visible = durable if self._access is None else self._access.visible(durable)
+                self._output.answer(frames.Subscriptions(ref, _shortened(visible)))
             case frames.Unretain(ref, attribute, value):
                 self._unretain(attribute, value)
                 self._output.answer(frames.Completed(ref))
@@ -118,7 +122,7 @@ class ClientRequests:
 
     def _unretain(self, attribute: str, value: Value) -> None:
         if self._access is not None:
-            self._access.check_replace(self._broker.peer.peer.retained.held(attribute, value))
+            self._access.check_replace(attribute, value)
             self._access.unretained(attribute, value)
         self._broker.peer.ask(Unretained(attribute, value))
 
@@ -133,3 +137,14 @@ class ClientRequests:
             self._output.answer(await self._plan_pieces.serve(frame, self._broker.followed_plan()))
         except WendError as error:
             self.refuse(frame.ref, error)
+
+
+def _shortened(durable: tuple[frames.DurableStatus, ...]) -> tuple[frames.DurableStatus, ...]:
+    """The list with shorter filters where it would not fit a frame."""
+    if sum(len(one.filter.encode()) for one in durable) <= LISTED_FILTERS_BYTES:
+        return durable
+    most = LISTED_FILTERS_BYTES // (4 * len(durable))  # a character has up to four bytes
+    return tuple(
+        one if len(one.filter) <= most else msgspec.structs.replace(one, filter=f"{one.filter[:most]}…")
+        for one in durable
+    )

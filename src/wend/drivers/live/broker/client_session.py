@@ -63,6 +63,10 @@ class ClientSession(asyncio.Protocol):
         """Where it comes from, until the client is known."""
         self._identity: Identity | None = None
         """Who the client is; None: it did not connect by TLS, or is not known yet."""
+        self._certificate: bytes | None = None
+        """The certificate that it showed."""
+        self._verified_by: object = None
+        """What has verified that."""
         self._access: Access | None = None
         """What the client may do; None: everything."""
         self._host = source
@@ -115,8 +119,9 @@ class ClientSession(asyncio.Protocol):
         tls = transport.get_extra_info("ssl_object")
         shown = None if tls is None else tls.getpeercert(True)
         if shown is not None:
+            self._certificate = shown
             try:
-                self._identity = self._listener.admission.by_certificate(shown)
+                self._check_certificate(shown)
             except Untrusted as error:
                 self._turn_away(str(error))
 
@@ -181,12 +186,14 @@ class ClientSession(asyncio.Protocol):
             transport.pause_reading()
 
     def end(self) -> None:
-        """Close the connection. The client can read the frames written before, for as long as it may stall."""
+        """Close the connection. The client can read the frames written before, for as long as it may stall. It gets no
+        more events: other members of its queue groups do."""
         self._cancel_timer()
         self._output.end()
         transport, self._transport = self._transport, None
         if transport is None:
             return
+        self._broker.disconnect(self)
         if self.stalled:
             transport.abort()
         else:
@@ -206,16 +213,29 @@ class ClientSession(asyncio.Protocol):
         self.end()
 
     def recheck(self) -> None:
-        """End the session if the client's keys have ended, or its rights have changed."""
+        """End the session if the client's keys have ended or are not trusted any more, or its rights have changed."""
         admission = self._listener.admission
         try:
-            if self._identity is not None:
+            if self._certificate is not None:
+                self._check_certificate(self._certificate)
+            elif self._identity is not None:
                 admission.check(self._identity)
+            if self.greeted and admission.is_changed(self._identity, self._access):
+                self._turn_away("what this client may do has changed: it connects again", "rights-changed")
         except Untrusted as error:
             self._turn_away(str(error))
-            return
-        if self.greeted and admission.is_changed(self._identity, self._access):
-            self._turn_away("what this client may do has changed: it connects again", "rights-changed")
+        except NotGranted as error:
+            self._turn_away(str(error), error.counter)
+
+    def _check_certificate(self, certificate: bytes) -> None:
+        """Verify the client's certificate, or only look whether it has ended if nothing else has changed. Raises
+        `Untrusted`."""
+        admission = self._listener.admission
+        verifier = None if admission.keys is None else admission.keys.verifier
+        if self._identity is None or verifier is not self._verified_by:
+            self._identity, self._verified_by = admission.by_certificate(certificate), verifier
+        else:
+            admission.check(self._identity)
 
     # ---------------------------------------------------------------- time limits
 
@@ -287,7 +307,8 @@ class ClientSession(asyncio.Protocol):
         if tls and self._identity is None:
             self._identity = admission.by_token(token)
         backlogs = self._broker.peer.peer.durable.values()
-        self._access = admission.open(self._identity, [backlog.options for backlog in backlogs])
+        options = [backlog.options for backlog in backlogs]
+        self._access = admission.open(self._identity, options, self._broker.peer.held)
         self._splitter.limit = frames.MAX_FRAME_BYTES
         self._known()
         return ClientRequests(self._broker, self, self._output, self._access, self._check_status)
@@ -320,10 +341,12 @@ class ClientSession(asyncio.Protocol):
         """Raises `WendError` where the event is refused. Where links are congested, the client has to wait."""
         if ttl_ns is not None and ttl_ns <= 0:
             raise Refused(f"a ttl must be above 0, got {ttl_ns} ns")
-        if self._access is not None:
-            held = self._broker.peer.peer.retained.held
-            self._access.check_publication(attributes, payload, headers, to, retain, held)
+        access = self._access
+        if access is not None:
+            access.check_publication(attributes, payload, headers, to, retain)
         receipt = self._broker.publish(attributes, payload, headers, ttl_ns, to, retain)
+        if access is not None and retain:
+            access.retained(retain, attributes[retain])
         if receipt.congested:
             self._wait_for_room()
         return receipt
@@ -373,7 +396,7 @@ class ClientSession(asyncio.Protocol):
     # ---------------------------------------------------------------- deliveries
 
     def missed(self, handle: int, counts: dict[MissedReason, int]) -> None:
-        self._output.answer(frames.MissedFrame(handle, {str(reason): count for reason, count in counts.items()}))
+        self._output.missed(handle, {str(reason): count for reason, count in counts.items()})
 
     def replaced(self, handle: int) -> None:
         if self._access is not None:
@@ -391,7 +414,7 @@ class ClientSession(asyncio.Protocol):
     def _withhold(self, handle: int, position: int) -> None:
         """Skip an event of a backlog that came there when more was granted."""
         self._broker.counts["withheld"] += 1
-        self._output.answer(frames.MissedFrame(handle, {"not granted": 1}))
+        self._output.missed(handle, {"not granted": 1})
         # Not now: the peer is handing over the event.
         asyncio.get_running_loop().call_soon(self._confirm, handle, (position,))
 

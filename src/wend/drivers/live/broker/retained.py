@@ -213,7 +213,7 @@ class RetainedExchange:
         headers = dict(effect.event.headers)
         carried = msgspec.json.decode(headers.pop(RETAINED, ""), type=CarriedEvent)
         question = self._questions.get(carried.question)
-        if question is None:
+        if question is None or effect.event.id.publisher not in question.asked:
             return
         attributes = {**effect.event.attributes}
         if carried.topic is None:

@@ -1,0 +1,351 @@
+"""Clients that try to get around their grants and limits, frame by frame, as no honest client would."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wend
+from tests.drivers.live.granting import ADMIN, GRANTS, OFFICE, Scene, granting
+from tests.drivers.live.key_ring import KeyRing, revoke
+from tests.drivers.live.net import overlay, run, until
+from wend.drivers.live import frames
+from wend.drivers.live.access.admission import ClientAdmission
+from wend.drivers.live.access.grants import Grant, GrantTable, UsageLimits
+from wend.drivers.live.access.key_files import read_folder
+from wend.drivers.live.broker.broker import MAX_GROUPS_BYTES
+from wend.drivers.live.broker.listener import QUEUE_MSGS
+from wend.drivers.live.broker.retained import ASK, RETAINED, TOPIC
+from wend.model.events import DurableOptions, Range
+
+INBOX = "wend.inbox.0123456789abcdef"
+REPLY_TO = "wend-reply-to"
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory: pytest.TempPathFactory) -> KeyRing:
+    return KeyRing(tmp_path_factory.mktemp("keys"))
+
+
+def inbox(handle: int = 2, **options: Any) -> frames.Subscribe:
+    return frames.Subscribe(handle, handle, f"topic = '{INBOX}'", announced=False, **options)
+
+
+def refusals(answers: list[frames.ToClient]) -> list[str]:
+    return [answer.why for answer in answers if isinstance(answer, frames.No)]
+
+
+def deliveries(answers: list[frames.ToClient]) -> list[bytes]:
+    return [answer.event.payload for answer in answers if isinstance(answer, frames.Delivery)]
+
+
+# ---------------------------------------------------------------- subscriptions
+
+
+@pytest.mark.parametrize("options", [{"durable": DurableOptions("alice/orders")}, {"group": "workers"}])
+def test_an_inbox_is_neither_durable_nor_of_a_group(ring: KeyRing, options: dict[str, Any]) -> None:
+    """It is not bound to the client's name, so a client could take over the durable subscription of another one."""
+
+    async def scene() -> None:
+        async with granting(ring) as s, s.connect("alice", "plant") as alice, s.connect("adm", "admin") as admin:
+            async with alice.subscribe("topic prefix 'plant.'", name="orders"):
+                pass
+            await admin.publish({"topic": "plant.1"}, b"for alice")
+            mallory = await s.raw("mallory", "plant")
+            answers = await mallory.tell(inbox(**options))
+            assert refusals(answers) == [
+                "a subscription that is not announced is for replies: it has no name and no queue group"
+            ]
+            assert not deliveries(answers)
+            (kept,) = s.site.broker.durable()
+            assert (kept.name, kept.events, kept.attached) == ("alice/orders", 1, False)
+            mallory.close()
+
+    run(scene())
+
+
+def test_a_subscription_is_not_shared_with_one_that_is_not_announced(ring: KeyRing) -> None:
+    """A client would see the questions of other peers about retained events, or keep them from being answered."""
+
+    async def scene() -> None:
+        grants = {"most": Grant(publish="true", subscribe="topic != 'salaries'"), "admin": ADMIN}
+        admission = ClientAdmission(ring.keys("site", 0), GrantTable(grants), tls=True)
+        async with overlay([(0, 1)], admission=admission) as (a, b):
+            b.listener.admission = ClientAdmission()
+            mallory = await Scene(a, ring, ring.keys("site", 0), None).raw("mallory", "most")  # type: ignore[arg-type]
+            assert not refusals(await mallory.tell(frames.Subscribe(1, 1, f"topic = '{ASK}'")))
+            url = a.url.replace("wend://", "wends://")
+            async with (
+                wend.connect(url, keys=ring.enrol("adm", groups=("admin",))) as admin,
+                wend.connect(b.url) as there,
+            ):
+                await admin.publish({"topic": "salaries"}, b"much", retain=True)
+                await until(lambda: b.peer.wanting({"topic": TOPIC}) == (0,))
+                async with there.subscribe("topic = 'salaries'") as events:
+                    assert (await anext(events)).payload == b"much"
+            assert not deliveries(await mallory.tell())
+            mallory.close()
+
+    run(scene())
+
+
+# ---------------------------------------------------------------- replies
+
+
+@pytest.mark.parametrize("topic", [ASK, Range("wend.inbox.", "wend.inbox.~"), Range(f"{TOPIC}.0", f"{TOPIC}.~")])
+def test_a_client_replies_to_no_topic_but_the_inbox_of_a_request(ring: KeyRing, topic: Any) -> None:
+    """A request to oneself may name any topic as its inbox."""
+
+    async def scene() -> None:
+        async with granting(ring) as s, s.connect("adm", "admin") as admin, s.connect("p", "plant") as plant:
+            await admin.publish({"topic": "plant.1", "secret": 1}, b"a secret", retain=True)
+            async with plant.subscribe(f"topic = '{INBOX}x' or topic prefix 'plant.'"):
+                mallory = await s.raw("mallory", "office")
+                mine = frames.Publish(3, {"topic": "office"}, headers={REPLY_TO: f"{topic}/1"})
+                first = await mallory.tell(frames.Subscribe(1, 1, "topic = 'office'"), inbox(), mine)
+                assert deliveries(first) == [b""]  # she has received a request
+                headers = {REPLY_TO: f"{INBOX}/1", RETAINED: '[1,[77,1,1],5,"plant.1"]'}
+                answers = await mallory.tell(frames.Publish(4, {"topic": topic}, b"true", headers, to=0))
+                assert refusals(answers) == ["this client may reply only to requests that it has received"]
+                assert not deliveries(await mallory.tell())
+                assert s.counts["reply-refused"] == 1
+                mallory.close()
+
+    run(scene())
+
+
+def test_the_newest_requests_can_be_answered(ring: KeyRing) -> None:
+    async def scene() -> None:
+        async with granting(ring) as s:
+            service = await s.raw("service", "office")
+            await service.tell(frames.Subscribe(1, 1, "topic = 'office'"))
+            asked = [frames.Publish(2, {"topic": "office"}, headers={REPLY_TO: f"{INBOX}{n:05}/1"}) for n in range(3)]
+            assert len(deliveries(await service.tell(*asked))) == 3
+            replies = [frames.Publish(9, {"topic": f"{INBOX}{n:05}"}, b"reply", to=0) for n in (0, 1, 2)]
+            assert not refusals(await service.tell(*replies))
+            service.close()
+
+    run(scene())
+
+
+# ---------------------------------------------------------------- publications
+
+
+def test_a_range_without_values_grants_nothing(ring: KeyRing) -> None:
+    async def scene() -> None:
+        grants = {
+            "plant": Grant(publish="topic prefix 'plant.'"),
+            "levels": Grant(publish="kind = 'level' and level >= 0"),
+            "office": OFFICE,
+        }
+        async with granting(ring, **grants) as s:
+            mallory = await s.raw("mallory", "plant", "levels")
+            none = Range(1.0, 1.0000000000000002, True, True)
+            event = {"topic": Range("a", "z"), "level": none}
+            (why,) = refusals(await mallory.tell(frames.Publish(1, event, b"not granted")))
+            assert "this client may publish only events with" in why
+            mallory.close()
+
+    run(scene())
+
+
+def test_what_is_refused_or_gone_is_not_counted_as_kept(ring: KeyRing) -> None:
+    async def scene() -> None:
+        grant = Grant(publish="true", subscribe="true", client_limits=UsageLimits(kept_bytes=100_000))
+        async with granting(ring, plant=grant) as s:
+            client = await s.raw("p", "plant")
+
+            def publish(topic: str, size: int, **options: Any) -> frames.Publish:
+                return frames.Publish(1, {"topic": topic}, bytes(size), retain="topic", **options)
+
+            assert not refusals(await client.tell(publish("a", 80_000)))
+            forged = publish("a", 0, headers={"wend-signature": "mine"})
+            assert refusals(await client.tell(forged)) == [
+                "the headers wend-signature and wend-signed-by are the peer's own"
+            ]
+            assert refusals(await client.tell(publish("b", 80_000))) == ["this client may keep 100000 bytes"]
+            assert refusals(await client.tell(publish("b", 10, to=0)))
+            # once it has expired, its bytes are free again
+            assert not refusals(await client.tell(publish("a", 80_000, ttl_ns=1)))
+            await until(lambda: s.site.peer.held("topic", "a") is None)
+            assert not refusals(await client.tell(publish("b", 80_000)))
+            client.close()
+
+    run(scene())
+
+
+def test_two_certificates_of_one_name_do_not_double_its_rate(ring: KeyRing) -> None:
+    async def scene() -> None:
+        grants = {
+            name: Grant(publish="true", client_limits=UsageLimits(events_per_s=rate))
+            for name, rate in (("ten", 10), ("eleven", 11))
+        }
+        async with granting(ring, **grants) as s:
+            accepted = 0
+            for turn in range(6):
+                client = await s.raw("m", ("ten", "eleven")[turn % 2])
+                answers = await client.tell(*(frames.Publish(1, {"topic": "a"}) for _ in range(15)))
+                accepted += len(answers) - len(refusals(answers))
+                client.close()
+            assert accepted <= 11
+
+    run(scene())
+
+
+# ---------------------------------------------------------------- memory and others' deliveries
+
+
+def test_many_queue_groups_do_not_silence_other_subscribers(ring: KeyRing) -> None:
+    async def scene() -> None:
+        async with (
+            granting(ring) as s,
+            s.connect("a", "office") as one,
+            s.connect("b", "office") as other,
+            other.subscribe("topic = 'office'") as events,
+        ):
+            mallory = await s.raw("mallory", "office")
+            wanted = [
+                frames.Subscribe(n, n, "topic = 'office'", group=f"{n:04}{'g' * 190}", retained=False)
+                for n in range(1, 200)
+            ]
+            refused = refusals(await mallory.tell(*wanted))
+            assert {*refused} == {f"the names of all queue groups of a peer may have {MAX_GROUPS_BYTES} bytes"}
+            await one.publish({"topic": "office"}, b"first")
+            assert (await anext(events)).payload == b"first"
+            (got, *_) = [one for one in await mallory.tell() if isinstance(one, frames.Delivery)]
+            assert not got.event.groups, "who else gets it is not the client's business"
+            # and once the groups are gone, there is room for others
+            await mallory.tell(*(frames.Unsubscribe(n, n) for n in range(1, 200)))
+            assert not refusals(await mallory.tell(wanted[-1]))
+            mallory.close()
+
+    run(scene())
+
+
+def test_what_a_client_misses_while_it_does_not_read_is_added_up(ring: KeyRing) -> None:
+    async def scene() -> None:
+        admission = ClientAdmission(ring.keys("site", 0), GrantTable(GRANTS), tls=True)
+        async with overlay([(0, 1)], admission=admission) as (a, b):
+            b.listener.admission = ClientAdmission()
+            mallory = await Scene(a, ring, ring.keys("site", 0), None).raw("mallory", "office")  # type: ignore[arg-type]
+            late = [
+                frames.Subscribe(n, n, "topic = 'office'", deadline_ns=n, expire=True, retained=False)
+                for n in range(2, 52)
+            ]
+            await mallory.tell(frames.Subscribe(1, 1, "topic = 'office'"), *late)
+            transport = mallory.writer.transport
+            assert isinstance(transport, asyncio.Transport)
+            async with wend.connect(b.url) as there:
+                await until(lambda: 0 in b.peer.wanting({"topic": "office"}))
+                transport.pause_reading()
+                (session,) = a.listener.sessions
+                while not session.stalled:
+                    await there.publish({"topic": "office"}, bytes(200_000))
+                count = 2 * QUEUE_MSGS // len(late)
+                for _ in range(count):
+                    await there.publish({"topic": "office"}, b"late for most")
+                await until(lambda: session.queued_bytes > 0)
+                transport.resume_reading()
+                missed: dict[int, int] = {}
+                told = 0
+                while len(missed) < len(late) or min(missed.values()) < count:
+                    (frame,) = await mallory.receive()
+                    if isinstance(frame, frames.MissedFrame):
+                        missed[frame.handle] = missed.get(frame.handle, 0) + frame.counts["expired"]
+                        told += 1
+                assert min(missed) == 2 and told < count * len(late) / 4
+            mallory.close()
+
+    run(scene())
+
+
+def test_a_long_list_of_durable_subscriptions_is_shortened(ring: KeyRing) -> None:
+    async def scene() -> None:
+        async with granting(ring) as s:
+            client = await s.raw("p", "admin")
+            words = ", ".join(f"'{n:05}{'é' * 20}'" for n in range(400))
+            for n in range(1, 41):
+                wanted = frames.Subscribe(n, n, f"x in {{{words}}}", durable=DurableOptions(f"d{n}"))
+                assert not refusals(await client.tell(wanted))
+            (listed,) = await client.tell(frames.ListSubscriptions(99))
+            assert isinstance(listed, frames.Subscriptions) and len(listed.durable) == 40
+            assert all(one.filter.startswith("x in {") and one.filter.endswith("…") for one in listed.durable)
+            client.close()
+
+    run(scene())
+
+
+# ---------------------------------------------------------------- keys and grants that change
+
+
+def test_clients_of_a_root_that_is_taken_out_are_disconnected(tmp_path: Path) -> None:
+    async def scene() -> None:
+        old, new = KeyRing(tmp_path / "old", "old"), KeyRing(tmp_path / "new", "new")
+        folder = new.enrol("site", 0)
+        (folder / "root.pem").write_bytes(old.root.read_bytes())
+        admission = ClientAdmission(read_folder(folder), GrantTable(GRANTS), tls=True)
+        async with overlay([], admission=admission) as (site,):
+            keys = old.enrol("c", groups=("office",))
+            (keys / "root.pem").write_bytes(new.root.read_bytes() + old.root.read_bytes())
+            url = site.url.replace("wend://", "wends://")
+            async with wend.connect(url, keys=keys) as client:
+                await client.publish({"topic": "office"})
+                admission.replace(read_folder(folder), GrantTable(GRANTS))
+                site.listener.recheck()
+                await client.publish({"topic": "office"})
+                assert client.reconnects == 0
+                (folder / "root.pem").unlink()
+                admission.replace(read_folder(folder), GrantTable(GRANTS))
+                site.listener.recheck()
+                await until(lambda: site.counts["now"] == 0)
+                assert site.counts["not-admitted"] == 1
+
+    run(scene())
+
+
+def test_grants_that_are_too_large_together_turn_one_client_away_and_no_other_check_is_left_out(ring: KeyRing) -> None:
+    async def scene() -> None:
+        large = {
+            name: Grant(publish=" or ".join(f"(x{name} = {i} and y{name} = {i})" for i in range(100)))
+            for name in ("a", "b")
+        }
+        async with granting(ring) as s:
+            both = await s.raw("both", "a", "b")
+            others = [await s.raw(f"other{n}", "office") for n in range(6)]
+            s.change(**{**GRANTS, **large})
+            (told,) = await both.receive()
+            assert isinstance(told, frames.No) and "a, b: the grants of these groups are too large together" in told.why
+            # a change for some is no change for all
+            for other in others:
+                assert not refusals(await other.tell(frames.Publish(1, {"topic": "office"})))
+            assert s.counts["rights-changed"] == 0
+            s.change(office=Grant(subscribe="true"), plant=GRANTS["plant"])
+            await until(lambda: s.counts["rights-changed"] == 6)
+
+    run(scene())
+
+
+def test_a_revoked_member_of_a_queue_group_gets_no_more_events_though_it_stays_connected(ring: KeyRing) -> None:
+    async def scene() -> None:
+        grants = {"w": Grant(subscribe="topic = 'job'"), "admin": ADMIN}
+        async with granting(ring, **grants) as s, s.connect("adm", "admin") as admin:
+            mallory, good = await s.raw("mallory", "w"), await s.raw("good", "w")
+            for client in (mallory, good):
+                assert not refusals(await client.tell(frames.Subscribe(1, 1, "topic = 'job'", group="workers")))
+            transport = mallory.writer.transport
+            assert isinstance(transport, asyncio.Transport)
+            transport.pause_reading()  # it does not answer the end of TLS either
+            folder = ring.folder / "site"
+            serial = read_folder(ring.folder / "mallory").credentials.identity.serial
+            revoke(folder, serial)
+            s.site.listener.admission.replace(read_folder(folder), GrantTable(grants))
+            s.site.listener.recheck()
+            (folder / "revoked.txt").unlink()
+            for number in range(10):
+                await admin.publish({"topic": "job"}, b"%d" % number)
+            assert sorted(deliveries(await good.tell())) == [b"%d" % number for number in range(10)]
+            transport.abort()
+            good.close()
+
+    run(scene())
