@@ -113,6 +113,7 @@ LIVE = {
     "clients.signature-refused": "Signatures of events that did not verify: the event is delivered as one that is not "
     "signed.",
     "clients.withheld": "Events of a backlog that the client may not receive any more.",
+    "clients.undeliverable": "Events that a client could not be told, because no frame holds them.",
     "clients.failed": "Clients whose session failed inside the peer.",
     "shaper.lost": "Datagrams lost on purpose: by `shape` in the peer's file, or by `client.cut`.",
     "shaper.corrupted": "Datagrams corrupted on purpose, by `shape` in the peer's file.",

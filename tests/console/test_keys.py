@@ -291,3 +291,12 @@ def test_a_key_that_could_not_be_written_leaves_no_file(tmp_path: Path, monkeypa
     with pytest.raises(ConfigError, match=r"cannot write .*signing.key: No space left"):
         write_signing_key(tmp_path / "signing.key", bytes(32))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_serial_number_is_revoked_whatever_else_is_broken(said: Said, tmp_path: Path) -> None:
+    enrolled(said, tmp_path)
+    root = tmp_path / "root"
+    (root / "issued" / "5.pem").write_text("half a file")
+    assert said("key", "revoke", str(root), "123456")[0] == 0
+    assert read_revoked(root / "revoked.txt") == {123456}
+    assert said("key", "revoke", str(root), "plant-7")[0] == 2

@@ -10,7 +10,7 @@ from wend.model.units import MS, SECOND
 from wend.security import packets
 from wend.security.cookies import Address
 from wend.security.handshakes import SILENCE_NS
-from wend.security.peer_session import ALIVE_NS, IDLE_NS
+from wend.security.peer_session import ALIVE_NS
 from wend.security.session_effects import SessionEnded, SessionMoved, SessionReady, SessionRefused, TransmitPacket
 from wend.security.session_layer import SessionLayer
 from wend.security.transport import REKEY_NS
@@ -317,32 +317,16 @@ def test_who_has_the_former_address_of_another_peer_is_reached_there() -> None:
     assert world.delivered[3, b"who is there?"] == 1
 
 
-def test_a_site_with_new_keys_begins_again_with_any_incarnation() -> None:
-    """Its former process may have lied about its incarnation, and its neighbours write to it all the time."""
-    world = World(3, 2)
-    a, b = world.hosts[A], world.hosts[B]
-    b.incarnation = 2**62
-    b.start()
-    assert say(world, B, b"evil", A)
-    a.verifier.revoked.add(credentials_of(B).identity.serial)
-    a.layer.recheck(world.now, a.verifier)
-    b.incarnation = 4
-    renewed = credentials_of(B, serial=77, key="new")
-    b.layer = SessionLayer(renewed, b.verifier, incarnation=4, version=3, random=random_bytes("new", B))
-    b.layer.tick(world.now, b.wall_s)
-    b.layer.locate(world.now, A, a.address)
-    assert say(world, A, b"hello", B) and say(world, B, b"here", A)
-
-
-def test_a_host_whose_clock_was_ahead_is_heard_again_though_its_neighbour_writes() -> None:
-    """Without a store a host takes its incarnation from its clock."""
-    world = World(3, 2)
-    world.hosts[B].incarnation = 2**62
-    world.hosts[B].start()
-    assert say(world, B, b"too early", A)
-    world.hosts[B].incarnation = 4
-    world.hosts[B].start()
-    for number in range(int((IDLE_NS + 300 * SECOND) / (2 * SECOND))):
-        say(world, A, b"hello %d" % number, B)
-        world.hosts[B].send(A, b"here %d" % number)
-    assert any(body.startswith(b"here") for peer, body in world.delivered if peer == A)
+def test_a_wrong_source_does_not_take_the_address_of_a_peer_that_lives() -> None:
+    world = World(3, 3)
+    assert say(world, 2, b"hello", 1) and say(world, 3, b"hello, too", 1)
+    a, b, c = (world.hosts[peer] for peer in (1, 2, 3))
+    home, b.address = b.address, c.address
+    c.address = ("0.0.0.0", 1)
+    assert say(world, 2, b"with another source", 1, SECOND)
+    b.address, c.address = home, ("10.0.0.3", 7000)
+    world.sent[b"to an address"] = (1, 1, 3)
+    a.layer.send_to(world.now, c.address, 0, b"to an address")
+    a.perform()
+    world.run(world.now + SECOND)
+    assert world.delivered[3, b"to an address"] == 1

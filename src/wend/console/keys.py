@@ -199,10 +199,16 @@ def revoke(
 
     place = folder / key_files.REVOKED
     revoked, now = key_files.read_revoked(place), wall_s()
-    known = [*_issued(folder), *_tokens(folder)]
+    is_number = who.isascii() and who.isdigit()
+    try:
+        known = [*_issued(folder), *_tokens(folder)]
+    except ConfigError:
+        if not is_number:
+            raise
+        known = []  # in an emergency, a serial number is revoked whatever else is broken
     found = [(each.serial, each.name) for each in known if each.name == who and each.not_after_s > now]
     if not found:  # a name may consist of digits
-        if not who.isascii() or not who.isdigit():
+        if not is_number:
             raise ConfigError(f"{folder} knows no valid certificate or token of {who!r}; give the serial number")
         serial = key_files.as_serial(who)
         if serial is None:

@@ -94,6 +94,8 @@ MAX_ATTRIBUTES = 1024
 MAX_DEADLINE_NS = FOREVER
 MAX_FACTOR = 1e6
 MAX_GROUP_CHARS = 200
+MAX_EVENT_GROUPS = 256
+"""Queue groups that an event may name."""
 
 
 class EventId(NamedTuple):
@@ -120,10 +122,10 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The age at which nobody needs it any more; nil: never."""
     previous: tuple[tuple[PeerId, int], ...] = ()
     """For peers whose subscribers want the publisher's order: the sequence number of the event before this one that was
-    for that peer; 0 for the first."""
-    groups: tuple[GroupChoice, ...] = ()
+    for that peer; 0 for the first. Clients get it empty."""
+    groups: Annotated[tuple[GroupChoice, ...], msgspec.Meta(max_length=MAX_EVENT_GROUPS)] = ()
     """For queue groups: the peer whose member gets it, and behind it those that were chosen before and had no member
-    left."""
+    left. Clients get it empty."""
     origin: EventId | None = None
     """Set by a peer that sent it on to another member of a queue group: the id that it was published under."""
     direct: bool = False

@@ -326,7 +326,7 @@ class Peer:
         if self._local.announce(made, effects):
             self._subscriptions_changed(now, effects)
         interest = self.interest
-        made = self._local.shared(made)
+        made = self._local.shared(made, effects)
         wanted = interest.targets(made)
         made = self._local.chained(made)
         targets = tuple([t for t in wanted if t != self.me]) if self.me in wanted else wanted

@@ -193,7 +193,7 @@ class Handshakes(SessionState):
     def _found(self, now: Nanos, session: PeerSession, waiting: AddressSession) -> None:
         """The peer at an address is known: speak with it."""
         self._table.remove_unknown(waiting)
-        self._table.note_address(session.peer, waiting.address)
+        self._table.note_address(now, session.peer, waiting.address)
         if session.address is None:
             session.address = waiting.address
         session.waiting.extend(waiting.waiting)

@@ -21,7 +21,7 @@ MOST_PREVIOUS = 2
 ALIVE_NS: Nanos = 5 * SECOND
 """A peer that was heard so lately lives."""
 IDLE_NS: Nanos = 10 * MINUTE
-"""So long after a peer was heard last, the number of its last handshake and its incarnation are forgotten."""
+"""So long after its last keys a peer may be forgotten, with the number of its last handshake."""
 REKEYING_NS: Nanos = 100 * MS
 """Handshakes under the present keys come less often. Whoever needs one repeats it later."""
 
@@ -200,16 +200,9 @@ class PeerSession(WaitingQueue):
 
     def is_idle(self, now: Nanos) -> bool:
         """Whether the peer may be forgotten."""
-        return not self.next and not self.handshake and not self.waiting and self.is_silent(now)
-
-    def is_silent(self, now: Nanos) -> bool:
-        """Whether it was not heard for so long that it may begin again with a lower incarnation: its host may have lost
-        its store, or its clock."""
-        return self.current is None and not self.previous and now - self.heard_ns > IDLE_NS
-
-    def forget_incarnation(self) -> None:
-        """Accept any incarnation from now on."""
-        self.latest, self.incarnation = (-1, -1), -1
+        if self.current or self.next or self.previous or self.handshake or self.waiting:
+            return False
+        return now - self.heard_ns > IDLE_NS
 
     def _all(self) -> Iterator[TransportKeys]:
         yield from self.previous

@@ -200,9 +200,9 @@ class SessionLayer(Handshakes):
                 self._on_superseded(now, session, address)
                 return None
             elif newest:
-                self._on_former(session, keys, address)
+                self._on_former(now, session, keys, address)
         elif newest and address != session.address:
-            self._move(session, address)
+            self._move(now, session, address)
         session.heard_ns, session.unanswered_ns = now, 0
         if kind < packets.REKEYING:
             if not session.owes_ns:
@@ -212,14 +212,14 @@ class SessionLayer(Handshakes):
             self._on_rekeying(now, session, body, address)
         return None
 
-    def _on_former(self, session: PeerSession, keys: TransportKeys, address: Address) -> None:
+    def _on_former(self, now: Nanos, session: PeerSession, keys: TransportKeys, address: Address) -> None:
         """A packet came under former keys: it was under way, or the peer seals with them, as both do after handshakes
         that crossed. If so, there is nothing under the present keys between two such packets."""
         present = -1 if session.current is None else session.current.window.highest
         repeated = session.former_keys is keys and session.present_highest == present
         session.former_keys, session.present_highest = keys, present
         if repeated and address != session.address:
-            self._move(session, address)
+            self._move(now, session, address)
 
     def _on_superseded(self, now: Nanos, session: PeerSession, address: Address) -> None:
         """An authentic packet of the incarnation before: it was under way, or that process still lives."""
@@ -258,8 +258,8 @@ class SessionLayer(Handshakes):
         if session.owes_ns and now - session.owes_ns > KEEPALIVE_NS:
             session.owes_ns = 0
             self._say_nothing(session)
-        if session.is_silent(now):
-            session.forget_incarnation()
+        if session.is_idle(now):
+            session.latest, session.incarnation = (-1, -1), -1
         pending = session.handshake
         if pending is None or now < pending.due_ns:
             return

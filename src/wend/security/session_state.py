@@ -99,8 +99,8 @@ class SessionState:
         self._table.remove_keys(session.adopt(now, keys))
         self.notices["session"] += 1
         if session.address != address:
-            self._move(session, address)
-        self._table.note_address(session.peer, address)
+            self._move(now, session, address)
+        self._table.note_address(now, session.peer, address)
         if is_new:
             self.effects.append(SessionReady(session.peer, address, keys.incarnation))
         self._flush(now, session)
@@ -122,11 +122,11 @@ class SessionState:
         if session.current is not None and session.address is not None:
             self._transmit(session.address, session.peer, session.current.seal(packets.NOTHING, b""))
 
-    def _move(self, session: PeerSession, address: Address) -> None:
+    def _move(self, now: Nanos, session: PeerSession, address: Address) -> None:
         """The newest authentic packet of a peer came from another address than those before."""
         self._table.forget_address(session.peer, session.address)
         session.address = address
-        self._table.note_address(session.peer, address)
+        self._table.note_address(now, session.peer, address)
         self.effects.append(SessionMoved(session.peer, address))
 
     def _end(self, session: PeerSession, reason: str) -> None:
@@ -135,7 +135,6 @@ class SessionState:
         had_keys = session.current is not None
         self._table.drop_keys(session)
         session.certificate, session.identity = b"", None
-        session.forget_incarnation()  # the site may get another key, and begin again
         self._lost(len(session.waiting))
         session.waiting.clear()
         if had_keys:

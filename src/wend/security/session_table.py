@@ -5,7 +5,7 @@ from collections.abc import Callable
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.security.cookies import Address
-from wend.security.peer_session import AddressSession, PeerSession, PendingHandshake
+from wend.security.peer_session import ALIVE_NS, AddressSession, PeerSession, PendingHandshake
 from wend.security.transport import TransportKeys
 
 MOST_PEERS = 4096
@@ -54,8 +54,11 @@ class SessionTable:
             self.drop_keys(session)
             self.at = {address: owner for address, owner in self.at.items() if owner != peer}
 
-    def note_address(self, peer: PeerId, address: Address) -> None:
-        self.at.pop(address, None)
+    def note_address(self, now: Nanos, peer: PeerId, address: Address) -> None:
+        """A peer was heard at this address. If another one that lives is there, a source was wrong, and it stays."""
+        owner = self.peers.get(self.at.pop(address, peer))
+        if owner is not None and owner.peer != peer and owner.address == address and now - owner.heard_ns <= ALIVE_NS:
+            peer = owner.peer
         if len(self.at) >= 2 * MOST_PEERS:
             del self.at[next(iter(self.at))]
         self.at[address] = peer

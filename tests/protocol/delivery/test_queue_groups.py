@@ -5,15 +5,19 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.conformance.harness import SimHarness, published, subscribed
 from tests.cores import pure_only
-from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
+from wend.model.events import MAX_EVENT_GROUPS, Event, EventId, Qos, Subscription, SubscriptionId
 from wend.protocol.config import PeerConfig
+from wend.protocol.delivery.queue_groups import MAX_EVENT_GROUPS_BYTES, QueueGroups, group_bytes
 from wend.protocol.interest.subscriptions import PeerInterest, SubscriptionTable
 from wend.protocol.interest.summary import FilterSummary
-from wend.protocol.ports import LocalSubscription, Subscribed, Unsubscribed
+from wend.protocol.messages import TX_SHIFT, Data
+from wend.protocol.peer import Peer
+from wend.protocol.ports import Effect, LocalSubscription, Notice, Received, Started, Subscribed, Unsubscribed
 
 RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
 EVENTS = 200
@@ -200,3 +204,50 @@ def test_a_summary_does_not_merge_groups() -> None:
 
 def test_a_name_that_is_too_long_cannot_be() -> None:
     assert Qos(group="x" * 200).can_be() and not Qos(group="x" * 201).can_be()
+
+
+def test_an_event_names_a_bounded_number_of_groups_and_each_group_gets_some(tmp_path: Path) -> None:
+    async def scene(world: SimHarness) -> None:
+        count = 2 * MAX_EVENT_GROUPS
+        for number in range(count):
+            world.tell(1, member(number, f"{number:04}"))
+        world.tell(1, subscribed(count, "a"))
+        await known(world)
+        await publish(world, 0, 60)
+        everyone = Counter(got.subscription for got in world.got)
+        assert everyone.pop(count) == 60, "others get every event"
+        assert len(everyone) == count and max(everyone.values()) < 60
+        by_event = Counter(got.payload for got in world.got if got.subscription != count)
+        assert {*by_event.values()} == {MAX_EVENT_GROUPS}
+
+    run(scene, tmp_path)
+
+
+def test_long_names_of_groups_leave_room_for_the_event() -> None:
+    made: list[Effect] = []
+    groups = QueueGroups(0, None, None, None)  # type: ignore[arg-type]
+    wanted = {f"{number:03}{'g' * 190}": (1, 2) for number in range(200)}
+    event = groups.chosen(Event(EventId(0, 1, 1), {"topic": "a"}), wanted, made)
+    assert sum(group_bytes(group) for group, _ in event.groups) <= MAX_EVENT_GROUPS_BYTES
+    assert made == [Notice("group-left-out", 0)] * (200 - len(event.groups)) != []
+
+
+def test_a_group_that_an_event_names_often_is_served_once(tmp_path: Path) -> None:
+    async def scene(world: SimHarness) -> None:
+        world.tell(2, member(1))
+        await known(world)
+        hostile = Event(EventId(0, 1, 99), {"topic": "a"}, b"x", groups=(("workers", (1,)),) * 200)
+        world.tell(1, Received(0, Data((1 << TX_SHIFT) + 2**20, hostile, 0, (1,))))
+        await world.quiet()
+        assert [(got.peer, got.payload) for got in world.got] == [(2, b"x")]
+
+    run(scene, tmp_path)
+
+
+def test_an_event_that_was_passed_on_is_for_no_subscription_where_there_are_no_groups() -> None:
+    peer = Peer(PeerConfig(peer=0, strategy="rendezvous"))
+    peer.handle(0, Started(()))
+    peer.handle(1, Subscribed(LocalSubscription(1, "topic = 'a'")))
+    plain = Event(EventId(7, 1, 1), {"topic": "a"})
+    assert peer.interest.local(plain, peer.view)
+    assert not peer.interest.local(msgspec.structs.replace(plain, origin=EventId(8, 1, 1)), peer.view)

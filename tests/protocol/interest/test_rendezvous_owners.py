@@ -6,8 +6,15 @@ import pytest
 
 from tests.protocol.interest import test_rendezvous  # noqa: F401 - it registers the strategy
 from tests.protocol.interest.rings import RingNet
-from wend.protocol.interest.rendezvous_messages import CopyEntries, PlaceEntries
-from wend.protocol.keys import node_id
+from wend.protocol.interest import region_replicas
+from wend.protocol.interest.rendezvous_messages import (
+    CopyEntries,
+    EventSettled,
+    MatchEvent,
+    PlaceEntries,
+    RenewCopy,
+)
+from wend.protocol.keys import distance, key_of, node_id
 
 PLACE = "attribute a|"
 
@@ -145,3 +152,48 @@ def test_a_peer_that_returns_settles_nothing_before_it_has_the_entries() -> None
     net.detect()
     net.run(120)
     net.check()
+
+
+def test_a_stranger_cannot_split_the_regions_of_others() -> None:
+    net = net_with(8)
+    owner = net.owner(PLACE)
+    liar = max(sorted(net.peers), key=lambda peer: distance(node_id(peer), key_of(PLACE)))
+    for peer in sorted(net.peers):
+        net.say(liar, peer, CopyEntries("attribute a", "", (), (), True))
+        net.say(liar, peer, RenewCopy("attribute a", "", 0, True))
+    net.run(2)
+    net.crash(owner)  # whoever takes over has no lie in its copy
+    net.detect()
+    net.run(40)
+    for publisher in sorted(net.peers):
+        net.publish(publisher, {"a": 0})
+    net.run(10)
+    net.check()
+
+
+def test_copies_of_regions_are_bounded_and_end_if_nobody_speaks_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(region_replicas, "MOST_COPIES", 50)
+    net = net_with(4)
+    liar, victim = sorted(net.peers)[:2]
+    mine = [name for number in range(2000) if net.owner(f"{(name := f'attribute n{number}')}|") == liar]
+    for name in mine:
+        net.say(liar, victim, RenewCopy(name, "", 0, True))
+    net.run(1)
+    assert len(mine) > 100 and net.status(victim)["copies"] == 50
+    net.run(300)
+    assert net.status(victim)["copies"] < 10
+
+
+def test_what_settles_an_event_must_be_a_region_and_counts_once() -> None:
+    net = net_with(4)
+    publisher = sorted(net.peers)[0]
+    net.tamper = lambda sender, receiver, message: isinstance(getattr(message, "body", None), MatchEvent)
+    id_ = net.publish(publisher, {"a": 0.5})
+    other = sorted(net.peers)[1]
+    for _ in range(3):
+        net.say(other, publisher, EventSettled("attribute a", "g", id_))
+        net.say(other, publisher, EventSettled("attribute a", "11", id_))
+    net.tamper = None
+    net.run(60)
+    net.check()
+    assert sum(net.status(peer)["unsettled"] for peer in net.peers) == 0

@@ -129,6 +129,8 @@ class ListSubscriptions(msgspec.Struct, frozen=True, gc=False, tag="subscription
     """Ask for the durable subscriptions of the peer; the answer is `Subscriptions`."""
 
     ref: int
+    after: str = ""
+    """The last name of the answer before, if there are more."""
 
 
 class RemoveSubscription(msgspec.Struct, frozen=True, gc=False, tag="remove"):
@@ -336,6 +338,8 @@ class Subscriptions(msgspec.Struct, frozen=True, gc=False, tag="subscriptions"):
 
     ref: int
     durable: tuple[DurableStatus, ...]
+    more: bool = False
+    """Whether there are others after these, to be asked for."""
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False, tag="dropped"):

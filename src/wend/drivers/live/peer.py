@@ -24,6 +24,7 @@ from wend.drivers.live.addressing.addresses import Address, resolve, show
 from wend.drivers.live.addressing.joining import Joining
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.log_limit import LogLimit
 from wend.drivers.live.observer import Observer, Observers
 from wend.drivers.live.paths.searches import PathSearches
 from wend.drivers.live.paths.source import NoPaths, PathSource
@@ -39,7 +40,7 @@ from wend.drivers.live.transport.socket import PeerSocket
 from wend.drivers.live.wake_timer import WakeTimer
 from wend.model.errors import Refused, WendError, WireError
 from wend.model.events import Attributes, Event, EventId, Headers, PeerId, Value
-from wend.model.units import Nanos
+from wend.model.units import MINUTE, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import (
     ACKS,
@@ -81,6 +82,7 @@ from wend.protocol.ports import (
     SendEach,
     Started,
     Stopping,
+    Unretained,
     Unsent,
     WakeAt,
     Woken,
@@ -97,6 +99,7 @@ log = logging.getLogger("wend.peer")
 LINGER_S = 0.5
 _LOGGED_FAILURES = 20
 _WOKEN = Woken()
+LINES_PER_MINUTE = 10
 _DOUBTS: tuple[NoticeName, ...] = ("retransmit", "undelivered")
 """After these a peer without a link may have another address."""
 _LINK_CHANGES: dict[NoticeName, bool] = {LINK_UP: True, "linked": True, LINK_DOWN: False, "unlinked": False}
@@ -132,6 +135,7 @@ class LivePeer:
         self.shaper = Shaper()
         self._clock = clock
         self._observers = Observers(self.failed)
+        self._log_limit = LogLimit(LINES_PER_MINUTE, MINUTE)
         self._peer = Peer(config)
         self._types = wire.MessageTypes(self._peer.message_types, self._peer.header_type)
         self._store_writer = StoreWriter(self.id, store, self._deliver, self.failed, self.counters, clock)
@@ -369,8 +373,11 @@ class LivePeer:
         return self._peer.retained.matching(self._clock(), filter) if len(self._peer.retained) else []
 
     def held(self, attribute: str, value: Value) -> Event | None:
-        """The event that the peer retains for this value of an attribute."""
-        return self._peer.retained.held(self._clock(), attribute, value)
+        """The event that the peer retains for this value of an attribute. One that has expired is forgotten now."""
+        retained = self._peer.retained
+        if retained.has_expired(self._clock(), attribute, value):
+            self.tell(Unretained(attribute, value))
+        return retained.held(attribute, value)
 
     def wanting(self, attributes: Attributes) -> tuple[PeerId, ...]:
         """The peers that would get an event with these attributes."""
@@ -543,7 +550,8 @@ class LivePeer:
             body = wire.encode_message(message)
         except WireError as error:
             self.counters.refused["oversize"] += 1
-            log.warning("peer %d cannot send to %d: %s", self.id, peer, error)
+            if self._log_limit.allows(self._clock()):
+                log.warning("peer %d cannot send to %d: %s", self.id, peer, error)
             self._handle(Unsent(peer, message))
             return
         if type(message) is Data:

@@ -114,10 +114,10 @@ class LocalDelivery:
             self._last[peer] = event.id.sequence
         return msgspec.structs.replace(event, previous=previous)
 
-    def shared(self, event: Event) -> Event:
+    def shared(self, event: Event, effects: Effects) -> Event:
         """The event with a peer for each queue group that wants it."""
         members = self._interest.members(event)
-        return self.groups.chosen(event, members) if members else event
+        return self.groups.chosen(event, members, effects) if members else event
 
     def announce(self, event: Event, effects: Effects) -> bool:
         """Advertise the topic of an event that no advertisement covers, up to the limits."""

@@ -2,20 +2,26 @@
 
 The publisher's peer chooses a peer with members for each group that wants an event, and the event says which
 (`Event.groups`). So all receivers agree without talking to each other. The choice spreads the events of all publishers
-evenly over peers. If the last member at the chosen peer has just gone, that peer chooses another one and sends the
-event there, as an event of its own that names the first as its `origin`.
+evenly over peers. An event names a bounded number of groups: if more want it, each gets some of the events. If the last
+member at the chosen peer has just gone, that peer chooses another one and sends the event there, as an event of its own
+that names the first as its `origin`.
 """
 
 from collections.abc import Callable
 
 import msgspec
 
-from wend.model.events import Event, GroupChoice, PeerId
+from wend.model.events import MAX_EVENT_GROUPS, Event, GroupChoice, PeerId
 from wend.model.units import Nanos
 from wend.protocol.group_choice import choose
 from wend.protocol.plugins import Interest, Notify
 from wend.protocol.ports import Notice, Published
 from wend.protocol.timers import Effects
+
+MAX_EVENT_GROUPS_BYTES = 16 * 1024
+"""What the groups of an event may take, so that it fits a datagram."""
+_GROUP_BYTES = 8
+"""What a group takes beside its name."""
 
 SendAlone = Callable[[Nanos, Event, Nanos, PeerId, Effects], None]
 
@@ -44,19 +50,23 @@ class QueueGroups:
     def unsubscribe(self, number: int) -> None:
         self._groups.pop(number, None)
 
-    def chosen(self, event: Event, members: dict[str, tuple[PeerId, ...]]) -> Event:
+    def chosen(self, event: Event, members: dict[str, tuple[PeerId, ...]], effects: Effects) -> Event:
         """The event with a peer for each of these groups."""
-        groups = tuple([(group, (choose(event.id, group, peers),)) for group, peers in sorted(members.items())])
+        named = sorted(members)
+        if len(named) > MAX_EVENT_GROUPS or sum(map(group_bytes, named)) > MAX_EVENT_GROUPS_BYTES:
+            named = _some(event, named)
+            effects.extend([Notice("group-left-out", self._me)] * (len(members) - len(named)))
+        groups = tuple([(group, (choose(event.id, group, members[group]),)) for group in named])
         return msgspec.structs.replace(event, groups=groups)
 
     def pass_on(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> bool:
         """Send an event to other peers for groups whose members here have gone. Whether it went anywhere."""
         here = {self._groups.get(subscription.number) for subscription, _ in wanted}
+        gone = {group: tried for group, tried in event.groups if tried[:1] == (self._me,) and group not in here}
+        all_members = self._interest.members(event) if gone else {}
         went = False
-        for group, tried in event.groups:
-            if tried[:1] != (self._me,) or group in here:
-                continue
-            members = self._interest.members(event).get(group, ())
+        for group, tried in gone.items():
+            members = all_members.get(group, ())
             others = tuple([peer for peer in members if peer not in tried and peer != self._me])
             if not others:
                 effects.append(Notice("group-empty", self._me))
@@ -70,3 +80,21 @@ class QueueGroups:
     def _copy(self, event: Event, choice: GroupChoice) -> Event:
         made = self._number(Published(event.attributes, event.payload, event.headers, event.ttl_ns))
         return msgspec.structs.replace(made, groups=(choice,), origin=event.origin or event.id)
+
+
+def group_bytes(group: str) -> int:
+    """What a group takes in an event, about."""
+    return len(group.encode(errors="surrogatepass")) + _GROUP_BYTES
+
+
+def _some(event: Event, groups: list[str]) -> list[str]:
+    """As many of the groups as an event may name, others for each event, so that nobody crowds out a group."""
+    first = choose(event.id, "", tuple(range(len(groups))))
+    found: list[str] = []
+    left = MAX_EVENT_GROUPS_BYTES
+    for group in groups[first:] + groups[:first]:
+        left -= group_bytes(group)
+        if left < 0 or len(found) == MAX_EVENT_GROUPS:
+            break
+        found.append(group)
+    return sorted(found)

@@ -7,7 +7,7 @@ persistency they survive a restart. An event with a ttl is forgotten when it exp
 
 from wend.matching.filters import parse
 from wend.model.events import Event, PeerId, Value, event_bytes
-from wend.model.units import Nanos
+from wend.model.units import SECOND, Nanos
 from wend.protocol.ports import Notice, Persist
 from wend.protocol.records import RetainedRecord
 from wend.protocol.timers import Effects
@@ -21,7 +21,7 @@ Key = tuple[str, Value]
 class RetainedEvents:
     """The events that a peer retains, the oldest first."""
 
-    __slots__ = ("_bytes", "_events", "_me", "_stores")
+    __slots__ = ("_bytes", "_events", "_expired_ns", "_me", "_stores")
 
     def __init__(self, me: PeerId, stores: bool) -> None:
         self._me = me
@@ -29,6 +29,8 @@ class RetainedEvents:
         self._events: dict[Key, tuple[Event, Nanos]] = {}
         """By attribute and value: the event, and its time of publication."""
         self._bytes = 0
+        self._expired_ns: Nanos = -SECOND
+        """When it looked for expired events last."""
 
     def __len__(self) -> int:
         return len(self._events)
@@ -40,9 +42,16 @@ class RetainedEvents:
             return
         self._put((attribute, value), event, born)
         self._persist(RetainedRecord(attribute, value, born, event), effects)
-        while len(self._events) > MAX_RETAINED or self._bytes > MAX_RETAINED_BYTES:
+        if self._is_full() and born >= self._expired_ns + SECOND:
+            self._expired_ns = born
+            for key in [key for key, (one, since) in self._events.items() if one.is_expired(born - since)]:
+                self.forget(*key, effects)
+        while self._is_full():
             effects.append(Notice("retained-dropped", self._me))
             self.forget(*next(iter(self._events)), effects)
+
+    def _is_full(self) -> bool:
+        return len(self._events) > MAX_RETAINED or self._bytes > MAX_RETAINED_BYTES
 
     def forget(self, attribute: str, value: Value, effects: Effects) -> None:
         if self._pop((attribute, value)):
@@ -56,10 +65,15 @@ class RetainedEvents:
         else:
             self._put(key, record.event, record.born_ns)
 
-    def held(self, now: Nanos, attribute: str, value: Value) -> Event | None:
-        """The event that is retained for this value of an attribute."""
+    def held(self, attribute: str, value: Value) -> Event | None:
+        """The event that is retained for this value of an attribute. It may have expired."""
         found = self._events.get((attribute, value))
-        return None if found is None or found[0].is_expired(now - found[1]) else found[0]
+        return None if found is None else found[0]
+
+    def has_expired(self, now: Nanos, attribute: str, value: Value) -> bool:
+        """Whether there is one, and it has expired."""
+        found = self._events.get((attribute, value))
+        return found is not None and found[0].is_expired(now - found[1])
 
     def matching(self, now: Nanos, text: str) -> list[tuple[Event, Nanos]]:
         """The events that match a filter, with their ages, the oldest first. Raises FilterError."""

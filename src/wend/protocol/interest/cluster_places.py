@@ -67,7 +67,7 @@ class ClusterPlaces(ClusterSharing):
     def _to_cluster(self, message: Any, failed: PeerId | None = None) -> bool:
         """Send a message to the coordinator of its tree, or to the one after `failed`. Whether there is one."""
         slots = self._directory.get(message.to, ())
-        if message.tree >= len(slots):
+        if not 0 <= message.tree < len(slots):
             return False
         holders = list(slots[message.tree].holders)
         if failed is not None:

@@ -9,7 +9,7 @@
 from typing import Any
 
 from wend.model.events import PeerId
-from wend.model.units import MS, SECOND, Nanos
+from wend.model.units import FOREVER, MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest.cluster_messages import (
     AddChild,
@@ -98,7 +98,9 @@ class TreesBetweenClusters(TreeParents):
             return
         id_ = told.event.id
         stream = (id_.publisher, id_.incarnation, told.group)
-        logged = Logged(told.event, now - max(0, told.age_ns) - mine.round_trip_ns(sender) // 2, told.home)
+        logged = Logged(
+            told.event, now - min(max(0, told.age_ns), FOREVER) - mine.round_trip_ns(sender) // 2, told.home
+        )
         self._arrived_by(now, (told.group, told.tree), stream, told.number)
         self._keep(now, stream, told.number, logged, told.tree, told.hops, sender)
         if told.tree in mine.my_trees:

@@ -13,7 +13,7 @@ from wend.matching.filters import Filter, parse
 from wend.model.events import Event, EventId, PeerId, Subscription, SubscriptionId
 from wend.model.random_stream import peer_stream
 from wend.model.settings import Settings, setting
-from wend.model.units import MS, SECOND, Nanos
+from wend.model.units import FOREVER, MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest.subscriptions import SubscriptionTable, deadline_of
 from wend.protocol.keys import key_of
@@ -295,7 +295,7 @@ class KeyBasedInterest(SubscriptionTable):
 
     def _born(self, now: Nanos, sender: PeerId, age_ns: Nanos) -> Nanos:
         """When an event was published, in this peer's time."""
-        return now - max(0, age_ns) - self._ring.round_trip_ns(sender) // 2
+        return now - min(max(0, age_ns), FOREVER) - self._ring.round_trip_ns(sender) // 2
 
     def _deliver(self, event: Event, born_ns: Nanos) -> None:
         self._out.append(DeliverHere(event, born_ns))

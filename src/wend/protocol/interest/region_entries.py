@@ -45,7 +45,7 @@ from wend.protocol.interest.rendezvous_messages import (
     TellCopy,
     TellEntries,
 )
-from wend.protocol.keys import distance, key_of, node_id
+from wend.protocol.keys import key_of
 from wend.protocol.plugins import Timer
 from wend.protocol.ports import Notice
 
@@ -136,12 +136,6 @@ class RegionEntries(RegionReplicas):
         if cache.learn(now, regions):
             self._place_anew(now, name)
 
-    def _may_own(self, peer: PeerId, where: str) -> bool:
-        """Whether no peer that this one knows is closer to the key."""
-        key = key_of(where)
-        hop = self._ring.next_hop(key)
-        return hop == peer or distance(node_id(peer), key) <= distance(node_id(hop), key)
-
     def _place_anew(self, now: Nanos, name: str) -> None:
         """The regions of this name are others. Their owners have passed on this peer's entries; renew them there at
         once, since the others may be split in turn."""
@@ -209,7 +203,7 @@ class RegionEntries(RegionReplicas):
         key = (told.name, told.code)
         table = self._table(now, *key)
         if table.split:
-            self._pass_down(now, key, told.entries)
+            self._pass_down(now, sender, key, told.entries)
         else:
             added = []
             for entry in told.entries:
@@ -224,12 +218,15 @@ class RegionEntries(RegionReplicas):
         if told.hops != 1 or table.split:  # it did not come straight here, so its sender knows no better
             self._correct(now, told.asker, key, table)
 
-    def _pass_down(self, now: Nanos, key: Name, entries: tuple[Entry, ...]) -> None:
+    def _pass_down(self, now: Nanos, sender: PeerId, key: Name, entries: tuple[Entry, ...]) -> None:
         name, code = key
-        for half in (f"{code}0", f"{code}1"):
-            table = EntryTable()
-            for entry in entries:
+        table = EntryTable()
+        for entry in entries:
+            try:
                 table.add(entry, now)
+            except FilterError:
+                self._refuse(sender, "a filter that cannot be read")
+        for half in (f"{code}0", f"{code}1"):
             for batch in batches(table.in_half(half)):
                 self._to_region(now, PlaceEntries(name, half, batch, self._me))
 
@@ -338,7 +335,7 @@ class RegionEntries(RegionReplicas):
         for half in (f"{code}0", f"{code}1"):
             self._to_region(now, PlaceEntries(name, half, (), self._me))
         for batch in batches(list(entries)):
-            self._pass_down(now, key, batch)
+            self._pass_down(now, self._me, key, batch)
 
     # ---------------------------------------------------------------- beacons
 
@@ -353,11 +350,7 @@ class RegionEntries(RegionReplicas):
                 self._to_region(now, HalfIsActive(name, code[:-1]))
             elif not table.entries and not table.split:
                 del self.regions[key]
-        for key, copy in list(self._copies.items()):
-            copy.expire(now)
-            if not copy.entries and not copy.split:
-                del self._copies[key]
-                self._copied_from.pop(key, None)
+        self._expire_copies(now)
         self._renew_copies(now)
 
     # ---------------------------------------------------------------- messages

@@ -20,6 +20,7 @@ from wend.protocol.interest.regions import (
     EntryTable,
     Name,
     place,
+    splits,
 )
 from wend.protocol.interest.rendezvous_messages import (
     UNKNOWN_OWNER,
@@ -30,8 +31,10 @@ from wend.protocol.interest.rendezvous_messages import (
     RenewEntries,
     TellCopy,
 )
-from wend.protocol.keys import key_of
+from wend.protocol.keys import distance, key_of, node_id
 
+MOST_COPIES = 65_536
+"""Regions of others of which a peer holds a copy."""
 UNSURE_NS: Nanos = 2 * SECOND
 """How long entries may still be on their way to a peer whose neighbours on the ring changed, plus two round trips."""
 
@@ -63,6 +66,8 @@ class RegionReplicas(KeyBasedInterest):
         """Those of which it is a replica."""
         self._copied_from: dict[Name, PeerId] = {}
         """The owner that each copy came from."""
+        self._copied_ns: dict[Name, Nanos] = {}
+        """When it was told of each copy last."""
         self._replicas: tuple[PeerId, ...] = ()
         self._near: tuple[PeerId, ...] = ()
         """The neighbours on the ring, between which the keys of this peer lie."""
@@ -113,8 +118,12 @@ class RegionReplicas(KeyBasedInterest):
 
     def _copied(self, now: Nanos, sender: PeerId, told: CopyEntries) -> None:
         key = (told.name, told.code)
-        table = self.regions[key] if key in self.regions else self._copies.setdefault(key, EntryTable())
-        table.split = table.split or told.split
+        table = self.regions.get(key)
+        if table is None:
+            table = self._copy_of(now, sender, key)
+            if table is None:
+                return
+            table.split = table.split or (told.split and splits(*key))
         for entry in told.added:
             try:
                 table.add(entry, now + 2 * self._settings.expiry_ns)
@@ -124,6 +133,39 @@ class RegionReplicas(KeyBasedInterest):
             self._copied_from[key] = sender
             for id_ in told.removed:
                 table.remove(id_)
+
+    def _copy_of(self, now: Nanos, sender: PeerId, key: Name) -> EntryTable | None:
+        """The copy of a region that its sender may own. None: the sender is refused."""
+        if not self._may_own(sender, place(*key)):
+            self._refuse(sender, "a region that its sender does not own")
+            return None
+        copy = self._copies.get(key)
+        if copy is None:
+            if len(self._copies) >= MOST_COPIES:
+                self._refuse(sender, "too many regions")
+                return None
+            copy = self._copies[key] = EntryTable()
+        self._copied_ns[key] = now
+        return copy
+
+    def _may_own(self, peer: PeerId, where: str) -> bool:
+        """Whether no peer that this one knows is closer to the key."""
+        key = key_of(where)
+        hop = self._ring.next_hop(key)
+        return hop == peer or distance(node_id(peer), key) <= distance(node_id(hop), key)
+
+    def _expire_copies(self, now: Nanos) -> None:
+        """Forget copies that are empty, or whose owner has not spoken of them for long."""
+        for key, copy in list(self._copies.items()):
+            copy.expire(now)
+            told_ns = self._copied_ns.get(key, now)
+            if not copy.entries and (not copy.split or now - told_ns > 2 * self._settings.expiry_ns):
+                self._forget_copy(key)
+
+    def _forget_copy(self, key: Name) -> None:
+        del self._copies[key]
+        self._copied_from.pop(key, None)
+        self._copied_ns.pop(key, None)
 
     def _renew_copies(self, now: Nanos) -> None:
         for key in self.regions:
@@ -138,9 +180,11 @@ class RegionReplicas(KeyBasedInterest):
         key = (told.name, told.code)
         if key in self.regions:
             return
-        table = self._copies.setdefault(key, EntryTable())
+        table = self._copy_of(now, sender, key)
+        if table is None:
+            return
         self._copied_from[key] = sender
-        table.split = told.split
+        table.split = told.split and splits(*key)
         table.away = {peer: now + left_ns for peer, left_ns in told.away}
         if table.digest != told.digest:
             for id_ in list(table.entries):
@@ -180,6 +224,7 @@ class RegionReplicas(KeyBasedInterest):
         """This peer owns a region of which it was a replica."""
         self._taken_over += 1
         copy = self._copies.pop(key)
+        self._copied_ns.pop(key, None)
         table = self.regions.get(key)
         if table is None:
             table = self.regions[key] = copy
@@ -197,6 +242,7 @@ class RegionReplicas(KeyBasedInterest):
         """Another peer owns the region now. This one stays a replica until that one says otherwise."""
         table = self.regions.pop(key)
         self._copies[key] = table
+        self._copied_ns[key] = now
         self._pass_on(now, key, table)
 
     def _pass_on(self, now: Nanos, key: Name, table: EntryTable) -> None:

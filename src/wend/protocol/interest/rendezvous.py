@@ -129,6 +129,9 @@ class Rendezvous(EventAges):
             self._stand_in(now, key, message, born_ns)
             return
         if table is None and code:  # it was split and forgotten, or never was: begin with the whole range
+            if message.hops >= MOST_HOPS:
+                self._circling(event.id, self._me)
+                return
             again = MatchEvent(name, "", event, now - born_ns, message.hops + 1, True, message.stored)
             self._match(now, sender, again, born_ns)
             return
@@ -349,7 +352,7 @@ class Rendezvous(EventAges):
                 self._event_heard(now, sender, message)
             case Reached():
                 self._reached(now, sender, message)
-            case EventSettled():
+            case EventSettled(name=name, code=code) if can_be(name, code):
                 self._settled_by(now, sender, message)
             case StoredEvent():
                 self._refuse(sender, "a region that cannot be")

@@ -156,7 +156,7 @@ class ReversePaths:
         """Forget branches. Returns the entries that were passed on and are no more, and the branches to pass on now."""
         gone: dict[EntryId, Entry] = {}
         onward: list[Branch] = []
-        for branch in branches:
+        for branch in dict.fromkeys(branches):
             entry = self.entry(branch)
             passed, uncovered = self.remove(branch)
             onward += uncovered

@@ -10,6 +10,8 @@ from wend.model.units import SECOND, Nanos
 from wend.protocol.interest.rendezvous_messages import StoredEvent
 
 FIRST_WAIT_NS: Nanos = 4 * SECOND
+MOST_CODES = 4096
+"""Regions that may say of an event that they have settled it, before all of them have."""
 LONGEST_WAIT_NS: Nanos = 32 * SECOND
 """How long after an attempt the next one follows: the wait doubles up to the longest."""
 
@@ -95,6 +97,8 @@ class StoredEvents:
         if stored is None or name not in stored.open:
             return None
         cells, codes = stored.open[name]
+        if code in codes or len(codes) >= MOST_CODES:
+            return None
         codes.append(code)
         if not covered(cells, codes):
             return None

@@ -8,9 +8,10 @@ import pytest
 
 import wend
 from tests.drivers.live.granting import ADMIN, GRANTS, OFFICE, Scene, granting
-from tests.drivers.live.key_ring import KeyRing, revoke
-from tests.drivers.live.net import overlay, run, until
+from tests.drivers.live.key_ring import KeyRing, add_token, revoke
+from tests.drivers.live.net import RawClient, overlay, run, until
 from wend.drivers.live import frames
+from wend.drivers.live.access import access
 from wend.drivers.live.access.admission import ClientAdmission
 from wend.drivers.live.access.grants import Grant, GrantTable, UsageLimits
 from wend.drivers.live.access.key_files import read_folder
@@ -115,15 +116,17 @@ def test_a_client_replies_to_no_topic_but_the_inbox_of_a_request(ring: KeyRing, 
     run(scene())
 
 
-def test_the_newest_requests_can_be_answered(ring: KeyRing) -> None:
+def test_the_newest_requests_can_be_answered(ring: KeyRing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "MAX_REQUESTS", 2)
+
     async def scene() -> None:
         async with granting(ring) as s:
             service = await s.raw("service", "office")
             await service.tell(frames.Subscribe(1, 1, "topic = 'office'"))
-            asked = [frames.Publish(2, {"topic": "office"}, headers={REPLY_TO: f"{INBOX}{n:05}/1"}) for n in range(3)]
-            assert len(deliveries(await service.tell(*asked))) == 3
-            replies = [frames.Publish(9, {"topic": f"{INBOX}{n:05}"}, b"reply", to=0) for n in (0, 1, 2)]
-            assert not refusals(await service.tell(*replies))
+            asked = [frames.Publish(2, {"topic": "office"}, headers={REPLY_TO: f"{INBOX}{n}/1"}) for n in (0, 1, 0, 2)]
+            assert len(deliveries(await service.tell(*asked))) == 4
+            replies = [frames.Publish(9, {"topic": f"{INBOX}{n}"}, b"reply", to=0) for n in (0, 1, 2)]
+            assert [isinstance(answer, frames.No) for answer in await service.tell(*replies)] == [False, True, False]
             service.close()
 
     run(scene())
@@ -169,6 +172,8 @@ def test_what_is_refused_or_gone_is_not_counted_as_kept(ring: KeyRing) -> None:
             # once it has expired, its bytes are free again
             assert not refusals(await client.tell(publish("a", 80_000, ttl_ns=1)))
             await until(lambda: s.site.peer.held("topic", "a") is None)
+            assert not len(s.site.peer.peer.retained), "the peer has forgotten it, too"
+            s.clock.now_s += 2.0
             assert not refusals(await client.tell(publish("b", 80_000)))
             client.close()
 
@@ -260,23 +265,133 @@ def test_what_a_client_misses_while_it_does_not_read_is_added_up(ring: KeyRing) 
     run(scene())
 
 
-def test_a_long_list_of_durable_subscriptions_is_shortened(ring: KeyRing) -> None:
+def test_a_long_list_of_durable_subscriptions_comes_in_parts(ring: KeyRing) -> None:
     async def scene() -> None:
         async with granting(ring) as s:
             client = await s.raw("p", "admin")
-            words = ", ".join(f"'{n:05}{'é' * 20}'" for n in range(400))
-            for n in range(1, 41):
-                wanted = frames.Subscribe(n, n, f"x in {{{words}}}", durable=DurableOptions(f"d{n}"))
-                assert not refusals(await client.tell(wanted))
-            (listed,) = await client.tell(frames.ListSubscriptions(99))
-            assert isinstance(listed, frames.Subscriptions) and len(listed.durable) == 40
-            assert all(one.filter.startswith("x in {") and one.filter.endswith("…") for one in listed.durable)
+            words = ", ".join(f"'{n:05}{'é' * 20}'" for n in range(500))
+            filters = [f"x in {{{words}}}"] * 40 + ["x = 1"] * 2000
+            names = [f"{n:04}{'n' * 180}" for n in range(len(filters))]
+            wanted = [
+                frames.Subscribe(n + 1, n + 1, filter, durable=DurableOptions(name))
+                for n, (filter, name) in enumerate(zip(filters, names, strict=True))
+            ]
+            assert not refusals(await client.tell(*wanted))
+            async with s.connect("p", "admin") as honest:
+                listed = await honest.subscriptions()
+            assert [one.name for one in listed] == [f"p/{name}" for name in names]
+            assert len(listed[0].filter) > 10_000
             client.close()
 
     run(scene())
 
 
+def test_bytes_of_a_durable_subscription_that_an_administrator_removed_are_free(ring: KeyRing) -> None:
+    async def scene() -> None:
+        grant = Grant(publish="true", subscribe="true", client_limits=UsageLimits(kept_bytes=100_000))
+        async with granting(ring, plant=grant, admin=ADMIN) as s, s.connect("adm", "admin") as admin:
+            alice = await s.raw("alice", "plant")
+            assert not refusals(await alice.tell(frames.Subscribe(1, 1, "x = 1", durable=DurableOptions("one"))))
+            assert refusals(await alice.tell(frames.Subscribe(2, 2, "x = 1", durable=DurableOptions("two"))))
+            await admin.remove_subscription("alice/one")
+            s.clock.now_s += 2.0
+            assert not refusals(await alice.tell(frames.Subscribe(3, 3, "x = 1", durable=DurableOptions("two"))))
+            alice.close()
+
+    run(scene())
+
+
+def test_durable_subscriptions_of_before_a_restart_count_for_the_group_once_their_client_is_back(ring: KeyRing) -> None:
+    async def scene() -> None:
+        grant = Grant(publish="true", subscribe="true", group_limits=UsageLimits(kept_bytes=100_000))
+        async with granting(ring, plant=grant) as s:
+            durable = DurableOptions("one", max_bytes=80_000)
+            alice = await s.raw("alice", "plant")
+            assert not refusals(await alice.tell(frames.Subscribe(1, 1, "x = 1", durable=durable)))
+            alice.close()
+            fresh = ClientAdmission(ring.keys("site", 0), GrantTable({"plant": grant}), tls=True)
+            s.site.listener.admission = fresh  # as after a restart
+            alice, bob = await s.raw("alice", "plant"), await s.raw("bob", "plant")
+            assert not refusals(await bob.tell(frames.Subscribe(1, 1, "x = 1", durable=durable)))
+            kept = {one.options.name: one.options.max_bytes for one in s.site.peer.peer.durable.values()}
+            assert kept == {"alice/one": 80_000, "bob/one": 20_000}
+            alice.close()
+            bob.close()
+
+    run(scene())
+
+
+def test_retained_events_are_believed_only_of_peers_that_were_asked_and_only_their_own(ring: KeyRing) -> None:
+    async def scene() -> None:
+        async with (
+            overlay([(0, 1), (0, 2)]) as (a, b, c),
+            wend.connect(a.url) as here,
+            wend.connect(c.url) as there,
+        ):
+            await there.publish({"topic": "other"}, retain=True)
+            await until(lambda: a.peer.wanting({"topic": TOPIC}) == (2,))
+            async with here.subscribe("topic prefix 'plant.'") as events:
+                await until(lambda: c.peer.counters.deliveries > 0)  # it was asked
+                topic = Range(f"{TOPIC}.0", f"{TOPIC}.~")
+                for site, id_ in ((b, (1, 1, 1)), (c, (77, 1, 1)), (c, (2, 1, 10**30)), (c, (2, 1, 7))):
+                    for question in range(1, 4):
+                        carried = f'[{question},[{id_[0]},{id_[1]},{id_[2]}],5,"plant.{site.peer.id}"]'
+                        site.broker.publish({"topic": topic}, str(id_).encode(), {RETAINED: carried}, to=0)
+                # the last one could be true
+                event = await anext(events)
+                assert (tuple(event.id), event.payload) == ((2, 1, 7), b"(2, 1, 7)")
+
+    run(scene())
+
+
 # ---------------------------------------------------------------- keys and grants that change
+
+
+def test_a_token_whose_groups_change_connects_again_with_the_others(ring: KeyRing) -> None:
+    async def scene() -> None:
+        folder = ring.enrol("site", 0)
+        token = add_token(folder, "cam", groups=("office",))
+        async with granting(ring) as s:
+            s.site.listener.admission.replace(read_folder(folder), GrantTable(GRANTS))
+            async with wend.connect(s.url, root=ring.root, token=token) as client:
+                await client.publish({"topic": "office"})
+                tokens = folder / "tokens.jsonl"
+                tokens.write_text(tokens.read_text().replace("office", "plant"))
+                s.site.listener.admission.replace(read_folder(folder), GrantTable(GRANTS))
+                s.site.listener.recheck()
+                await until(lambda: client.reconnects == 1)
+                with pytest.raises(wend.Refused):
+                    await client.publish({"topic": "office"})
+            tokens.unlink()
+
+    run(scene())
+
+
+def test_a_session_that_has_ended_is_aborted_however_often_keys_are_checked() -> None:
+    async def scene() -> None:
+        admission = ClientAdmission(None, GrantTable({"local": Grant(publish="true", subscribe="true")}))
+        async with overlay([], admission=admission, stall_s=0.5) as (site,):
+            silent = await RawClient.connect(site.listener.address)
+            silent.send(frames.Greet(), frames.Subscribe(1, 1, "topic = 'a'"))
+            await silent.receive(2)
+            transport = silent.writer.transport
+            assert isinstance(transport, asyncio.Transport)
+            transport.pause_reading()
+            (session,) = site.listener.sessions
+            while session.transport is not None and not session.transport.get_write_buffer_size():
+                site.broker.publish({"topic": "a"}, bytes(30_000), {})
+                await asyncio.sleep(0)
+            admission.replace(None, GrantTable({"local": Grant(publish="true")}))
+
+            def is_gone() -> bool:
+                site.listener.recheck()
+                return not site.listener.sessions
+
+            await until(is_gone)
+            assert site.counts["rights-changed"] == 1
+            transport.abort()
+
+    run(scene())
 
 
 def test_clients_of_a_root_that_is_taken_out_are_disconnected(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import wend
 from tests.drivers.live.net import RawClient, Site, overlay, run, until
 from wend.drivers.live import frames
-from wend.drivers.live.broker import broker
+from wend.drivers.live.broker import fair_scheduler
 from wend.drivers.live.broker.client_output import WRITE_HIGH_BYTES
 from wend.drivers.live.broker.client_session import ClientSession
 
@@ -113,7 +113,7 @@ def test_a_client_that_is_disconnected_and_reads_nothing_is_forgotten() -> None:
 
 
 def test_one_who_asks_much_at_once_is_answered_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker, "TURN_S", 0.0)  # one request each
+    monkeypatch.setattr(fair_scheduler, "TURN_S", 0.0)  # one request each
 
     async def scene() -> None:
         async with overlay([]) as (a,):

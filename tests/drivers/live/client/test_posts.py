@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import wend
 from tests.drivers.live.net import RawClient, overlay, run, take, until
 from wend.drivers.live import frames
-from wend.drivers.live.broker import broker
+from wend.drivers.live.broker import fair_scheduler
 from wend.drivers.live.client import posts
 from wend.drivers.live.transport import wire
 from wend.model.errors import Refused
@@ -156,7 +156,7 @@ def test_large_events_are_posted_in_frames_of_their_own() -> None:
 
 
 def test_other_clients_are_served_while_a_large_post_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker, "TURN_S", 0.0)
+    monkeypatch.setattr(fair_scheduler, "TURN_S", 0.0)
 
     async def scene() -> None:
         async with overlay([]) as (a,):

@@ -22,7 +22,7 @@ def passed(filter_on: bool) -> tuple[int, int]:
         receiver.setblocking(False)
         flood = FloodFilter(receiver)
         for _ in range(FLOOD_PER_TICK + filter_on):
-            flood.count()
+            flood.count(packets.question(bytes(8)))
         assert flood.on == filter_on
         wanted = [packets.TRANSPORT, packets.TRANSPORT + 15, packets.ANSWER, packets.COOKIE, packets.CERTIFICATE] * 4
         found = [0, 0]
@@ -53,3 +53,13 @@ def test_in_a_flood_sessions_pass_and_strangers_seldom() -> None:
     sessions, strangers = passed(filter_on=True)
     assert sessions == 20
     assert STRANGERS // 64 < strangers < STRANGERS // 16
+
+
+def test_packets_that_pass_the_filter_are_no_reason_for_it() -> None:
+    """Else a few packets a second with random keys would keep it on, and new peers out."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        flood = FloodFilter(receiver)
+        for kind in (packets.TRANSPORT, packets.TRANSPORT + 15, packets.ANSWER, packets.COOKIE, packets.CERTIFICATE):
+            for _ in range(2 * FLOOD_PER_TICK):
+                flood.count(packets.head(kind) + bytes(60))
+        assert not flood.on

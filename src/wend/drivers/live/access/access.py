@@ -8,6 +8,7 @@ with one sentence for the client and the name of the operator's counter.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import msgspec
 
@@ -25,8 +26,22 @@ _NO_ID = EventId(0, 0, 0)
 _RETAINED, _DURABLE = "retained", "durable"
 KeptKey = tuple[str, str, Value]
 """A retained event by its attribute and value, or a durable subscription by its name."""
-Held = Callable[[str, Value], Event | None]
-"""The event that the peer retains for a value of an attribute."""
+MAX_KEPT = 20_000
+"""Entries of one client or group before it is looked which of them the peer still keeps."""
+LOOK_S = 1.0
+"""How often that is looked for, at most."""
+
+
+class Keeper(Protocol):
+    """What the peer keeps for its clients."""
+
+    def held(self, attribute: str, value: Value) -> Event | None:
+        """The event that it retains for a value of an attribute."""
+        ...
+
+    def has_durable(self, name: str) -> bool:
+        """Whether it has a durable subscription of this name."""
+        ...
 
 
 class Usage:
@@ -41,6 +56,7 @@ class Usage:
         self._kept: dict[KeptKey, int] = {}
         """Bytes of durable subscriptions, as their limits reserve them, and of retained events."""
         self._kept_bytes = 0
+        self._looked_s = now_s - LOOK_S
         self.events = _bucket(limits.events_per_s, now_s)
         self.bytes = _bucket(limits.bytes_per_s, now_s)
 
@@ -93,19 +109,27 @@ class Usage:
     def release(self, key: KeptKey) -> None:
         self._kept_bytes -= self._kept.pop(key, 0)
 
-    def room(self, key: KeptKey, wanted: int, held: Held) -> int | None:
+    def room(self, key: KeptKey, wanted: int, keeper: Keeper, now_s: float) -> int | None:
         """How many bytes may be kept under this key, if so many are wanted; None: any number. Raises `NotGranted` if
         none."""
         limit = self.limits.kept_bytes
         if limit is None:
             return None
-        if self._left(limit, key) < wanted:  # the peer may have dropped some, or they have expired
-            for other in [other for other in self._kept if other[0] == _RETAINED and held(*other[1:]) is None]:
-                self.release(other)
+        if (self._left(limit, key) < wanted or len(self._kept) > MAX_KEPT) and now_s >= self._looked_s + LOOK_S:
+            self._looked_s = now_s
+            self._release_gone(keeper)
         left = self._left(limit, key)
         if left <= 0:
             raise NotGranted("kept-refused", f"{self.who} may keep {limit} bytes, and they are in use")
         return left
+
+    def _release_gone(self, keeper: Keeper) -> None:
+        """Release what the peer has dropped, what has expired, and what somebody else has removed."""
+        for key in list(self._kept):
+            kind, name, value = key
+            is_kept = keeper.has_durable(name) if kind == _DURABLE else keeper.held(name, value) is not None
+            if not is_kept:
+                self.release(key)
 
     def _left(self, limit: int, key: KeptKey) -> int:
         return limit - self._kept_bytes + self._kept.get(key, 0)
@@ -131,10 +155,10 @@ class Access:
     """What one connection of a client may do."""
 
     def __init__(
-        self, name: str, rights: Rights, usages: tuple[Usage, ...], clock_s: Callable[[], float], held: Held
+        self, name: str, rights: Rights, usages: tuple[Usage, ...], clock_s: Callable[[], float], keeper: Keeper
     ) -> None:
         self.name = name
-        self._held = held
+        self._keeper = keeper
         self.rights = rights
         self._usages = usages
         self._clock_s = clock_s
@@ -181,21 +205,21 @@ class Access:
         now_s = self._clock_s()
         for usage in self._usages:
             usage.check_rate(now_s, size)
-        if retain and retain in attributes:
-            self._check_retained(retain, attributes[retain], size)
         for usage in self._usages:
             usage.spend(size)
+        if retain and retain in attributes:
+            self._check_retained(retain, attributes[retain], size)
 
     def _check_retained(self, attribute: str, value: Value, size: int) -> None:
         self.check_replace(attribute, value)
         for usage in self._usages:
-            room = usage.room((_RETAINED, attribute, value), size, self._held)
+            room = usage.room((_RETAINED, attribute, value), size, self._keeper, self._clock_s())
             if room is not None and size > room:
                 raise NotGranted("kept-refused", f"{usage.who} may keep {usage.limits.kept_bytes} bytes")
 
     def check_replace(self, attribute: str, value: Value) -> None:
         """Check that the event that is retained for a value may be replaced or forgotten."""
-        former = self._held(attribute, value)
+        former = self._keeper.held(attribute, value)
         if former is not None and not self.rights.admin and not self.rights.may_publish(former.attributes):
             raise NotGranted(
                 "publish-refused", "the event that is retained for this value is not this client's to change"
@@ -203,7 +227,7 @@ class Access:
 
     def retained(self, attribute: str, value: Value) -> None:
         """The peer retains an event that this client has published."""
-        event = self._held(attribute, value)
+        event = self._keeper.held(attribute, value)
         if event is not None:
             for usage in self._usages:
                 usage.keep((_RETAINED, attribute, value), event_bytes(event))
@@ -227,7 +251,8 @@ class Access:
         if durable is None:
             return granted, None
         name = self.full_name(durable.name)
-        rooms = [usage.room(_backlog(name), durable.max_bytes, self._held) for usage in self._usages]
+        now_s, wanted = self._clock_s(), durable.max_bytes
+        rooms = [usage.room(_backlog(name), wanted, self._keeper, now_s) for usage in self._usages]
         size = min([durable.max_bytes, *(room for room in rooms if room is not None)])
         return granted, msgspec.structs.replace(durable, name=name, max_bytes=size)
 

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from wend.drivers.live.access.access import SEPARATOR, Access, Held, Usage
+from wend.drivers.live.access.access import SEPARATOR, Access, Keeper, Usage
 from wend.drivers.live.access.grants import NO_GRANTS, GrantTable, UsageLimits
 from wend.drivers.live.clock import wall_s
-from wend.model.events import DurableOptions, Event, Value
+from wend.model.events import DurableOptions
 from wend.security.identity import Identity, Untrusted
 
 if TYPE_CHECKING:  # only peers with keys need ciphers
@@ -21,10 +21,6 @@ if TYPE_CHECKING:  # only peers with keys need ciphers
 
 MAX_TOKEN_CHARS = 256
 _PRUNE = 1024
-
-
-def _nothing_held(attribute: str, value: Value) -> Event | None:
-    return None
 
 
 class ClientAdmission:
@@ -71,8 +67,9 @@ class ClientAdmission:
         self.check(identity)
         return identity
 
-    def check(self, identity: Identity) -> None:
-        """Check a client again that the present keys have admitted before. Raises `Untrusted`."""
+    def check(self, identity: Identity) -> Identity:
+        """Check a client again that the present keys have admitted before. Returns who it is now: the groups of a token
+        may be others. Raises `Untrusted`."""
         if self.keys is None:
             raise Untrusted("this peer has no keys")
         is_token = not identity.signing_key
@@ -82,16 +79,18 @@ class ClientAdmission:
             raise Untrusted(f"the {what} of {identity.name} is revoked")
         if now_s > identity.not_after_s:
             raise Untrusted(f"the {what} of {identity.name} has ended")
-        if is_token and all(token.serial != identity.serial for token in self.keys.tokens.values()):
+        if not is_token:
+            return identity
+        found = self.keys.by_serial(identity.serial)
+        if found is None:
             raise Untrusted(f"the token of {identity.name} is withdrawn")
+        return found
 
     # ---------------------------------------------------------------- what it may do
 
-    def open(
-        self, identity: Identity | None, durable: Iterable[DurableOptions] = (), held: Held = _nothing_held
-    ) -> Access | None:
-        """The access of a new connection; None: it may do everything. `durable`: the durable subscriptions of the peer.
-        `held`: what it retains. Raises `NotGranted` where the client has too many connections."""
+    def open(self, identity: Identity | None, durable: Iterable[DurableOptions], keeper: Keeper) -> Access | None:
+        """The access of a new connection; None: it may do everything. `durable`: the durable subscriptions of the peer,
+        which is the `keeper`. Raises `NotGranted` where the client has too many connections."""
         name = "" if identity is None else identity.name  # no certificate or token has an empty name
         rights = self.grants.rights(None if identity is None else identity.groups)
         if rights is None:
@@ -104,7 +103,7 @@ class ClientAdmission:
             self._usage("group", group, f"the group {group}", limits, now_s)
             for group, limits in rights.group_limits.items()
         ]
-        access = Access(name, rights, (mine, *groups), self._clock_s, held)
+        access = Access(name, rights, (mine, *groups), self._clock_s, keeper)
         for options in durable:
             if options.name.startswith(f"{name}{SEPARATOR}"):
                 access.has_durable(options)

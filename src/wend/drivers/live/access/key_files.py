@@ -82,6 +82,11 @@ class KeyFolder(msgspec.Struct, frozen=True):
         found = self.tokens.get(token_hash(token))
         return None if found is None else token_identity(found)
 
+    def by_serial(self, serial: int) -> Identity | None:
+        """Who the token with this serial number names; None if there is none any more."""
+        found = next((token for token in self.tokens.values() if token.serial == serial), None)
+        return None if found is None else token_identity(found)
+
 
 # ---------------------------------------------------------------- reading
 

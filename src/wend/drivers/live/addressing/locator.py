@@ -51,6 +51,8 @@ from wend.protocol.ports import Send
 LOOKUP_NS: Nanos = 3 * SECOND
 OWN_ID_NS: Nanos = SECOND
 """How long the lookup of the own id may take before the peer joins."""
+MOST_SCOPE_CHARS = 16
+"""Of the name of an interface in an address."""
 MOST_LOOKUPS = 256
 MOST_WAITING = 1024
 """Messages that wait for addresses, in all."""
@@ -398,13 +400,15 @@ class Locator:
                 self._claims.add(now, lookup.peer, address)
 
     def _can_be(self, address: Address) -> bool:
-        """Whether this is a numeric address of this peer's family: others would make the system ask for names. A scope
-        such as an interface is of no use at another host, and may have any characters."""
+        """Whether this is a numeric address of this peer's family: others would make the system ask for names. The
+        scope of an address must be able to name an interface."""
         try:
             found = ipaddress.ip_address(address[0])
         except ValueError:
             return False
-        return "%" not in address[0] and found.version == (6 if ":" in self._here[0] else 4)
+        scope = address[0].partition("%")[2]
+        is_scope = scope.isascii() and scope.isprintable() and len(scope) < MOST_SCOPE_CHARS
+        return is_scope and found.version == (6 if ":" in self._here[0] else 4)
 
     def _end(self, lookup: AddressLookup) -> None:
         if lookup is self._own:

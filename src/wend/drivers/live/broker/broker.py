@@ -6,16 +6,15 @@ one subscription of the peer, so the interest that the overlay learns does not g
 subscription belongs to no client: a client attaches to it by its name, and takes it over from one that was attached.
 """
 
-import asyncio
 import logging
-import time
-from collections import Counter, deque
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from wend.drivers.live import frames
 from wend.drivers.live.addressing.given_links import GivenLinks
+from wend.drivers.live.broker.fair_scheduler import FairScheduler
 from wend.drivers.live.broker.retained import RetainedExchange
 from wend.drivers.live.broker.signed_events import SignedEvents
 from wend.drivers.live.client.subscribe_options import check_durable
@@ -27,9 +26,20 @@ from wend.drivers.live.plans.followed_plan import FollowedPlan
 from wend.drivers.live.status import StatusSnapshot
 from wend.matching.filters import parse
 from wend.model.errors import ClientError, ConfigError, Refused, WendError
-from wend.model.events import MAX_DEADLINE_NS, MAX_GROUP_CHARS, Attributes, DurableOptions, Headers, PeerId, Qos
+from wend.model.events import (
+    MAX_DEADLINE_NS,
+    MAX_GROUP_CHARS,
+    Attributes,
+    DurableOptions,
+    Event,
+    Headers,
+    PeerId,
+    Qos,
+    Value,
+)
 from wend.model.units import SECOND, Nanos
 from wend.protocol.delivery.durable import Backlog
+from wend.protocol.delivery.queue_groups import group_bytes
 from wend.protocol.notices import MissedReason
 from wend.protocol.ports import (
     Attached,
@@ -51,13 +61,9 @@ log = logging.getLogger("wend.clients")
 MAX_HANDLES = 100_000
 MAX_DURABLE = 10_000
 MAX_WINDOW = 10_000
-MAX_GROUPS_BYTES = 16 * 1024
+MAX_GROUPS_BYTES = 8 * 1024
 """The names of all queue groups at one peer. Events carry the names of all groups that want them."""
-_GROUP_BYTES = 8
-"""What a queue group takes in an event beside its name."""
 _UNNAMED = "this peer's strategy does not name the destinations of events, so {}"
-TURN_S = 0.003
-"""How long clients are served before the loop sees to sockets and timers again."""
 
 USUAL = Qos()
 Wanted = str | tuple[str, Qos, bool]
@@ -195,7 +201,7 @@ class Broker(Observer):
         if durable is not None or qos.order:
             what = "ordered" if durable is None else "durable"
             raise Refused(f"a member of a queue group gets some of the events, so it cannot be {what}")
-        if qos.group not in self._groups and sum(map(_group_bytes, (*self._groups, qos.group))) > MAX_GROUPS_BYTES:
+        if qos.group not in self._groups and sum(map(group_bytes, (*self._groups, qos.group))) > MAX_GROUPS_BYTES:
             raise Refused(f"the names of all queue groups of a peer may have {MAX_GROUPS_BYTES} bytes")
 
     def unsubscribe(self, client: BrokerClient, handle: int) -> None:
@@ -274,6 +280,9 @@ class Broker(Observer):
         number = self._handles.get(client, {}).get(handle)
         if isinstance(number, int):
             self.peer.tell(Confirmed(number, positions))
+
+    def has_durable(self, name: str) -> bool:
+        return name in self._durable
 
     def durable(self) -> tuple[frames.DurableStatus, ...]:
         """The durable subscriptions, by name."""
@@ -389,6 +398,10 @@ class Broker(Observer):
             headers = self.signatures.signed(self.peer.peer.next_id, attributes, payload, headers)
         return self.peer.publish(attributes, payload, headers, ttl_ns, to, retain)
 
+    def held(self, attribute: str, value: Value) -> Event | None:
+        """The event that the peer retains for this value of an attribute."""
+        return self.peer.held(attribute, value)
+
     def status(self) -> StatusSnapshot:
         plan = None if self.plan is None else self.plan.status()
         counts, subscriptions = dict(self.counts), len(self._numbers)
@@ -427,38 +440,3 @@ class Broker(Observer):
         if self.plan is None:
             raise Refused("this peer has no configuration to name a plan")
         return self.plan
-
-
-def _group_bytes(group: str) -> int:
-    """What a queue group takes in an event."""
-    return len(group.encode(errors="surrogatepass")) + _GROUP_BYTES
-
-
-class Worker(Protocol):
-    def work(self, until: float) -> bool:
-        """Work until then by the monotonic clock, or a little longer; whether some work is left."""
-        ...
-
-
-class FairScheduler:
-    """Serves clients with many requests a few milliseconds at a time, in turn; the event loop runs in between."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[Worker] = deque()
-
-    def add(self, worker: Worker) -> None:
-        """Let a worker work: at once if no other waits, else in turn. One that waits already must not be added."""
-        self._waiting.append(worker)
-        if len(self._waiting) == 1:
-            self._run()
-
-    def _run(self) -> None:
-        until = time.monotonic() + TURN_S
-        while self._waiting:
-            worker = self._waiting[0]
-            left = worker.work(until)
-            self._waiting.popleft()
-            if left:
-                self._waiting.append(worker)
-                asyncio.get_running_loop().call_soon(self._run)
-                return

@@ -6,6 +6,7 @@ once it reads again. Answers are never dropped. What subscriptions miss is added
 """
 
 import asyncio
+import logging
 from collections import Counter, deque
 from collections.abc import Callable
 
@@ -13,9 +14,12 @@ import msgspec
 
 from wend.drivers.live import frames
 from wend.drivers.live.clock import monotonic
+from wend.model.errors import WireError
 from wend.model.events import event_bytes
 from wend.model.units import Nanos
 from wend.protocol.ports import Deliver
+
+log = logging.getLogger("wend.clients")
 
 WRITE_HIGH_BYTES = 256 * 1024
 GATHER_BYTES = 64 * 1024
@@ -121,16 +125,28 @@ class ClientOutput:
         gathered = self._gathered
         if not gathered:
             return
-        self._gathered = []  # first: one that cannot be encoded must not stay
+        self._gathered = []
         if self.batches and len(gathered) > 1:
-            self._unwritten.append(frames.encode(frames.Deliveries(tuple(gathered))))
-        else:
-            self._unwritten.extend(map(frames.encode, gathered))
+            try:
+                self._unwritten.append(frames.encode(frames.Deliveries(tuple(gathered))))
+                return
+            except WireError:
+                pass  # one of them cannot be encoded
+        self._unwritten.extend(map(self._encoded, gathered))
+
+    def _encoded(self, delivery: frames.Delivery) -> bytes:
+        """The frame of a delivery. Instead of one that cannot be encoded, the client is told that it misses it."""
+        try:
+            return frames.encode(delivery)
+        except WireError as error:
+            self.counts["undeliverable"] += 1
+            log.info("event %s cannot be delivered to a client: %s", delivery.event.id, error)
+            return frames.encode(frames.MissedFrame(delivery.handle, {"undeliverable": 1}))
 
     def flush(self) -> None:
         """Write what was gathered in this turn of the event loop."""
-        self._close_batch()
         self._unwritten_bytes = 0
+        self._close_batch()
         if self._unwritten:
             encoded = b"".join(self._unwritten)
             self._unwritten.clear()
@@ -159,7 +175,7 @@ class ClientOutput:
                 if effect.event.is_expired(effect.age_ns + waited_ns):
                     self._expired(handle, effect)
                     continue
-                what = frames.encode(_delivery(handle, effect, waited_ns))
+                what = self._encoded(_delivery(handle, effect, waited_ns))
             self._transport.write(what)
 
     def _expired(self, handle: int, effect: Deliver) -> None:

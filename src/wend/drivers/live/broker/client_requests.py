@@ -20,8 +20,8 @@ from wend.model.errors import FilterError, Refused, WendError
 from wend.model.events import Qos, Value
 from wend.protocol.ports import Unretained
 
-LISTED_FILTERS_BYTES = frames.MAX_FRAME_BYTES // 2
-"""What filters take in a list of durable subscriptions."""
+PAGE_BYTES = frames.MAX_FRAME_BYTES // 2
+"""What a list of durable subscriptions may take in one frame."""
 
 
 class ClientRequests:
@@ -61,10 +61,10 @@ class ClientRequests:
             case frames.AskStatus(ref):
                 self._check_status()
                 self._output.answer(frames.StatusFrame(ref, self._broker.status()))
-            case frames.ListSubscriptions(ref):
+            case frames.ListSubscriptions(ref, after):
                 durable = self._broker.durable()
                 visible = durable if self._access is None else self._access.visible(durable)
-                self._output.answer(frames.Subscriptions(ref, _shortened(visible)))
+                self._output.answer(_page(ref, [one for one in visible if one.name > after]))
             case frames.Unretain(ref, attribute, value):
                 self._unretain(attribute, value)
                 self._output.answer(frames.Completed(ref))
@@ -139,12 +139,12 @@ class ClientRequests:
             self.refuse(frame.ref, error)
 
 
-def _shortened(durable: tuple[frames.DurableStatus, ...]) -> tuple[frames.DurableStatus, ...]:
-    """The list with shorter filters where it would not fit a frame."""
-    if sum(len(one.filter.encode()) for one in durable) <= LISTED_FILTERS_BYTES:
-        return durable
-    most = LISTED_FILTERS_BYTES // (4 * len(durable))  # a character has up to four bytes
-    return tuple(
-        one if len(one.filter) <= most else msgspec.structs.replace(one, filter=f"{one.filter[:most]}…")
-        for one in durable
-    )
+def _page(ref: int, durable: list[frames.DurableStatus]) -> frames.Subscriptions:
+    """As many of these as fit a frame, in their order."""
+    left, found = PAGE_BYTES, list[frames.DurableStatus]()
+    for one in durable:
+        left -= len(msgspec.msgpack.encode(one))
+        if left < 0 and found:
+            break
+        found.append(one)
+    return frames.Subscriptions(ref, tuple(found), more=len(found) < len(durable))

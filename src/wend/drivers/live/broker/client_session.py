@@ -188,11 +188,11 @@ class ClientSession(asyncio.Protocol):
     def end(self) -> None:
         """Close the connection. The client can read the frames written before, for as long as it may stall. It gets no
         more events: other members of its queue groups do."""
-        self._cancel_timer()
-        self._output.end()
         transport, self._transport = self._transport, None
         if transport is None:
-            return
+            return  # it has ended, and a timer makes sure of it
+        self._cancel_timer()
+        self._output.end()
         self._broker.disconnect(self)
         if self.stalled:
             transport.abort()
@@ -214,12 +214,14 @@ class ClientSession(asyncio.Protocol):
 
     def recheck(self) -> None:
         """End the session if the client's keys have ended or are not trusted any more, or its rights have changed."""
+        if self._transport is None:
+            return
         admission = self._listener.admission
         try:
             if self._certificate is not None:
                 self._check_certificate(self._certificate)
             elif self._identity is not None:
-                admission.check(self._identity)
+                self._identity = admission.check(self._identity)
             if self.greeted and admission.is_changed(self._identity, self._access):
                 self._turn_away("what this client may do has changed: it connects again", "rights-changed")
         except Untrusted as error:
@@ -308,7 +310,7 @@ class ClientSession(asyncio.Protocol):
             self._identity = admission.by_token(token)
         backlogs = self._broker.peer.peer.durable.values()
         options = [backlog.options for backlog in backlogs]
-        self._access = admission.open(self._identity, options, self._broker.peer.held)
+        self._access = admission.open(self._identity, options, self._broker)
         self._splitter.limit = frames.MAX_FRAME_BYTES
         self._known()
         return ClientRequests(self._broker, self, self._output, self._access, self._check_status)

@@ -17,7 +17,7 @@ from wend.drivers.live.clock import monotonic
 from wend.matching.filters import parse, topic_filter
 from wend.model.errors import WendError
 from wend.model.events import Attributes, Event, EventId, Headers, PeerId, Qos, Range, SubscriptionId
-from wend.model.units import SECOND, Nanos
+from wend.model.units import FOREVER, SECOND, Nanos
 from wend.protocol.notices import MissedReason
 from wend.protocol.ports import Deliver
 
@@ -212,9 +212,13 @@ class RetainedExchange:
     def _answered(self, effect: Deliver) -> None:
         headers = dict(effect.event.headers)
         carried = msgspec.json.decode(headers.pop(RETAINED, ""), type=CarriedEvent)
+        numbers = (*carried.id, carried.age_ns, abs(carried.topic) if isinstance(carried.topic, int) else 0)
+        if not all(0 <= number <= FOREVER for number in numbers):
+            raise ValueError("a number is out of range")
         question = self._questions.get(carried.question)
-        if question is None or effect.event.id.publisher not in question.asked:
-            return
+        teller = effect.event.id.publisher
+        if question is None or teller not in question.asked or teller != carried.id.publisher:
+            return  # a peer retains events of its own clients alone
         attributes = {**effect.event.attributes}
         if carried.topic is None:
             del attributes["topic"]

@@ -58,9 +58,15 @@ class PeerRequests:
 
     async def subscriptions(self) -> tuple[frames.DurableStatus, ...]:
         """The durable subscriptions at the peer, by name."""
-        return (
-            await self._channel.call(frames.ListSubscriptions(self._channel.number()), frames.Subscriptions)
-        ).durable
+        found: list[frames.DurableStatus] = []
+        more = True
+        while more:
+            after = found[-1].name if found else ""
+            asked = frames.ListSubscriptions(self._channel.number(), after)
+            answer = await self._channel.call(asked, frames.Subscriptions)
+            found += answer.durable
+            more = answer.more and bool(answer.durable)
+        return tuple(found)
 
     async def remove_subscription(self, name: str) -> None:
         """Remove a durable subscription from the peer, with the events that wait for it."""

@@ -23,12 +23,22 @@ _ALL, _NOTHING = 0xFFFFFFFF, 0
 _INSTRUCTION = struct.Struct("=HBBI")
 
 
+_LAST = packets.TRANSPORT + packets.MOST_KINDS
+_PASS_TYPES = (packets.ANSWER, packets.COOKIE, packets.CERTIFICATE)
+
+
+def passes(datagram: bytes | memoryview) -> bool:
+    """Whether the filter lets a datagram pass: it claims to be of a session, or of a handshake that this peer began.
+    Such packets cost little, so they are no reason to filter others."""
+    kind = packets.type_of(datagram)
+    return kind is not None and (kind in _PASS_TYPES or packets.TRANSPORT <= kind < _LAST)
+
+
 def program() -> bytes:
     """Instructions of classic BPF: operation, jump if true, jump if false, operand."""
     head = int.from_bytes(packets.head(0))
-    pass_types = (packets.ANSWER, packets.COOKIE, packets.CERTIFICATE)
-    wanted = [(_JUMP_EQUAL, head + kind) for kind in pass_types] + [(_JUMP_AT_LEAST, head + packets.TRANSPORT)]
-    last = head + packets.TRANSPORT + packets.MOST_KINDS
+    wanted = [(_JUMP_EQUAL, head + kind) for kind in _PASS_TYPES] + [(_JUMP_AT_LEAST, head + packets.TRANSPORT)]
+    last = head + _LAST
     code = [(_LOAD_WORD, 0, 0, _UDP_HEADER), (_JUMP_AT_LEAST, len(wanted), 0, last)]
     code += [(jump, len(wanted) - number + 2, 0, operand) for number, (jump, operand) in enumerate(wanted)]
     code += [
@@ -42,7 +52,7 @@ def program() -> bytes:
 
 
 class FloodFilter:
-    """Counts datagrams that hold no message for a peer, and filters its socket while they are too many."""
+    """Counts datagrams that it would drop, and filters its socket while they are too many."""
 
     def __init__(self, socket_: socket.socket) -> None:
         self._socket = socket_
@@ -50,8 +60,10 @@ class FloodFilter:
         self.on = False
         self._works = sys.platform == "linux"
 
-    def count(self) -> None:
+    def count(self, datagram: bytes | memoryview) -> None:
         """A datagram came that holds no message."""
+        if passes(datagram):
+            return
         self._useless += 1
         if self._useless > FLOOD_PER_TICK and not self.on and self._works:
             self._set(True)

@@ -154,7 +154,7 @@ class SealedLinks:
             else:
                 self._peer.receive_opened(*opened, address, waited_ns)
             return
-        self._flood_filter.count()
+        self._flood_filter.count(datagram)
         if not self._peer.senders.answer_probe(datagram, address) and wire.is_open(datagram):
             self._warn(address, "they are not sealed, and this peer has keys")
 

@@ -1,0 +1,45 @@
+"""The scheduler of a broker: clients with many requests are served a few milliseconds at a time, in turn."""
+
+import asyncio
+import time
+from collections import deque
+from typing import Protocol
+
+TURN_S = 0.003
+"""How long clients are served before the loop sees to sockets and timers again."""
+
+
+class Worker(Protocol):
+    def work(self, until: float) -> bool:
+        """Work until then by the monotonic clock, or a little longer; whether some work is left."""
+        ...
+
+
+class FairScheduler:
+    """Serves workers in turn; the event loop runs in between."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Worker] = deque()
+
+    def add(self, worker: Worker) -> None:
+        """Let a worker work: at once if no other waits, else in turn. One that waits already must not be added."""
+        self._waiting.append(worker)
+        if len(self._waiting) == 1:
+            self._run()
+
+    def _run(self) -> None:
+        until = time.monotonic() + TURN_S
+        while self._waiting:
+            worker = self._waiting[0]
+            try:
+                left = worker.work(until)
+            except BaseException:
+                self._waiting.popleft()
+                if self._waiting:  # whatever has failed, the others are served
+                    asyncio.get_running_loop().call_soon(self._run)
+                raise
+            self._waiting.popleft()
+            if left:
+                self._waiting.append(worker)
+                asyncio.get_running_loop().call_soon(self._run)
+                return
