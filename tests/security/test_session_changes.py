@@ -271,19 +271,27 @@ def crossed(seed: int) -> World:
 
 
 def test_a_move_is_noticed_after_handshakes_that_crossed() -> None:
-    apart = 0
-    for seed in range(6):
+    for seed in range(12):
         world = crossed(seed)
-        ours, theirs = world.hosts[A].layer.peers[B].current, world.hosts[B].layer.peers[A].current
-        assert ours is not None and theirs is not None
-        apart += ours.index != theirs.receiver  # each seals with the keys that the other one has as former ones
         world.hosts[A].address = ELSEWHERE
         for number in range(3):
             world.hosts[A].send(B, b"moved %d" % number)
             world.run(world.now + 100 * MS)
         assert world.hosts[B].layer.address(A) == ELSEWHERE
         assert say(world, B, b"there", A)
-    assert apart
+
+
+def test_after_handshakes_that_crossed_both_soon_seal_with_the_same_keys() -> None:
+    for seed in range(12):
+        world = crossed(seed)
+        for number in range(3):
+            assert say(world, A, b"a %d" % number, B, 200 * MS)
+            assert say(world, B, b"b %d" % number, A, 200 * MS)
+        ours, theirs = world.hosts[A].layer.peers[B].current, world.hosts[B].layer.peers[A].current
+        assert ours is not None and theirs is not None and ours.index == theirs.receiver
+        world.run(world.now + REKEY_NS)
+        assert say(world, A, b"another key", B) and say(world, B, b"and back", A)
+        assert len(world.delivered) == len(world.sent)
 
 
 def test_one_late_packet_under_former_keys_moves_nobody() -> None:

@@ -18,6 +18,8 @@ MOST_WAITING = 64
 """Messages to one peer that wait for a handshake."""
 MOST_WAITING_BYTES = 1 << 17
 MOST_PREVIOUS = 2
+CROSSED_NS: Nanos = 5 * SECOND
+"""The keys of handshakes that crossed differ in age by less than this."""
 ALIVE_NS: Nanos = 5 * SECOND
 """A peer that was heard so lately lives."""
 IDLE_NS: Nanos = 10 * MINUTE
@@ -170,6 +172,14 @@ class PeerSession(WaitingQueue):
         self.current, self.incarnation = keys, keys.incarnation
         self.certificate, self.identity = keys.certificate, keys.identity
         return dropped
+
+    def uncross(self, keys: TransportKeys) -> None:
+        """Seal with former keys again, because the other peer does, if they are about as old as the present ones."""
+        present = self.current
+        if present is not None and abs(present.made_ns - keys.made_ns) < CROSSED_NS and keys in self.previous:
+            self.previous = [present if one is keys else one for one in self.previous]
+            self.current = keys
+            self.certificate, self.identity = keys.certificate, keys.identity
 
     def ended(self, now: Nanos) -> list[TransportKeys]:
         """Forget keys that have ended, and return them."""

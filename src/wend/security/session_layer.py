@@ -13,7 +13,8 @@ effects (`take_effects`): packets to transmit, and what became of sessions. `ses
   its keys stay unused, because nobody can seal a packet with them.
 - **Rekeying.** Keys live for three minutes, and new ones are made after two. The side that answered a handshake seals
   with the new keys once something came under them. Former keys open packets that are under way.
-- **Simultaneous handshakes** both complete. Each side has the keys of both, and each seals with one of them.
+- **Simultaneous handshakes** both complete. Each side has the keys of both, and each seals with one of them. If these
+  are not the same, the peer with the higher id soon uses those of the other.
 - **Roaming.** The address of a peer is the one from which its newest authentic packet came. If it does not answer
   there, handshakes also try the one that the driver gave.
 - **Certificates** are verified in each handshake, and again when they end and by `recheck`. A session whose certificate
@@ -218,8 +219,12 @@ class SessionLayer(Handshakes):
         present = -1 if session.current is None else session.current.window.highest
         repeated = session.former_keys is keys and session.present_highest == present
         session.former_keys, session.present_highest = keys, present
-        if repeated and address != session.address:
+        if not repeated:
+            return
+        if address != session.address:
             self._move(now, session, address)
+        if self.id > session.peer:  # one of the two does as the other, so that both seal with the same keys
+            session.uncross(keys)
 
     def _on_superseded(self, now: Nanos, session: PeerSession, address: Address) -> None:
         """An authentic packet of the incarnation before: it was under way, or that process still lives."""

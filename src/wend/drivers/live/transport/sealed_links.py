@@ -52,6 +52,7 @@ class SealedLinks:
         wall_s: Callable[[], float] = time.time,
     ) -> None:
         self._peer = peer
+        self._socket = socket
         self._transmit = socket.transmit
         self._flood_filter = socket.flood_filter()
         self._clock = clock
@@ -126,11 +127,11 @@ class SealedLinks:
 
     def send(self, peer: PeerId, kind: int, body: bytes) -> None:
         """Seal a message, or a bundle of some."""
-        layer = self._layer
+        layer, pipes = self._layer, self._pipes
         datagram = layer.seal(self._clock(), peer, kind, body)
         if datagram is not None:
-            if peer in self._pipes:
-                self._pipes[peer](datagram)
+            if pipes and peer in pipes:
+                pipes[peer](datagram)
             elif (address := self._sessions[peer].address) is not None:
                 self._transmit(address, datagram)
         if layer.effects:
@@ -145,14 +146,16 @@ class SealedLinks:
 
     def receive(self, datagram: memoryview, address: Address, waited_ns: Nanos = 0) -> None:
         """Handle one datagram from the socket."""
-        opened = self._layer.open(self._clock(), datagram, address)
-        if self._layer.effects:
+        layer = self._layer
+        opened = layer.open(self._socket.now_ns, datagram, address)
+        if layer.effects:
             self._perform()
         if opened is not None:
-            if opened[2] == packets.GROUP_KEY:
-                self.groups.receive(opened[0], opened[1], opened[3])
+            sender, incarnation, kind, body = opened
+            if kind == packets.GROUP_KEY:
+                self.groups.receive(sender, incarnation, body)
             else:
-                self._peer.receive_opened(*opened, address, waited_ns)
+                self._peer.receive_opened(sender, incarnation, kind, body, address, waited_ns)
             return
         self._flood_filter.count(datagram)
         if not self._peer.senders.answer_probe(datagram, address) and wire.is_open(datagram):

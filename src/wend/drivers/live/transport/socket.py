@@ -234,6 +234,8 @@ class PeerSocket:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         self._kernel_queue = KernelQueue(self._socket, clock)
         self._waited_ns: Nanos = 0
+        self.now_ns: Nanos = clock()
+        """When the datagram that is handled now was read."""
         self.family = self._socket.family
         host, port = self._socket.getsockname()[:2]
         self.address: Address = (host, port)
@@ -307,7 +309,7 @@ class PeerSocket:
         except OSError:
             self._counters.failed["receive"] += 1
             return False
-        now = self._clock()
+        self.now_ns = now = self._clock()
         if self._waited_ns or now - self._kernel_queue.known_ns > CHECK_NS:
             self._waited_ns = self._kernel_queue.waited_ns(now)
         self.queue.waited_ns = self._waited_ns
