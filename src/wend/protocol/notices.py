@@ -132,6 +132,7 @@ RefusalReason = Literal[
     "a weight that cannot be", "tree messages that are far ahead", "a tree message that makes no sense",
     "trees of a generation that cannot be",
     "a region that cannot be", "a region that its sender does not own", "too many regions",
+    "a number of hops that cannot be",
     "a message of another cluster", "the name of this cluster, with other settings", "an answer about another cluster",
     "slots of a cluster, and is no member of it", "slots that disagree with those of the head",
     "a message of a peer that is no member of the cluster", "a message for a cluster that it does not coordinate",

@@ -46,6 +46,8 @@ LAST_TRIES = 4
 """How often it is sent to a peer that no other can stand in for."""
 BATCH = 16
 """Entries in one message, so that it fits a datagram unless its filters are very long."""
+FARTHEST_HOPS = 4096
+"""No message has gone farther, over all of its routes."""
 MOST_HOPS = 64
 """A message that has come this far goes round in a circle."""
 _BEACON = "beacon"
@@ -239,7 +241,10 @@ class KeyBasedInterest(SubscriptionTable):
         self._ring = view.membership
         match event:
             case Heard(sender, message):
-                self._heard(now, sender, message)
+                if 0 <= getattr(message, "hops", 0) <= FARTHEST_HOPS:
+                    self._heard(now, sender, message)
+                else:
+                    self._refuse(sender, "a number of hops that cannot be")
             case Arrived():
                 self._publish(now, event.event, event.born_ns)
             case Undelivered(peer, message):

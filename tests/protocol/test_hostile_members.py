@@ -1,0 +1,26 @@
+"""A member that says anything its message types allow makes no honest peer raise. `hostile_members.py` plays more."""
+
+import pytest
+
+from tests.protocol.hostile_members import HostileOverlay, can_store
+from wend.protocol.tables import ROUTING
+
+PLAYED = [(name, stores) for name in ROUTING for stores in ((False, True) if can_store(name) else (False,))]
+
+
+@pytest.mark.parametrize(("strategy", "persistency"), PLAYED)
+def test_no_hostile_member_makes_a_peer_raise(strategy: str, persistency: bool) -> None:
+    overlay = HostileOverlay(strategy, seed=7, persistency=persistency)
+    overlay.play(400)
+    assert overlay.told >= 400
+
+
+def test_the_overlay_notices_a_peer_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    overlay = HostileOverlay("d-tree", seed=7, persistency=False)
+
+    def failing(now: int, event: object) -> list[object]:
+        raise KeyError("a fault of this test")
+
+    monkeypatch.setitem(overlay.peers, 2, type("Broken", (), {"handle": staticmethod(failing)})())  # type: ignore[arg-type]
+    with pytest.raises(AssertionError, match="peer 2 raised KeyError"):
+        overlay.play(400)
