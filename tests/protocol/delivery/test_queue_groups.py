@@ -223,6 +223,7 @@ def test_an_event_names_a_bounded_number_of_groups_and_each_group_gets_some(tmp_
     run(scene, tmp_path)
 
 
+@pure_only
 def test_long_names_of_groups_leave_room_for_the_event() -> None:
     made: list[Effect] = []
     groups = QueueGroups(0, None, None, None)  # type: ignore[arg-type]
