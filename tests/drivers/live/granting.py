@@ -89,3 +89,13 @@ async def granting(ring: KeyRing, **grants: Grant) -> AsyncIterator[Scene]:
 
 def refused_with(why: str) -> Any:
     return pytest.raises(Refused, match=why)
+
+
+def refusals(answers: list[frames.ToClient]) -> list[str]:
+    """Why requests were refused."""
+    return [answer.why for answer in answers if isinstance(answer, frames.No)]
+
+
+def deliveries(answers: list[frames.ToClient]) -> list[bytes]:
+    """The payloads of events."""
+    return [answer.event.payload for answer in answers if isinstance(answer, frames.Delivery)]
