@@ -1,12 +1,14 @@
-"""The trace hashes of some 250 simulated runs: every strategy, membership, persistency, capacities and underlays.
+"""The hashes of some 340 simulated runs: every strategy, membership, persistency, capacities and underlays.
 
-A peer's behaviour is all in its traces, so a change that should not alter behaviour leaves every hash as it is.
+A run has two hashes: `sha256` of its trace, and `counts` of its control messages, notices and drops, which also covers
+what strategies say to each other without events. A change that should not alter behaviour leaves both as they are.
 
     python scripts/traces.py                  # compare all runs with tests/drivers/sim/traces.json
     python scripts/traces.py random/dcrd      # those whose names begin so
     python scripts/traces.py --write          # record the present hashes: say in the commit message why they changed
 """
 
+import hashlib
 import json
 import sys
 from multiprocessing import Pool
@@ -17,29 +19,31 @@ RECORDED = Path(__file__).resolve().parents[1] / "tests" / "drivers" / "sim" / "
 
 
 def read() -> dict[str, dict[str, Any]]:
-    """By name: the scenario of a run, and the hash of its trace."""
-    found: dict[str, dict[str, Any]] = json.loads(RECORDED.read_text(encoding="utf-8"))
-    return found
+    """By name: the scenario of a run, and its hashes."""
+    runs: dict[str, dict[str, Any]] = json.loads(RECORDED.read_text(encoding="utf-8"))
+    return runs
 
 
-def trace_hash(scenario: dict[str, Any]) -> str:
+def hashes(scenario: dict[str, Any]) -> dict[str, str]:
     from wend.drivers.scenarios import make_scenario
     from wend.drivers.sim import simulate
 
-    return simulate(make_scenario(scenario)).summary.trace_sha256
+    summary = simulate(make_scenario(scenario)).summary
+    counts = json.dumps([summary.control, summary.notices, summary.drops], sort_keys=True)
+    return {"sha256": summary.trace_sha256, "counts": hashlib.sha256(counts.encode()).hexdigest()}
 
 
 def main() -> None:
     prefixes = tuple(word for word in sys.argv[1:] if not word.startswith("--"))
     runs = {name: run for name, run in read().items() if not prefixes or name.startswith(prefixes)}
     with Pool() as pool:
-        hashes = dict(zip(runs, pool.map(trace_hash, [run["scenario"] for run in runs.values()], 4), strict=True))
-    changed = [name for name, run in runs.items() if run["sha256"] != hashes[name]]
+        made = dict(zip(runs, pool.map(hashes, [run["scenario"] for run in runs.values()], 4), strict=True))
+    changed = [name for name, run in runs.items() if run != {**run, **made[name]}]
     for name in changed:
         print(f"changed: {name}")
-    print(f"{len(runs) - len(changed)} of {len(runs)} traces are as recorded")
+    print(f"{len(runs) - len(changed)} of {len(runs)} runs are as recorded")
     if "--write" in sys.argv[1:]:
-        recorded = {name: {**run, "sha256": hashes.get(name, run["sha256"])} for name, run in read().items()}
+        recorded = {name: {**run, **made.get(name, {})} for name, run in read().items()}
         lines = ",\n".join(f" {json.dumps(name)}: {json.dumps(run)}" for name, run in recorded.items())
         RECORDED.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
     elif changed:
