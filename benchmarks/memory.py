@@ -16,6 +16,7 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.messages import Ack, Control
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Neighbour, Received, Send, Started
+from wend.strategies.registry import make_peer
 
 STRATEGY = "d-tree"
 LINKS = (0, 5, 20)
@@ -26,7 +27,7 @@ _SHOWN = 30
 
 def idle_peer(number: int, links: int, strategy: str = STRATEGY) -> Peer:
     """A peer with so many links of its own, to neighbours that have nothing to say."""
-    peer = Peer(PeerConfig(peer=number * _APART, strategy=strategy))
+    peer = make_peer(PeerConfig(peer=number * _APART, strategy=strategy))
     neighbours = tuple(Neighbour(number * _APART + 1 + i, 10 * MS) for i in range(links))
     for effect in peer.handle(0, Started(neighbours)):
         if isinstance(effect, Send) and isinstance(effect.message, Control):

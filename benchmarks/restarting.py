@@ -19,9 +19,9 @@ from wend.drivers.live.store.store import Store
 from wend.model.events import DurableOptions, Event, EventId, Qos
 from wend.model.units import SECOND
 from wend.protocol.config import PeerConfig
-from wend.protocol.peer import Peer
 from wend.protocol.ports import Started
 from wend.protocol.records import DurableRecord, QueuedRecord, Record
+from wend.strategies.registry import make_peer
 
 EVENTS = 100_000
 FOREVER_NS = 10**7 * SECOND
@@ -46,7 +46,7 @@ def restart(events: int = EVENTS) -> dict[str, float]:
         before, began = _resident_bytes(), time.perf_counter()
         store = Store(path)
         opened = time.perf_counter() - began
-        peer = Peer(PeerConfig(peer=1, incarnation=store.incarnation, persistency=True))
+        peer = make_peer(PeerConfig(peer=1, incarnation=store.incarnation, persistency=True))
         began = time.perf_counter()
         peer.handle(time.monotonic_ns(), Started((), stored=store.records))
         started = time.perf_counter() - began

@@ -18,11 +18,11 @@ from importlinter.api import read_configuration
 from importlinter.contracts.forbidden import ForbiddenContract
 from importlinter.contracts.layers import LayersContract
 
-from wend.protocol import tables
+from wend.strategies import registry
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "wend"
-PURE = ("model", "matching", "protocol", "security", "topology/__init__.py", "topology/paths.py")
+PURE = ("model", "matching", "protocol", "security", "strategies", "topology/__init__.py", "topology/paths.py")
 """Rooms, and files of rooms that are not pure as a whole."""
 
 BANNED = {
@@ -79,6 +79,8 @@ ALLOWED = {
     "model/trace.py": {"pathlib", "pyarrow.parquet"},
     # It asks which build of the protocol there is, and imports nothing of it.
     "model/version.py": {"importlib"},
+    # It imports the strategies that somebody asks for.
+    "strategies/registry.py": {"importlib", "pathlib", "sys"},
     # X.509 has dates; the time now is handed in.
     "security/certificates.py": {"datetime"},
 }
@@ -247,8 +249,7 @@ def test_the_checker_sees_spark_outside_the_pipeline() -> None:
 # ---------------------------------------------------------------- plug-ins are asked for what they declare
 
 SHARED_PACKAGES = ("drivers", "console", "pipeline", "protocol", "lab")
-PLUGIN_PACKAGES = tuple(f"protocol/{name}/" for name in ("membership", "graph", "interest", "routing", "trees"))
-PLUGIN_CLASSES = {name: made for table in tables.PLUGINS.values() for name, made in table.items()}
+PLUGIN_CLASSES = {name: made for table in registry.PLUGINS.values() for name, made in table.items()}
 NAMED = {
     # What a plug-in needs that does not say otherwise.
     "protocol/plugins/kinds.py": {"link-state", "flooded"},
@@ -266,7 +267,7 @@ NAMED = {
 
 def plugins_named(source: str, file: str) -> list[tuple[int, str]]:
     """Where shared code names a plug-in, or knows the class of one, instead of asking for what it declares."""
-    if file.startswith(PLUGIN_PACKAGES) or file == "protocol/tables.py":
+    if file.startswith("strategies/"):
         return []
     tree = ast.parse(source)
     all_made = PLUGIN_CLASSES.values()
@@ -293,25 +294,29 @@ def test_shared_code_names_no_plug_in() -> None:
         ("match name:\n    case 'dcrd': pass", "dcrd"),
         ("WEIGHTS = {'multipath': 1.5}", "multipath"),
         (
-            "from wend.protocol.routing.tree_routing import TreeRouting\nisinstance(r, TreeRouting)",
-            "wend.protocol.routing.tree_routing.TreeRouting",
+            "from wend.strategies.trees.routing import TreeRouting\nisinstance(r, TreeRouting)",
+            "wend.strategies.trees.routing.TreeRouting",
         ),
         ("if peer.interest == 'trees-by-name': pass", "trees-by-name"),
-        ("from wend.protocol.graph.link_state import LinkStateGraph", "wend.protocol.graph.link_state.LinkStateGraph"),
+        (
+            "from wend.strategies.link_state.plugin import LinkStateGraph",
+            "wend.strategies.link_state.plugin.LinkStateGraph",
+        ),
         ("SLOW = {'tdo-farthest'}", "tdo-farthest"),
     ],
 )
 def test_the_checker_sees_a_plug_in_in_shared_code(source: str, name: str) -> None:
     assert [found for _, found in plugins_named(source, "console/up.py")] == [name]
-    assert plugins_named(source, "protocol/routing/planned.py") == []
-    assert plugins_named(source, "protocol/membership/chain.py") == []
+    assert plugins_named(source, "strategies/planned/plugin.py") == []
+    assert plugins_named(source, "strategies/tdo/chain.py") == []
 
 
 # ---------------------------------------------------------------- import contracts
 
 CONTRACTS = {"forbidden": ForbiddenContract, "layers": LayersContract}
-PLUGINS = "Plug-ins know what they are shown, not the peer that holds them"
-PATHS = "Of topology, the protocol knows paths on a graph"
+PLUGINS = "A strategy knows the plug-in interface, not the peer that hosts it"
+STRATEGIES = "Strategies know shared folders, not each other"
+PATHS = "Of topology, strategies know paths on a graph"
 SCENARIOS = "A peer does not know which scenario it is in"
 DRIVERS = "The drivers do not know each other"
 
@@ -335,15 +340,20 @@ def test_the_contracts_are_kept() -> None:
 @pytest.mark.parametrize(
     ("importer", "module", "contract"),
     [
-        ("protocol.routing.dcrd", "protocol.peer", PLUGINS),
-        ("protocol.interest.flooded", "protocol.host", PLUGINS),
-        ("protocol.membership.handshake", "protocol.link.retransmission", PLUGINS),
-        ("protocol.trees.generations", "protocol.delivery.store_and_forward", PLUGINS),
-        ("protocol.graph.link_state", "protocol.link.link", PLUGINS),
-        ("protocol.membership.member", "protocol.link.direct", PLUGINS),
+        ("strategies.dcrd.plugin", "protocol.peer", PLUGINS),
+        ("strategies.flooded.plugin", "protocol.host", PLUGINS),
+        ("strategies.tdo.handshake", "protocol.link.retransmission", PLUGINS),
+        ("strategies.trees.generations", "protocol.delivery.store_and_forward", PLUGINS),
+        ("strategies.link_state.plugin", "protocol.link.link", PLUGINS),
+        ("strategies.tdo.member", "protocol.link.direct", PLUGINS),
         ("protocol.plugins", "protocol.delivery.local", PLUGINS),  # through a friend
-        ("protocol.graph.link_state", "topology.maps", PATHS),
-        ("protocol.routing.planned", "topology.graph", PATHS),
+        ("strategies.dcrd.plugin", "strategies.adaptive.routes", STRATEGIES),
+        ("strategies.rendezvous.plugin", "strategies.dmm.spaces", STRATEGIES),
+        ("strategies.ring.pastry", "strategies.clusters.routing", STRATEGIES),
+        ("strategies.trees.table", "strategies.registry", STRATEGIES),
+        ("protocol.host", "strategies.flooded.plugin", "Imports go one way"),
+        ("strategies.link_state.plugin", "topology.maps", PATHS),
+        ("strategies.planned.plugin", "topology.graph", PATHS),
         ("protocol.config", "model.scenario", SCENARIOS),
         ("drivers.live.meter", "drivers.sim.oracle", DRIVERS),
         ("drivers.sim.engine", "drivers.live.clock", DRIVERS),

@@ -14,7 +14,7 @@ import typer
 from wend.console.app import app
 from wend.model.settings import settings_of
 from wend.protocol.notices import DropReason, NoticeName
-from wend.protocol.tables import setting_groups
+from wend.strategies.registry import setting_groups
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "wend"
 

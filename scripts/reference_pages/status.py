@@ -7,7 +7,7 @@ from reference_pages.source import fields, one_line, summary
 from wend.drivers.live.status import PlanStatus, StatusSnapshot
 from wend.protocol.plugins import Plugin
 from wend.protocol.status import LinkStatus, PeerStatus
-from wend.protocol.tables import PLUGINS
+from wend.strategies.registry import PLUGINS
 
 PAGE = """\
 # Status

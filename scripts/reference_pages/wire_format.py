@@ -11,11 +11,11 @@ from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Event, Qos, Range, Su
 from wend.model.units import SECOND
 from wend.protocol import messages
 from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
-from wend.protocol.membership.messages import Gossip
 from wend.protocol.plugins import Routing
-from wend.protocol.tables import PLUGINS
-from wend.protocol.trees.messages import FilterDemand, LinkWeight, TreeMessage
 from wend.security import handshakes, packets, replay, session_layer, transport
+from wend.strategies.registry import PLUGINS
+from wend.strategies.tdo.messages import Gossip
+from wend.strategies.trees.messages import FilterDemand, LinkWeight, TreeMessage
 
 PAGE = """\
 # Wire format

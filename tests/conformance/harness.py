@@ -49,6 +49,7 @@ from wend.protocol.ports import (
 )
 from wend.protocol.records import Record
 from wend.security.identity import Credentials, Verifier
+from wend.strategies.registry import make_peer
 
 DELAY_NS: Nanos = 10 * MS
 PATIENCE_S = 60
@@ -194,7 +195,7 @@ class SimHarness(Common):
 
     def restart(self, peer: PeerId) -> None:
         self.incarnations[peer] += 1
-        self.peers[peer] = Peer(self.config(peer, self.incarnations[peer]))
+        self.peers[peer] = make_peer(self.config(peer, self.incarnations[peer]))
         self.tell(peer, self.started(peer, tuple(self.stores[peer])))
 
     def crash(self, peer: PeerId) -> None:

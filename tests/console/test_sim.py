@@ -113,7 +113,7 @@ def _latent(folder: Path) -> Path:
 PLUGIN = """
 from typing import Annotated
 from wend.model.settings import Settings, setting
-from wend.protocol.routing.source_trees import DelayTree
+from wend.strategies.source_trees.plugin import DelayTree
 
 class GainSettings(Settings):
     title = "Gain"

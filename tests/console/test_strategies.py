@@ -16,9 +16,9 @@ from wend.model.errors import ConfigError
 from wend.model.settings import Settings
 from wend.pipeline.simulations import SIMULATIONS
 from wend.protocol.plugins import Needs
-from wend.protocol.routing.adaptive import AdaptiveSettings
-from wend.protocol.routing.source_trees import DelayTree
-from wend.protocol.tables import ROUTING
+from wend.strategies.adaptive.plugin import AdaptiveSettings
+from wend.strategies.registry import ROUTING
+from wend.strategies.source_trees.plugin import DelayTree
 
 
 class Mine(DelayTree):

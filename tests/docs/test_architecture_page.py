@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from wend.protocol.link.link import NeighbourState
-from wend.protocol.tables import PLUGINS
+from wend.strategies.registry import PLUGINS
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "wend"

@@ -14,11 +14,11 @@ from wend.model.units import SECOND
 from wend.protocol.config import DeliverySettings
 from wend.protocol.delivery.late_joiners import HOLD_NS
 from wend.protocol.delivery.pending import GATHER_NS
-from wend.protocol.interest.summary import SUMMARY_BYTES
 from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
 from wend.protocol.link.window import DuplicateFilter, SequenceWindow
 from wend.protocol.notices import AWAY, DROPS
-from wend.protocol.routing.tree_queue import HOLD_NS as TREE_HOLD_NS
+from wend.strategies.subscriptions.summary import SUMMARY_BYTES
+from wend.strategies.trees.queue import HOLD_NS as TREE_HOLD_NS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guarantees.md").read_text()

@@ -21,7 +21,7 @@ from wend.drivers.live.transport import wire
 from wend.protocol import notices
 from wend.protocol.messages import ACKS, HELLOS, Ack
 from wend.protocol.notices import DROPS, NOTICES, DropReason, NoticeName, RefusalReason
-from wend.protocol.tables import PLUGINS
+from wend.strategies.registry import PLUGINS
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "wend"

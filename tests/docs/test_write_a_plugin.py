@@ -28,7 +28,7 @@ from wend.pipeline.simulations import SIMULATIONS
 from wend.pipeline.sweep import sweep
 from wend.protocol import plugins
 from wend.protocol.plugins import Plugin
-from wend.protocol.tables import PLUGINS
+from wend.strategies.registry import PLUGINS
 
 PAGE = "docs/how-to/write-a-plugin.md"
 PLUGIN_FILES = {name: text for name, text in files_of(PAGE).items() if name.endswith(".py")}

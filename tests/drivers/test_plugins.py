@@ -7,16 +7,14 @@ from pathlib import Path
 import pytest
 
 from wend.drivers.live.config import load as load_file
-from wend.drivers.plugins import load
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.model.errors import ConfigError
 from wend.pipeline.rows import run_row, scenario_key
 from wend.pipeline.simulations import SIMULATIONS
 from wend.protocol.config import PeerConfig
-from wend.protocol.peer import Peer
 from wend.protocol.plugins import Kind
-from wend.protocol.tables import PLUGINS, ROUTING
+from wend.strategies.registry import PLUGINS, ROUTING, load, make_peer
 
 SOURCE = """
 from typing import Annotated
@@ -24,11 +22,11 @@ from typing import Annotated
 import msgspec
 
 from wend.model.settings import Settings, setting
-from wend.protocol.graph.link_state import LinkStateGraph
-from wend.protocol.interest.flooded import FloodedInterest
-from wend.protocol.membership.random_links import RandomLinks
+from wend.strategies.link_state.plugin import LinkStateGraph
+from wend.strategies.flooded.plugin import FloodedInterest
+from wend.strategies.tdo.random_links import RandomLinks
 from wend.protocol.plugins import Arrived, Forward, MakeLink, Membership, Needs, Routing, Tell, Timer
-from wend.protocol.routing.dcrd import Dcrd
+from wend.strategies.dcrd.plugin import Dcrd
 
 class Mine(Dcrd): ...
 class Others(FloodedInterest): ...
@@ -225,4 +223,4 @@ def test_equal_scenarios_have_one_key() -> None:
 )
 def test_strategies_and_memberships_that_do_not_go_together(strategy: str, membership: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        Peer(PeerConfig(peer=1, strategy=strategy, membership=membership))
+        make_peer(PeerConfig(peer=1, strategy=strategy, membership=membership))

@@ -20,7 +20,7 @@ from wend.model.scenario import WorldSettings
 from wend.model.settings import Setting, Settings, flag_of, setting, settings_of
 from wend.model.units import MS, SECOND, Nanos
 from wend.pipeline.rows import COLUMNS
-from wend.protocol.tables import PLUGINS, setting_groups
+from wend.strategies.registry import PLUGINS, setting_groups
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "settings.md"

@@ -16,7 +16,7 @@ from wend.model.errors import ConfigError
 from wend.model.fault_settings import Outages, Spread
 from wend.model.scenario import Content, Pace
 from wend.model.units import SECOND
-from wend.protocol.membership.cluster_settings import ClusterSettings
+from wend.strategies.clusters.membership.settings import ClusterSettings
 from wend.topology.clusters import near_clusters
 from wend.topology.reliability import UnderlayFaults
 

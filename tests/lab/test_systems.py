@@ -24,7 +24,7 @@ from wend.lab.systems.zenoh import Zenoh
 from wend.lab.trees import best_tree, costs
 from wend.lab.workload import Stamp, payload
 from wend.protocol.config import DeliverySettings
-from wend.protocol.routing.adaptive import AdaptiveSettings
+from wend.strategies.adaptive.plugin import AdaptiveSettings
 
 WORLD = CellSettings(system="udp-tree", peers=8, degree=3, topics=3).world()
 HOSTS = nodes("test", WORLD.overlay)

@@ -139,7 +139,7 @@ def test_a_standalone_cluster_gives_the_same_numbers(
         with daemon(worker, "Successfully registered with master", environment, folder / "l"):
             # also a strategy that no worker has: dcrd under another name
             (Path(environment["TMPDIR"]) / "mine.py").write_text(
-                "from wend.protocol.routing.dcrd import Dcrd as Same\n"
+                "from wend.strategies.dcrd.plugin import Dcrd as Same\n"
             )
             (folder / "more.toml").write_text(SWEEP.replace('"oracle"', '"oracle", "mine:Same"'))
             (said,) = wend(environment, sweeping(folder / "more.toml", folder / "cluster", master, "--ship"))

@@ -10,7 +10,7 @@ from wend.drivers.scenarios import make_scenario
 from wend.model.errors import ConfigError
 from wend.model.units import MS
 from wend.pipeline.scenario_files import load_scenarios
-from wend.protocol.tables import PLUGINS
+from wend.strategies.registry import PLUGINS
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -94,7 +94,7 @@ def test_a_plug_in_of_one_scenario_is_known_to_all(tmp_path: Path, monkeypatch: 
     (tmp_path / "gaining.py").write_text(
         "from typing import Annotated\n"
         "from wend.model.settings import Settings, setting\n"
-        "from wend.protocol.routing.source_trees import DelayTree\n"
+        "from wend.strategies.source_trees.plugin import DelayTree\n"
         "class GainSettings(Settings):\n"
         "    gain: Annotated[float, setting('How much it gains.')] = 1.0\n"
         "class Gaining(DelayTree):\n"

@@ -34,7 +34,6 @@ from wend.protocol.messages import (
     Message,
     PlainMessage,
 )
-from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Effect,
     Input,
@@ -52,7 +51,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.protocol.tables import ROUTING
+from wend.strategies.registry import ROUTING, make_peer
 
 HONEST, HOSTILE, STRANGER = (0, 1, 2, 3), 9, 50
 DELAY_NS: Nanos = 5 * MS
@@ -155,7 +154,7 @@ class HostileOverlay:
         self._overheard: deque[Message] = deque(maxlen=400)
         everyone = (*HONEST, HOSTILE)
         self.peers = {
-            peer: Peer(PeerConfig(peer=peer, strategy=strategy, persistency=persistency, seed=peer))
+            peer: make_peer(PeerConfig(peer=peer, strategy=strategy, persistency=persistency, seed=peer))
             for peer in everyone
         }
         one = self.peers[0]
@@ -291,7 +290,7 @@ class HostileOverlay:
 def can_store(strategy: str) -> bool:
     """Whether there may be persistency."""
     try:
-        Peer(PeerConfig(peer=0, strategy=strategy, persistency=True))
+        make_peer(PeerConfig(peer=0, strategy=strategy, persistency=True))
     except ConfigError:
         return False
     return True

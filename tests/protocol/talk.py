@@ -6,10 +6,7 @@ from typing import Any
 from wend.model.events import Event, EventId, PeerId, Qos, Subscription, SubscriptionId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.graph.link_state import LinkState
-from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.messages import TX_SHIFT, Ack, Control, Message
-from wend.protocol.peer import Peer
 from wend.protocol.plugins import Begun, EndLink, MakeLink, Membership, PluginEffect, PluginInput, View
 from wend.protocol.ports import (
     Effect,
@@ -25,7 +22,9 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import Record
-from wend.protocol.tables import setting_groups
+from wend.strategies.link_state.plugin import LinkState
+from wend.strategies.registry import make_peer, setting_groups
+from wend.strategies.subscriptions.table import PeerInterest
 
 A, B, C, D, S, T = range(6)
 
@@ -80,7 +79,7 @@ class Talk:
         defaults = {"estimator": "nominal", "margin_ns": 0, "monitoring_ns": LATER}
         made = PeerConfig(peer=A, strategy=strategy, **{**defaults, **config})
         made.check(setting_groups())
-        self.peer = Peer(made)
+        self.peer = make_peer(made)
         self._numbers = dict.fromkeys(range(10), 0)
         neighbours = links_of(A, graph)
         first = min(neighbours)

@@ -4,12 +4,10 @@ from itertools import count
 
 import pytest
 
-from tests.protocol.test_adaptive import FAR, LEFT, ME, MIDDLE, RIGHT, Talk, data, hops, notices
+from tests.strategies.adaptive.test_adaptive import FAR, LEFT, ME, MIDDLE, RIGHT, Talk, data, hops, notices
 from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
-from wend.protocol.graph.link_state import LinkState
-from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.link.waiting import HEADER_BYTES
 from wend.protocol.messages import TX_SHIFT, Ack, Control, Data, Hello
 from wend.protocol.peer import Peer
@@ -29,7 +27,10 @@ from wend.protocol.ports import (
     Subscribed,
     Woken,
 )
-from wend.protocol.routing.spread_trees import SpreadTree
+from wend.strategies.adaptive.spread_trees import SpreadTree
+from wend.strategies.link_state.plugin import LinkState
+from wend.strategies.registry import make_peer
+from wend.strategies.subscriptions.table import PeerInterest
 
 WINDOW = 10
 """The packets that a new link takes at once."""
@@ -196,7 +197,7 @@ def test_but_a_packet_waits_for_only_so_long() -> None:
 
 def leaf(deadline_ms: int | None) -> Peer:
     """A peer with one link, whose neighbour wants topic `t`."""
-    peer = Peer(PeerConfig(peer=ME, strategy="adaptive", estimator="nominal", margin_ns=0))
+    peer = make_peer(PeerConfig(peer=ME, strategy="adaptive", estimator="nominal", margin_ns=0))
     peer.handle(0, Started((Neighbour(LEFT, 10 * MS),), advertisements=("topic = 't'",)))
     qos = Qos(deadline_ns=None if deadline_ms is None else deadline_ms * MS)
     wanted = PeerInterest(LEFT, (1, 1), (Subscription(SubscriptionId(LEFT, 0), "topic = 't'", qos),), ())

@@ -11,8 +11,6 @@ from tests.protocol.talk import A, B, C, D, S, Talk, sent, tx
 from wend.drivers.live.transport import wire
 from wend.model.events import Event, EventId, PeerId, Subscription, SubscriptionId
 from wend.model.units import MS, Nanos
-from wend.protocol.interest.cluster_messages import TreeEvent
-from wend.protocol.interest.subscriptions import PAUSE_NS, PeerInterest
 from wend.protocol.link.control_fragments import ControlFragments
 from wend.protocol.link.fragments import CONTROL, CONTROL_FRAGMENT_BYTES, STALE_NS
 from wend.protocol.link.retransmission import OutgoingControl
@@ -20,6 +18,8 @@ from wend.protocol.messages import MAX_CONTROL_BYTES, Ack, Control, ControlFragm
 from wend.protocol.notices import TOO_LARGE
 from wend.protocol.plugins import FLOODED
 from wend.protocol.ports import Effect, LocalSubscription, Notice, Published, Refuse, Send, Subscribed
+from wend.strategies.clusters.interest.messages import TreeEvent
+from wend.strategies.subscriptions.table import PAUSE_NS, PeerInterest
 
 WIDE = 200
 """Subscriptions of a thousand characters: more than a datagram carries."""

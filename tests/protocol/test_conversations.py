@@ -7,10 +7,9 @@ import pytest
 from tests.protocol.talk import GRAPH, LATER, QUIET, A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.model.events import Qos, SubscriptionId
 from wend.model.units import MS, SECOND
-from wend.protocol.copy_ranks import fork
-from wend.protocol.graph.link_state import LinkState
-from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.messages import Ack, Control, Data, Hello
+from wend.protocol.plugins import UPSTREAM_TRIES
+from wend.protocol.plugins.copy_ranks import fork
 from wend.protocol.ports import (
     Deliver,
     Drop,
@@ -24,8 +23,9 @@ from wend.protocol.ports import (
     Unsubscribed,
     WakeAt,
 )
-from wend.protocol.routing.dcrd import UPSTREAM_TRIES
-from wend.protocol.routing.multipath import SourceRoutes
+from wend.strategies.link_state.plugin import LinkState
+from wend.strategies.multipath.plugin import SourceRoutes
+from wend.strategies.subscriptions.table import PeerInterest
 
 FIRST = fork(0, A)
 SECOND_COPY = fork(FIRST, A)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wend.model.events import EventId
-from wend.protocol.copy_ranks import ForwardedCopies, fork, hedge, is_hedged
+from wend.protocol.plugins.copy_ranks import ForwardedCopies, fork, hedge, is_hedged
 
 ID = EventId(1, 1, 1)
 

@@ -5,12 +5,12 @@ from typing import Any
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.interest.groups import DownTree
 from wend.protocol.link.direct import DirectMessages
 from wend.protocol.messages import DirectAck, DirectMessage
 from wend.protocol.plugins import SendTo
 from wend.protocol.ports import Notice, Send
 from wend.protocol.timers import Effects, Timers
+from wend.strategies.ring.groups import DownTree
 
 
 def test_a_repetition_says_how_old_its_event_is_by_now() -> None:

@@ -13,9 +13,9 @@ from wend.protocol.link.link import Link
 from wend.protocol.link.outages import OutageChance, OutageStatistics
 from wend.protocol.link.retransmission import Retransmission
 from wend.protocol.messages import TX_SHIFT, Ack, Control, Data, Hello
-from wend.protocol.peer import Peer
 from wend.protocol.ports import Effect, Neighbour, Notice, Paused, Received, Send, Started, Woken
 from wend.protocol.timers import Timers
+from wend.strategies.registry import make_peer
 
 CONFIG = PeerConfig(peer=0, strategy="adaptive", estimator="nominal", margin_ns=0)
 
@@ -108,7 +108,7 @@ def test_a_busy_host_announces_longer_silences_for_a_while_and_says_hello_as_oft
 
 @pytest.mark.parametrize(("pause_ms", "down"), [(0, True), (200, True), (240, False), (1000, False)])
 def test_a_peer_that_did_not_run_does_not_blame_its_links(pause_ms: int, down: bool) -> None:
-    peer = Peer(CONFIG)
+    peer = make_peer(CONFIG)
     peer.handle(0, Started((Neighbour(1, 10 * MS),)))
     peer.handle(0, Received(1, Hello(1, True, 160 * MS)))
     if pause_ms:
@@ -119,7 +119,7 @@ def test_a_peer_that_did_not_run_does_not_blame_its_links(pause_ms: int, down: b
 
 def test_an_outage_ends_once_and_only_when_both_directions_work() -> None:
     """The first hello after an outage was sent before the neighbour heard anything: it says so."""
-    peer, happened = Peer(CONFIG), []
+    peer, happened = make_peer(CONFIG), []
 
     def tell(now: int, said: Woken | Received) -> None:
         notices = [effect.what for effect in peer.handle(now, said) if isinstance(effect, Notice)]
@@ -140,7 +140,7 @@ def test_an_outage_ends_once_and_only_when_both_directions_work() -> None:
 
 def test_a_neighbour_whose_hello_is_lost_after_an_outage_is_asked_for_an_ack() -> None:
     """It said that it hears nothing, then that it does. The second hello is lost, and its data suppresses others."""
-    peer = Peer(CONFIG)
+    peer = make_peer(CONFIG)
     said = peer.handle(0, Started((Neighbour(1, 10 * MS),)))
     said += peer.handle(0, Received(1, Hello(1, True, 160 * MS)))
     for effect in said:
@@ -164,7 +164,7 @@ def test_a_neighbour_whose_hello_is_lost_after_an_outage_is_asked_for_an_ack() -
 
 
 def test_a_hello_of_an_earlier_incarnation_says_nothing_of_this_one() -> None:
-    peer, hello = Peer(CONFIG), Hello(2, True, 160 * MS)
+    peer, hello = make_peer(CONFIG), Hello(2, True, 160 * MS)
     peer.handle(0, Started((Neighbour(1, 10 * MS),)))
     peer.handle(0, Received(1, hello))
     peer.handle(400 * MS, Woken())

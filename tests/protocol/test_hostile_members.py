@@ -3,7 +3,7 @@
 import pytest
 
 from tests.protocol.hostile_members import HostileOverlay, can_store
-from wend.protocol.tables import ROUTING
+from wend.strategies.registry import ROUTING
 
 PLAYED = [(name, stores) for name in ROUTING for stores in ((False, True) if can_store(name) else (False,))]
 

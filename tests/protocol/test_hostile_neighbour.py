@@ -12,10 +12,6 @@ from tests.holdings import held, holders
 from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
 from wend.model.units import SECOND
 from wend.protocol.config import PeerConfig
-from wend.protocol.copy_ranks import fork, ranks_below
-from wend.protocol.graph.link_state import LinkState
-from wend.protocol.interest.changes import InterestChange, InterestRequest, digest_of
-from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.link.fragments import CONTROL_FRAGMENT_BYTES
 from wend.protocol.messages import (
     TX_SHIFT,
@@ -32,6 +28,7 @@ from wend.protocol.messages import (
 )
 from wend.protocol.notices import MISFIT
 from wend.protocol.peer import OLDEST_NS, Peer
+from wend.protocol.plugins.copy_ranks import fork, ranks_below
 from wend.protocol.ports import (
     Effect,
     Input,
@@ -46,12 +43,15 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import PendingRecord
-from wend.protocol.routing.expectations import Expectations
-from wend.protocol.routing.multipath import SourceRoutes
-from wend.protocol.routing.planned import PlanLabel
-from wend.protocol.routing.tree_routing import TreeHeader
-from wend.protocol.tables import LINKED
-from wend.protocol.trees.messages import LinkWeight, SequencedMessage, SubtreeInterest
+from wend.strategies.dcrd.expectations import Expectations
+from wend.strategies.flooded.changes import InterestChange, InterestRequest, digest_of
+from wend.strategies.link_state.plugin import LinkState
+from wend.strategies.multipath.plugin import SourceRoutes
+from wend.strategies.planned.plugin import PlanLabel
+from wend.strategies.registry import linked_strategies, make_peer
+from wend.strategies.subscriptions.table import PeerInterest
+from wend.strategies.trees.messages import LinkWeight, SequencedMessage, SubtreeInterest
+from wend.strategies.trees.routing import TreeHeader
 
 ENCODER = msgspec.msgpack.Encoder()
 PEERS = (0, 1, 2, 3, 9, -1, 2**40)
@@ -146,12 +146,14 @@ class Babble:
         return self.any((Woken(), Published({"topic": "a"})))
 
 
-@pytest.mark.parametrize("strategy", list(LINKED))
+@pytest.mark.parametrize("strategy", list(linked_strategies()))
 @pytest.mark.parametrize("persistency", [False, True])
 def test_nothing_that_parses_makes_a_peer_raise_or_stop(strategy: str, persistency: bool) -> None:
     for seed in range(100):
         babble = Babble(seed)
-        peer = Peer(PeerConfig(peer=0, strategy=strategy, persistency=persistency, retry_limit=5, trace_paths=True))
+        peer = make_peer(
+            PeerConfig(peer=0, strategy=strategy, persistency=persistency, retry_limit=5, trace_paths=True)
+        )
         now = 0
         peer.handle(
             now, Started((Neighbour(1, 10**7), Neighbour(2, 2 * 10**7)), (LocalSubscription(1, "topic = 'a'"),))
@@ -168,7 +170,7 @@ def test_nothing_that_parses_makes_a_peer_raise_or_stop(strategy: str, persisten
 
 def linked(strategy: str, persistency: bool = False) -> Peer:
     """Peer 0 between 1 and 2, which say that they are linked, too."""
-    peer = Peer(PeerConfig(peer=0, strategy=strategy, persistency=persistency))
+    peer = make_peer(PeerConfig(peer=0, strategy=strategy, persistency=persistency))
     peer.handle(0, Started((Neighbour(1, 10**7), Neighbour(2, 10**7))))
     for me, other in ((1, 2), (2, 1)):
         tell(peer, me, 1, LinkState(me, (1, 1), ((0, 10**7, 1.0), (other, 10**7, 1.0))))
@@ -278,7 +280,7 @@ BOUNDED = {
 }
 
 
-@pytest.mark.parametrize("strategy", list(LINKED))
+@pytest.mark.parametrize("strategy", list(linked_strategies()))
 @pytest.mark.parametrize("persistency", [False, True])
 def test_peers_that_somebody_invents_are_not_remembered(strategy: str, persistency: bool) -> None:
     peer = linked(strategy, persistency)

@@ -4,7 +4,7 @@ from tests.protocol.talk import event
 from wend.model.events import event_bytes
 from wend.model.units import SECOND
 from wend.protocol.delivery.late_joiners import LateJoiners
-from wend.protocol.routing.tree_queue import HOLD_NS, SETTLE_NS
+from wend.strategies.trees.queue import HOLD_NS, SETTLE_NS
 
 FRIEND, STRANGER, OTHER = 5, 6, 7
 

@@ -11,13 +11,9 @@ from wend.model.errors import ConfigError
 from wend.model.events import PeerId, Subscription
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
-from wend.protocol.interest import subscriptions
-from wend.protocol.interest.flooded import FloodedInterest
-from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.link.estimator import MAX_TIMEOUT_NS
 from wend.protocol.link.link import Link
 from wend.protocol.messages import Ack, Control, Data, Hello, Message
-from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Advertised,
     Effect,
@@ -33,7 +29,11 @@ from wend.protocol.ports import (
     Subscribed,
     Woken,
 )
-from wend.protocol.routing.expectations import Expectations
+from wend.strategies.dcrd.expectations import Expectations
+from wend.strategies.flooded.plugin import FloodedInterest
+from wend.strategies.registry import make_peer
+from wend.strategies.subscriptions import table as subscriptions
+from wend.strategies.subscriptions.table import PeerInterest
 
 
 def link(estimator: str = "measured", ack: str = "round-trip") -> Link:
@@ -271,6 +271,6 @@ def test_a_link_that_cannot_be_changed_is_the_callers_mistake(change: LinkAdded 
 
 def test_an_event_before_the_peer_has_joined_is_noticed() -> None:
     for joins in (True, False):
-        peer = Peer(PeerConfig(peer=A))
+        peer = make_peer(PeerConfig(peer=A))
         peer.handle(0, Started((), contacts_follow=joins))
         assert (Notice("published-early", A) in peer.handle(0, Published({"topic": "t"}))) == joins

@@ -6,7 +6,6 @@ import pytest
 
 from tests.drivers.sim.echoes import HERE, Spread, Unrouted
 from tests.multicasters import CASTS, GROUP, Casts, Number
-from wend.drivers.plugins import load
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
@@ -28,7 +27,7 @@ from wend.protocol.ports import (
     Unsent,
     Woken,
 )
-from wend.protocol.tables import PLUGINS
+from wend.strategies.registry import PLUGINS, load, make_peer
 
 ME, OTHER = PeerId(0), PeerId(1)
 MINE = "tests.protocol.test_multicast"
@@ -71,7 +70,7 @@ def peer(membership: str = CASTS, interest: str = f"{HERE}:Spread", strategy: st
     load("membership", membership)
     load("interest", interest)
     load("routing", strategy)
-    return Peer(PeerConfig(peer=ME, strategy=strategy, interest=interest, membership=membership))
+    return make_peer(PeerConfig(peer=ME, strategy=strategy, interest=interest, membership=membership))
 
 
 def begun(made: Peer) -> list[Effect]:
@@ -134,4 +133,4 @@ def test_plugins_that_send_messages_need_names_of_their_own(monkeypatch: pytest.
     monkeypatch.setitem(PLUGINS["interest"], "same", Spread)
     load("routing", f"{HERE}:Unrouted")
     with pytest.raises(ConfigError, match="names of their own: same, same"):
-        Peer(PeerConfig(peer=ME, strategy=f"{HERE}:Unrouted", interest="same", membership="same"))
+        make_peer(PeerConfig(peer=ME, strategy=f"{HERE}:Unrouted", interest="same", membership="same"))

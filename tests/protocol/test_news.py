@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.protocol.talk import sent
-from tests.protocol.test_adaptive import FAR, LEFT, ME, MIDDLE, RIGHT, Talk, hops
+from tests.strategies.adaptive.test_adaptive import FAR, LEFT, ME, MIDDLE, RIGHT, Talk, hops
 from wend.drivers.live.transport.wire import decode, encode, header
 from wend.model.events import Event, EventId
 from wend.model.units import MS, SECOND

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from tests.protocol.talk import QUIET, A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.model.events import Event, EventId, event_bytes
 from wend.model.units import FOREVER, MS, SECOND
-from wend.protocol.copy_ranks import fork
 from wend.protocol.delivery.retry_queue import RetryQueue
-from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.messages import Ack, Control, Data
 from wend.protocol.notices import NO_ROOM
 from wend.protocol.plugins import GiveUp
+from wend.protocol.plugins.copy_ranks import fork
 from wend.protocol.ports import (
     Deliver,
     Drop,
@@ -29,7 +28,8 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import DeliveredRecord, PendingRecord, ReleasedRecord, StateRecord
-from wend.protocol.routing.multipath import SourceRoutes
+from wend.strategies.multipath.plugin import SourceRoutes
+from wend.strategies.subscriptions.table import PeerInterest
 
 LINE = {(A, B): 10, (A, C): 10, (C, S): 10, (C, T): 10}
 BORN = QUIET - 15 * MS

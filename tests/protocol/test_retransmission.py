@@ -12,7 +12,6 @@ from wend.protocol.link.link import Link
 from wend.protocol.link.retransmission import OutgoingControl, Retransmission
 from wend.protocol.link.send_queue import LinkSender
 from wend.protocol.messages import Ack, Control, Data, Fragment
-from wend.protocol.peer import Peer
 from wend.protocol.plugins import FLOODED, Forward
 from wend.protocol.ports import (
     Drop,
@@ -27,6 +26,7 @@ from wend.protocol.ports import (
     Unsent,
 )
 from wend.protocol.timers import Timers
+from wend.strategies.registry import make_peer
 
 
 def test_a_packet_older_than_the_window_is_refused_and_not_acknowledged() -> None:
@@ -167,7 +167,7 @@ def test_a_peer_says_so_when_it_publishes_before_its_neighbours_told_their_inter
     assert early not in talk(0, Published({"topic": "t"})), "though nothing was heard from S and T"
     alone = Talk(graph={(A, B): 10}, wants=(B,))
     assert early not in alone(0, Published({"topic": "t"}))
-    joining = Peer(PeerConfig(peer=A, membership="tdo-random"))
+    joining = make_peer(PeerConfig(peer=A, membership="tdo-random"))
     joining.handle(0, Started(()))
     assert early in joining.handle(0, Published({"topic": "t"}))
 

@@ -10,9 +10,9 @@ from tests.cores import pure_only
 from tests.holdings import held
 from tests.protocol.talk import A, B, Talk, event, tx
 from wend.model.events import EventId
-from wend.protocol.copy_ranks import ForwardedCopies, fork, hedge, is_hedged, ranks_below
 from wend.protocol.link.window import DuplicateFilter, SequenceWindow
 from wend.protocol.messages import Data
+from wend.protocol.plugins.copy_ranks import ForwardedCopies, fork, hedge, is_hedged, ranks_below
 from wend.protocol.ports import Deliver, LocalSubscription, Notice
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from wend.drivers.sim.run import simulate
 from wend.model.units import SECOND
-from wend.protocol.tables import ROUTING
+from wend.strategies.registry import ROUTING
 from wend.studies.claims import load_claims, parse_claims
 from wend.studies.esposito import ESPOSITO
 from wend.studies.esposito_overlap import OVERLAP_METRICS, OverlapRun, run_overlap, trees_of

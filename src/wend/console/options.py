@@ -182,7 +182,7 @@ def _hosted(s: "Scenario", strategy: str) -> list[Any]:
     """The plug-ins of its peers; the oracle has none."""
     from wend.drivers.settings import load_chosen
     from wend.protocol.config import DeliverySettings
-    from wend.protocol.tables import ROUTING, hosted_plugins, plugin
+    from wend.strategies.registry import ROUTING, hosted_plugins, plugin
 
     load_chosen({"strategy": strategy})
     if strategy not in ROUTING:
@@ -206,7 +206,7 @@ def say_ignored(s: "Scenario", flags: Mapping[str, Any], strategies: tuple[str, 
 def _ignored(s: "Scenario", strategy: str) -> dict[str, str]:
     """Setting -> why it has no effect."""
     from wend.protocol.plugins import NoSettings
-    from wend.protocol.tables import PLUGINS, ROUTING, TITLES
+    from wend.strategies.registry import PLUGINS, ROUTING, TITLES
 
     hosted = _hosted(s, strategy)
     found: dict[str, str] = {}

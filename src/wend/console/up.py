@@ -112,8 +112,7 @@ def _allow_many_sockets() -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     from wend.drivers.arrivals import ORACLE
-    from wend.drivers.plugins import load
-    from wend.protocol.tables import ROUTING
+    from wend.strategies.registry import ROUTING, load
 
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:

@@ -10,13 +10,12 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from wend.drivers.plugins import load
 from wend.model.error_text import nearest
 from wend.model.errors import ConfigError
 from wend.model.settings import Setting, Settings, SettingValue, settings_of
 from wend.protocol.config import DeliverySettings, LinkSettings
 from wend.protocol.plugins import Kind, NoSettings, Plugin
-from wend.protocol.tables import PLUGINS, setting_groups
+from wend.strategies.registry import PLUGINS, load, setting_groups
 
 S = TypeVar("S", bound=Settings)
 

@@ -28,7 +28,7 @@ from wend.model.units import MS, Nanos, seconds
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
-from wend.protocol.tables import membership_of, plugin
+from wend.strategies.registry import membership_of, plugin
 from wend.topology import faults, generators, maps
 from wend.topology.all_pairs import all_pairs
 from wend.topology.background import draw_background

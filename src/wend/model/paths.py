@@ -3,6 +3,8 @@
 Router = int | str
 Path = tuple[Router | None, ...]
 """The routers from one peer's to another's, with both; None for a router that did not answer."""
+UNKNOWN: Path = (None,)
+"""A path that was not measured: one router that did not answer."""
 
 
 def shared(one: Path, other: Path) -> int:

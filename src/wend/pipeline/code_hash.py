@@ -15,12 +15,12 @@ from hashlib import blake2b
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from wend.drivers.plugins import home
 from wend.model.version import core
+from wend.strategies.registry import home
 
 PARTS = (
-    "model", "topology", "matching", "protocol", "drivers/sim",
-    "drivers/arrivals.py", "drivers/plugins.py", "drivers/scenario_fields.py", "drivers/scenarios.py",
+    "model", "topology", "matching", "protocol", "strategies", "drivers/sim",
+    "drivers/arrivals.py", "drivers/scenario_fields.py", "drivers/scenarios.py",
     "drivers/settings.py", "drivers/tally.py", "drivers/workload.py", "drivers/world.py",
 )  # fmt: skip
 

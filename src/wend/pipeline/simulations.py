@@ -71,7 +71,7 @@ class Simulations:
 
 
 def _effort(strategy: str) -> float:
-    from wend.protocol.tables import ROUTING
+    from wend.strategies.registry import ROUTING
 
     return effort if (effort := getattr(ROUTING.get(strategy), "effort", None)) else _ORACLE
 

@@ -144,6 +144,10 @@ class PeerConfig:
         fixed = {name: getattr(self, name) for name in self.__slots__ if not name.startswith("_")}
         return PeerConfig(**{**fixed, **self._values, **changes})
 
+    def has_other_settings(self, groups: tuple[type[Settings], ...]) -> bool:
+        """Whether it has values of settings that none of these groups declares."""
+        return not all(any(name in group.__struct_fields__ for group in groups) for name in self._values)
+
     def check(self, groups: tuple[type[Settings], ...]) -> None:
         """Raise ConfigError for a value that none of these groups declares."""
         known = {name for group in groups for name in group.__struct_fields__}

@@ -1,8 +1,7 @@
-"""The plug-in host: it makes the plug-ins that a configuration asks for, dispatches to them, and checks their answers.
+"""The plug-in host: it makes the plug-ins that it is given, dispatches to them, and checks their answers.
 
-The configuration names the routing; this says which interest and graphs it needs, these say what they need, and nothing
-else runs. The host asks plug-ins in one order: membership, the link-state graph, interest, other graphs, routing. So a
-plug-in that builds on another hears of a change after it.
+The host asks plug-ins in the order in which it is given them: membership, the link-state graph, interest, other graphs,
+routing. So a plug-in that builds on another hears of a change after it.
 
 The peer carries out what plug-ins answer (`carry_out`), but for the effects that concern plug-ins alone: timers,
 changes, memory and multicast groups.
@@ -23,6 +22,7 @@ from wend.protocol.messages import ControlFragment
 from wend.protocol.plugins import (
     ALLOWED,
     LINK_STATE,
+    OUTSIDE,
     Changed,
     Due,
     Heard,
@@ -44,10 +44,11 @@ from wend.protocol.plugins import (
 )
 from wend.protocol.ports import JoinMulticast, LeaveMulticast, Multicast, Persist, Refuse
 from wend.protocol.records import StateRecord
-from wend.protocol.tables import OUTSIDE, hosted_plugins, plugin, setting_groups
 from wend.protocol.timers import Effects, Timers
 
 _WITH_MESSAGE = frozenset({Tell, SendTo, Multicast, Remember})
+NamedPlugins = tuple[tuple[str, type[Plugin]], ...]
+"""The names and classes of the plug-ins that a peer hosts, in the order in which its host asks them."""
 CarryOut = Callable[[Nanos, "Hosted", list[PluginEffect], Effects], None]
 """What the peer does about the effects of a plug-in."""
 
@@ -119,6 +120,7 @@ class Host:
     def __init__(
         self,
         config: PeerConfig,
+        plugins: NamedPlugins,
         links: Mapping[PeerId, LinkView],
         timers: Timers,
         carry_out: CarryOut,
@@ -128,10 +130,9 @@ class Host:
         self._links = links
         self._joined: dict[str, set[Hosted]] = {}
         """By multicast group: the plug-ins that joined it."""
-        config.check(setting_groups())
         self._persistency = config.of(DeliverySettings).persistency
         self.view = View(config, links, self._persistency)
-        self.hosted = self._make(config)
+        self.hosted = self._make(config, plugins)
         # a routing and its interest may share a name: messages are for the one that declares some
         self.by_name = {one.name: one for one in sorted(self.hosted, key=_declares_messages)}
         spoken = [one.name for one in self.hosted if _declares_messages(one)]
@@ -146,15 +147,14 @@ class Host:
         self.view.interest = self.interest
         self.view.membership = None if self.membership is None else self.membership.plugin
 
-    def _make(self, config: PeerConfig) -> tuple[Hosted, ...]:
-        wanted = hosted_plugins(config.strategy, config.interest, config.membership, self._persistency)
-        made = tuple(Hosted(name, plugin(kind, name)(config)) for kind, name in wanted)
-        for one in made:
+    def _make(self, config: PeerConfig, plugins: NamedPlugins) -> tuple[Hosted, ...]:
+        hosted = tuple(Hosted(name, plugin_class(config)) for name, plugin_class in plugins)
+        for one in hosted:
             if one.kind == "graph":
                 self.view.graphs[one.name] = one.plugin
                 if one.name == LINK_STATE:
                     self.view.graph = one.plugin  # type: ignore[assignment]
-        return made
+        return hosted
 
     # ---------------------------------------------------------------- what plug-ins declare
 

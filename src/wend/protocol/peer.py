@@ -21,7 +21,7 @@ from wend.protocol.delivery.late_joiners import LateJoiners
 from wend.protocol.delivery.local import LocalDelivery
 from wend.protocol.delivery.retained import RetainedEvents
 from wend.protocol.delivery.store_and_forward import StoreAndForward
-from wend.protocol.host import Host, Hosted, blamed
+from wend.protocol.host import Host, Hosted, NamedPlugins, blamed
 from wend.protocol.link.layer import LinkLayer
 from wend.protocol.link.link import Link
 from wend.protocol.link.retransmission import OutgoingControl
@@ -94,7 +94,6 @@ from wend.protocol.ports import (
 )
 from wend.protocol.records import DeliveredRecord, PendingRecord, Record, ReleasedRecord, RetainedRecord, StateRecord
 from wend.protocol.status import PeerStatus
-from wend.protocol.tables import membership_of
 from wend.protocol.timers import Effects, Timers
 
 NOT_TO_ONE: Final = "strategy {} does not name the destinations of events, so an event cannot be for one peer alone"
@@ -103,10 +102,7 @@ OLDEST_NS: Final = FOREVER
 
 
 class Peer:
-    def __init__(self, config: PeerConfig) -> None:
-        decides = membership_of(config.strategy, config.membership)
-        if decides != config.membership:
-            config = config.with_(membership=decides)
+    def __init__(self, config: PeerConfig, plugins: NamedPlugins) -> None:
         self.config = config
         self.me = config.peer
         self.links: dict[PeerId, Link] = {}
@@ -115,7 +111,7 @@ class Peer:
         self._timers = Timers()
         self._next_timers = self._timers.heap
         self._asked: Nanos = FOREVER
-        self._host = host = Host(config, self.links, self._timers, self._carry_out)
+        self._host = host = Host(config, plugins, self.links, self._timers, self._carry_out)
         self._router = host.router
         self._header = host.router.header
         self._next_hops = host.router.handle

@@ -18,7 +18,7 @@ from wend.drivers.sim.run import Outcome, simulate
 from wend.model.events import EventId
 from wend.model.fault_settings import Outages, Spread
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.tables import ROUTING
+from wend.strategies.registry import ROUTING
 from wend.topology.powerlaw import Homing
 from wend.topology.reliability import UnderlayFaults
 

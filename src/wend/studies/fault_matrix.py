@@ -18,7 +18,7 @@ from wend.drivers.sim.run import play as play_world
 from wend.drivers.world import World, build
 from wend.model.units import SECOND
 from wend.protocol.plugins import Interest
-from wend.protocol.tables import INTEREST, LINKED, ROUTING
+from wend.strategies.registry import INTEREST, ROUTING, linked_strategies
 
 COMBINED = "combined"
 """Three of the faults in one world."""
@@ -70,13 +70,13 @@ def fault_scenario(fault: str, strategy: str, seed: int) -> Scenario:
         "ack": "round-trip",
         "estimator": "measured",  # as live peers do: the delays that a scenario states do not hold under faults
         "monitoring": f"{draw.choice([1, 5])}s",
-        "warmup": f"{5 if strategy in LINKED else 15}s",
+        "warmup": f"{5 if strategy in linked_strategies() else 15}s",
         "duration": f"{duration}s",
         "heal": f"{heal}s",
         "drain": f"{2 + SETTLE_NS / SECOND}s",
         "persistency": persistency and stores_events(strategy),
     }
-    if strategy not in LINKED:
+    if strategy not in linked_strategies():
         # peers tell anew what crashed ones held, several times before the world is judged
         fields |= {"beacon": "5s", "expiry": "15s", "cluster_beacon": "5s"}
     for one in draw.sample(FAULTS, 3) if fault == COMBINED else (fault,):

@@ -31,9 +31,9 @@ from wend.protocol.plugins import (
     Timer,
 )
 from wend.protocol.ports import FindPath, PathFound
-from wend.protocol.tables import plugin
-from wend.protocol.trees.ghs import GhsBuilder
-from wend.protocol.trees.sptk import SptBuilder
+from wend.strategies.registry import plugin
+from wend.strategies.trees.ghs import GhsBuilder
+from wend.strategies.trees.sptk import SptBuilder
 from wend.topology.graph import Overlay
 from wend.topology.placement import Pair, Placement
 from wend.topology.underlay import Floats

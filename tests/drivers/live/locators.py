@@ -12,8 +12,8 @@ from wend.drivers.live.counters import Counters
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.wire import Header
 from wend.model.events import PeerId
+from wend.model.keys import node_id
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.keys import node_id
 from wend.protocol.messages import PlainMessage
 from wend.protocol.ports import Send
 

@@ -17,7 +17,7 @@ from wend.planning.make import make_plan
 from wend.planning.models import parse_goal
 from wend.planning.network import FlowNetwork
 from wend.planning.workload import FlowWorkload
-from wend.protocol.routing.planned_failover import FailoverRouting
+from wend.strategies.planned.failover import FailoverRouting
 from wend.topology.graph import Overlay, OverlayLink
 
 # Over 1 the way from 0 to 2 is shorter, so the plan takes that one, and the other after a failure.

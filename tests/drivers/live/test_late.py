@@ -22,10 +22,10 @@ from wend.drivers.live.transport import kernel_queue
 from wend.drivers.live.transport.kernel_queue import SHORT_NS, KernelQueue
 from wend.model.events import Event, EventId, PeerId, SubscriptionId
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.interest.cluster_messages import ClusterEvent
 from wend.protocol.messages import Ack, Data, DirectMessage, Message, PlainMessage, older
 from wend.protocol.ports import Deliver, Persist
 from wend.protocol.records import DeliveredRecord
+from wend.strategies.clusters.interest.messages import ClusterEvent
 
 HOUR = 3600 * SECOND
 EVENT = Event(EventId(1, 1, 1), {"topic": "x"})

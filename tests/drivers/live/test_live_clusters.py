@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -14,14 +15,14 @@ from tests.drivers.live.transport.test_multicast import needs_multicast
 from tests.ports import free_ports
 from wend.drivers.live.access.key_files import read_folder
 from wend.drivers.live.addressing.addresses import show
-from wend.drivers.live.config import PeerFile
+from wend.drivers.live.config import PeerFile, network_of
 from wend.drivers.live.process import PeerService
 from wend.drivers.live.transport.multicast import group_number
 from wend.drivers.live.transport.socket import PeerSocket
 from wend.model.errors import ConfigError
-from wend.protocol.membership.cluster_settings import ClusterSettings
-from wend.protocol.membership.clusters import Clusters
 from wend.security import packets
+from wend.strategies.clusters.membership.plugin import Clusters
+from wend.strategies.clusters.membership.settings import ClusterSettings
 
 
 def file_of(peer: int, **fields: Any) -> PeerFile:
@@ -224,3 +225,11 @@ def test_the_address_names_the_cluster_where_nothing_else_does() -> None:
         PeerFile(id=1, strategy="clusters", listen="0.0.0.0:0", insecure=True).check()
     PeerFile(id=1, strategy="clusters", listen="0.0.0.0:0", insecure=True, cluster="plant").check()
     PeerFile(id=1, listen="0.0.0.0:0", insecure=True).check()
+
+
+def test_the_network_of_an_address_names_its_routing_domain() -> None:
+    assert network_of(ip_address("10.1.2.3"), 16) == "10.1.0.0/16"
+    assert network_of(ip_address("2001:db8::1"), 32) == "2001:db8::/32"
+    for bits in (33, -1):
+        with pytest.raises(ValueError, match="prefix"):
+            network_of(ip_address("10.1.2.3"), bits)

@@ -13,11 +13,11 @@ from wend.model.summary import Delays, Late
 from wend.model.trace import Trace
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
-from wend.protocol.membership.messages import ProbePing
 from wend.protocol.messages import Ack, Control, Data, Fragment, PlainMessage
 from wend.protocol.ports import Send
-from wend.protocol.routing.tree_routing import TreeHeader
-from wend.protocol.trees.messages import Complete, SequencedMessage
+from wend.strategies.tdo.messages import ProbePing
+from wend.strategies.trees.messages import Complete, SequencedMessage
+from wend.strategies.trees.routing import TreeHeader
 
 
 def test_counts_are_exact_and_percentiles_come_from_a_bounded_sample(monkeypatch: pytest.MonkeyPatch) -> None:

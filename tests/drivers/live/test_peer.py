@@ -15,8 +15,6 @@ from wend.drivers.live.transport import wire
 from wend.model.errors import Refused
 from wend.model.events import Event, EventId, Subscription, SubscriptionId
 from wend.model.units import MS
-from wend.protocol.interest.subscriptions import PeerInterest
-from wend.protocol.membership.messages import ProbePing
 from wend.protocol.messages import (
     TX_SHIFT,
     Ack,
@@ -34,6 +32,8 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
+from wend.strategies.subscriptions.table import PeerInterest
+from wend.strategies.tdo.messages import ProbePing
 
 
 @pure_only

@@ -30,9 +30,9 @@ from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import LinkSettings
 from wend.protocol.link.link import Link
-from wend.protocol.tables import LINKED, ROUTING
+from wend.strategies.registry import ROUTING, linked_strategies
 
-STRATEGIES = tuple(sorted(LINKED))
+STRATEGIES = tuple(sorted(linked_strategies()))
 CONTROLLED = tuple(name for name in STRATEGIES if ROUTING[name].needs.congestion_control)
 """The strategies with congestion control."""
 LOOK_NS: Nanos = 20 * MS

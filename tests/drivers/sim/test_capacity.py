@@ -19,8 +19,8 @@ from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Deliver, Input
-from wend.protocol.tables import LINKED
 from wend.protocol.timers import Effects
+from wend.strategies.registry import linked_strategies
 from wend.topology.faults import Intervals
 
 TWO = Scenario(
@@ -142,7 +142,7 @@ def test_a_peer_as_wide_as_its_links_never_drops() -> None:
         BUSY.with_(link_capacity=None, peer_capacity="links")
 
 
-@pytest.mark.parametrize("strategy", sorted(LINKED))
+@pytest.mark.parametrize("strategy", sorted(linked_strategies()))
 def test_promises_hold_on_links_that_drop(strategy: str) -> None:
     outcome = simulate(BUSY.with_(strategy=strategy, peer_capacity="60msg/s"))
     assert outcome.summary.drops[QUEUE_FULL] > 0

@@ -12,7 +12,7 @@ from wend.model.events import EventId
 from wend.model.trace import Trace
 from wend.model.units import SECOND
 from wend.protocol.notices import NO_ROOM
-from wend.protocol.tables import LINKED
+from wend.strategies.registry import linked_strategies
 
 CALM = Scenario(
     seed=3, topology="full-mesh", peers=6, topics=2, popularity=(1.0, 1.0), pf=0.0, persistency=True, duration="2s",
@@ -177,7 +177,7 @@ def test_timeliness_is_counted() -> None:
 # ---------------------------------------------------------------- what is promised when
 
 
-@pytest.mark.parametrize("strategy", [*LINKED, "oracle"])
+@pytest.mark.parametrize("strategy", [*linked_strategies(), "oracle"])
 def test_every_strategy_promises_safety_and_integrity_always_and_the_rest_when_all_has_healed(strategy: str) -> None:
     def word(**changes: object) -> tuple[str, ...]:
         return promised(build(CALM.with_(strategy=strategy, **changes)))

@@ -9,7 +9,7 @@ import pytest
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.run import STRATEGIES
-from wend.protocol.tables import INTEREST, ROUTING
+from wend.strategies.registry import INTEREST, ROUTING
 
 RUN = """
 import sys

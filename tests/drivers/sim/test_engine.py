@@ -12,7 +12,7 @@ from wend.model.units import SECOND
 from wend.protocol.messages import Data
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Effect, Input, Received, Send
-from wend.protocol.tables import LINKED
+from wend.strategies.registry import linked_strategies
 from wend.topology.faults import Intervals
 
 TWO = Scenario(
@@ -70,7 +70,7 @@ def test_every_transmission_is_counted_once() -> None:
 CRASHING = {"up": {"kind": "fixed", "mean_s": 2.0}, "down": {"kind": "fixed", "mean_s": 1.0}}
 
 
-@pytest.mark.parametrize("strategy", sorted(LINKED))
+@pytest.mark.parametrize("strategy", sorted(linked_strategies()))
 def test_a_peer_that_returns_has_a_new_incarnation_and_publishes_again(strategy: str) -> None:
     scenario = make_scenario(
         {"strategy": strategy, "peers": 6, "degree": 3, "topics": 2, "pf": 0.0, "duration": "10s",

@@ -13,11 +13,11 @@ from tests.holdings import OURS, containers, held
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import build
-from wend.protocol.copy_ranks import ForwardedCopies
 from wend.protocol.link.link import Link
 from wend.protocol.link.retransmission import Retransmission
 from wend.protocol.peer import Peer
-from wend.protocol.tables import LINKED
+from wend.protocol.plugins.copy_ranks import ForwardedCopies
+from wend.strategies.registry import linked_strategies
 
 SHORT_S, LONG_S = 10.0, 40.0
 BOUNDED = {
@@ -64,7 +64,7 @@ def most(peers: list[Peer]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("persistency", [False, True])
-@pytest.mark.parametrize("strategy", sorted(LINKED))
+@pytest.mark.parametrize("strategy", sorted(linked_strategies()))
 def test_once_calm_a_peer_holds_as_little_after_long_as_after_short(strategy: str, persistency: bool) -> None:
     assert grown(strategy, persistency) == {}
 

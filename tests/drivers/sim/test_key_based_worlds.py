@@ -18,7 +18,7 @@ from wend.drivers.sim.swarm_workload import (
 )
 from wend.model.events import Range
 from wend.model.units import MS, SECOND
-from wend.protocol.tables import ROUTING
+from wend.strategies.registry import ROUTING
 
 KEY_BASED = sorted(name for name, made in ROUTING.items() if made.needs.membership == "pastry")
 JOINED = 12 * SECOND

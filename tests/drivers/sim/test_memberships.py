@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.protocol.membership.worlds import LINKING, Underlay
+from tests.strategies.tdo.worlds import LINKING, Underlay
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, promised
@@ -10,7 +10,7 @@ from wend.drivers.sim.engine import Engine
 from wend.drivers.world import build
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
-from wend.protocol.tables import LINKED
+from wend.strategies.registry import linked_strategies
 from wend.topology.faults import Intervals
 
 PEERS = 9
@@ -57,7 +57,7 @@ def test_other_strategies_run_on_such_links_too() -> None:
     assert undelivered(engine) == []
 
 
-@pytest.mark.parametrize("strategy", sorted(LINKED))
+@pytest.mark.parametrize("strategy", sorted(linked_strategies()))
 def test_what_is_published_before_a_subscriber_is_known_is_stored_for_it(strategy: str) -> None:
     early = {"strategy": strategy, "peers": 6, "pl": 0.0, "warmup": "1s", "duration": "4s", "drain": "25s"}
     outcome = simulate(free("tdo-landmark", persistency=True, **early))

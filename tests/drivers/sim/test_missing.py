@@ -5,8 +5,8 @@ from statistics import fmean
 import pytest
 
 from tests.cores import pure_only
-from tests.protocol.membership.worlds import LINKING, Underlay
 from tests.scenarios import roaming_scenario
+from tests.strategies.tdo.worlds import LINKING, Underlay
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.engine import Engine
@@ -14,9 +14,9 @@ from wend.drivers.sim.missing import UNEXPLAINED, explain_missing
 from wend.drivers.sim.run import play
 from wend.drivers.world import World, build
 from wend.model.units import SECOND
-from wend.protocol.routing.tree_queue import HOLD_NS, NO_TREE
-from wend.protocol.routing.tree_routing import TreeRouting
-from wend.protocol.tables import LINKED
+from wend.strategies.registry import linked_strategies
+from wend.strategies.trees.queue import HOLD_NS, NO_TREE
+from wend.strategies.trees.routing import TreeRouting
 from wend.topology.faults import Intervals
 
 PEERS = 9
@@ -42,7 +42,7 @@ def test_what_is_published_before_trees_stand_is_held_for_them(strategy: str, ov
     assert s.missing == {} and s.drops == {}
 
 
-@pytest.mark.parametrize("strategy", sorted(LINKED))
+@pytest.mark.parametrize("strategy", sorted(linked_strategies()))
 def test_every_delivery_that_did_not_come_has_a_reason(strategy: str) -> None:
     """While peers crash, links lose and fail, and overlays drop links that are in use."""
     for seed, overlay in enumerate(LINKING):

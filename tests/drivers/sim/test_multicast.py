@@ -11,7 +11,7 @@ from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
 from wend.model.units import SECOND
 from wend.protocol.peer import Peer
-from wend.protocol.tables import PLUGINS
+from wend.strategies.registry import PLUGINS
 from wend.topology.faults import Intervals
 
 THREE = {

@@ -9,9 +9,9 @@ from wend.drivers.sim.checks import examine
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
 from wend.model.units import SECOND
-from wend.protocol.interest.trees import TreeInterest
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Started
+from wend.strategies.trees.interest import TreeInterest
 from wend.topology.faults import Intervals
 from wend.topology.graph import Overlay
 

@@ -11,7 +11,7 @@ from wend.drivers.arrivals import earliest_arrivals
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.world import World, build
-from wend.protocol.tables import LINKED
+from wend.strategies.registry import linked_strategies
 from wend.topology.faults import Intervals, Outage
 from wend.topology.graph import Overlay, OverlayLink
 
@@ -75,7 +75,7 @@ def test_no_strategy_beats_the_oracle(seed: int) -> None:
     scenario = random_scenario(seed, ("oracle",)).with_(peer_outages=None, duration="5s", drain="5s")
     oracle = simulate(scenario)
     bound = {row[1:5]: row[0] for row in oracle.trace.deliveries.rows()}
-    for strategy in LINKED:
+    for strategy in linked_strategies():
         outcome = simulate(scenario.with_(strategy=strategy))
         assert outcome.summary.expected == oracle.summary.expected
         assert outcome.summary.on_time <= oracle.summary.on_time, (strategy, seed)

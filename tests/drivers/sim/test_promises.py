@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.cores import pure_only
-from tests.protocol.membership.worlds import LINKING
 from tests.scenarios import large_scenario, random_scenario, roaming_scenario
+from tests.strategies.tdo.worlds import LINKING
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, promised
@@ -21,11 +21,11 @@ from wend.model.units import Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect, PluginInput, View
 from wend.protocol.records import PendingRecord, Record, ReleasedRecord
-from wend.protocol.routing.dcrd import Dcrd
-from wend.protocol.routing.source_trees import DelayTree
-from wend.protocol.tables import LINKED, ROUTING
+from wend.strategies.dcrd.plugin import Dcrd
+from wend.strategies.registry import ROUTING, linked_strategies
+from wend.strategies.source_trees.plugin import DelayTree
 
-STRATEGIES = tuple(sorted(LINKED))
+STRATEGIES = tuple(sorted(linked_strategies()))
 CHUNK = 50
 
 

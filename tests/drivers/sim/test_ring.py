@@ -6,10 +6,10 @@ from tests.drivers.sim.echoes import HERE
 from wend.drivers.sim.latencies import UniformLatencies
 from wend.drivers.sim.swarm import Swarm, SwarmConfig
 from wend.drivers.sim.swarm_workload import PeerChange, Workload
+from wend.model.keys import RING, node_id
 from wend.model.units import SECOND
-from wend.protocol.keys import RING, node_id
-from wend.protocol.membership.leaf_set import HALF
-from wend.protocol.membership.settled_contacts import settled_contacts
+from wend.strategies.ring.leaf_set import HALF
+from wend.strategies.ring.settled_contacts import settled_contacts
 
 PEERS = 24
 

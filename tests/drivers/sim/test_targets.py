@@ -13,8 +13,8 @@ from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.randomness import stream
-from wend.protocol.interest.trees import TreeInterest
 from wend.protocol.peer import Peer
+from wend.strategies.trees.interest import TreeInterest
 from wend.topology.graph import Overlay
 
 TREES = 3

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wend.protocol.tables import ROUTING
+from wend.strategies.registry import ROUTING
 
 _spec = importlib.util.spec_from_file_location("traces", Path(__file__).parents[3] / "scripts" / "traces.py")
 assert _spec is not None and _spec.loader is not None

@@ -15,7 +15,7 @@ from wend.drivers.sim.checks import check
 from wend.drivers.sim.run import play
 from wend.drivers.world import World, build
 from wend.model.units import MS, SECOND
-from wend.protocol.tables import LINKED
+from wend.strategies.registry import linked_strategies
 from wend.topology.faults import Intervals
 from wend.topology.reliability import UnderlayFaults
 from wend.topology.scenario_underlay import Traceroutes, component_pf
@@ -146,7 +146,7 @@ def test_no_strategy_beats_the_oracle(seed: int) -> None:
         scenario = scenario.with_(outages=None)
     bound = {row[1:5]: row[0] for row in simulate(scenario).trace.deliveries.rows()}
     assert bound
-    for strategy in LINKED:
+    for strategy in linked_strategies():
         outcome = simulate(scenario.with_(strategy=strategy))
         assert check(outcome) == []
         for row_ in outcome.trace.deliveries.rows():

@@ -9,7 +9,6 @@ from wend.model.events import DurableOptions, Event, EventId, PeerId, Qos
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import TX_SHIFT, Ack, Data
-from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Attached,
     Confirmed,
@@ -30,6 +29,7 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import Record
+from wend.strategies.registry import make_peer
 
 ME, PUBLISHER = 1, 2
 GRACE_NS = 60 * SECOND
@@ -63,7 +63,7 @@ class Subscriber:
     def start(self, wait_ns: Nanos = GRACE_NS) -> None:
         """Start an incarnation, and wait until no events wait for clients any more."""
         self.incarnation += 1
-        self.peer = Peer(PeerConfig(peer=ME, incarnation=self.incarnation, **self._settings))
+        self.peer = make_peer(PeerConfig(peer=ME, incarnation=self.incarnation, **self._settings))
         self(Started(self._neighbours, stored=tuple(self.store)))
         self.run(wait_ns)
 

@@ -14,9 +14,9 @@ from tests.protocol.delivery.subscriber import (
 )
 from wend.model.events import Qos, Subscription, SubscriptionId
 from wend.model.units import MS, SECOND
-from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.messages import TX_SHIFT, Control, Data, Fragment
 from wend.protocol.ports import LocalSubscription, Published, Received, Send, Subscribed
+from wend.strategies.subscriptions.table import PeerInterest
 
 HASTY = LocalSubscription(1, "true", Qos(deadline_ns=SECOND, expire=True))
 PATIENT = LocalSubscription(2, "true", Qos(deadline_ns=SECOND))

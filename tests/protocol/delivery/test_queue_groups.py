@@ -13,11 +13,11 @@ from tests.cores import pure_only
 from wend.model.events import MAX_EVENT_GROUPS, Event, EventId, Qos, Subscription, SubscriptionId
 from wend.protocol.config import PeerConfig
 from wend.protocol.delivery.queue_groups import MAX_EVENT_GROUPS_BYTES, QueueGroups, group_bytes
-from wend.protocol.interest.subscriptions import PeerInterest, SubscriptionTable
-from wend.protocol.interest.summary import FilterSummary
 from wend.protocol.messages import TX_SHIFT, Data
-from wend.protocol.peer import Peer
 from wend.protocol.ports import Effect, LocalSubscription, Notice, Received, Started, Subscribed, Unsubscribed
+from wend.strategies.registry import make_peer
+from wend.strategies.subscriptions.summary import FilterSummary
+from wend.strategies.subscriptions.table import PeerInterest, SubscriptionTable
 
 RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
 EVENTS = 200
@@ -246,7 +246,7 @@ def test_a_group_that_an_event_names_often_is_served_once(tmp_path: Path) -> Non
 
 
 def test_an_event_that_was_passed_on_is_for_no_subscription_where_there_are_no_groups() -> None:
-    peer = Peer(PeerConfig(peer=0, strategy="rendezvous"))
+    peer = make_peer(PeerConfig(peer=0, strategy="rendezvous"))
     peer.handle(0, Started(()))
     peer.handle(1, Subscribed(LocalSubscription(1, "topic = 'a'")))
     plain = Event(EventId(7, 1, 1), {"topic": "a"})

@@ -35,7 +35,7 @@ from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.notices import LINK_DOWN, LINK_UP, REROUTE, NoticeName
 from wend.protocol.plugins import FLOODED
 from wend.protocol.ports import Deliver, Notice, Receipt
-from wend.protocol.tables import joins_by_contacts, membership_of, plugin
+from wend.strategies.registry import joins_by_contacts, membership_of, plugin
 
 if TYPE_CHECKING:  # only peers with keys need ciphers, and only telemetry needs segments
     from wend.drivers.live.access.throwaway_keys import ThrowawayRoot

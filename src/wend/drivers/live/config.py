@@ -24,15 +24,20 @@ from wend.model.scenario import read_toml
 from wend.model.settings import SettingValue, setting
 from wend.model.units import HOUR, MINUTE, MS, SECOND, Nanos, parse_duration, parse_short
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
-from wend.protocol.membership.cluster_domains import domain_of_address
-from wend.protocol.membership.cluster_settings import ClusterSettings
 from wend.protocol.plugins import Membership
 from wend.protocol.ports import Neighbour, Started
-from wend.protocol.tables import MEMBERSHIP, ROUTING, hosted_plugins, joins_by_contacts, membership_of, plugin
+from wend.strategies.registry import MEMBERSHIP, ROUTING, hosted_plugins, joins_by_contacts, membership_of, plugin
 
 MAX_PEER_ID = 2**32 - 1
 MIN_DETECTION_NS: Nanos = 20 * MS
 MIB = 1024 * 1024
+
+
+def network_of(address: ipaddress.IPv4Address | ipaddress.IPv6Address, prefix_bits: int) -> str:
+    """The network of an address, such as `10.1.0.0/16`. Raises ValueError if the address has fewer bits."""
+    if not 0 <= prefix_bits <= address.max_prefixlen:
+        raise ValueError(f"an address of {address.max_prefixlen} bits has no prefix of {prefix_bits}")
+    return str(ipaddress.ip_network((address, prefix_bits), strict=False))
 
 
 class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -266,11 +271,12 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         return not ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
     def _own_cluster(self) -> str | None:
-        """The name of the peer's cluster, where it follows from its address."""
+        """The name of the peer's cluster, if it follows from its address."""
         decides = membership_of(self.strategy, self.membership)
-        if decides is None or not issubclass(plugin("membership", decides).settings, ClusterSettings):
+        membership = None if decides is None else plugin("membership", decides)
+        if membership is None or not issubclass(membership, Membership) or membership.domain_setting is None:
             return None
-        if self.of(ClusterSettings).cluster or self.paths not in (None, NONE):
+        if getattr(self.of(membership.settings), membership.domain_setting) or self.paths not in (None, NONE):
             return None
         host, _ = resolve(self.listen_address)
         address = ipaddress.ip_address(host.partition("%")[0])
@@ -278,7 +284,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
             raise ConfigError(f"a peer that listens on {host} has no address that names its cluster: say cluster")
         bits = self.cluster_prefix or (24 if address.version == 4 else 64)
         try:
-            return domain_of_address(str(address), bits)
+            return network_of(address, bits)
         except ValueError as error:
             raise ConfigError(f"cluster_prefix: {error}") from None
 

@@ -89,6 +89,7 @@ from wend.protocol.ports import (
 )
 from wend.protocol.status import LinkStatus
 from wend.security.identity import Credentials, Verifier
+from wend.strategies.registry import make_peer
 
 if TYPE_CHECKING:  # only peers with keys need ciphers; a plan is arrays in files, and most peers read none
     from wend.drivers.live.transport.sealed_links import SealedLinks
@@ -136,7 +137,7 @@ class LivePeer:
         self._clock = clock
         self._observers = Observers(self.failed)
         self._log_limit = LogLimit(LINES_PER_MINUTE, MINUTE)
-        self._peer = Peer(config)
+        self._peer = make_peer(config)
         self._types = wire.MessageTypes(self._peer.message_types, self._peer.header_type)
         self._store_writer = StoreWriter(self.id, store, self._deliver, self.failed, self.counters, clock)
         self._held = self._store_writer.held

@@ -52,7 +52,7 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import Record
-from wend.protocol.tables import needs_failure_detector
+from wend.strategies.registry import make_peer, needs_failure_detector
 
 WOKEN = Woken()
 TRACE_NS: Nanos = 200 * MS
@@ -262,7 +262,7 @@ class Engine:
             return []
         self._left.discard(peer)
         self._incarnations[peer] += 1
-        made = self.peers[peer] = self._gated(peer, Peer(self.world.peer_config(peer, self._incarnations[peer])))
+        made = self.peers[peer] = self._gated(peer, make_peer(self.world.peer_config(peer, self._incarnations[peer])))
         told = self.world.started(peer)
         stored = tuple(self.stores[peer])
         effects = made.handle(now, Started(told.neighbours, told.subscriptions, told.advertisements, stored))

@@ -7,7 +7,6 @@ import msgspec
 import numpy as np
 
 from wend.drivers.arrivals import ORACLE
-from wend.drivers.plugins import load
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.detection import known_after_ms
 from wend.drivers.sim.engine import Engine
@@ -20,7 +19,7 @@ from wend.model.events import EventId, PeerId
 from wend.model.summary import DetectionDelays, Summary
 from wend.model.trace import Trace
 from wend.model.units import Nanos
-from wend.protocol.tables import ROUTING
+from wend.strategies.registry import ROUTING, load
 
 STRATEGIES = (*ROUTING, ORACLE)
 

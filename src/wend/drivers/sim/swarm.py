@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import msgspec
 
-from wend.drivers.plugins import load_all
 from wend.drivers.sim.bucket_agenda import BucketAgenda
 from wend.drivers.sim.latencies import Latencies
 from wend.drivers.sim.swarm_results import UNKNOWN_HOPS, MessageClass, MessageCounts, SwarmResults, resident_bytes
@@ -63,7 +62,7 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import Record
-from wend.protocol.tables import joins_by_contacts, membership_of
+from wend.strategies.registry import joins_by_contacts, load_all, make_peer, membership_of
 
 CHANGE: Final = 0
 ARRIVAL: Final = 1
@@ -281,7 +280,7 @@ class Swarm:
 
     def _start(self, now: Nanos, peer: PeerId, config: PeerConfig, contacts: Sequence[PeerId]) -> None:
         self._incarnations[peer] += 1
-        made = Peer(config.with_(peer=peer, incarnation=self._incarnations[peer]))
+        made = make_peer(config.with_(peer=peer, incarnation=self._incarnations[peer]))
         self.peers[peer] = made
         if self._contacts is None:
             neighbours = tuple([Neighbour(each, self._delay_ns(peer, each)) for each in contacts])

@@ -19,7 +19,7 @@ from wend.model.choices import Redundancy
 from wend.model.events import PeerId
 from wend.model.settings import settings_of
 from wend.model.units import MS, SECOND
-from wend.protocol.tables import ROUTING
+from wend.strategies.registry import ROUTING
 
 PORT = 7701
 CLIENTS_PORT = 7700

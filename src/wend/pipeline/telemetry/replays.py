@@ -54,7 +54,7 @@ class ReplayFields(msgspec.Struct, frozen=True):
 def play_recording(fields: ReplayFields, seed: int) -> Mapping[str, float]:
     """Play one window. The metrics are shares of the expected deliveries, packets for each of them, and delays."""
     from wend.drivers.sim.run import play
-    from wend.protocol.tables import ROUTING
+    from wend.strategies.registry import ROUTING
 
     recording = _decoded(fields.recording)
     settings = {**msgspec.json.decode(fields.settings), "strategy": fields.strategy}
@@ -125,10 +125,9 @@ REPLAYS = Trials(
 
 def variants(strategies: Sequence[str], redundancies: Sequence[str]) -> list[tuple[str, str]]:
     """Strategies with each redundancy, where they have that setting. Raises `ConfigError` for one that is unknown."""
-    from wend.drivers.plugins import load
     from wend.drivers.sim.run import STRATEGIES, known
-    from wend.protocol.routing.adaptive import AdaptiveSettings
-    from wend.protocol.tables import ROUTING
+    from wend.strategies.adaptive.plugin import AdaptiveSettings
+    from wend.strategies.registry import ROUTING, load
 
     allowed = get_args(Redundancy)
     for text in redundancies:

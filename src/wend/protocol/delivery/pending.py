@@ -15,12 +15,12 @@ from collections.abc import Callable
 from wend.model.events import Event, EventId, event_bytes
 from wend.model.units import FOREVER, SECOND, Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
-from wend.protocol.copy_ranks import subset
 from wend.protocol.delivery.queue_groups import QueueGroups
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.link.window import DuplicateFilter
 from wend.protocol.notices import NO_ROOM, DropReason
 from wend.protocol.plugins import Interest, Notify, View
+from wend.protocol.plugins.copy_ranks import subset
 from wend.protocol.ports import Drop, Notice, Persist
 from wend.protocol.records import DeliveredRecord, PendingRecord
 from wend.protocol.timers import Effects, Timers

@@ -13,8 +13,8 @@ import msgspec
 
 from wend.model.events import MAX_EVENT_GROUPS, Event, GroupChoice, PeerId
 from wend.model.units import Nanos
-from wend.protocol.group_choice import choose
 from wend.protocol.plugins import Interest, Notify
+from wend.protocol.plugins.group_choice import choose
 from wend.protocol.ports import Notice, Published
 from wend.protocol.timers import Effects
 

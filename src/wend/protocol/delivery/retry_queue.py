@@ -12,8 +12,8 @@ from itertools import islice
 
 from wend.model.events import EventId, PeerId, event_bytes
 from wend.model.units import FOREVER, Nanos
-from wend.protocol.copy_ranks import Ranks, ranks_below
 from wend.protocol.plugins import GiveUp
+from wend.protocol.plugins.copy_ranks import Ranks, ranks_below
 from wend.protocol.records import PendingRecord, Record, ReleasedRecord
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
-from wend.protocol.copy_ranks import fork, subset
 from wend.protocol.delivery.late_joiners import SETTLE_NS, LateJoiners
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.notices import AWAY, NO_ROOM, DropReason
 from wend.protocol.plugins import Arrived, Forward, GiveUp, Interest, PluginEffect, View
+from wend.protocol.plugins.copy_ranks import fork, subset
 from wend.protocol.ports import Drop, Notice, Persist
 from wend.protocol.records import PendingRecord
 from wend.protocol.timers import Effects, Timers

@@ -11,14 +11,26 @@ A plug-in is one class in one file. There it declares its messages, its settings
 what it needs of the others. `handle(now, event, view)` gets inputs and returns effects; a plug-in never sends by
 itself. The host (`host.py`) dispatches by these declarations and checks every answer.
 
-    kinds.py   the classes to inherit from, and their declarations
-    ports.py   the inputs and effects
-    view.py    what a plug-in may look at
+    kinds.py         the classes to inherit from, and their declarations
+    ports.py         the inputs and effects
+    view.py          what a plug-in may look at
+    copy_ranks.py    which of two copies of an event a peer drops
+    group_choice.py  which member of a queue group gets an event
+    upstream.py      the way back of a packet whose routes have all failed
+
+A strategy needs no other module of `protocol`: the settings, inputs and effects of the peer that concern plug-ins are
+exported here, too.
 """
 
+from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
+from wend.protocol.messages import MAX_CONTROL_BYTES
+from wend.protocol.notices import MISFIT, NO_ROOM, REFUSED, ComposedReason, DropReason, RefusalReason
+from wend.protocol.plugins.copy_ranks import ForwardedCopies, Ranks, fork, hedge, is_hedged, subset
+from wend.protocol.plugins.group_choice import one_of_each
 from wend.protocol.plugins.kinds import (
     FLOODED,
     LINK_STATE,
+    OUTSIDE,
     Graph,
     Interest,
     Membership,
@@ -62,6 +74,7 @@ from wend.protocol.plugins.ports import (
     Undelivered,
     unanswered,
 )
+from wend.protocol.plugins.upstream import UPSTREAM_TRIES, return_upstream
 from wend.protocol.plugins.view import (
     NO_GRAPH,
     GraphView,
@@ -72,10 +85,26 @@ from wend.protocol.plugins.view import (
     OutageEstimate,
     View,
 )
+from wend.protocol.ports import (
+    ContactFound,
+    Drop,
+    FindPath,
+    JoinMulticast,
+    LeaveMulticast,
+    LocalSubscription,
+    Multicast,
+    MulticastMembers,
+    Notice,
+    PathFound,
+    Planned,
+    Refuse,
+    Stopping,
+)
 
 __all__ = [
     "LINK_STATE",
     "FLOODED",
+    "OUTSIDE",
     "Needs",
     "NoSettings",
     "Plugin",
@@ -124,4 +153,36 @@ __all__ = [
     "NewsView",
     "View",
     "NO_GRAPH",
+    "DeliverySettings",
+    "LinkSettings",
+    "PeerConfig",
+    "MAX_CONTROL_BYTES",
+    "MISFIT",
+    "NO_ROOM",
+    "REFUSED",
+    "ComposedReason",
+    "DropReason",
+    "RefusalReason",
+    "ForwardedCopies",
+    "Ranks",
+    "fork",
+    "hedge",
+    "is_hedged",
+    "subset",
+    "one_of_each",
+    "ContactFound",
+    "Drop",
+    "FindPath",
+    "JoinMulticast",
+    "LeaveMulticast",
+    "LocalSubscription",
+    "Multicast",
+    "MulticastMembers",
+    "Notice",
+    "PathFound",
+    "Planned",
+    "Refuse",
+    "Stopping",
+    "UPSTREAM_TRIES",
+    "return_upstream",
 ]

@@ -15,6 +15,8 @@ from wend.protocol.ports import LocalSubscription
 
 LINK_STATE = "link-state"
 FLOODED = "flooded"
+OUTSIDE = ":"
+"""It stands in the name of a plug-in from outside the tree: `MODULE:CLASS`."""
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +77,8 @@ class Membership(Plugin):
     hears_anyone: ClassVar[bool] = True
     joins: ClassVar[bool] = False
     """Whether peers need no links and join by any peer that they know."""
+    domain_setting: ClassVar[str | None] = None
+    """The setting that names the peer's routing domain. A live driver fills it in from the peer's address."""
     strategy: ClassVar[str | None] = None
     """The strategy of a peer whose configuration names this membership alone; None: the default."""
 

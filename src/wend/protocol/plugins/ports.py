@@ -7,8 +7,8 @@ import msgspec
 from wend.model.events import Event, PeerId
 from wend.model.paths import Path
 from wend.model.units import Nanos
-from wend.protocol.copy_ranks import Ranks
 from wend.protocol.notices import DropReason
+from wend.protocol.plugins.copy_ranks import Ranks
 from wend.protocol.ports import (
     ContactFound,
     Drop,

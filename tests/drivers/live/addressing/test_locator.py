@@ -4,8 +4,8 @@ from tests.drivers.live.locators import Net, at, beside, message, ring
 from wend.drivers.live.addressing import address_messages
 from wend.drivers.live.addressing.locator import MOST_LOOKUPS, WAITING_PER_PEER
 from wend.model.events import PeerId
+from wend.model.keys import distance, node_id
 from wend.model.units import MS
-from wend.protocol.keys import distance, node_id
 
 NO_ADDRESS = "no address"
 

@@ -10,8 +10,8 @@ from wend.drivers.live.peer import LivePeer
 from wend.model.errors import FilterError, Refused
 from wend.model.events import Qos
 from wend.protocol.config import PeerConfig
-from wend.protocol.interest.summary import SUMMARY_BYTES
 from wend.protocol.ports import Deliver, Started
+from wend.strategies.subscriptions.summary import SUMMARY_BYTES
 
 SOON = Qos(deadline_ns=10**9)
 

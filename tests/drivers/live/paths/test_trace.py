@@ -8,8 +8,8 @@ from wend.drivers.live.paths import program
 from wend.drivers.live.paths.names import named
 from wend.drivers.live.paths.probes import PROBE, PROBE_MAGIC, answer_to
 from wend.drivers.live.paths.trace import TracerouteResult, TracerouteSession, TracerouteSettings
+from wend.model.paths import UNKNOWN
 from wend.model.units import MS
-from wend.protocol.membership.paths import UNKNOWN
 
 SETTINGS = TracerouteSettings(wait_ns=100 * MS, pace_ns=MS, window=4, tries=2, gap=3, hops=12)
 

@@ -5,9 +5,9 @@ import pytest
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.transport import wire
 from wend.protocol.config import LinkSettings
-from wend.protocol.graph.link_state import LinkState
 from wend.protocol.messages import Control
 from wend.protocol.plugins import LINK_STATE
+from wend.strategies.link_state.plugin import LinkState
 
 TYPES = wire.MessageTypes({LINK_STATE: LinkState}, None)
 

@@ -17,7 +17,6 @@ from wend.drivers.live.transport import wire
 from wend.model.errors import Refused
 from wend.model.events import Event, EventId, SubscriptionId
 from wend.protocol.config import PeerConfig
-from wend.protocol.graph.link_state import LinkState
 from wend.protocol.messages import (
     TX_SHIFT,
     Ack,
@@ -34,6 +33,7 @@ from wend.protocol.ports import (
     WakeAt,
 )
 from wend.protocol.records import DeliveredRecord, StateRecord
+from wend.strategies.link_state.plugin import LinkState
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), OverflowError("too large")])

@@ -21,7 +21,6 @@ from wend.drivers.live.store.store import Store
 from wend.model.errors import ConfigError
 from wend.model.events import DurableOptions, Event, EventId, Qos
 from wend.model.units import SECOND
-from wend.protocol.graph.link_state import LinkState
 from wend.protocol.records import (
     ConfirmedRecord,
     DeliveredRecord,
@@ -33,6 +32,7 @@ from wend.protocol.records import (
     ReleasedRecord,
     StateRecord,
 )
+from wend.strategies.link_state.plugin import LinkState
 
 
 def kept(sequence: int, born_ns: int | None = None) -> PendingRecord:

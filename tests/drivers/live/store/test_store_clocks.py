@@ -11,13 +11,13 @@ from wend.drivers.live.store import store as stores
 from wend.drivers.live.store.store import Store
 from wend.model.events import EventId
 from wend.model.units import SECOND, Nanos
-from wend.protocol.graph.link_state import LinkState
-from wend.protocol.interest.cluster_messages import FollowedSince, PublishedEvent
 from wend.protocol.records import (
     DeliveredRecord,
     PendingRecord,
     StateRecord,
 )
+from wend.strategies.clusters.interest.messages import FollowedSince, PublishedEvent
+from wend.strategies.link_state.plugin import LinkState
 
 HOUR = 3600 * SECOND
 

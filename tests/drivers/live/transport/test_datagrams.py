@@ -17,7 +17,6 @@ from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.transport import wire
 from wend.model.errors import WireError
 from wend.model.events import Event, EventId, Subscription, SubscriptionId
-from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.messages import (
     TX_SHIFT,
     Ack,
@@ -26,6 +25,7 @@ from wend.protocol.messages import (
     Hello,
 )
 from wend.protocol.plugins import FLOODED
+from wend.strategies.subscriptions.table import PeerInterest
 
 DATAGRAMS = int(os.environ.get("WEND_TEST_DATAGRAMS", "10000"))
 

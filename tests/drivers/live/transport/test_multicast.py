@@ -16,13 +16,12 @@ from wend.drivers.live.config import PeerFile
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.multicast import MulticastOptions, group_address, group_number, parse_multicast
-from wend.drivers.plugins import load
 from wend.model.errors import ConfigError
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import Ack, PlainMessage
 from wend.protocol.ports import ContactFound, LeaveMulticast, Multicast, Neighbour, Started
-from wend.protocol.tables import PLUGINS
+from wend.strategies.registry import PLUGINS, load
 
 SCOPES = iter(range(10**6))
 

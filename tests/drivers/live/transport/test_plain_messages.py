@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.protocol.membership.rings import RingWorld
-from tests.protocol.membership.worlds import LINKING, Underlay, World
+from tests.strategies.ring.rings import RingWorld
+from tests.strategies.tdo.worlds import LINKING, Underlay, World
 from wend.drivers.live.transport import wire
 from wend.protocol.messages import PlainMessage
 from wend.protocol.plugins import SendTo
-from wend.protocol.tables import MEMBERSHIP
+from wend.strategies.registry import MEMBERSHIP
 
 HEAD = wire.header(1, 2, 3)
 LAST_INCARNATION = 2**36 - 1

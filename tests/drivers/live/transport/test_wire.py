@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from wend.drivers.live.transport import wire
 from wend.model.errors import Refused, WireError
 from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
-from wend.protocol.graph.link_state import LinkState
-from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.messages import Ack, Control, Data, Hello, Message
-from wend.protocol.routing.expectations import Expectations
-from wend.protocol.routing.multipath import SourceRoutes
+from wend.strategies.dcrd.expectations import Expectations
+from wend.strategies.link_state.plugin import LinkState
+from wend.strategies.multipath.plugin import SourceRoutes
+from wend.strategies.subscriptions.table import PeerInterest
 
 HEAD = wire.header(1, 2, 3)
 

@@ -10,8 +10,8 @@ from wend.drivers.live.addressing.address_book import AddressBook
 from wend.drivers.live.addressing.address_messages import MOST_NEAREST, KnownAddress
 from wend.drivers.live.addressing.addresses import Address
 from wend.model.events import PeerId
+from wend.model.keys import distance, node_id
 from wend.model.units import SECOND, Nanos
-from wend.protocol.keys import distance, node_id
 
 MOST_KNOWN = 4096
 """Addresses of peers that have joined."""

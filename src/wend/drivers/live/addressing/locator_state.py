@@ -6,8 +6,8 @@ import msgspec
 
 from wend.drivers.live.addressing.addresses import Address
 from wend.model.events import PeerId
+from wend.model.keys import distance, node_id
 from wend.model.units import MS, Nanos
-from wend.protocol.keys import distance, node_id
 from wend.protocol.ports import Send
 
 MOST_ASKED = 24

@@ -15,8 +15,7 @@ import ipaddress
 from itertools import dropwhile
 
 from wend.drivers.live.paths.trace import TracerouteResult
-from wend.model.paths import Path
-from wend.protocol.membership.paths import UNKNOWN
+from wend.model.paths import UNKNOWN, Path
 
 
 def named(traced: TracerouteResult, target: str) -> Path:

@@ -1,1 +1,0 @@
-"""Graph plug-ins: who is linked to whom?"""

@@ -1,1 +1,0 @@
-"""Interest plug-ins: they find the subscribers of an event."""

@@ -1,0 +1,28 @@
+"""Which member of a queue group gets an event: a choice that all peers make alike, and that spreads events evenly."""
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import TypeVar
+
+from wend.model.events import Event, EventId, PeerId
+from wend.protocol.plugins.kinds import Notify
+
+T = TypeVar("T")
+
+
+def choose(id_: EventId, group: str, among: tuple[T, ...]) -> T:
+    """One of these, the same for all who ask: it depends on the event and the group alone."""
+    digest = blake2b(f"{id_} {group}".encode(errors="surrogatepass"), digest_size=8).digest()
+    return among[int.from_bytes(digest) % len(among)]
+
+
+def one_of_each(event: Event, me: PeerId, wanted: Notify, group_of: Callable[[int], str]) -> Notify:
+    """The subscriptions without a group, and one of each group for which this peer was chosen. An event that was passed
+    on to another member of a group is for that group alone: the others have it, or will, as it was published."""
+    chosen = [group for group, peers in event.groups if peers[:1] == (me,)]
+    found = [] if event.origin is not None else [one for one in wanted if not group_of(one[0].number)]
+    for group in chosen:
+        members = tuple([one for one in wanted if group_of(one[0].number) == group])
+        if members:
+            found.append(choose(event.id, f"{group} at {me}", members))
+    return tuple(found)

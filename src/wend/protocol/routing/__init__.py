@@ -1,1 +1,0 @@
-"""Routing plug-ins: where does an event go next? One file each."""

@@ -1,0 +1,1 @@
+"""Wend's own strategy: avoids links that are down, and sends a second copy if time is short."""

@@ -1,0 +1,146 @@
+"""Routes under load: events leave the shortest route where links on it are full, and a slower one is in time.
+
+Full links have prices (`link/prices.py`), which peers tell with their link states. Of the routes that are in time a
+packet takes the one with the least delay plus price. A link that the packet takes anyway, to another destination, costs
+nothing more, so the full links carry few copies. Every event belongs to a class, which weighs prices by a factor of its
+own: the more a price exceeds the detour, the more of the classes take that. `spread_trees.py` says when classes follow
+a change of prices.
+
+Nothing is hedged here: copies would need the room that is missing.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from wend.model.events import EventId, PeerId
+from wend.model.units import FOREVER, MS, Nanos
+from wend.protocol.plugins import View
+from wend.strategies.adaptive.routes import Costs, turned
+from wend.topology.paths import tree
+
+LINK_NS: Final = 25 * MS
+"""The price of a link that is not full: while others are, every copy that is spared leaves room."""
+WORTH_NS: Final = 200 * MS
+"""The highest price that timely delivery to one destination is worth. Where links cannot carry everything in time,
+those destinations wait that would need most of them."""
+HOP_NS: Final = 12 * MS
+"""What a packet probably waits for each link of a busy overlay, beside the delay of the link."""
+CLASSES: Final = 16
+
+Leg = tuple[Nanos, Nanos, PeerId]
+"""From a peer to a destination: delay, price of all links, and the next peer."""
+Prices = Mapping[PeerId, Mapping[PeerId, Nanos]]
+
+
+class PricedRoutes:
+    """The routes for one state of the graph and of prices. A new state needs a new table."""
+
+    def __init__(self, view: View, prices: Prices | None = None) -> None:
+        """With other prices than those of the graph, where they are given."""
+        self._delays = {
+            b: {a: delay + HOP_NS for a, delay in row.items()} for b, row in turned(view.graph.costs, view.me).items()
+        }
+        self._me = view.me
+        self._prices = view.graph.prices if prices is None else prices
+        self._costs: Costs = {
+            b: {a: delay + self._price(a, b) for a, delay in row.items()} for b, row in self._delays.items()
+        }
+        self._found: dict[PeerId, tuple[dict[PeerId, Leg], ...]] = {}
+
+    def first(self, hop: PeerId) -> Nanos:
+        """The price of a link of this peer."""
+        return self._price(self._me, hop)
+
+    def to(self, dest: PeerId) -> tuple[dict[PeerId, Leg], ...]:
+        """By peer, the route to a destination with the least delay; and the same with the least delay plus price."""
+        found = self._found.get(dest)
+        if found is None:
+            if dest not in self._delays:  # a neighbour can invent others: do not cache those
+                return ()
+            found = self._found[dest] = tuple([self._legs(costs, dest) for costs in (self._delays, self._costs)])
+        return found
+
+    def _legs(self, costs: Costs, dest: PeerId) -> dict[PeerId, Leg]:
+        distance, following = tree(costs, dest)
+        legs: dict[PeerId, Leg] = {dest: (0, 0, dest)}
+        for peer in sorted(distance, key=distance.__getitem__):
+            if peer != dest:
+                there = following[peer]
+                delay, price, _ = legs[there]
+                legs[peer] = (delay + self._delays[there][peer], price + self._price(peer, there), there)
+        return legs
+
+    def _price(self, a: PeerId, b: PeerId) -> Nanos:
+        row = self._prices.get(a)
+        return LINK_NS if row is None else LINK_NS + row.get(b, 0)
+
+
+class Spreading:
+    """The choice of routes for the destinations of one packet. Every route may leave the ones before where it likes."""
+
+    def __init__(self, routes: PricedRoutes, view: View, weight: float, queues: bool = True) -> None:
+        """`queues`: whether the time for which a packet would wait here now, behind others, counts as delay."""
+        self._routes = routes
+        self._me = view.me
+        self._start = {
+            hop: link.delay_ns + HOP_NS + (link.queue_ns if queues else 0) for hop, link in view.links.items()
+        }
+        self._weight = weight
+        self._reached: dict[PeerId, tuple[PeerId, Nanos]] = {}
+        """The peers that the packet reaches, as far as is known here: over which hop, and with which delay."""
+        self._parents: dict[PeerId, PeerId] = {}
+
+    def choose(
+        self, dest: PeerId, hops: Collection[PeerId], slack_ns: Nanos, worth_ns: Nanos = WORTH_NS
+    ) -> tuple[PeerId, Nanos] | None:
+        """The best hop whose route is in time and worth its price, and the delay from there."""
+        weight, legs, reached = self._weight, self._routes.to(dest), self._reached
+        most = float(FOREVER if slack_ns == FOREVER else worth_ns)
+        best: tuple[PeerId, dict[PeerId, Leg], PeerId, Nanos] | None = None
+        least = float(FOREVER)
+        for hop in hops:
+            if hop in reached:
+                continue
+            start, entry = self._start[hop], self._routes.first(hop)
+            for by_peer in legs:
+                if hop in by_peer:
+                    delay, price, _ = by_peer[hop]
+                    extra = weight * (price + entry)
+                    if start + delay <= slack_ns and extra <= most and start + delay + extra < least:
+                        best, least = (hop, by_peer, hop, start), start + delay + extra
+        for peer, (hop, start) in reached.items():
+            if hop in hops:
+                for by_peer in legs:
+                    if peer in by_peer:
+                        delay, price, _ = by_peer[peer]
+                        extra = weight * price
+                        if start + delay <= slack_ns and extra <= most and start + delay + extra < least:
+                            best, least = (hop, by_peer, peer, start), start + delay + extra
+        if best is None:
+            return None
+        hop, by_peer, peer, start = best
+        whole = start + by_peer[peer][0]
+        before = self._me
+        while True:
+            if peer not in reached:
+                reached[peer] = (hop, whole - by_peer[peer][0])
+                self._parents[peer] = before
+            if peer == dest:
+                break
+            before, peer = peer, by_peer[peer][2]
+        return hop, whole - self._start[hop]
+
+    def tree(self, hop: PeerId) -> tuple[tuple[PeerId, PeerId], ...]:
+        """The links that the packet takes after a hop, from there on."""
+        reached = self._reached
+        return tuple([(a, b) for b, a in self._parents.items() if b != hop and reached[b][0] == hop])
+
+
+def class_of(id_: EventId) -> int:
+    """The class of an event, the same at all peers. Events that follow each other are of classes far apart."""
+    return ((id_[0] * 0x85EBCA77 + id_[-1] * 0x9E3779B1) & 0xFFFFFFFF) * CLASSES >> 32
+
+
+def weight_of(number: int) -> float:
+    """How much the events of a class mind prices: between 1/2 and 3/2."""
+    return 0.5 + (number + 0.5) / CLASSES

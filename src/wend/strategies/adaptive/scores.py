@@ -1,0 +1,168 @@
+"""Scores of routes: the probability that an event which takes a route is late.
+
+A route is late if one of its links is down and nobody can go round that link in time.
+
+- The first link: this peer heard the neighbour a moment ago, so the link can only have failed since. That does no harm
+  if there is time to wait for the ACK and then take the best other route.
+- A link further on: the peer before it mostly knows that it is down, and goes round it. If that takes too long, the
+  event is late if the link has failed since this peer last had news of it. If only the missing ACK takes too long, it
+  is late if the link failed so lately that the peer before it does not know yet.
+
+The outages that this peer has seen say how likely that is (`link/outages.py`). If underlay paths are known, suspected
+routers count, too, and two routes share a risk where they share routers (`shared_risk.py`).
+"""
+
+from collections.abc import Iterable
+
+from wend.model.events import PeerId
+from wend.model.units import MS, Nanos
+from wend.protocol.plugins import OutageChanceView, View
+from wend.strategies.adaptive.routes import FAR, Edge, Leg, Route, UsableRoutes
+from wend.strategies.adaptive.shared_risk import Parts, SharedRisk
+
+DETECTION_NS: Nanos = 40 * MS
+"""How long a peer that carries events does not know of an outage of its link, on average: half of the time between two
+hellos."""
+RELAY_NS: Nanos = 80 * MS
+"""The time between two hellos: how long a peer holds news, or does not know of an outage, at most."""
+
+TRIES = 3
+"""How often a packet is sent over a link that loses it."""
+
+
+class ScoredRoute:
+    """A route with the probability that it is late, and the links that contribute to it."""
+
+    __slots__ = ("late", "own", "risks", "route")
+
+    def __init__(self, route: Route, own: float) -> None:
+        self.route = route
+        self.own = own
+        """The probability that it is late because of its first link."""
+        self.risks: list[tuple[Edge, float]] = []
+        """The same for links further on, where it is not 0."""
+        self.late = own
+
+
+class Scorer:
+    """Scores routes of one packet at one time."""
+
+    __slots__ = ("_blamed", "_links", "_loss", "_now", "_others", "_shared_risk", "_table", "_view", "sends")
+
+    def __init__(
+        self, now: Nanos, view: View, table: UsableRoutes, shared_risk: SharedRisk | None, blamed: list[Parts]
+    ) -> None:
+        assert view.outages is not None
+        self._now = now
+        self._view = view
+        self._links = view.links
+        self._table = table
+        self._shared_risk = shared_risk
+        self._blamed = blamed
+        self._loss = sum([1.0 - link.reliability for link in view.links.values()]) / max(1, len(view.links))
+        """What links of other peers lose, as far as this peer's own links show."""
+        self.sends = 1.0 / max(0.1, 1.0 - self._loss) ** 2
+        """How often a packet crosses a link until its ACK comes back, on average."""
+        self._others: OutageChanceView = view.outages.of_all(now)
+
+    def score(self, route: Route, other: Route | None, slack: Nanos) -> ScoredRoute:
+        """Score a route, given the best route over another hop."""
+        scored = ScoredRoute(route, self._own(route, FAR if other is None else other.delay_ns, slack))
+        link, spare = self._links[route.hop], slack - route.delay_ns
+        if link.reliability < 1.0:
+            scored.late += _lost(1.0 - link.reliability, link.timeout_ns, spare)
+        loss = self._loss
+        for leg in self._table.legs(route):
+            risk = self._beyond(leg, route, other, slack)
+            if loss:
+                scored.late += _lost(loss, 2 * leg.delay_ns, spare)
+            if risk > 0.0:
+                scored.risks.append((leg.edge, risk))
+                scored.late += risk
+        if self._blamed:
+            assert self._shared_risk is not None
+            scored.late += self._shared_risk.doubt(route, self._blamed)
+        return scored
+
+    def both_late(self, first: ScoredRoute, second: ScoredRoute) -> float:
+        """The probability that an event is late which takes two routes."""
+        apart = self._shared_risk
+        shared = 0.0
+        if apart is None:
+            beyond = second.route.beyond
+            for edge, risk in first.risks:
+                if edge in beyond:
+                    shared += risk
+        else:
+            for edge, risk in first.risks:
+                shared += risk * (1.0 - apart.apart(edge, second.route))
+            if self._blamed:
+                doubt = apart.doubt(first.route, self._blamed)
+                shared += max(0.0, doubt - apart.spared(first.route, second.route, self._blamed))
+        return shared + first.late * second.late
+
+    def perhaps_up(self, route: Route) -> float:
+        """The probability that a route is up whose links seem down: this peer learns of their return a moment late."""
+        assert self._view.outages is not None
+        link, now = self._links[route.hop], self._now
+        up = 1.0
+        if not link.seems_up(now):
+            up = self._view.outages.of(now, route.hop).up_after(link.silence_ns // 2 + link.delay_ns)
+        for _ in route.beyond & self._table.without:
+            up *= self._others.up_after(DETECTION_NS + RELAY_NS + link.delay_ns)
+        return up
+
+    def _own(self, route: Route, other_ns: Nanos, slack: Nanos) -> float:
+        link = self._links[route.hop]
+        spare = slack - other_ns
+        if link.timeout_ns <= spare:
+            return 0.0
+        unnoticed = min(self._now - link.heard_ns, DETECTION_NS - spare) + link.delay_ns
+        if unnoticed <= 0:
+            return 0.0
+        assert self._view.outages is not None
+        return self._view.outages.of(self._now, route.hop).down_after(unnoticed)
+
+    def _beyond(self, leg: Leg, route: Route, other: Route | None, slack: Nanos) -> float:
+        detour = leg.detour_ns
+        if detour == FAR and leg.start == route.hop and other is not None and leg.edge not in other.beyond:
+            detour = 2 * self._links[route.hop].delay_ns + other.delay_ns  # the hop hands the packet back
+        if detour > slack:
+            age = self._age_ns(leg)
+            if age is None:
+                if self._table.early_ns(route, leg.edge) <= slack:  # the hop hears of it, and goes round it earlier
+                    return self._others.down_after(RELAY_NS + DETECTION_NS + leg.delay_ns)
+                return self._others.share
+            return self._others.down_after(age + DETECTION_NS + leg.reach_ns)
+        spare = slack - detour
+        if 2 * leg.delay_ns > spare and spare < RELAY_NS:
+            return self._others.down_after(DETECTION_NS + leg.delay_ns)
+        return 0.0
+
+    def _age_ns(self, leg: Leg) -> Nanos | None:
+        """The age of the latest news of a link; None where this peer hears of neither end."""
+        if self._view.news is None:
+            return None
+        found = self._heard_ns((leg.start, leg.end))
+        if found is None and self._view.news.hops > 1:  # a neighbour of an end relays its news
+            costs = self._view.graph.costs
+            found = self._heard_ns([peer for end in (leg.start, leg.end) for peer in costs.get(end, ())])
+            if found is not None:
+                found += RELAY_NS
+        return found
+
+    def _heard_ns(self, peers: Iterable[PeerId]) -> Nanos | None:
+        """How long ago the last message left one of these peers; None where none is a neighbour that is heard."""
+        now, found = self._now, None
+        for peer in peers:
+            link = self._links.get(peer)
+            if link is not None and link.heard_lately(now):
+                age = now - link.heard_ns + link.delay_ns
+                if found is None or age < found:
+                    found = age
+        return found
+
+
+def _lost(loss: float, wait_ns: Nanos, spare_ns: Nanos) -> float:
+    """The probability that a link loses all transmissions of a packet for which there is time."""
+    return loss ** min(1 + spare_ns // max(1, wait_ns), TRIES)

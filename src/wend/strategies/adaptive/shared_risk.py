@@ -1,0 +1,120 @@
+"""Shared risk: which routes are in doubt when a link of this peer is down, given the underlay paths of links.
+
+A silent link shows that a router or underlay link on its path is down, but not which. An underlay element on the path
+of a link heard since then is not the cause. Of the other elements, those that explain the most silent links are
+suspected. A route over a suspected element is in doubt until this peer hears a link over that element: the route's
+first link may be down for the same reason and not be known yet, or a link further on, of which this peer hears nothing.
+The first router does not count: all links of a peer share it, and if it fails, there is no other route.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from itertools import pairwise
+
+from wend.model.events import PeerId
+from wend.model.paths import Path, Router
+from wend.model.units import Nanos
+from wend.protocol.plugins import LinkView, View
+from wend.strategies.adaptive.routes import Edge, Route
+
+Part = Router | tuple[Router, Router] | tuple[None, PeerId]
+"""An element that may fail: a router, a link between two routers, or a peer."""
+Parts = frozenset[Part]
+Evidence = list[tuple[PeerId, tuple[PeerId, ...]]]
+"""Links that are down, each with the links that were heard since."""
+
+_STORED = 4096
+"""Of so many routes a peer stores the elements."""
+
+
+class SharedRisk:
+    """Suspected elements for one set of underlay paths. New paths need a new object."""
+
+    def __init__(self, view: View) -> None:
+        me = view.me
+        links = {peer: view.links[peer] for peer in view.neighbours}
+        self._own = {p: parts(link.path[1:]) | {(None, p)} for p, link in links.items() if any_named(link.path)}
+        home = next((link.path[0] for link in links.values() if link.path), None)
+        self._edges = {
+            edge: (parts(path) | {(None, peer) for peer in edge}) - {home, (None, me)}
+            for edge, path in view.graph.paths.items()
+            if any_named(path)
+        }
+        self._by_route: dict[tuple[PeerId, frozenset[Edge]], Parts] = {}
+        """By hop and further links: links that are down change the path over a hop."""
+        self._evidence: Evidence = []
+        self._causes: list[Parts] = []
+
+    @property
+    def known(self) -> bool:
+        """Whether any underlay path of this peer's links is known: else it can suspect nothing."""
+        return bool(self._own)
+
+    def blamed(self, now: Nanos, links: Mapping[PeerId, LinkView]) -> list[Parts]:
+        """For each detected failure, the elements that may be its cause, all equally likely."""
+        down = [peer for peer in self._own if not links[peer].heard_lately(now)]
+        if not down:
+            return []
+        sent = [(peer, links[peer].heard_ns - links[peer].delay_ns) for peer in self._own if peer not in down]
+        evidence = []
+        for peer in down:
+            link = links[peer]
+            broken = link.heard_ns + link.silence_ns - link.delay_ns  # when its next message, or an ACK, was lost
+            evidence.append((peer, tuple([other for other, last in sent if last > broken])))
+        if evidence != self._evidence:  # for most of an outage it stays the same
+            self._evidence, self._causes = evidence, self._find_causes(evidence)
+        return self._causes
+
+    def _find_causes(self, evidence: Evidence) -> list[Parts]:
+        left = [self._own[peer].difference(*[self._own[other] for other in since]) for peer, since in evidence]
+        explains = Counter(part for suspects in left for part in suspects)
+        causes = []
+        for suspects in left:
+            most = max((explains[part] for part in suspects), default=0)
+            causes.append(frozenset(part for part in suspects if explains[part] == most))
+        return [cause for cause in dict.fromkeys(causes) if cause]
+
+    def doubt(self, route: Route, blamed: list[Parts]) -> float:
+        """The probability that the route is down."""
+        elements = self._elements(route)
+        up = 1.0
+        for suspects in blamed:
+            up *= 1.0 - len(suspects & elements) / len(suspects)
+        return 1.0 - up
+
+    def apart(self, edge: Edge, route: Route) -> float:
+        """The fraction of a link that the route does not share."""
+        own = self._edges.get(edge)
+        if not own:
+            return float(edge not in route.beyond)
+        return 1.0 - len(own & self._elements(route)) / len(own)
+
+    def spared(self, route: Route, other: Route, blamed: list[Parts]) -> float:
+        """The probability that the first route is down and the other is up."""
+        here, there = self._elements(route), self._elements(other)
+        return max((len((suspects & here) - there) / len(suspects) for suspects in blamed), default=0.0)
+
+    def _elements(self, route: Route) -> Parts:
+        key = (route.hop, route.beyond)
+        found = self._by_route.get(key)
+        if found is None:
+            if len(self._by_route) >= _STORED:
+                self._by_route.clear()
+            edges = [self._edges.get(edge, Parts()) for edge in route.beyond]
+            found = self._by_route[key] = self._own.get(route.hop, Parts()).union(*edges)
+        return found
+
+
+def any_named(path: Path) -> bool:
+    return any(router is not None for router in path)
+
+
+def parts(path: Path) -> Parts:
+    """The routers that answered with an address, and the links between adjacent ones."""
+    routers = {router for router in path if router is not None}
+    links = {_link(a, b) for a, b in pairwise(path) if a is not None and b is not None}
+    return frozenset[Part](routers | links)
+
+
+def _link(a: Router, b: Router) -> tuple[Router, Router]:
+    return (a, b) if str(a) <= str(b) else (b, a)

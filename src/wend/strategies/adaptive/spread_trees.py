@@ -1,0 +1,163 @@
+"""Spread trees: the routes that a publisher's peer gives to its events while links are full.
+
+If all events followed every change of prices at once, they would leave the full links together and meet on others. So
+only one class of events after the other does (`load_spreading.py`): at first one class in a few tens of milliseconds,
+and later more slowly. A class adopts the prices of that moment by a part only, since others follow the same change.
+This is the method of Frank and Wolfe, with one step after the other by peers that do not know of each other: shares of
+the load move towards the cheapest trees while prices tell what that changed.
+
+Each packet carries its tree, so that the peers on the route follow it, though they hear of prices at other times. They
+leave it only where a link is down or an event would be late.
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from wend.model.events import PeerId
+from wend.model.units import FOREVER, MS, Nanos
+from wend.protocol.plugins import View
+from wend.strategies.adaptive.load_spreading import CLASSES, HOP_NS, PricedRoutes, Prices, Spreading, weight_of
+
+FIRST_NS: Final = 600 * MS
+"""In how much time all classes follow prices, at first."""
+LAST_NS: Final = 3000 * MS
+"""The same after a while."""
+SLOWER: Final = 1.02
+"""The growth of the time between two classes."""
+PART: Final = 0.6
+"""How far a class follows a change of prices."""
+STRIDE: Final = 7
+"""Classes that weigh prices alike do not follow each other."""
+MOST_TREES: Final = 64
+"""How many trees a class stores."""
+
+Pairs = tuple[tuple[PeerId, PeerId], ...]
+
+
+class SpreadTree(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The links that a packet takes from its receiver on, each from a peer that an earlier one reaches."""
+
+    links: Pairs
+
+
+class Branch(NamedTuple):
+    """The part of a tree over one hop."""
+
+    hop: PeerId
+    dests: tuple[tuple[PeerId, Nanos], ...]
+    """The destinations, each with the delay from the hop; FOREVER where it is too late anyway."""
+    tree: SpreadTree
+
+
+class _Class:
+    __slots__ = ("prices", "routes", "trees")
+
+    def __init__(self) -> None:
+        self.prices: dict[PeerId, dict[PeerId, Nanos]] = {}
+        self.routes: PricedRoutes | None = None
+        self.trees: dict[tuple[tuple[PeerId, Nanos], ...], list[Branch]] = {}
+
+
+class SpreadTrees:
+    """The trees of one peer's own events."""
+
+    def __init__(self, me: PeerId) -> None:
+        self._classes = [_Class() for _ in range(CLASSES)]
+        self._turn = me
+        self._next_ns: Nanos = 0
+        self._pause_ns = FIRST_NS / CLASSES
+        self._turns = 0
+        self._version = -1
+        """That of the graph."""
+
+    def branches(
+        self, now: Nanos, number: int, wanted: tuple[tuple[PeerId, Nanos], ...], up: list[PeerId], view: View
+    ) -> list[Branch]:
+        """The tree of a class of events to destinations, each with its deadline, over links that are up."""
+        self._follow(now, view)
+        mine = self._classes[number]
+        found = mine.trees.get(wanted)
+        if found is None:
+            if mine.routes is None:
+                mine.routes = PricedRoutes(view, mine.prices)
+            if len(mine.trees) >= MOST_TREES:
+                mine.trees.clear()
+            found = mine.trees[wanted] = _branches(Spreading(mine.routes, view, weight_of(number), False), wanted, up)
+        return found
+
+    def _follow(self, now: Nanos, view: View) -> None:
+        """Let the classes whose turn it is adopt the prices."""
+        if self._version != view.graph.version:
+            self._version = view.graph.version
+            for each in self._classes:
+                each.routes = None
+                each.trees.clear()
+        if not self._next_ns:
+            self._next_ns = now
+        behind = 0
+        while self._next_ns <= now and behind < CLASSES:
+            each = self._classes[self._turn * STRIDE % CLASSES]
+            each.prices = _between(each.prices, view.graph.prices, 1.0 if self._turns < CLASSES else PART)
+            each.routes = None
+            each.trees.clear()
+            self._turn += 1
+            self._turns += 1
+            behind += 1
+            self._next_ns += int(self._pause_ns)
+            self._pause_ns = min(self._pause_ns * SLOWER, LAST_NS / CLASSES)
+        self._next_ns = max(self._next_ns, now)
+
+
+def _branches(spreading: Spreading, wanted: tuple[tuple[PeerId, Nanos], ...], up: list[PeerId]) -> list[Branch]:
+    groups: dict[PeerId, list[tuple[PeerId, Nanos]]] = {}
+    for dest, deadline in wanted:
+        route = spreading.choose(dest, up, deadline)
+        if route is not None:
+            groups.setdefault(route[0], []).append((dest, FOREVER if deadline == FOREVER else route[1]))
+            continue
+        route = spreading.choose(dest, up, FOREVER)  # it is late on every route, so others go first
+        if route is not None:
+            groups.setdefault(route[0], []).append((dest, FOREVER))
+    return [Branch(hop, tuple(group), SpreadTree(spreading.tree(hop))) for hop, group in groups.items()]
+
+
+def _between(old: Prices, new: Prices, part: float) -> dict[PeerId, dict[PeerId, Nanos]]:
+    """Prices that are a part of the way from old to new ones."""
+    found: dict[PeerId, dict[PeerId, Nanos]] = {}
+    for peer in sorted({*old, *new}):
+        before, after = old.get(peer, {}), new.get(peer, {})
+        row = {}
+        for to in sorted({*before, *after}):
+            was = before.get(to, 0)
+            price = was + int(part * (after.get(to, 0) - was))
+            if price > 0:
+                row[to] = price
+        if row:
+            found[peer] = row
+    return found
+
+
+def branches_of(tree: SpreadTree, me: PeerId, dests: tuple[PeerId, ...], view: View) -> list[Branch]:
+    """The branches of a tree at a peer on it, for those of the destinations that it leads to."""
+    costs = view.graph.costs
+    over: dict[PeerId, tuple[PeerId, Nanos]] = {}
+    for a, b in tree.links:
+        if a == me:
+            over[b] = (b, 0)
+        elif a in over:
+            hop, delay = over[a]
+            over[b] = (hop, delay + costs.get(a, {}).get(b, FOREVER) + HOP_NS)
+    groups: dict[PeerId, list[tuple[PeerId, Nanos]]] = {}
+    for dest in dests:
+        if dest in over:
+            hop, delay = over[dest]
+            groups.setdefault(hop, []).append((dest, delay))
+    return [
+        Branch(
+            hop,
+            tuple(group),
+            SpreadTree(tuple([(a, b) for a, b in tree.links if a != me and over.get(b, (me,))[0] == hop])),
+        )
+        for hop, group in groups.items()
+    ]

@@ -1,0 +1,1 @@
+"""Sites of many peers behind coordinators: multicast inside a cluster, trees or adaptive routes between clusters."""

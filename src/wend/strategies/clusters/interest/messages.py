@@ -1,0 +1,230 @@
+"""The messages of `clusters`: inside a cluster, and between the coordinators of clusters."""
+
+import msgspec
+
+from wend.model.events import Event, EventId, PeerId
+from wend.model.units import Nanos
+from wend.strategies.clusters.interest.event_log import Numbers
+
+# ---------------------------------------------------------------- inside a cluster
+
+
+class MemberWants(msgspec.Struct, frozen=True, gc=False, tag="cw"):
+    """To the coordinators and backups: groups that a member follows, and for how long it has followed each. They hear
+    it again with every beacon. The first coordinator answers with the digests of these groups."""
+
+    groups: tuple[tuple[str, Nanos], ...]
+    gone: tuple[str, ...] = ()
+    """Those that it follows no longer."""
+
+
+class ClusterEvent(msgspec.Struct, frozen=True, gc=False, tag="ce"):
+    """To all members of the cluster: an event."""
+
+    home: str
+    """The cluster of its publisher."""
+    numbers: tuple[tuple[str, int], ...]
+    """Its groups, each with its number there."""
+    event: Event
+    age_ns: Nanos
+    hops: int = 0
+
+
+class EventAccepted(msgspec.Struct, frozen=True, gc=False, tag="ca"):
+    """To the publisher's peer: the coordinator of these trees has the event."""
+
+    id: EventId
+    trees: tuple[int, ...]
+
+
+class StreamDigest(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """How far the sender has a stream."""
+
+    publisher: PeerId
+    incarnation: int
+    last: int
+
+
+class GroupDigest(msgspec.Struct, frozen=True, gc=False, tag="cd"):
+    """What the sender has of a group: to all members, or to another cluster on this tree."""
+
+    group: str
+    streams: tuple[StreamDigest, ...]
+    to: str = ""
+    """The other cluster; empty inside a cluster."""
+    tree: int = -1
+    asks: bool = False
+    """Whether the receiver is to answer with its own."""
+
+
+class FetchEvents(msgspec.Struct, frozen=True, gc=False, tag="cf"):
+    """Send me these events of a stream, if they were published within `age_ns`."""
+
+    publisher: PeerId
+    incarnation: int
+    group: str
+    numbers: tuple[Numbers, ...]
+    age_ns: Nanos
+    to: str = ""
+    """The cluster that has them, if it is another one."""
+    tree: int = -1
+
+
+class EventsGone(msgspec.Struct, frozen=True, gc=False, tag="cg"):
+    """The answer about events that the sender had once: they are too old, or forgotten."""
+
+    publisher: PeerId
+    incarnation: int
+    group: str
+    numbers: tuple[Numbers, ...]
+
+
+# ---------------------------------------------------------------- coordinators of one cluster
+
+
+class HoldTrees(msgspec.Struct, frozen=True, gc=False, tag="ch"):
+    """To the backups of a coordinator: its place in the trees of these groups."""
+
+    tree: int
+    places: tuple[tuple[str, str, tuple[str, ...]], ...]
+    """For each group: the parent's cluster, empty without one, and the children's. Neither: it has left the tree."""
+
+
+class ParentsFound(msgspec.Struct, frozen=True, gc=False, tag="cp"):
+    """To the coordinator that chooses: who may be the parent in a tree."""
+
+    group: str
+    tree: int
+    candidates: tuple["ParentCandidate", ...]
+
+
+class ParentChosen(msgspec.Struct, frozen=True, gc=False, tag="cc"):
+    """From the coordinator that chooses: this cluster is the parent in your tree."""
+
+    group: str
+    tree: int
+    parent: str
+
+
+# ---------------------------------------------------------------- between clusters
+
+
+class TreeEvent(msgspec.Struct, frozen=True, gc=False, tag="te"):
+    """An event on a tree, to another cluster."""
+
+    to: str
+    tree: int
+    home: str
+    group: str
+    number: int
+    event: Event
+    age_ns: Nanos
+    hops: int
+
+
+class AskParents(msgspec.Struct, frozen=True, gc=False, tag="tp"):
+    """To a cluster on a tree: who may be my parent?"""
+
+    to: str
+    tree: int
+    group: str
+    cluster: str
+    """The cluster that asks."""
+
+
+class ParentCandidate(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A cluster that may be the parent of another: the routers between them, and those to its neighbours."""
+
+    cluster: str
+    path: tuple[int | str, ...]
+    neighbour_paths: tuple[tuple[int | str, ...], ...]
+    round_trip_ns: Nanos
+
+
+class ParentsAre(msgspec.Struct, frozen=True, gc=False, tag="tq"):
+    """The answer: the sender's cluster, its neighbours on the tree with its paths to them, and its way to the root."""
+
+    tree: int
+    group: str
+    cluster: str
+    neighbours: tuple[str, ...]
+    paths: tuple[tuple[int | str, ...], ...]
+    ancestors: tuple[str, ...]
+
+
+class AddChild(msgspec.Struct, frozen=True, gc=False, tag="tj"):
+    """The sender's cluster is a child of the receiver's in this tree. It says so again with every beacon."""
+
+    to: str
+    tree: int
+    group: str
+    cluster: str
+
+
+class ChildAdded(msgspec.Struct, frozen=True, gc=False, tag="tk"):
+    """The answer, with the receiver's way to the root; also told when it is cut off from the root."""
+
+    tree: int
+    group: str
+    cluster: str
+    ancestors: tuple[str, ...]
+    """From the receiver to the root; empty if it is cut off."""
+
+
+class RemoveChild(msgspec.Struct, frozen=True, gc=False, tag="tl"):
+    """The sender's cluster is not any more."""
+
+    to: str
+    tree: int
+    group: str
+    cluster: str
+
+
+class HaveEvent(msgspec.Struct, frozen=True, gc=False, tag="th"):
+    """To a neighbour on a tree from which an event did not come in time: I have it."""
+
+    to: str
+    tree: int
+    publisher: PeerId
+    incarnation: int
+    group: str
+    number: int
+
+
+class PublishedEvent(msgspec.Struct, frozen=True, gc=False, tag="cr"):
+    """What a publisher's peer stores of an event: its slot in the store, and its numbers. No event: the slot is
+    free."""
+
+    slot: int
+    numbers: tuple[tuple[str, int], ...] = ()
+    event: Event | None = None
+    born_ns: Nanos = 0
+
+
+class FollowedSince(msgspec.Struct, frozen=True, gc=False, tag="cs"):
+    """What a member stores of a group that it follows."""
+
+    group: str
+    since_ns: Nanos
+
+
+ClusterMessage = (
+    MemberWants
+    | ClusterEvent
+    | EventAccepted
+    | GroupDigest
+    | FetchEvents
+    | EventsGone
+    | HoldTrees
+    | ParentsFound
+    | ParentChosen
+    | TreeEvent
+    | AskParents
+    | ParentsAre
+    | AddChild
+    | ChildAdded
+    | RemoveChild
+    | HaveEvent
+    | PublishedEvent
+    | FollowedSince
+)

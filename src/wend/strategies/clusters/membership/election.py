@@ -1,0 +1,124 @@
+"""Who heads a cluster, and who speaks for it: the rule of election. All of it is functions of what a peer knows.
+
+**The roster.** One member, the head, writes a roster: all members, and one slot for each tree with an active
+coordinator and backups. A roster has a term, and every new one has a higher term than all that its head has heard of.
+
+**Which roster counts.** Of two rosters, the one with the higher term wins; if terms are equal, the one whose head has
+the lower id (`wins`). A peer adopts a roster that names it and has a higher term than its own. If a roster wins but
+does not name the peer, or has the same term, the peer asks its head for the next one. So two heads that meet after a
+partition become one: the losing head and its members join the other.
+
+**Succession.** The order is the head, the active coordinators by tree, first backups by tree, second ones and so on,
+then all other members by id (`succession`). Coordinators and backups send each other heartbeats. If one of them finds
+all peers before it dead, it is the head (`is_first`). A member without a role finds the head and all coordinators and
+backups dead; then it waits one heartbeat period for each member between, so that the first of them acts alone
+(`patience`). A head lives as long as it answers: nobody takes over because of a lower id.
+
+**Slots** (`reassigned`). An active coordinator that lives stays. If it is dead, the first backup of the slot that lives
+takes over, one that coordinates no other tree if there is one. Without a live backup it is the member with the fewest
+trees. If the cluster has fewer members than trees, some coordinate several.
+
+**Make before break.** If a member coordinates several trees and others none, one of those becomes a backup first, and
+only then, when the head has waited a detection time (`ready`), the coordinator. Better backups likewise come before the
+others go. So whoever takes over a tree has had time to get its state.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+
+from wend.model.events import PeerId
+from wend.strategies.clusters.membership.messages import Roster
+from wend.strategies.clusters.membership.slots import Slot, Slots, holders_of
+
+
+def wins(term: int, head: PeerId, other_term: int, other_head: PeerId) -> bool:
+    """Whether the first roster wins over the second."""
+    return (term, -head) > (other_term, -other_head)
+
+
+def succession(roster: Roster) -> tuple[PeerId, ...]:
+    """The members in the order in which they head the cluster."""
+    everyone = [peer for peer, _ in roster.members]
+    return tuple(dict.fromkeys((roster.head, *holders_of(roster.slots), *everyone)))
+
+
+def is_first(roster: Roster, me: PeerId, dead: Collection[PeerId]) -> bool:
+    """Whether all members before this one in the order of succession are dead."""
+    return next((peer for peer in succession(roster) if peer not in dead), me) == me
+
+
+def patience(roster: Roster, me: PeerId, dead: Collection[PeerId]) -> int:
+    """Heartbeat periods that a member without a role waits before it takes over."""
+    known = {roster.head, *holders_of(roster.slots)}
+    others = [peer for peer in succession(roster) if peer not in known and peer not in dead]
+    return min(others.index(me), MOST_PATIENCE) if me in others else 0
+
+
+MOST_PATIENCE = 12
+
+
+def first_slots(me: PeerId, trees: int) -> Slots:
+    """Of a cluster of one member."""
+    return (Slot(me, (), 1),) * trees
+
+
+def reassigned(
+    slots: Slots, live: Collection[PeerId], fresh: Collection[PeerId], backups: int, term: int, ready: bool
+) -> Slots:
+    """The slots of the next term: `live` are the members, sorted, with those that `fresh` names: they have just joined
+    or restarted, and hold no state. `ready`: new backups have had time to get the state."""
+    members = list(live)
+    stateful = [peer for peer in members if peer not in fresh]
+    actives: list[PeerId] = []
+    for slot in slots:
+        actives.append(_active(slot, stateful, members, actives, slots))
+    held = [tuple(peer for peer in slot.backups if peer in stateful) for slot in slots]
+    if ready:
+        _spread(actives, held)
+    idle = any(peer not in actives for peer in members)
+    chosen: list[Slot] = []
+    load: Counter[PeerId] = Counter()
+    for active, before, slot in zip(actives, held, slots, strict=True):
+        old = tuple(dict.fromkeys((*(() if slot.active == active else (slot.active,)), *before)))
+        old = tuple(peer for peer in old if peer != active and peer in stateful)
+        many = idle and actives.count(active) > 1  # then an idle one is to coordinate this tree: as a backup first
+        best = _best_backups(active, old, members, actives, load, max(backups, 1) if many else backups)
+        load.update(best)
+        named = best if ready else (*old, *(peer for peer in best if peer not in old))
+        ordered = tuple(peer for peer in old if peer in named)
+        chosen.append(Slot(active, (*ordered, *(peer for peer in named if peer not in ordered)), term))
+    return tuple(chosen)
+
+
+def _active(slot: Slot, stateful: list[PeerId], members: list[PeerId], actives: list[PeerId], slots: Slots) -> PeerId:
+    if slot.active in stateful:
+        return slot.active
+    load = Counter(actives) + Counter(other.active for other in slots[len(actives) + 1 :] if other.active in stateful)
+    heirs = [peer for peer in slot.backups if peer in stateful]
+    if heirs:
+        return min(heirs, key=lambda peer: load[peer] > 0)  # the first of them, if all are alike
+    return min(members, key=lambda peer: (load[peer], peer not in stateful, peer))
+
+
+def _spread(actives: list[PeerId], held: list[tuple[PeerId, ...]]) -> None:
+    """Hand trees of members that coordinate several over to backups that coordinate none."""
+    for tree in reversed(range(len(actives))):
+        if actives.count(actives[tree]) > 1:
+            idle = [peer for peer in held[tree] if peer not in actives]
+            if idle:
+                held[tree] = (actives[tree], *(peer for peer in held[tree] if peer != idle[0]))
+                actives[tree] = idle[0]
+
+
+def _best_backups(
+    active: PeerId,
+    old: tuple[PeerId, ...],
+    members: list[PeerId],
+    actives: list[PeerId],
+    load: Counter[PeerId],
+    backups: int,
+) -> tuple[PeerId, ...]:
+    """Those that coordinate nothing come first, then those that back up fewer trees, then those that do it already."""
+    others = [peer for peer in members if peer != active]
+    others.sort(key=lambda peer: (actives.count(peer), load[peer], peer not in old, peer))
+    return tuple(others[:backups])

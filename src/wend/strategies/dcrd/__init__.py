@@ -1,0 +1,1 @@
+"""Delay-Cognizant Reliable Delivery, as printed."""

@@ -1,0 +1,1 @@
+"""Distributed matching in multicast: content spaces on a ring, as printed."""

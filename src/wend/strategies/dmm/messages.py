@@ -1,0 +1,161 @@
+"""The messages of `dmm` and `dmm-ar`.
+
+The first group travels one hop, between a peer and the next one towards the root of a space. The second is routed to
+the peer that owns a region, and passing peers remember nothing of it. The third carries events.
+"""
+
+from typing import Final
+
+import msgspec
+
+from wend.model.events import Event, PeerId
+from wend.model.units import Nanos
+from wend.strategies.dmm.spaces import SpaceName
+from wend.strategies.ring.key_based import Entry, EntryId
+
+# ---------------------------------------------------------------- finding the tree, hop by hop
+
+
+class WantInSpace(msgspec.Struct, frozen=True, gc=False, tag="dw"):
+    """The sender's branch wants what these entries say."""
+
+    space: SpaceName
+    entries: tuple[Entry, ...]
+
+
+class RenewInSpace(msgspec.Struct, frozen=True, gc=False, tag="dr"):
+    """It still does. The receiver asks for entries that it does not know."""
+
+    space: SpaceName
+    ids: tuple[EntryId, ...]
+
+
+class UnknownInSpace(msgspec.Struct, frozen=True, gc=False, tag="du"):
+    """The answer to `RenewInSpace`: the receiver should tell these entries again."""
+
+    space: SpaceName
+    ids: tuple[EntryId, ...]
+
+
+class UnwantInSpace(msgspec.Struct, frozen=True, gc=False, tag="dx"):
+    """The sender's branch no longer wants what these entries say."""
+
+    space: SpaceName
+    entries: tuple[Entry, ...]
+
+
+class TellAgain(msgspec.Struct, frozen=True, gc=False, tag="da"):
+    """The sender took over a region of this space without its entries: the receiver should tell its own again."""
+
+    space: SpaceName
+
+
+class LeafBranches(msgspec.Struct, frozen=True, gc=False, tag="db"):
+    """Light replication: where the entries of a region of the sender come from, but not the entries."""
+
+    space: SpaceName
+    code: str
+    split: bool
+    peers: tuple[PeerId, ...]
+    """Empty if the region is no more."""
+
+
+# ---------------------------------------------------------------- to the peer that owns a region
+
+
+class ToLeaves(msgspec.Struct, frozen=True, gc=False, tag="dl"):
+    """Entries on their way down to the active leaves whose regions they meet."""
+
+    space: SpaceName
+    code: str
+    back: PeerId
+    """The last peer that remembers the entries on their way: events for them go there."""
+    entries: tuple[Entry, ...]
+    route_hops: int = 0
+
+
+class FromLeaves(msgspec.Struct, frozen=True, gc=False, tag="dy"):
+    """These entries leave the active leaves whose regions they meet."""
+
+    space: SpaceName
+    code: str
+    back: PeerId
+    entries: tuple[Entry, ...]
+    route_hops: int = 0
+
+
+class GrowNode(msgspec.Struct, frozen=True, gc=False, tag="dg"):
+    """This region is active. Its parent says so with every beacon, and a peer that hands it over."""
+
+    space: SpaceName
+    code: str
+    split: bool = False
+    """Whether its children are active instead."""
+    route_hops: int = 0
+
+
+class ChildActive(msgspec.Struct, frozen=True, gc=False, tag="dc"):
+    """A child of this region is active, and has not heard of its parent for long."""
+
+    space: SpaceName
+    code: str
+    route_hops: int = 0
+
+
+Routed = ToLeaves | FromLeaves | GrowNode | ChildActive
+
+# ---------------------------------------------------------------- events
+
+FINDING_TREE: Final = 0
+"""On the way to the first region: peers that it passes serve their own branches."""
+UP: Final = 1
+"""From region to parent, to an active leaf."""
+DOWN: Final = 2
+"""From a region to its children, to the active leaves that it meets."""
+
+
+class SeekLeaf(msgspec.Struct, frozen=True, gc=False, tag="ds"):
+    """An event on its way to an active leaf."""
+
+    space: SpaceName
+    code: str
+    """The region that it is routed to now."""
+    event: Event
+    age_ns: Nanos
+    hops: int
+    state: int
+    """0 while it is finding the tree, 1 on its way up, 2 on its way down."""
+    cached: bool
+    """Whether it comes directly from the publisher's peer, which knew the leaf."""
+    route_hops: int
+    """Since the last region."""
+
+
+class DownPath(msgspec.Struct, frozen=True, gc=False, tag="dd"):
+    """An event on its way back along the paths of entries to a space."""
+
+    space: SpaceName
+    event: Event
+    age_ns: Nanos
+    hops: int
+
+
+class TreeInfo(msgspec.Struct, frozen=True, gc=False, tag="di"):
+    """The sender owns this active leaf: the receiver, which publishes there, may send events directly."""
+
+    space: SpaceName
+    code: str
+
+
+DmmMessage = (
+    WantInSpace
+    | RenewInSpace
+    | UnknownInSpace
+    | UnwantInSpace
+    | TellAgain
+    | LeafBranches
+    | Routed
+    | SeekLeaf
+    | DownPath
+    | TreeInfo
+)

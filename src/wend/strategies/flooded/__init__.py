@@ -1,0 +1,1 @@
+"""Shared: every peer tells all others what it wants."""

@@ -1,0 +1,248 @@
+"""Flooded interest: each peer floods its subscriptions and advertisements, so every peer knows all of them.
+
+The simplest interest there is, and the default. A peer announces a small interest as a whole. Of a large one it
+announces the changes (`changes.py`), and never more than its summary (`summary.py`). So a change costs one flood of a
+few bytes, and one that the summary covers costs nothing. A neighbour that is new or missed something gets the whole.
+"""
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from wend.model.events import PeerId
+from wend.model.units import FOREVER, SECOND, Nanos
+from wend.protocol.plugins import (
+    LINK_STATE,
+    MAX_CONTROL_BYTES,
+    Begun,
+    Changed,
+    Due,
+    Heard,
+    InterestLearned,
+    LinkChanged,
+    Needs,
+    PeerConfig,
+    PluginEffect,
+    PluginInput,
+    Recalled,
+    Refuse,
+    Remember,
+    Slot,
+    SubscriptionsChanged,
+    Tell,
+    Timer,
+    View,
+)
+from wend.strategies.flooded.changes import (
+    HeldChanges,
+    InterestChange,
+    InterestRequest,
+    change_between,
+    change_key,
+    changed_by,
+    encoded_bytes,
+)
+from wend.strategies.subscriptions.table import SMALL_BYTES, PeerInterest, SubscriptionTable
+
+CHANGED = Changed("interest")
+_ASK = "ask "
+_AWAY = "away "
+ASK_NS = SECOND
+"""How long a peer waits for a missing change before it asks for the whole, and then twice as long each time."""
+ASKED = 6
+"""How often it asks."""
+IN_TRANSIT = 16
+"""How many changes of one peer can be in transit over a link. One more replaces the first, and the receiver asks."""
+
+
+class FloodedInterest(SubscriptionTable):
+    needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,))  # a deadline may be a multiple of the shortest delay
+    messages: ClassVar[Any] = PeerInterest | InterestChange | InterestRequest
+    names_everyone: ClassVar[bool] = True
+
+    def __init__(self, config: PeerConfig) -> None:
+        super().__init__(config)
+        self._held: HeldChanges | None = None
+        """Set once a change had to wait."""
+        self._stored: dict[PeerId, tuple[int, int]] | None = None
+        """By origin: the number and the bytes of the changes remembered since the whole. Set with persistency."""
+        self._back_by: dict[PeerId, Nanos] | None = None
+        """By peer that stopped and will be back: until when others store events for it. Set once there was one."""
+
+    def knows(self, peers: tuple[PeerId, ...]) -> bool:
+        return all(peer in self.known for peer in peers)
+
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        match event:
+            case SubscriptionsChanged() | Due("announce"):
+                return self._announce(now, view)
+            case Heard(sender, PeerInterest() as told):
+                return self._learn_whole(now, sender, told, view)
+            case Heard(sender, InterestChange() as told):
+                return self._learn_change(now, sender, told, view)
+            case Heard(sender, InterestRequest(origin)):
+                return [Tell(sender, ("i", origin), self.known[origin])] if origin in self.known else []
+            case LinkChanged(peer, up=True, fresh=True):
+                return [Tell(peer, ("i", origin), known) for origin, known in sorted(self.known.items())]
+            case Recalled(PeerInterest() as told):
+                if told.origin not in self.known or self.known[told.origin].version < told.version:
+                    self.learn(told)
+                    self._recall_changes(told.origin)
+                    return self._note_away(now, told)
+            case Recalled(InterestChange() as told):
+                self._hold(told.origin, told)
+                self._recall_changes(told.origin)
+            case Begun():
+                self._held = None
+            case Due(name) if name.startswith(_AWAY):
+                return self._stays_away(now, int(name.removeprefix(_AWAY)))
+            case Due(name):
+                return self._ask(now, int(name.removeprefix(_ASK)))
+        return []
+
+    # ---------------------------------------------------------------- this peer's own interest
+
+    def _announce(self, now: Nanos, view: View) -> list[PluginEffect]:
+        later = self.postponed(now)
+        if later is not None:
+            return later
+        old, replaced = self.known.get(view.me), self._local.summary.replaced
+        new = self.announced(view)
+        told: PeerInterest | InterestChange = new
+        says_more = old is not None and (old.durable, old.away_ns) != (new.durable, new.away_ns)
+        if old is not None and not replaced and not says_more and encoded_bytes(new) > SMALL_BYTES:
+            change = change_between(old, new)
+            if 2 * encoded_bytes(change) <= encoded_bytes(new):
+                told = change
+        return [CHANGED, *(Tell(n, slot_of(told), told) for n in view.neighbours)]
+
+    # ---------------------------------------------------------------- the interest of others
+
+    def _learn_whole(self, now: Nanos, sender: PeerId, told: PeerInterest, view: View) -> list[PluginEffect]:
+        known = self.known.get(told.origin)
+        if told.origin == view.me or (known is not None and known.version >= told.version):
+            return []
+        if not all(subscription.qos.can_be() for subscription in told.subscriptions):
+            return [Refuse(sender, "a deadline or reliability that cannot be")]
+        if not self.learn(told):
+            return [Refuse(sender, "a filter that cannot be read")]
+        if view.persistency:
+            self._remembered(told.origin, 0, 0)
+        returned = told.durable and known is not None and known.version[0] != told.version[0]
+        return [
+            Remember(told.origin, told),
+            CHANGED,
+            *(Tell(n, slot_of(told), told) for n in view.neighbours if n != sender),
+            InterestLearned(told.origin, returned),
+            *self._note_away(now, told),
+            *self._learn_held(now, told.origin, view),
+        ]
+
+    def _learn_change(self, now: Nanos, sender: PeerId, told: InterestChange, view: View) -> list[PluginEffect]:
+        origin = told.origin
+        known = self.known.get(origin)
+        if origin == view.me or (known is not None and known.version >= told.version):
+            return []
+        if known is None or known.version != told.since:
+            held = self._hold(sender, told)
+            if origin in held.asks:
+                return []
+            held.asks[origin] = 0
+            return [Timer(now + ASK_NS, f"{_ASK}{origin}")]
+        if not all(subscription.qos.can_be() for subscription in told.added):
+            return [Refuse(sender, "a deadline or reliability that cannot be")]
+        new = changed_by(known, told)
+        if new is None:
+            return [Tell(sender, ("q", origin), InterestRequest(origin))]
+        if encoded_bytes(new) > MAX_CONTROL_BYTES:
+            return [Refuse(sender, "more interest than a peer may have")]
+        if not self.learn(new):
+            return [Refuse(sender, "a filter that cannot be read")]
+        return [
+            *(self._remember(told, new) if view.persistency else ()),
+            CHANGED,
+            *(Tell(n, slot_of(told), told) for n in view.neighbours if n != sender),
+            InterestLearned(origin),
+            *self._learn_held(now, origin, view),
+        ]
+
+    def _note_away(self, now: Nanos, told: PeerInterest) -> list[PluginEffect]:
+        """Note until when a peer will be back, if it has stopped."""
+        if told.away_ns <= 0:
+            if self._back_by is not None:
+                self._back_by.pop(told.origin, None)
+            return []
+        if self._back_by is None:
+            self._back_by = {}
+        self._back_by[told.origin] = back_by = min(now + told.away_ns, FOREVER)
+        return [Timer(back_by + 1, f"{_AWAY}{told.origin}")]
+
+    def _stays_away(self, now: Nanos, origin: PeerId) -> list[PluginEffect]:
+        """Send nothing more to a peer that is not back in time. When it is back, it announces its interest again."""
+        if not self.stayed_away(origin, now):
+            return []
+        self.learn(msgspec.structs.replace(self.known[origin], subscriptions=(), advertisements=()))
+        return [CHANGED]
+
+    def stayed_away(self, peer: PeerId, now: Nanos) -> bool:
+        return self._back_by is not None and now > self._back_by.get(peer, FOREVER)
+
+    def _learn_held(self, now: Nanos, origin: PeerId, view: View) -> list[PluginEffect]:
+        held = None if self._held is None else self._held.take(self.known[origin])
+        return [] if held is None else self._learn_change(now, *held, view)
+
+    def _hold(self, sender: PeerId, told: InterestChange) -> HeldChanges:
+        if self._held is None:
+            self._held = HeldChanges()
+        self._held.add(sender, told)
+        return self._held
+
+    def _ask(self, now: Nanos, origin: PeerId) -> list[PluginEffect]:
+        """The time to ask for the whole of a peer's interest, if changes still wait for others."""
+        held = self._held
+        if held is None:
+            return []
+        asked = held.asks.pop(origin, 0)
+        if origin not in held:
+            return []
+        sender = held.sender(origin)
+        if asked >= ASKED:
+            held.forget(origin)
+            return []
+        held.asks[origin] = asked + 1
+        return [
+            Tell(sender, ("q", origin), InterestRequest(origin)),
+            Timer(now + (ASK_NS << asked + 1), f"{_ASK}{origin}"),
+        ]
+
+    # ---------------------------------------------------------------- what a restart needs
+
+    def _remember(self, change: InterestChange, whole: PeerInterest) -> list[Remember]:
+        """Store the change, or the whole if the changes since the last one take as much room."""
+        origin = change.origin
+        count, size = (self._stored or {}).get(origin, (0, MAX_CONTROL_BYTES))
+        size += encoded_bytes(change)
+        if size >= encoded_bytes(whole):
+            self._remembered(origin, 0, 0)
+            return [Remember(origin, whole)]
+        self._remembered(origin, count + 1, size)
+        return [Remember(change_key(origin, count), change)]
+
+    def _remembered(self, origin: PeerId, count: int, size: int) -> None:
+        if self._stored is None:
+            self._stored = {}
+        self._stored[origin] = (count, size)
+
+    def _recall_changes(self, origin: PeerId) -> None:
+        """Apply the changes that a former incarnation stored, as far as they fit. They come in any order."""
+        while origin in self.known and self._held is not None:
+            held = self._held.take(self.known[origin])
+            new = None if held is None else changed_by(self.known[origin], held[1])
+            if new is None or not self.learn(new):
+                return
+
+
+def slot_of(told: PeerInterest | InterestChange) -> Slot:
+    """A whole replaces an older one. Changes build on each other, so several are in transit at a time."""
+    name = "i" if type(told) is PeerInterest else f"i{told.version[1] % IN_TRANSIT}"
+    return name, told.origin

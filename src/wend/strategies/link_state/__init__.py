@@ -1,0 +1,1 @@
+"""Shared: who is linked to whom, flooded by every peer."""

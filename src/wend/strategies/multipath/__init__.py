@@ -1,0 +1,1 @@
+"""Two source routes for each subscriber."""

@@ -1,0 +1,1 @@
+"""Delivery graphs in the shares that a plan states."""

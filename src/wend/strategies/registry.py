@@ -1,0 +1,316 @@
+"""The plug-ins by kind and name, and the peers that are made of them.
+
+A plug-in of the tree is a line in a table here: its name, and `module:Class` below this package. It is imported when
+somebody asks for it. If its folder is not there, neither is its name. A plug-in from outside the tree has
+`package.module:Class` for a name; Python looks for that module where it looks for all, then in the current folder.
+"""
+
+import sys
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from wend.model.error_text import either
+from wend.model.errors import ConfigError
+from wend.model.settings import Settings, settings_of
+from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
+from wend.protocol.peer import Peer
+from wend.protocol.plugins import (
+    LINK_STATE,
+    OUTSIDE,
+    Graph,
+    Interest,
+    Kind,
+    Membership,
+    Needs,
+    NoSettings,
+    Plugin,
+    Routing,
+)
+
+
+class PluginTable(MutableMapping[str, type[Plugin]]):
+    """The plug-ins of one kind by name. A class is imported when it is asked for."""
+
+    def __init__(self, modules: dict[str, str]) -> None:
+        self._modules = {name: f"{__package__}.{module}" for name, module in modules.items()}
+        self._classes: dict[str, type[Plugin]] = {}
+        self._has_folder: dict[str, bool] = {}
+
+    def __getitem__(self, name: str) -> type[Plugin]:
+        plugin_class = self._classes.get(name)
+        if plugin_class is None:
+            if name not in self:
+                raise KeyError(name)
+            module, _, title = self._modules[name].partition(OUTSIDE)
+            plugin_class = self._classes[name] = getattr(import_module(module), title)
+        return plugin_class
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._classes or (name in self._modules and self._is_there(self._modules[str(name)]))
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (name for name, module in self._modules.items() if self._is_there(module))
+        yield from (name for name in self._classes if name not in self._modules)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __setitem__(self, name: str, plugin_class: type[Plugin]) -> None:
+        self._classes[name] = plugin_class
+
+    def __delitem__(self, name: str) -> None:
+        del self._classes[name]
+
+    def clear(self) -> None:
+        """Forget all plug-ins from outside the tree. Those of the tree stay."""
+        self._classes.clear()
+
+    def _is_there(self, module: str) -> bool:
+        folder = module.rpartition(".")[0]
+        if folder not in self._has_folder:
+            self._has_folder[folder] = find_spec(folder) is not None
+        return self._has_folder[folder]
+
+
+MEMBERSHIP = PluginTable(
+    {
+        "tdo-landmark": "tdo.landmark:TdoLandmark",
+        "tdo-random": "tdo.random_joins:TdoRandom",
+        "tdo-nearest": "tdo.random_joins:Nearest",
+        "tdo-farthest": "tdo.random_joins:Farthest",
+        "random": "tdo.random_links:RandomLinks",
+        "chain": "tdo.chain:Chain",
+        "pastry": "ring.pastry:Pastry",
+        "clusters": "clusters.membership.plugin:Clusters",
+        "clusters-linked": "clusters.membership.links:LinkedClusters",
+    }
+)
+GRAPHS = PluginTable(
+    {
+        LINK_STATE: "link_state.plugin:LinkStateGraph",
+        "mrst-trees": "trees.graph:MrstTrees",
+        "spt-k-trees": "trees.graph:SptKTrees",
+    }
+)
+INTEREST = PluginTable(
+    {
+        "flooded": "flooded.plugin:FloodedInterest",
+        "trees": "trees.interest:TreeInterest",
+        "trees-by-name": "trees.interest:NamedTreeInterest",
+        "scribe": "ring.groups:Scribe",
+        "hermes": "ring.groups:Hermes",
+        "dmm": "dmm.plugin:Dmm",
+        "dmm-ar": "dmm.plugin:DmmAr",
+        "rendezvous": "rendezvous.plugin:Rendezvous",
+        "cluster-trees": "clusters.interest.plugin:ClusterInterest",
+        "cluster-graph": "clusters.interest.graph:ClusterGraph",
+    }
+)
+ROUTING = PluginTable(
+    {
+        "adaptive": "adaptive.plugin:Adaptive",
+        "dcrd": "dcrd.plugin:Dcrd",
+        "d-tree": "source_trees.plugin:DelayTree",
+        "r-tree": "source_trees.plugin:HopTree",
+        "multipath": "multipath.plugin:Multipath",
+        "planned": "planned.plugin:PlannedRouting",
+        "planned-failover": "planned.failover:FailoverRouting",
+        "mrst": "trees.routing:MrstRouting",
+        "spt-k": "trees.routing:SptKRouting",
+        "scribe": "ring.routing:ScribeRouting",
+        "hermes": "ring.routing:HermesRouting",
+        "dmm": "dmm.routing:DmmRouting",
+        "dmm-ar": "dmm.routing:DmmArRouting",
+        "rendezvous": "rendezvous.routing:RendezvousRouting",
+        "clusters": "clusters.routing:ClustersRouting",
+        "clusters-adaptive": "clusters.adaptive:ClustersAdaptive",
+    }
+)
+PLUGINS: dict[Kind, PluginTable] = {
+    "membership": MEMBERSHIP,
+    "graph": GRAPHS,
+    "interest": INTEREST,
+    "routing": ROUTING,
+}
+TITLES: dict[Kind, str] = {"membership": "membership", "graph": "graph", "interest": "interest", "routing": "strategy"}
+"""The name that users know for each kind of plug-in."""
+_BASES: dict[Kind, type[Plugin]] = {
+    "membership": Membership,
+    "graph": Graph,
+    "interest": Interest,
+    "routing": Routing,
+}
+_ASKED_FIRST = {"membership": 0, "interest": 2, "routing": 4}
+
+
+# ---------------------------------------------------------------- looking up
+
+
+def plugin(kind: Kind, name: str) -> type[Plugin]:
+    """The class of a plug-in. Raises ConfigError if the name is unknown."""
+    try:
+        return PLUGINS[kind][name]
+    except KeyError:
+        names = ", ".join(PLUGINS[kind])
+        raise ConfigError(f"unknown {TITLES[kind]} {name!r}: choose one of {names}, or MODULE:CLASS") from None
+
+
+def linked_strategies() -> tuple[str, ...]:
+    """The strategies that work on given links."""
+    return tuple(name for name, routing in ROUTING.items() if routing.needs.membership is None)
+
+
+def membership_of(strategy: str, membership: str | None) -> str | None:
+    """The membership of such a peer: the one that its configuration names, or that its strategy needs."""
+    return membership or plugin("routing", strategy).needs.membership
+
+
+def joins_by_contacts(membership: str) -> bool:
+    """Whether peers with this membership join by any peer that they know."""
+    plugin_class = plugin("membership", membership)
+    return issubclass(plugin_class, Membership) and plugin_class.joins
+
+
+def setting_groups() -> tuple[type[Settings], ...]:
+    """All groups of settings: the link layer's, the delivery's, and those of every plug-in in the tables."""
+    groups: list[type[Settings]] = [LinkSettings, DeliverySettings]
+    for table in PLUGINS.values():
+        groups += [each.settings for each in table.values() if each.settings is not NoSettings]
+    return tuple(dict.fromkeys(groups))
+
+
+# ---------------------------------------------------------------- the plug-ins of a peer
+
+
+def make_peer(config: PeerConfig) -> Peer:
+    """A peer with the plug-ins that its configuration asks for."""
+    membership = membership_of(config.strategy, config.membership)
+    if membership != config.membership:
+        config = config.with_(membership=membership)
+    persistency = config.of(DeliverySettings).persistency
+    names = hosted_plugins(config.strategy, config.interest, membership, persistency)
+    hosted = tuple((name, plugin(kind, name)) for kind, name in names)
+    if config.has_other_settings((LinkSettings, DeliverySettings, *(each.settings for _, each in hosted))):
+        config.check(setting_groups())
+    return Peer(config, hosted)
+
+
+def hosted_plugins(
+    strategy: str, interest: str | None, membership: str | None, persistency: bool
+) -> tuple[tuple[Kind, str], ...]:
+    """The plug-ins that such a peer hosts, by kind and name, in the order in which its host asks them."""
+    needs = plugin("routing", strategy).needs
+    hosted: list[tuple[Kind, str]] = [
+        ("routing", strategy),
+        ("interest", interest or (needs.durable_interest if persistency else needs.interest)),
+    ]
+    decides = membership_of(strategy, membership)
+    if decides is not None:
+        _check_membership(strategy, decides)
+        hosted.append(("membership", decides))
+    for kind, name in hosted:  # grows while plug-ins need graphs, and graphs others
+        hosted += [("graph", graph) for graph in plugin(kind, name).needs.graphs if ("graph", graph) not in hosted]
+    return tuple(sorted(hosted, key=_order))
+
+
+def _order(hosted: tuple[Kind, str]) -> int:
+    kind, name = hosted
+    if kind == "graph":
+        return 1 if name == LINK_STATE else 3
+    return _ASKED_FIRST[kind]
+
+
+def _check_membership(strategy: str, membership: str) -> None:
+    """Raise ConfigError if the strategy needs links and the membership makes none, or the other way."""
+    needed = plugin("routing", strategy).needs.membership
+    makes_links = not joins_by_contacts(membership)
+    if OUTSIDE in strategy:
+        return
+    if needed is None:
+        if not makes_links:
+            strategies = [name for name in ROUTING if ROUTING[name].needs.membership is not None]
+            able = [name for name in strategies if ROUTING[name].needs.membership == membership] or strategies
+            raise ConfigError(f"{strategy} sends over links, and {membership} makes none: choose {either(able)}")
+    elif OUTSIDE not in membership:
+        if makes_links:
+            raise ConfigError(f"{strategy} writes to any peer, and {membership} makes links: choose {needed}")
+        if membership != needed:
+            raise ConfigError(f"{strategy} needs the membership {needed}, got {membership}")
+
+
+def needs_failure_detector(strategy: str, interest: str | None, membership: str | None, persistency: bool) -> bool:
+    """Whether such a peer runs the failure detector."""
+    hosted = hosted_plugins(strategy, interest, membership, persistency)
+    return any(plugin(kind, name).needs.failure_detector for kind, name in hosted)
+
+
+# ---------------------------------------------------------------- plug-ins from outside the tree
+
+
+def load(kind: Kind, name: str | None) -> None:
+    """Put a plug-in from outside the tree into its table, with the graphs that it needs. Raises ConfigError."""
+    if name is not None and OUTSIDE in name and name not in PLUGINS[kind]:
+        plugin_class = _import(kind, name)
+        _check_settings(kind, name, plugin_class)
+        PLUGINS[kind][name] = plugin_class
+        for graph in plugin_class.needs.graphs:
+            load("graph", graph)
+
+
+def load_all(strategy: str, interest: str | None, membership: str | None) -> None:
+    """The same for all plug-ins that a configuration names."""
+    load("routing", strategy)
+    load("interest", interest)
+    load("membership", membership)
+
+
+def home(name: str | None) -> str | None:
+    """The top-level module or package of a plug-in from outside the tree; None for those of the tree."""
+    return None if name is None or OUTSIDE not in name else name.partition(OUTSIDE)[0].partition(".")[0]
+
+
+def _import(kind: Kind, name: str) -> type[Plugin]:
+    what = f"{TITLES[kind]} {name!r}"
+    module, _, title = name.partition(OUTSIDE)
+    if not all(part.isidentifier() for part in (*module.split("."), title)):
+        raise ConfigError(f"{what} is not of the form MODULE:CLASS")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    try:
+        plugin_class = getattr(import_module(module), title, None)
+    except Exception as error:  # whatever a module does when it is imported
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            why = f"there is no module {error.name}, neither installed nor in {here}"
+        else:
+            why = f"{module} cannot be imported: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        raise ConfigError(f"{what}: {why}") from None
+    if not isinstance(plugin_class, type):
+        raise ConfigError(f"{what}: {module} has no class {title}")
+    return _checked(kind, what, plugin_class)
+
+
+def _checked(kind: Kind, what: str, plugin_class: type) -> type[Plugin]:
+    base = _BASES[kind]
+    if not issubclass(plugin_class, base):
+        raise ConfigError(f"{what} does not inherit from wend.protocol.plugins.{base.__name__}")
+    if plugin_class.handle is Plugin.handle or not callable(plugin_class.handle):
+        raise ConfigError(f"{what} has no method handle(self, now, event, view)")
+    if not isinstance(plugin_class.needs, Needs):
+        raise ConfigError(f"{what}: its needs are a {type(plugin_class.needs).__name__}, not Needs(...)")
+    try:
+        plugin_class(PeerConfig(peer=0))
+    except Exception as error:
+        raise ConfigError(f"{what} cannot be made: {error}") from None
+    return plugin_class
+
+
+def _check_settings(kind: Kind, name: str, plugin_class: type[Plugin]) -> None:
+    if not (isinstance(plugin_class.settings, type) and issubclass(plugin_class.settings, Settings)):
+        raise ConfigError(f"{TITLES[kind]} {name!r}: its settings are not a subclass of Settings")
+    groups = {one.name: group for group in setting_groups() for one in settings_of(group)}
+    for one in settings_of(plugin_class.settings):
+        if groups.get(one.name, plugin_class.settings) is not plugin_class.settings:
+            raise ConfigError(f"{TITLES[kind]} {name!r} declares the setting {one.name}, which there is already")

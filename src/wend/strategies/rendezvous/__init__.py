@@ -1,0 +1,1 @@
+"""Events meet subscriptions at the owners of their values on a ring."""

@@ -1,0 +1,1 @@
+"""Shared: a Pastry ring, key-based routing on it, and the group strategies Scribe and Hermes."""

@@ -1,0 +1,230 @@
+"""Reverse paths: subscriptions leave a trail on their way to a place, and events follow it back.
+
+At each hop a table remembers, for every entry, the peer that it came from. A hop passes on only entries that no other
+one covers: events that the covered one wants come for the covering one, and the table sends them both ways.
+
+While a path changes, an entry may come from two peers. Both are remembered, as two branches, until one of them takes it
+back or no longer renews it: the former path may be the only one for entries that this one covers there.
+
+A peer has a table for each place, and most of them are small. A small table compares its entries one by one; only a
+large one has indexes.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from wend.matching.covering import CoveringIndex
+from wend.matching.filters import Filter, parse
+from wend.matching.index import Index
+from wend.matching.sides import fits
+from wend.model.events import Attributes, PeerId
+from wend.model.units import Nanos
+from wend.strategies.ring.key_based import Entry, EntryId
+
+Branch = tuple[EntryId, PeerId]
+"""An entry, and the peer that it came from: this peer's own id for its own."""
+FEW = 16
+"""With more entries than this a table has indexes."""
+
+
+class _Told:
+    __slots__ = ("coverer", "entry", "expires", "sides", "wanted")
+
+    def __init__(self, entry: Entry, wanted: Filter, expires: Nanos) -> None:
+        self.entry = entry
+        self.wanted = wanted
+        self.sides = wanted.sides
+        self.expires = expires
+        self.coverer: Branch | None = None
+        """A branch that covers this one, while the table is small."""
+
+
+class ReversePaths:
+    """The entries on their way through this peer to one place, or that have arrived there.
+
+    Without `covering` every entry counts as uncovered."""
+
+    __slots__ = ("_branches", "_covering", "_covers", "_index", "_previous", "next_hop")
+
+    def __init__(self, covering: bool = True) -> None:
+        self._branches: dict[Branch, _Told] = {}
+        self._previous: Counter[PeerId] = Counter()
+        """How many branches there are to each peer."""
+        self._covers = covering
+        self._index: Index[Branch] | None = None
+        self._covering: CoveringIndex[Branch] | None = None
+        self.next_hop: PeerId | None = None
+        """The peer that was told the uncovered entries; None where this peer owns the place, or told nobody."""
+
+    def __len__(self) -> int:
+        return len(self._branches)
+
+    def __contains__(self, branch: Branch) -> bool:
+        return branch in self._branches
+
+    # ---------------------------------------------------------------- changes
+
+    def add(self, entry: Entry, wanted: Filter | None, previous: PeerId, expires: Nanos) -> list[Branch]:
+        """Add or renew an entry. Returns the branches to pass on. Raises FilterError.
+
+        What the next hop says is ignored: while hops do not agree on the owner, an entry may come back."""
+        if previous == self.next_hop:
+            return []
+        branch = (entry.id, previous)
+        known = self._branches.get(branch)
+        if known is not None and known.entry == entry:
+            known.expires = expires
+            return []
+        told = _Told(entry, parse(entry.filter) if wanted is None else wanted, expires)
+        onward = [] if known is None else self.remove(branch)[1]
+        self._branches[branch] = told
+        self._previous[previous] += 1
+        if self._index is not None:
+            self._index.add(branch, told.wanted)
+        elif len(self._branches) > FEW:
+            onward += self._make_indexes(branch)
+            return [each for each in onward if self.passed_on(each)]
+        return [*onward, branch] if self._place(branch, told) else onward
+
+    def _place(self, branch: Branch, told: _Told) -> bool:
+        """Find a branch that covers this one; True if there is none."""
+        if not self._covers:
+            return True
+        if self._covering is not None:
+            return branch in self._covering.add(branch, told.wanted)
+        told.coverer = None
+        conjunctions = told.wanted.conjunctions
+        if len(conjunctions) == 1:
+            (one,) = conjunctions
+            for other, theirs in self._branches.items():
+                if theirs is told or theirs.coverer is not None:
+                    continue
+                if any(wide.covers(one) for wide in theirs.wanted.conjunctions):
+                    told.coverer = other
+                    return False
+        return True
+
+    def _make_indexes(self, added: Branch) -> list[Branch]:
+        """Index all branches. Returns those that have to be passed on because of it."""
+        branches = self._branches
+        self._index = Index()
+        for branch, told in branches.items():
+            self._index.add(branch, told.wanted)
+        if not self._covers:
+            return [added]
+        covering = self._covering = CoveringIndex()
+        passed = [branch for branch, told in branches.items() if told.coverer is None and branch != added]
+        rest = [branch for branch, told in branches.items() if told.coverer is not None]
+        for branch in (*passed, *rest, added):
+            covering.add(branch, branches[branch].wanted)
+            branches[branch].coverer = None
+        return [branch for branch in (*rest, added) if covering.uncovered(branch)]
+
+    def move(self, hop: PeerId | None) -> None:
+        """The next hop is another one. What came from it does not go back there."""
+        self.next_hop = hop
+        if hop is not None and hop in self._previous:
+            self.remove_all(self.came_from(hop))
+
+    def renew(self, id_: EntryId, previous: PeerId, expires: Nanos) -> bool:
+        """Whether the entry is known as coming from this peer."""
+        told = self._branches.get((id_, previous))
+        if told is None:
+            return False
+        told.expires = expires
+        return True
+
+    def remove(self, branch: Branch) -> tuple[bool, list[Branch]]:
+        """Forget a branch. Returns whether it had been passed on, and the branches that are to be passed on now."""
+        if branch not in self._branches:
+            return False, []
+        passed = self.passed_on(branch)
+        del self._branches[branch]
+        self._previous[branch[1]] -= 1
+        if not self._previous[branch[1]]:
+            del self._previous[branch[1]]
+        if self._index is not None:
+            self._index.discard(branch)
+        if self._covering is not None:
+            return passed, self._covering.discard(branch)
+        orphans = [other for other, told in self._branches.items() if told.coverer == branch]
+        for other in orphans:
+            self._branches[other].coverer = None
+        return passed, [other for other in orphans if self._place(other, self._branches[other])]
+
+    def remove_all(self, branches: Iterable[Branch]) -> tuple[list[Entry], list[Branch]]:
+        """Forget branches. Returns the entries that were passed on and are no more, and the branches to pass on now."""
+        gone: dict[EntryId, Entry] = {}
+        onward: list[Branch] = []
+        for branch in dict.fromkeys(branches):
+            entry = self.entry(branch)
+            passed, uncovered = self.remove(branch)
+            onward += uncovered
+            if passed:
+                gone[entry.id] = entry
+        return (
+            [entry for id_, entry in gone.items() if not self._has(id_)],
+            [branch for branch in onward if self.passed_on(branch)],
+        )
+
+    def _has(self, id_: EntryId) -> bool:
+        return any((id_, previous) in self._branches for previous in self._previous)
+
+    # ---------------------------------------------------------------- questions
+
+    def entry(self, branch: Branch) -> Entry:
+        return self._branches[branch].entry
+
+    def wanted(self, branch: Branch) -> Filter:
+        return self._branches[branch].wanted
+
+    @property
+    def branches(self) -> list[Branch]:
+        return list(self._branches)
+
+    @property
+    def previous_peers(self) -> list[PeerId]:
+        return sorted(self._previous)
+
+    def came_from(self, previous: PeerId) -> list[Branch]:
+        return [branch for branch in self._branches if branch[1] == previous]
+
+    def of(self, ids: Iterable[EntryId]) -> list[Branch]:
+        """The branches of these entries that are passed on."""
+        found = [(id_, previous) for id_ in ids for previous in self._previous]
+        return [branch for branch in found if self.passed_on(branch)]
+
+    def expired(self, now: Nanos) -> list[Branch]:
+        return [branch for branch, told in self._branches.items() if told.expires <= now]
+
+    def passed_on(self, branch: Branch) -> bool:
+        """Whether no other branch covers it."""
+        if self._covering is not None:
+            return self._covering.uncovered(branch)
+        told = self._branches.get(branch)
+        return told is not None and told.coverer is None
+
+    @property
+    def onward(self) -> list[Branch]:
+        """The branches that are passed on: those that no other one covers."""
+        if self._covering is not None:
+            return self._covering.all_uncovered
+        return [branch for branch, told in self._branches.items() if told.coverer is None]
+
+    @property
+    def onward_ids(self) -> list[EntryId]:
+        return list(dict.fromkeys([id_ for id_, _ in self.onward]))
+
+    def matching(self, attributes: Attributes) -> Iterable[Branch]:
+        """The branches that match an event."""
+        if self._index is not None:
+            return self._index.match(attributes)
+        return [
+            branch
+            for branch, told in self._branches.items()
+            if (told.wanted.matches(attributes) if told.sides is None else fits(told.sides, attributes))
+        ]
+
+    def towards(self, attributes: Attributes) -> list[PeerId]:
+        """The peers that entries that match the event came from, each once."""
+        return list(dict.fromkeys([previous for _, previous in self.matching(attributes)]))

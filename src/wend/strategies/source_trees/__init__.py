@@ -1,0 +1,1 @@
+"""Trees of shortest delay or fewest hops from each publisher."""

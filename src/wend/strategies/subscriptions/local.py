@@ -1,0 +1,111 @@
+"""The subscriptions of this peer's own applications: an exact index of them, and the summary that the peer announces.
+
+There may be very many, so they are held compactly: the text of a filter, its place in the index, and the quality of
+service where it is not the usual one.
+"""
+
+from collections.abc import Iterator
+
+from wend.matching.filters import parse
+from wend.matching.index import Index
+from wend.model.events import Attributes, PeerId, Qos, Subscription, SubscriptionId
+from wend.strategies.subscriptions.summary import FilterSummary, Member
+
+USUAL = Qos()
+
+
+class LocalSubscriptions:
+    """The subscriptions of one peer, by number."""
+
+    __slots__ = ("_grouped", "_index", "_me", "_qos", "_texts", "_unannounced", "by_topic", "plain", "summary")
+
+    def __init__(self, me: PeerId) -> None:
+        self._me = me
+        self._texts: dict[int, str] = {}
+        self._qos: dict[int, Qos] = {}
+        """Of those that state some."""
+        self._grouped = 0
+        self._unannounced: dict[int, None] = {}
+        self._index: Index[int] = Index()
+        self.by_topic = True
+        """Whether all filters have the form `topic = '…'`."""
+        self.plain = True
+        """Whether all are announced, and none is of a queue group."""
+        self.summary = FilterSummary(self._members)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __iter__(self) -> Iterator[Subscription]:
+        """All of them, by number."""
+        for number in sorted(self._texts):
+            yield self._subscription(number)
+
+    def get(self, number: int) -> Subscription | None:
+        return self._subscription(number) if number in self._texts else None
+
+    def qos(self, number: int) -> Qos:
+        return self._qos.get(number, USUAL)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether some are of queue groups."""
+        return self._grouped > 0
+
+    def add(self, number: int, text: str, qos: Qos, announced: bool = True) -> None:
+        """Add a subscription, or replace the one with this number. Raises FilterError."""
+        wanted = parse(text)
+        self.discard(number)
+        self._texts[number] = text
+        if qos != USUAL:
+            self._qos[number] = qos
+            self._grouped += bool(qos.group)
+        self._index.add(number, wanted)
+        if announced:
+            self.summary.add(number, text, wanted, qos)
+        else:
+            self._unannounced[number] = None
+        self._changed()
+
+    def is_announced(self, number: int) -> bool:
+        return number not in self._unannounced
+
+    def discard(self, number: int) -> None:
+        text = self._texts.pop(number, None)
+        if text is None:
+            return
+        wanted = self._index.filter(number)
+        self._index.discard(number)
+        qos = self._qos.pop(number, USUAL)
+        self._grouped -= bool(qos.group)
+        if number in self._unannounced:
+            del self._unannounced[number]
+        else:
+            self.summary.discard(number, wanted, qos)
+        self._changed()
+
+    def clear(self) -> None:
+        self._texts.clear()
+        self._qos.clear()
+        self._grouped = 0
+        self._unannounced.clear()
+        self._index = Index()
+        self.summary.clear()
+        self._changed()
+
+    def _changed(self) -> None:
+        """Say anew what is asked of them for every event."""
+        self.by_topic = self._index.by_topic
+        self.plain = not self._unannounced and not self._grouped
+
+    def match(self, attributes: Attributes) -> tuple[int, ...]:
+        """The numbers of the subscriptions that match, sorted."""
+        return self._index.match(attributes)
+
+    def _subscription(self, number: int) -> Subscription:
+        return Subscription(SubscriptionId(self._me, number), self._texts[number], self.qos(number))
+
+    def _members(self) -> Iterator[Member]:
+        for number, text in self._texts.items():
+            if number not in self._unannounced:
+                yield number, text, self._index.filter(number), self.qos(number)

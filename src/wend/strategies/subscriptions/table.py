@@ -1,0 +1,377 @@
+"""The subscription table: the subscriptions and advertisements that this peer knows, and the lookups for events.
+
+Of its own subscriptions a peer has an exact index (`local_subscriptions.py`), and announces a summary (`summary.py`).
+Of other peers it knows what they announced. So an event may reach a peer that wants it no more than others do: its
+summary matches it, but none of its subscriptions does. The peer counts it as `false-positive`.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from wend.matching.filters import parse
+from wend.matching.index import Index
+from wend.model.errors import FilterError
+from wend.model.events import Event, PeerId, Qos, Subscription, SubscriptionId
+from wend.model.units import MS, Nanos
+from wend.protocol.plugins import (
+    GraphView,
+    Interest,
+    LocalSubscription,
+    Notify,
+    PeerConfig,
+    PluginEffect,
+    Timer,
+    View,
+    one_of_each,
+)
+from wend.strategies.subscriptions.local import LocalSubscriptions
+
+K = TypeVar("K")
+V = TypeVar("V")
+CACHED = 65_536
+SMALL_BYTES = 1_200
+"""Interest that fits one packet on every link: a peer announces it at once, and all of it."""
+PAUSE_NS = 50 * MS
+"""The least time between two announcements of a larger one."""
+ANNOUNCE = "announce"
+NEVER_NS = -PAUSE_NS
+NO_SUBSCRIPTIONS = LocalSubscriptions(-1)
+"""Those of all peers that never had any, which are many in large simulations."""
+
+SURE = 1.0
+"""The reliability that subscriptions need if they state none."""
+
+
+class PeerInterest(msgspec.Struct, frozen=True, gc=False, tag="i", omit_defaults=True):
+    """The subscriptions and advertisements of one peer."""
+
+    origin: PeerId
+    version: tuple[int, int]
+    subscriptions: tuple[Subscription, ...]
+    advertisements: tuple[str, ...]
+    durable: bool = False
+    """Whether some of it is durable: after a restart the peer wants what was published meanwhile."""
+    away_ns: Nanos = 0
+    """Above 0: the peer has stopped and will be back. Others store events for it so long, and no longer."""
+
+
+class SubscriptionTable(Interest):
+    """The subscriptions and advertisements that this peer knows, with an index of their filters.
+
+    The base of interest plug-ins: a subclass decides in `handle` what it tells to whom.
+    """
+
+    def __init__(self, config: PeerConfig) -> None:
+        self._me = config.peer
+        self.known: dict[PeerId, PeerInterest] = {}
+        self._index: Index[SubscriptionId] = Index()
+        self._subscriptions: dict[SubscriptionId, Subscription] = {}
+        self._targets: dict[object, tuple[PeerId, ...]] = {}
+        self._notify: dict[tuple[object, PeerId], Notify] = {}
+        self._deadlines: dict[tuple[object, PeerId, PeerId], Nanos | None] = {}
+        self._graph_version = -1
+        self._topics_only = True
+        self._any_ordered = False
+        self._any_expire = False
+        self._any_grouped = False
+        self._local = NO_SUBSCRIPTIONS
+        self._offers: tuple[str, ...] = ()
+        self._offers_chars = 0
+        self._offered: dict[object, bool] = {}
+        self._durable: set[int] | None = None
+        """The numbers of this peer's durable subscriptions. Set once there was one."""
+        self._away_ns: Nanos = 0
+        """Above 0: this peer stops, and will be back."""
+        self._revision = 0
+        self._announced_ns: Nanos = NEVER_NS
+        self._timer_ns: Nanos = -1
+        """When a timer is set to announce what changed."""
+
+    # ---- lookups of the peer
+
+    def targets(self, event: Event) -> tuple[PeerId, ...]:
+        """The peers with a subscription that matches the event, sorted. Those of others as they announced them. Of
+        peers with members of queue groups alone, those that the event names."""
+        key = self._key(event)
+        found = self._targets.get(key)
+        if found is None:
+            me, local, subscriptions = self._me, self._local, self._subscriptions
+            keys = self._index.match(event.attributes)
+            if self._any_grouped:
+                keys = tuple([key for key in keys if not subscriptions[key].qos.group])
+            peers = {key.peer for key in keys if key.peer != me}
+            numbers = local.match(event.attributes)
+            if any(local.is_announced(n) and not local.qos(n).group for n in numbers):
+                peers.add(me)
+            found = tuple(sorted(peers))
+            _remember(self._targets, key, found)
+        if event.groups:
+            return tuple(sorted({*found, *[peers[0] for _, peers in event.groups if peers]}))
+        return found
+
+    def members(self, event: Event) -> dict[str, tuple[PeerId, ...]]:
+        if not self._any_grouped and not self._local.grouped:
+            return {}
+        found: dict[str, set[PeerId]] = {}
+        for key in self._index.match(event.attributes):
+            group = self._subscriptions[key].qos.group
+            if group and key.peer != self._me:
+                found.setdefault(group, set()).add(key.peer)
+        for number in self._local.match(event.attributes):
+            group = self._local.qos(number).group
+            if group:
+                found.setdefault(group, set()).add(self._me)
+        return {group: tuple(sorted(peers)) for group, peers in found.items()}
+
+    def local(self, event: Event, view: View) -> Notify:
+        """The local subscriptions that match the event, each with its deadline."""
+        graph, me, local = view.graph, self._me, self._local
+        if graph.version != self._graph_version:
+            self._forget_if_changed(graph)
+        publisher = event.id[0]
+        key = (event.attributes.get("topic") if local.by_topic else event.id, publisher)
+        found = self._notify.get(key)
+        if found is None:
+            wanted = local.match(event.attributes)
+            found = tuple([(SubscriptionId(me, n), deadline_of(local.qos(n), publisher, me, graph)) for n in wanted])
+            _remember(self._notify, key, found)
+        passed_on = event.origin is not None
+        if local.plain and not event.direct and not passed_on:
+            return found
+        found = tuple([one for one in found if local.is_announced(one[0].number) != event.direct])
+        if not local.grouped and not passed_on:
+            return found
+        return one_of_each(event, me, found, lambda number: local.qos(number).group)
+
+    def widened(self, event: Event) -> bool:
+        """Whether this peer's summary matches an event that none of its subscriptions may want."""
+        return not self._local.summary.exact and any(
+            key.peer == self._me for key in self._index.match(event.attributes)
+        )
+
+    def ordered(self, event: Event) -> tuple[PeerId, ...]:
+        if not self._any_ordered:
+            return ()
+        keys = self._index.match(event.attributes)
+        peers = {key.peer for key in keys if self._subscriptions[key].qos.order}
+        return tuple([peer for peer in self.targets(event) if peer in peers])
+
+    def expiry_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:
+        if not self._any_expire:
+            return None
+        latest: Nanos | None = None
+        for key in self._index.match(event.attributes):
+            if key.peer == subscriber:
+                qos = self._subscriptions[key].qos
+                deadline = deadline_of(qos, event.id.publisher, subscriber, graph) if qos.expire else None
+                if deadline is None:
+                    return None
+                latest = deadline if latest is None else max(latest, deadline)
+        return latest
+
+    @property
+    def origins(self) -> frozenset[PeerId]:
+        """The peers whose interest is known."""
+        return frozenset(self.known)
+
+    @property
+    def advertised(self) -> tuple[int, int]:
+        return len(self._offers), self._offers_chars
+
+    def advertises(self, event: Event) -> bool:
+        """Whether an advertisement of this peer covers the event."""
+        topic = event.attributes.get("topic")
+        known = self._offered.get(topic)
+        if known is None:
+            offers = [parse(text) for text in self._offers]
+            known = any(offer.matches(event.attributes) for offer in offers)
+            if all(offer.topic is not None for offer in offers):
+                _remember(self._offered, topic, known)
+        return known
+
+    def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
+        """Add a local subscription. It floods with the next `Changed`. Raises FilterError."""
+        if self._local is NO_SUBSCRIPTIONS:
+            self._local = LocalSubscriptions(me)
+        self._local.add(wanted.number, wanted.filter, wanted.qos, wanted.announced)
+        if wanted.durable is not None:
+            self._durable = self._durable or set()
+            self._durable.add(wanted.number)
+        self._forget_local()
+
+    def unsubscribe(self, number: int) -> None:
+        self._local.discard(number)
+        if self._durable is not None:
+            self._durable.discard(number)
+        self._forget_local()
+
+    def advertise(self, text: str) -> None:
+        parse(text)
+        if text not in self._offers:
+            self._offers = (*self._offers, text)
+            self._offers_chars += len(text)
+            self._offered.clear()
+
+    def withdraw(self) -> None:
+        if self._local is not NO_SUBSCRIPTIONS:
+            self._local.clear()
+        self._durable = None
+        self._forget_local()
+        self._offers = ()
+        self._offers_chars = 0
+        self._offered.clear()
+
+    def will_be_back(self, away_ns: Nanos) -> None:
+        self._away_ns = away_ns
+
+    # ---- lookups of other plug-ins
+
+    @property
+    def filters(self) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for text, qos in sorted(self._local.summary.entries().values(), key=lambda entry: entry[0]):
+            target = qos.reliability
+            found[text] = max(found.get(text, 0.0), SURE if target is None else target)
+        return found
+
+    def need(self, event: Event) -> float:
+        targets = [self._subscriptions[key].qos.reliability for key in self._index.match(event.attributes)]
+        return max((SURE if target is None else target for target in targets), default=SURE)
+
+    def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:
+        found: dict[tuple[PeerId, PeerId], Nanos | None] = {}
+        for publisher, interest in sorted(self.known.items()):
+            for offer in interest.advertisements:
+                for key in self._index.intersecting(parse(offer)):
+                    if key.peer != publisher:
+                        pair = (publisher, key.peer)
+                        deadline = deadline_of(self._subscriptions[key].qos, publisher, key.peer, graph)
+                        found[pair] = tighter(found.get(pair), deadline)
+        return found
+
+    def deadline_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:
+        if graph.version != self._graph_version:
+            self._forget_if_changed(graph)
+        key = (self._key(event), event.id[0], subscriber)
+        if key in self._deadlines:
+            return self._deadlines[key]
+        tightest: Nanos | None = None
+        for wanted in self._index.match(event.attributes):
+            if wanted.peer == subscriber:
+                qos = self._subscriptions[wanted].qos
+                tightest = tighter(tightest, deadline_of(qos, event.id.publisher, subscriber, graph))
+        if subscriber in self.known and event.id[0] in self.known:  # a neighbour can invent others: do not cache those
+            _remember(self._deadlines, key, tightest)
+        return tightest
+
+    def _key(self, event: Event) -> object:
+        """The cache key of an event. Events with one key match the same subscriptions: the topic is the key while all
+        filters test only the topic."""
+        return event.attributes.get("topic") if self._topics_only and self._local.by_topic else event.id
+
+    def _forget_if_changed(self, graph: GraphView) -> None:
+        if graph.version != self._graph_version:
+            self._graph_version = graph.version
+            self._notify.clear()
+            self._deadlines.clear()
+
+    def _forget_local(self) -> None:
+        self._targets.clear()
+        self._notify.clear()
+
+    @property
+    def cached(self) -> int:
+        """The number of cached target lists."""
+        return len(self._targets)
+
+    # ---- learning
+
+    def announced(self, view: View) -> PeerInterest:
+        """Update the table after a local change, and return the new interest to announce: the whole summary."""
+        self._revision += 1
+        self._local.summary.take_changes()
+        entries = self._local.summary.entries()
+        mine = tuple([Subscription(SubscriptionId(view.me, n), text, qos) for n, (text, qos) in entries.items()])
+        version = (view.incarnation, self._revision)
+        interest = PeerInterest(view.me, version, mine, self._offers, bool(self._durable), self._away_ns)
+        self.learn(interest)
+        return interest
+
+    def postponed(self, now: Nanos) -> list[PluginEffect] | None:
+        """What to do instead of announcing this peer's interest now; None where it is to be announced.
+
+        A small interest is announced at once. Of a large one, changes that come soon after each other are announced
+        together, and nothing is where the summary covers them."""
+        summary, mine = self._local.summary, self.known.get(self._me)
+        size = summary.size + self._offers_chars
+        if (
+            mine is not None
+            and (size > SMALL_BYTES or not summary.exact)
+            and not summary.changed
+            and mine.advertisements == self._offers
+            and mine.away_ns == self._away_ns
+        ):
+            return []
+        if size <= SMALL_BYTES or self._away_ns or now >= self._announced_ns + PAUSE_NS:
+            self._announced_ns = now
+            self._timer_ns = -1
+            return None
+        if self._timer_ns >= now:
+            return []
+        self._timer_ns = self._announced_ns + PAUSE_NS
+        return [Timer(self._timer_ns, ANNOUNCE)]
+
+    def learn(self, interest: PeerInterest) -> bool:
+        """Replace a peer's interest. If one of its filters does not parse, change nothing and return False."""
+        origin = interest.origin
+        known = self.known.get(origin)
+        before = {} if known is None else {s.id: s for s in known.subscriptions if s.id.peer == origin}
+        try:
+            changed = [
+                (s.id, parse(s.filter), s)
+                for s in interest.subscriptions
+                if s.id.peer == origin and before.pop(s.id, None) != s
+            ]
+            for offer in interest.advertisements:
+                parse(offer)
+        except FilterError:
+            return False
+        for gone in before:
+            self._index.discard(gone)
+            self._subscriptions.pop(gone, None)
+        self.known[origin] = interest
+        for key, parsed, subscription in changed:
+            self._index.add(key, parsed)
+            self._subscriptions[key] = subscription
+        self._topics_only = self._index.by_topic
+        self._any_ordered = any(s.qos.order for s in self._subscriptions.values())
+        self._any_expire = any(s.qos.expire for s in self._subscriptions.values())
+        self._any_grouped = any(s.qos.group for s in self._subscriptions.values())
+        self._targets.clear()
+        self._notify.clear()
+        self._deadlines.clear()
+        return True
+
+
+def _remember(cache: dict[K, V], key: K, value: V) -> None:
+    """Cache a value. New topics may appear for ever, so a full cache starts empty again."""
+    if len(cache) >= CACHED:
+        cache.clear()
+    cache[key] = value
+
+
+def tighter(a: Nanos | None, b: Nanos | None) -> Nanos | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return min(a, b)
+
+
+def deadline_of(qos: Qos, publisher: PeerId, subscriber: PeerId, graph: GraphView) -> Nanos | None:
+    """A subscription's deadline: as stated, or a multiple of the shortest delay."""
+    if qos.deadline_ns is not None:
+        return qos.deadline_ns
+    if qos.factor is None:
+        return None
+    shortest = graph.distances(publisher).get(subscriber)
+    return None if shortest is None else round(qos.factor * shortest)

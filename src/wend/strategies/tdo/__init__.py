@@ -1,0 +1,1 @@
+"""Topology-driven overlays: memberships that choose links by traced underlay paths."""

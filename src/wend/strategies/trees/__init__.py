@@ -1,0 +1,1 @@
+"""Events on k trees that peers build by messages."""

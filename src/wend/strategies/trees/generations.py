@@ -1,0 +1,280 @@
+"""Generations of trees: one serves while peers build the next. A peer that sees a lasting change calls for the next.
+
+A generation begins with a message over every working link: each end sends the failure probabilities of itself and of
+the link, so that both agree on its weight. A peer that hears of a newer generation joins it, so the call spreads. Of
+two calls with one number, that of the lower peer wins. If a generation does not complete because something changed
+meanwhile, a peer calls for another. A peer also calls for one, but not often, if a tree link becomes much more or less
+reliable and stays so. Peers number messages per link and restore their order here, since the transport may reorder
+them.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Annotated, ClassVar
+
+from wend.model.events import PeerId
+from wend.model.settings import Settings, setting
+from wend.model.units import MS, SECOND, Nanos
+from wend.protocol.plugins import Notice, PluginEffect, Refuse, Tell, View
+from wend.strategies.trees.ghs import GhsBuilder
+from wend.strategies.trees.messages import Generation, GhsMessage, LinkWeight, SequencedMessage, SptMessage, TreeMessage
+from wend.strategies.trees.sptk import SptBuilder, cost
+
+Builder = GhsBuilder | SptBuilder
+MakeBuilder = Callable[[PeerId, int, dict[PeerId, float], PeerId], Builder]
+"""Makes a builder from this peer, the number of trees, the weights of its links and the calling peer."""
+
+
+class TreeSettings(Settings, frozen=True, kw_only=True):
+    """Settings of the trees that peers build."""
+
+    title: ClassVar[str] = "Tree sets (mrst, spt-k)"
+
+    trees: Annotated[int, setting("How many trees events use.", low=1)] = 2
+    failure_probability: Annotated[
+        float, setting("How likely this peer is down; trees avoid peers that often are.", low=0.0, below=1.0)
+    ] = 0.0
+
+
+LASTING_NS: Nanos = 2 * SECOND
+"""A change that lasts so long calls for new trees."""
+QUICK_NS: Nanos = 200 * MS
+"""The same time after a neighbour restarted, or for the first neighbours: neither can be a short outage."""
+BUILD_NS: Nanos = 4 * SECOND
+"""If no message advances a generation for so long, a peer calls for another, which may be silent twice as long."""
+LONGEST = 3
+"""That time doubles at most so often."""
+DRIFT = 2.0
+"""If -ln r of a link changed by this factor since its trees were built, the link has drifted."""
+NOISE = 0.01
+"""Smaller values of -ln r count as this one."""
+DRIFT_NS: Nanos = 10 * SECOND
+"""A drift must last so long, so that one bad period does not call for new trees."""
+RENEW_NS: Nanos = 30 * SECOND
+"""The least time between two generations that only drift calls for."""
+LAST = 1 << 62
+"""The bound of generation numbers, so that the next fits a message."""
+MAX_WAITING = 64
+"""The most messages of one neighbour that wait for an earlier one."""
+
+
+def order(generation: Generation) -> tuple[int, int, int]:
+    number, caller, incarnation = generation
+    return number, -caller, incarnation
+
+
+def drifted(before: float, now: float) -> bool:
+    """Whether the failure probability of a link changed by more than `DRIFT`."""
+    costs = sorted(max(NOISE, -math.log1p(-min(fails, 1.0 - 1e-9))) for fails in (before, now))
+    return costs[1] >= DRIFT * costs[0]
+
+
+class TreeGeneration:
+    """One generation at one peer, complete or being built."""
+
+    def __init__(self, generation: Generation, began: Nanos) -> None:
+        self.generation = generation
+        self.began = began
+        self.moved = began
+        """When the last message advanced it."""
+        self.links: set[PeerId] = set()
+        self.builder: Builder | None = None
+        self.trees: tuple[tuple[PeerId, ...], ...] = ()
+        """The neighbours on each tree, once all trees are complete."""
+        self._said: dict[PeerId, int] = {}
+        self._next: dict[PeerId, int] = {}
+        self._waiting: dict[PeerId, dict[int, LinkWeight | TreeMessage]] = {}
+        self.early: list[tuple[PeerId, TreeMessage]] = []
+        """Messages of neighbours that started to build before this peer."""
+        self.mine: dict[PeerId, float] = {}
+        self.theirs: dict[PeerId, LinkWeight] = {}
+        self.costs: dict[PeerId, int] = {}
+        """The costs of the links, on which both ends agree."""
+
+    def edges(self, tree: int) -> dict[PeerId, tuple[int, bool]]:
+        """The links that a tree uses, each with its cost and whether another tree uses it too."""
+        uses = Counter(peer for peers in self.trees for peer in peers)
+        return {peer: (self.costs[peer], uses[peer] > 1) for peer in self.trees[tree]}
+
+    def say(self, peer: PeerId, message: LinkWeight | TreeMessage) -> Tell:
+        number = self._said.get(peer, 0)
+        self._said[peer] = number + 1
+        return Tell(peer, None, SequencedMessage(self.generation, number, message))
+
+    def in_order(self, sender: PeerId, sequenced: SequencedMessage) -> list[LinkWeight | TreeMessage] | None:
+        """Add a message. Return the messages that are now in order, or None if too many are missing."""
+        due = self._next.get(sender, 0)
+        waiting = self._waiting.setdefault(sender, {})
+        if sequenced.number >= due:
+            if sequenced.number > due + MAX_WAITING:
+                return None
+            waiting[sequenced.number] = sequenced.message
+        messages = []
+        while due in waiting:
+            messages.append(waiting.pop(due))
+            due += 1
+        self._next[sender] = due
+        return messages
+
+
+class TreeSets:
+    """Calls for generations of trees and builds them with the neighbours."""
+
+    def __init__(self, make: MakeBuilder, k: int, fails: float) -> None:
+        self._make = make
+        self._k = k
+        self._fails = fails
+        self.newest: TreeGeneration | None = None
+        self._number = 0
+        self._since: dict[PeerId, Nanos] = {}
+        """Neighbours whose links differ from those of the newest generation, and since when."""
+        self._failed = 0
+        """The number of consecutive generations that did not complete in time."""
+        self._drifting: dict[PeerId, Nanos] = {}
+        """Neighbours whose links have drifted, and since when."""
+
+    # ---------------------------------------------------------------- calling for a generation
+
+    def look(self, now: Nanos, view: View) -> list[PluginEffect]:
+        """Call for a generation if the newest no longer fits the links. Runs by timer and at every change."""
+        newest = self.newest
+        working = {peer for peer in view.neighbours if view.links[peer].up and view.links[peer].heard_by_neighbour}
+        had = set() if newest is None else newest.links
+        used = {peer for tree in newest.trees for peer in tree} if newest is not None else set()
+        odd = (working - had) | ((used if newest is not None and newest.trees else had) - working)
+        self._since = {peer: self._since.get(peer, now) for peer in sorted(odd)}
+        lasting = any(now - since >= self._patience(view) for since in self._since.values())
+        gone = any(peer not in view.links for peer in odd)
+        late = newest is not None and self._late(now, newest)
+        stuck = late and bool(had)
+        settled = newest is None or bool(newest.trees) or late
+        if (lasting or stuck or gone) and settled:
+            return self._call(now, view)
+        if newest is not None and newest.trees and self._drifts(now, newest, used & working, view):
+            return [Notice("trees-renewed", view.me), *self._call(now, view)]
+        return []
+
+    def _drifts(self, now: Nanos, newest: TreeGeneration, used: set[PeerId], view: View) -> bool:
+        """Whether a tree link has drifted for long. Estimates of other links are old, since they carry no events."""
+        fails = {peer: 1.0 - view.links[peer].reliability for peer in sorted(used)}
+        moved = [peer for peer, chance in fails.items() if drifted(newest.mine[peer], chance)]
+        self._drifting = {peer: self._drifting.get(peer, now) for peer in moved}
+        lasting = any(now - since >= DRIFT_NS for since in self._drifting.values())
+        return lasting and now - newest.began >= RENEW_NS + view.me % 8 * 40 * MS
+
+    def _late(self, now: Nanos, build: TreeGeneration) -> bool:
+        """Whether the building has stopped. The time limit doubles, since large trees over slow or failing links take
+        long, and too many restarts would never complete."""
+        return not build.trees and now - build.moved > BUILD_NS << min(self._failed, LONGEST)
+
+    def _patience(self, view: View) -> Nanos:
+        """The time that a change must last. It differs between peers, since neighbours see the same change. It is
+        short while there are no trees."""
+        return (QUICK_NS if self.newest is None else LASTING_NS) + view.me % 8 * 40 * MS
+
+    def restarted(self, now: Nanos, peer: PeerId) -> None:
+        """A neighbour restarted and does not know this generation."""
+        if self.newest is not None:
+            self.newest.links.discard(peer)
+            self._since[peer] = now - LASTING_NS + QUICK_NS
+
+    def _call(self, now: Nanos, view: View) -> list[PluginEffect]:
+        self._since.clear()
+        self._drifting.clear()
+        generation = (self._number + 1, view.me, view.incarnation)
+        return [Notice("trees-called", view.me), *self._enter(now, generation, view)]
+
+    def _enter(self, now: Nanos, generation: Generation, view: View) -> list[PluginEffect]:
+        before = self.newest
+        if before is None or before.trees:
+            self._failed = 0
+        elif now - before.began > BUILD_NS:
+            self._failed += 1
+        self._number = max(self._number, generation[0])
+        self.newest = build = TreeGeneration(generation, now)
+        effects: list[PluginEffect] = []
+        for peer in view.neighbours:
+            if view.links[peer].up and view.links[peer].heard_by_neighbour:
+                effects.append(self._add(build, peer, view))
+        return [*effects, *self._ready(build, view)]
+
+    def _add(self, build: TreeGeneration, peer: PeerId, view: View) -> Tell:
+        build.links.add(peer)
+        build.mine[peer] = min(max(0.0, 1.0 - view.links[peer].reliability), 1.0)
+        return build.say(peer, LinkWeight(self._fails, build.mine[peer]))
+
+    # ---------------------------------------------------------------- building a generation
+
+    def hear(self, now: Nanos, sender: PeerId, sequenced: SequencedMessage, view: View) -> list[PluginEffect]:
+        if not 0 < sequenced.generation[0] < LAST:
+            return [Refuse(sender, "trees of a generation that cannot be")]
+        effects: list[PluginEffect] = []
+        if self.newest is None or order(sequenced.generation) > order(self.newest.generation):
+            effects += self._enter(now, sequenced.generation, view)
+        build = self.newest
+        assert build is not None
+        if sequenced.generation != build.generation:
+            return effects  # an old generation
+        if sender not in build.links:
+            if build.builder is not None or sender in build.mine:
+                return effects  # it uses a link that this peer builds without: neither will complete
+            effects.append(self._add(build, sender, view))
+        messages = build.in_order(sender, sequenced)
+        if messages is None:
+            return [*effects, Refuse(sender, "tree messages that are far ahead")]
+        if messages:
+            build.moved = now
+        for message in messages:
+            effects += self._handle(build, sender, message, view)
+        return effects
+
+    def _handle(
+        self, build: TreeGeneration, sender: PeerId, message: LinkWeight | TreeMessage, view: View
+    ) -> list[PluginEffect]:
+        if isinstance(message, LinkWeight):
+            if sender in build.theirs or not (0.0 <= message.peer_fails <= 1.0 and 0.0 <= message.link_fails <= 1.0):
+                return [Refuse(sender, "a weight that cannot be")]
+            build.theirs[sender] = message
+            return self._ready(build, view)
+        if build.builder is None:
+            build.early.append((sender, message))
+            return []
+        return self._build(build, sender, message, view)
+
+    def _build(self, build: TreeGeneration, sender: PeerId, message: TreeMessage, view: View) -> list[PluginEffect]:
+        builder = build.builder
+        says: Sequence[tuple[PeerId, TreeMessage]] | None
+        if isinstance(builder, GhsBuilder):
+            says = builder.hear(sender, message) if isinstance(message, GhsMessage) else None
+        else:
+            assert isinstance(builder, SptBuilder)
+            says = builder.hear(sender, message) if isinstance(message, SptMessage) else None
+        if says is None:
+            return [Refuse(sender, "a tree message that makes no sense")]
+        return [*(build.say(peer, said) for peer, said in says), *self._done(build, view)]
+
+    def _ready(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
+        """Start the builder once the weights of both ends of all links are known."""
+        if build.builder is not None or build.theirs.keys() != build.links:
+            return []
+        fails = {peer: max(build.mine[peer], told.link_fails) for peer, told in build.theirs.items()}
+        build.costs = {peer: cost(link) for peer, link in fails.items()}
+        weights = {
+            peer: 1.0 - (1.0 - self._fails) * (1.0 - told.peer_fails) * (1.0 - fails[peer])
+            for peer, told in build.theirs.items()
+        }
+        build.builder = self._make(view.me, self._k, weights, build.generation[1])
+        effects: list[PluginEffect] = [build.say(peer, said) for peer, said in build.builder.start()]
+        effects += self._done(build, view)
+        early, build.early = build.early, []
+        for sender, message in early:
+            effects += self._build(build, sender, message, view)
+        return effects
+
+    def _done(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
+        builder = build.builder
+        if build.trees or builder is None or not (builder.complete and builder.decided):
+            return []
+        build.trees = tuple(builder.branches(tree) for tree in range(self._k))
+        return [Notice("trees-complete", view.me)]

@@ -1,0 +1,313 @@
+"""k maximum-reliability spanning trees at once: extended GHS, message by message (quist, section 6.1).
+
+One instance of GHS runs per tree. A link starts in the first instance. When an instance has decided about it, as a
+branch or as rejected, the link passes to the next instance. An instance prefers links that fewer earlier trees use,
+then those that fail less (eq. 6.1.1), so trees share links only where nothing else connects them. The result is that of
+Kruskal's algorithm, tree after tree, whatever the delays of messages.
+
+Four rules extend the print, which stalls in places or depends on message order. An instance without undecided links
+waits while an earlier instance still has some. A message about a link that has not reached this peer's instance waits,
+too. A rejected link passes to the next instance with an unchanged use count. And where GHS ends in silence, the core of
+the last tree sends `Complete`: its search ends only when every link of every peer is decided in every tree.
+
+Links must deliver messages in order and without loss; the caller ensures that.
+"""
+
+from collections.abc import Mapping
+
+from wend.model.events import PeerId
+from wend.strategies.trees.messages import (
+    Accept,
+    ChangeCore,
+    Complete,
+    Connect,
+    GhsMessage,
+    Initiate,
+    Key,
+    Probe,
+    Reject,
+    Report,
+)
+
+Outbound = list[tuple[PeerId, GhsMessage]]
+PATIENCE = 3
+"""The most messages of one neighbour that may wait at once: a connection, a probe and a report."""
+
+
+class _Instance:
+    """One tree as one peer sees it."""
+
+    __slots__ = (
+        "awake",
+        "basic",
+        "best",
+        "best_peer",
+        "branches",
+        "core",
+        "deferred",
+        "finding",
+        "keys",
+        "level",
+        "number",
+        "parent",
+        "stalled",
+        "testing",
+        "waits",
+    )
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.keys: dict[PeerId, Key] = {}
+        """The links that have reached this instance."""
+        self.basic: dict[PeerId, Key] = {}
+        """The undecided ones."""
+        self.branches: set[PeerId] = set()
+        self.awake = False
+        self.level = 0
+        self.core: Key | None = None
+        self.finding = False
+        self.stalled = False
+        """Whether the search waits for an earlier tree to decide."""
+        self.waits = 0
+        """The number of branches that have not reported."""
+        self.testing: PeerId | None = None
+        self.parent: PeerId | None = None
+        self.best: Key | None = None
+        self.best_peer: PeerId | None = None
+        self.deferred: list[tuple[PeerId, GhsMessage]] = []
+
+
+class GhsBuilder:
+    """Builds k trees with the neighbours, at one peer that knows the weights of its links (smaller is better)."""
+
+    def __init__(self, me: PeerId, k: int, weights: Mapping[PeerId, float]) -> None:
+        self.me = me
+        self.complete = not weights
+        """Whether all trees are complete at all peers."""
+        self._trees = [_Instance(number) for number in range(k)]
+        self._weights = {peer: weights[peer] for peer in sorted(weights)}
+        self._out: Outbound = []
+        for peer in self._weights:
+            self._hand_over(peer, 0, 0)
+
+    def branches(self, tree: int) -> tuple[PeerId, ...]:
+        return tuple(sorted(self._trees[tree].branches))
+
+    @property
+    def decided(self) -> bool:
+        """Whether all links of this peer are decided in all trees."""
+        return not any(tree.basic for tree in self._trees)
+
+    def start(self) -> Outbound:
+        self._settle()
+        return self._spoken()
+
+    def hear(self, sender: PeerId, message: GhsMessage) -> Outbound | None:
+        """Handle a message. Return the messages to send, or None if no honest neighbour sends such a message."""
+        if isinstance(message, Complete):
+            if sender not in self._trees[-1].branches:
+                return None
+            self._completed(sender)
+            return self._spoken()
+        if sender not in self._weights or not 0 <= message.tree < len(self._trees):
+            return None
+        tree = self._trees[message.tree]
+        if not self._makes_sense(tree, sender, message):
+            return None
+        if self._take(tree, sender, message):
+            self._settle()
+        elif sum(peer == sender for peer, _ in tree.deferred) < PATIENCE:
+            tree.deferred.append((sender, message))
+        else:
+            return None
+        return self._spoken()
+
+    def _spoken(self) -> Outbound:
+        out, self._out = self._out, []
+        return out
+
+    def _say(self, peer: PeerId, message: GhsMessage) -> None:
+        self._out.append((peer, message))
+
+    def _makes_sense(self, tree: _Instance, sender: PeerId, message: GhsMessage) -> bool:
+        match message:
+            case Accept() | Reject():
+                return tree.testing == sender
+            case Connect(_, level):
+                return level >= 0
+            case Initiate(_, level):
+                return level > 0 and sender in tree.branches
+            case Report():
+                return sender in tree.branches
+            case ChangeCore():
+                return sender == tree.parent and tree.best_peer is not None
+        return True
+
+    # ---------------------------------------------------------------- links pass from tree to tree
+
+    def _hand_over(self, peer: PeerId, number: int, used: int) -> None:
+        if number < len(self._trees):
+            tree = self._trees[number]
+            key = (used, self._weights[peer], min(self.me, peer), max(self.me, peer))
+            tree.keys[peer] = tree.basic[peer] = key
+
+    def _branch(self, tree: _Instance, peer: PeerId) -> None:
+        if tree.basic.pop(peer, None) is not None:
+            tree.branches.add(peer)
+            self._hand_over(peer, tree.number + 1, tree.keys[peer][0] + 1)
+
+    def _reject(self, tree: _Instance, peer: PeerId) -> None:
+        if tree.basic.pop(peer, None) is not None:
+            self._hand_over(peer, tree.number + 1, tree.keys[peer][0])
+
+    def _must_wait(self, tree: _Instance) -> bool:
+        """Eq. 6.1.2: whether an earlier instance may still pass on a link that is better than any here."""
+        mine = min(tree.basic.values(), default=None)
+        for earlier in self._trees[: tree.number]:
+            if earlier.basic and (mine is None or mine[0] > 0 or mine[1:] > min(earlier.basic.values())[1:]):
+                return True
+        return False
+
+    def _settle(self) -> None:
+        """Resume the searches, sleeping instances and deferred messages that waited for a decision."""
+        changed = True
+        while changed:
+            changed = False
+            for tree in self._trees:
+                if not tree.awake and tree.basic and not self._must_wait(tree):
+                    self._wake(tree)
+                    changed = True
+                if tree.stalled and not self._must_wait(tree):
+                    self._search(tree)
+                    changed = True
+                deferred, tree.deferred = tree.deferred, []
+                for sender, message in deferred:
+                    if self._take(tree, sender, message):
+                        changed = True
+                    else:
+                        tree.deferred.append((sender, message))
+
+    # ---------------------------------------------------------------- GHS
+
+    def _wake(self, tree: _Instance) -> None:
+        """Start as a fragment of level 0, and connect over the best link."""
+        tree.awake = True
+        key = min(tree.basic.values())
+        best = key[2] + key[3] - self.me
+        self._branch(tree, best)
+        self._say(best, Connect(tree.number, 0))
+
+    def _take(self, tree: _Instance, sender: PeerId, message: GhsMessage) -> bool:
+        """Handle a message. Return False if it is too early."""
+        match message:
+            case Connect():
+                return self._connect(tree, sender, message)
+            case Initiate():
+                self._initiate(tree, sender, message)
+            case Probe():
+                return self._test(tree, sender, message)
+            case Accept():
+                tree.testing = None
+                self._better(tree, tree.keys[sender], sender)
+                self._report(tree)
+            case Reject():
+                tree.testing = None
+                self._reject(tree, sender)
+                self._search(tree)
+            case Report():
+                return self._reported(tree, sender, message)
+            case ChangeCore():
+                self._change_core(tree)
+        return True
+
+    def _connect(self, tree: _Instance, sender: PeerId, message: Connect) -> bool:
+        if not tree.awake or sender not in tree.keys:
+            return False
+        if message.level < tree.level:  # absorbed
+            assert tree.core is not None
+            self._branch(tree, sender)
+            self._say(sender, Initiate(tree.number, tree.level, tree.core, tree.finding))
+            tree.waits += tree.finding
+            return True
+        if sender not in tree.branches:
+            return False
+        self._say(sender, Initiate(tree.number, tree.level + 1, tree.keys[sender], True))  # merged
+        return True
+
+    def _initiate(self, tree: _Instance, sender: PeerId, message: Initiate) -> None:
+        tree.level, tree.core, tree.finding = message.level, message.core, message.finding
+        tree.parent = sender
+        tree.best = tree.best_peer = None
+        for peer in sorted(tree.branches - {sender}):
+            self._say(peer, message)
+            tree.waits += message.finding
+        if message.finding:
+            self._search(tree)
+
+    def _search(self, tree: _Instance) -> None:
+        """Test the best undecided link, once no earlier instance can pass on a better one."""
+        tree.stalled = self._must_wait(tree)
+        if tree.stalled:
+            return
+        if not tree.basic:
+            self._report(tree)
+            return
+        assert tree.core is not None
+        key = min(tree.basic.values())
+        tree.testing = key[2] + key[3] - self.me
+        self._say(tree.testing, Probe(tree.number, tree.level, tree.core))
+
+    def _test(self, tree: _Instance, sender: PeerId, message: Probe) -> bool:
+        if not tree.awake or sender not in tree.keys or message.level > tree.level:
+            return False
+        if message.core != tree.core:
+            self._say(sender, Accept(tree.number))
+            return True
+        self._reject(tree, sender)
+        if tree.testing == sender:  # each has probed the other: that is the answer
+            tree.testing = None
+            self._search(tree)
+        else:
+            self._say(sender, Reject(tree.number))
+        return True
+
+    def _better(self, tree: _Instance, key: Key | None, peer: PeerId) -> None:
+        if key is not None and (tree.best is None or key < tree.best):
+            tree.best, tree.best_peer = key, peer
+
+    def _report(self, tree: _Instance) -> None:
+        if tree.waits == 0 and tree.testing is None and not tree.stalled:
+            tree.finding = False
+            assert tree.parent is not None
+            self._say(tree.parent, Report(tree.number, tree.best))
+
+    def _reported(self, tree: _Instance, sender: PeerId, message: Report) -> bool:
+        if sender != tree.parent:
+            tree.waits -= 1
+            self._better(tree, message.best, sender)
+            self._report(tree)
+            return True
+        if tree.finding:
+            return False
+        if tree.best is None and message.best is None:
+            if tree.number == len(self._trees) - 1:
+                self._completed(sender)
+        elif message.best is None or (tree.best is not None and tree.best < message.best):
+            self._change_core(tree)
+        return True
+
+    def _change_core(self, tree: _Instance) -> None:
+        best = tree.best_peer
+        assert best is not None
+        if best in tree.branches:
+            self._say(best, ChangeCore(tree.number))
+        else:
+            self._say(best, Connect(tree.number, tree.level))
+            self._branch(tree, best)
+
+    def _completed(self, sender: PeerId) -> None:
+        """Pass `Complete` down the last tree. Both ends of its core start it."""
+        if not self.complete:
+            self.complete = True
+            for peer in sorted(self._trees[-1].branches - {sender}):
+                self._say(peer, Complete())

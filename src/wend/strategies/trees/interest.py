@@ -1,0 +1,219 @@
+"""Interest along trees: peers send filters along each tree, and events follow them back (quist, section 6.2).
+
+`TreeInterest` is the plug-in for events without persistency, `NamedTreeInterest` the one with it. Both have a table
+for each tree of the serving generations (`tree_table.py`). A crashed peer is forgotten with its generation of trees.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+from wend.model.choices import Covering
+from wend.model.events import PeerId
+from wend.model.settings import Settings, setting
+from wend.model.units import Nanos
+from wend.protocol.plugins import (
+    LINK_STATE,
+    Changed,
+    Due,
+    Heard,
+    LinkChanged,
+    Needs,
+    Notice,
+    PeerConfig,
+    PluginEffect,
+    PluginInput,
+    Refuse,
+    SubscriptionsChanged,
+    Tell,
+    View,
+)
+from wend.strategies.flooded.changes import InterestChange, InterestRequest
+from wend.strategies.flooded.plugin import CHANGED, FloodedInterest
+from wend.strategies.subscriptions.table import PeerInterest, SubscriptionTable
+from wend.strategies.trees.generations import order
+from wend.strategies.trees.graph import tree_graph
+from wend.strategies.trees.messages import Generation, SubtreeInterest
+from wend.strategies.trees.table import TreeInterestTable
+
+GENERATIONS = 3
+"""The number of generations with tables: the newest, and those on which copies may still travel."""
+EARLY = 256
+"""The most messages stored for generations that are not complete here."""
+ROUTES_CHANGED = Changed("tree-routes")
+
+
+class TreeInterestSettings(Settings, frozen=True, kw_only=True):
+    """How peers send filters along trees."""
+
+    title: ClassVar[str] = "Interest on trees"
+
+    covering: Annotated[
+        Covering,
+        setting("How filters are reduced before a peer tells them along a tree: identity, covering or merging."),
+    ] = "covering"
+
+
+class TreeTables:
+    """The tables of the serving generations: for each tree, the interest behind each neighbour."""
+
+    def __init__(self, covering: str) -> None:
+        self._covering = covering
+        self._tables: dict[Generation, list[TreeInterestTable]] = {}
+        self._early: dict[tuple[Generation, int, PeerId], SubtreeInterest] = {}
+        """Messages of neighbours about generations that are not complete here."""
+
+    def serving(self) -> list[TreeInterestTable] | None:
+        """The tables of the newest generation on which all neighbours have sent their interest."""
+        ready = [g for g, tables in self._tables.items() if all(table.ready for table in tables)]
+        return self._tables[max(ready, key=order)] if ready else None
+
+    @property
+    def by_generation(self) -> Mapping[Generation, Sequence[TreeInterestTable]]:
+        """The tables of every remaining generation, one for each tree."""
+        return self._tables
+
+    def status(self) -> dict[str, int]:
+        """The numbers of `TreeInterest.status`."""
+        tables = self.serving()
+        if tables is None:
+            return {}
+        number, caller, incarnation = tables[0].generation
+        edges = {f"{tree}.{peer}": 1 for tree, table in enumerate(tables) for peer in table.neighbours}
+        return {"generation": number, "caller": caller, "incarnation": incarnation, **edges}
+
+    def find(self, generation: Generation, tree: int) -> TreeInterestTable | None:
+        tables = self._tables.get(generation, [])
+        return tables[tree] if 0 <= tree < len(tables) else None
+
+    def add(self, filters: Mapping[str, float], view: View) -> list[PluginEffect]:
+        """Make the tables of the newest generation, which is complete, and forget the oldest."""
+        graph = tree_graph(view)
+        newest = graph.complete
+        assert newest is not None
+        generation = newest.generation
+        self._tables[generation] = [
+            TreeInterestTable(view.me, generation, tree, newest.edges(tree), graph.transit_cost)
+            for tree in range(len(newest.trees))
+        ]
+        for old in sorted(self._tables, key=order)[:-GENERATIONS]:
+            del self._tables[old]
+        early, self._early = self._early, {}
+        effects: list[PluginEffect] = []
+        for (of, tree, sender), told in early.items():
+            if of == generation:
+                effects += self.hear(sender, told, filters, view) or []
+            elif order(of) > order(generation):
+                self._early[of, tree, sender] = told
+        return [*effects, *self.tell(filters)]
+
+    def hear(
+        self, sender: PeerId, told: SubtreeInterest, filters: Mapping[str, float], view: View
+    ) -> list[PluginEffect] | None:
+        """Store a neighbour's interest. Return the messages to send, or None if it is no news or waits."""
+        tables = self._tables.get(told.generation)
+        if tables is None:
+            return self._hear_early(sender, told, view)
+        news = tables[told.tree].hear(sender, told) if 0 <= told.tree < len(tables) else None
+        if news is None:
+            return [Refuse(sender, "subtree interest that cannot be")]
+        return self.tell(filters) if news else None
+
+    def _hear_early(self, sender: PeerId, told: SubtreeInterest, view: View) -> list[PluginEffect] | None:
+        newest = tree_graph(view).newest
+        if newest is None or order(told.generation) >= order(newest.generation):
+            key = (told.generation, told.tree, sender)
+            known = self._early.get(key)
+            if known is not None and known.version >= told.version:
+                return None
+            if known is None and len(self._early) >= EARLY:
+                return [Notice("early-dropped", sender)]
+            self._early[key] = told
+        return None
+
+    def tell(self, filters: Mapping[str, float]) -> list[PluginEffect]:
+        """Send neighbours on the trees the interest they lack. `filters` are those of this peer."""
+        effects: list[PluginEffect] = []
+        for table in (table for _, tables in sorted(self._tables.items()) for table in tables):
+            for peer, told in table.tell(filters, self._covering):
+                effects.append(Tell(peer, _slot(told), told))
+                if table.wide[peer]:
+                    effects.append(Notice("filters-widened", peer))
+        return effects
+
+    def tell_again(self, peer: PeerId) -> list[PluginEffect]:
+        """Resend the last messages to a neighbour that may have missed them."""
+        return [
+            Tell(peer, _slot(told), told)
+            for _, tables in sorted(self._tables.items())
+            for table in tables
+            for told in table.again(peer)
+        ]
+
+
+class TreeInterest(SubscriptionTable):
+    """Sends filters along each tree. Events follow them back."""
+
+    needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,))
+    messages: ClassVar[Any] = SubtreeInterest
+    settings: ClassVar[type[Settings]] = TreeInterestSettings
+    names_everyone: ClassVar[bool] = False
+    learns_late: ClassVar[bool] = True
+
+    def __init__(self, config: PeerConfig) -> None:
+        super().__init__(config)
+        self.tables = TreeTables(config.of(TreeInterestSettings).covering)
+
+    def status(self) -> dict[str, int]:
+        """The `generation` of trees that serves, its `caller` and the caller's `incarnation`; `0.5` is 1 where tree 0
+        leads from here to peer 5."""
+        return self.tables.status()
+
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        match event:
+            case SubscriptionsChanged() | Due("announce"):
+                later = self.postponed(now)
+                if later is not None:
+                    return later
+                self.announced(view)
+                return [*self.tables.tell(self.filters), CHANGED]
+            case Changed("trees"):
+                return [*self.tables.add(self.filters, view), ROUTES_CHANGED]
+            case Heard(sender, told):
+                news = self.tables.hear(sender, told, self.filters, view)
+                return [] if news is None else [*news, ROUTES_CHANGED]
+            case LinkChanged(peer, up=True):
+                return self.tables.tell_again(peer)
+        return []
+
+
+class NamedTreeInterest(FloodedInterest):
+    """Floods subscriptions, and sends along each tree only the peers behind each neighbour. It serves persistency,
+    since stored events name their destinations."""
+
+    messages: ClassVar[Any] = PeerInterest | InterestChange | InterestRequest | SubtreeInterest
+    settings: ClassVar[type[Settings]] = TreeInterestSettings
+    learns_late: ClassVar[bool] = True
+
+    def __init__(self, config: PeerConfig) -> None:
+        super().__init__(config)
+        self.tables = TreeTables(config.of(TreeInterestSettings).covering)
+
+    def status(self) -> dict[str, int]:
+        """The same as that of `trees`."""
+        return self.tables.status()
+
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        match event:
+            case Changed("trees"):
+                return [*self.tables.add({}, view), ROUTES_CHANGED]
+            case Heard(sender, SubtreeInterest() as told):
+                news = self.tables.hear(sender, told, {}, view)
+                return [] if news is None else [*news, ROUTES_CHANGED]
+            case LinkChanged(peer, up=True):
+                return [*super().handle(now, event, view), *self.tables.tell_again(peer)]
+        return super().handle(now, event, view)
+
+
+def _slot(told: SubtreeInterest) -> tuple[str, PeerId]:
+    number, caller, incarnation = told.generation
+    return f"w{number}.{incarnation}.{told.tree}", caller

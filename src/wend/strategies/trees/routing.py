@@ -1,0 +1,292 @@
+"""`mrst` and `spt-k`: every event goes on k trees, each copy on its own (quist, section 6.3).
+
+If all subscribers of an event state a reliability target, the event uses only as many trees as the target needs
+(`trees/reliability.py`).
+
+A publisher uses the newest generation of trees on which all its neighbours have announced their interest
+(`interest/trees.py`). A copy stays on the tree and generation that it started on; peers keep earlier generations for
+such copies. If the link to the next hop is down, the copy waits (`tree_queue.py`). It continues when the link is back,
+or on the trees of the next generation, whichever comes first. So a change of trees loses nothing, and the duplicate
+filter of each subscriber's peer passes one copy of each event.
+
+With persistency events name their destinations, since durable records do. The trees give the next hop to each
+destination, and store-and-forward retries a copy that has none.
+"""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import msgspec
+
+from wend.model.events import Event, EventId, PeerId
+from wend.model.units import Nanos
+from wend.protocol.plugins import (
+    Arrived,
+    Begun,
+    Changed,
+    DeliverySettings,
+    Due,
+    Failed,
+    Forward,
+    GiveUp,
+    LinkChanged,
+    Needs,
+    Notice,
+    PeerConfig,
+    PluginEffect,
+    PluginInput,
+    Routing,
+    Timer,
+    View,
+    fork,
+    unanswered,
+)
+from wend.strategies.trees.generations import order
+from wend.strategies.trees.graph import LOOK_NS, tree_graph
+from wend.strategies.trees.interest import TreeTables
+from wend.strategies.trees.messages import Generation
+from wend.strategies.trees.queue import NOBODY, BlockedCopy, OwnEvent, TreeQueue, Unreached
+from wend.strategies.trees.reliability import fewest
+from wend.strategies.trees.table import TreeInterestTable
+
+TRIES = 4
+"""Transmissions of a copy over a link before the copy waits."""
+
+
+class TreeHeader(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The tree that a copy follows."""
+
+    generation: Generation
+    tree: int
+
+
+class TreeRouting(Routing):
+    """Forwards each event on several trees. The subclasses choose the trees."""
+
+    header: ClassVar[Any] = TreeHeader
+
+    def __init__(self, config: PeerConfig) -> None:
+        self._limit = config.of(DeliverySettings).retry_limit
+        self.queue = TreeQueue()
+        self._served: Generation | None = None
+
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        match event:
+            case Arrived():
+                return self._arrived(now, event, view)
+            case Failed(forward) if view.persistency:
+                return [unanswered(forward)]
+            case Failed(forward):
+                return [*self._failed(forward, view), *self._go_on(now, view)]
+            case LinkChanged() | Changed("tree-routes"):
+                return self._go_on(now, view)
+            case Begun() | Due():
+                return [*self._go_on(now, view), Timer(now + LOOK_NS)]
+        return []
+
+    def unfinished(self) -> Iterable[EventId]:
+        return self.queue
+
+    def _serving(self, view: View) -> list[TreeInterestTable] | None:
+        tables: TreeTables = view.interest.tables
+        return tables.serving()
+
+    # ---------------------------------------------------------------- events
+
+    def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
+        event, born = packet.event, packet.born_ns
+        table = self._table(packet.header, view)
+        if view.persistency:
+            return self._by_name(packet, table, view)
+        if table is not None:
+            return self._send(table, event, born, packet.sender, view, packet.dests)
+        return self._publish(now, OwnEvent(event, born, once=packet.header is not None), view)
+
+    def _table(self, header: TreeHeader | None, view: View) -> TreeInterestTable | None:
+        tables: TreeTables = view.interest.tables
+        return None if header is None else tables.find(header.generation, header.tree)
+
+    def _publish(self, now: Nanos, mine: OwnEvent, view: View) -> list[PluginEffect]:
+        """Send the event to the peers on the serving trees that lack it. Queue it while other peers may lack it."""
+        effects: list[PluginEffect] = []
+        serving = self._serving(view)
+        if serving is not None:
+            members = serving[0].members
+            if len(mine.reached) <= 1:
+                for table in serving[:1] if mine.once else self._enough(serving, mine.event, view, effects):
+                    effects += self._send(table, mine.event, mine.born_ns, view.me, view)
+            elif members - mine.reached:
+                late = tuple(sorted(members - mine.reached))
+                effects += self._send(serving[0], mine.event, mine.born_ns, view.me, view, late)
+            others = self._others(serving[0], view)
+            if not self.queue.unsettled(now, mine.born_ns, others):
+                return effects
+            mine = OwnEvent(mine.event, mine.born_ns, mine.reached | members, mine.once)
+        else:
+            others = NOBODY
+            effects.append(Notice("queued", view.me))
+        return [*effects, *self.queue.hold(mine, self._limit, others)]
+
+    def _others(self, serving: TreeInterestTable, view: View) -> Unreached:
+        newest, members = tree_graph(view).newest, serving.members
+        beside = [peer for peer in view.neighbours if peer not in members and _works(peer, view)]
+        return Unreached(tuple(beside), newest is not None and newest.generation != serving.generation)
+
+    def _enough(
+        self, serving: list[TreeInterestTable], event: Event, view: View, effects: list[PluginEffect]
+    ) -> list[TreeInterestTable]:
+        """As many trees as the highest reliability target of the subscribers needs, by the route costs."""
+        worst = [found for table in serving if (found := table.worst(event.attributes)) is not None]
+        if len(worst) < len(serving):
+            return serving  # the interest is changing
+        chosen = fewest(tuple(route for _, route in worst), max(need for need, _ in worst))
+        if len(chosen) < len(serving):
+            effects.append(Notice("trees-spared", view.me, len(serving) - len(chosen)))
+        return [serving[tree] for tree in chosen]
+
+    def _send(
+        self,
+        table: TreeInterestTable,
+        event: Event,
+        born: Nanos,
+        sender: PeerId,
+        view: View,
+        dests: tuple[PeerId, ...] = (),
+    ) -> list[PluginEffect]:
+        effects: list[PluginEffect] = []
+        header = TreeHeader(table.generation, table.tree)
+        for peer, share in table.hops(event.attributes, sender, dests):
+            if _works(peer, view):
+                effects.append(Forward(peer, event, born, share, tries=TRIES, header=header))
+            else:
+                owed = frozenset(share) or table.behind(peer)
+                effects += self._hold(BlockedCopy(event, born, share, owed, header, peer), view)
+        return effects
+
+    # ---------------------------------------------------------------- stored events
+
+    def _by_name(self, packet: Arrived, table: TreeInterestTable | None, view: View) -> list[PluginEffect]:
+        """Send to each named destination. Store-and-forward retries the others.
+
+        Copies on different trees may meet, so each ranks above the one before it (`copy_ranks.py`). A copy that leaves
+        its tree gets a higher rank, too: else each of two peers could take the other's ACK as the end of its own
+        responsibility.
+        """
+        ranks = dict(zip(packet.dests, packet.ranks or (0,) * len(packet.dests), strict=True))
+        if table is not None:
+            return self._share([table], packet, ranks, view, alike=True)
+        serving = self._serving(view) or []
+        if packet.sender == view.me and not packet.ranks and serving:
+            known = tuple(d for d in packet.dests if d in serving[0].members)
+            routes = tuple(tree.worst_to(known) for tree in serving)
+            chosen = [serving[tree] for tree in fewest(routes, view.interest.need(packet.event))]
+            spared = len(serving) - len(chosen)
+            notices = [Notice("trees-spared", view.me, spared)] if spared else []
+            return [*notices, *self._share(chosen, packet, ranks, view, alike=True)]
+        if packet.sender != view.me:  # store-and-forward has raised the ranks of its own retries
+            ranks = {dest: fork(rank, view.me) for dest, rank in ranks.items()}
+        return self._share(serving, packet, ranks, view, alike=False)
+
+    def _share(
+        self, trees: list[TreeInterestTable], packet: Arrived, ranks: dict[PeerId, int], view: View, alike: bool
+    ) -> list[PluginEffect]:
+        """Send on all these trees if `alike`, else on the first that reaches each destination. Give up the rest."""
+        event, born = packet.event, packet.born_ns
+        effects: list[PluginEffect] = []
+        stuck, left = dict(ranks), dict(ranks)
+        for tree in trees:
+            shares: dict[PeerId, list[PeerId]] = {}
+            for dest in left:
+                peer = tree.toward(dest)
+                if peer is not None and peer != packet.sender and _works(peer, view):
+                    shares.setdefault(peer, []).append(dest)
+                    stuck.pop(dest, None)
+            header = TreeHeader(tree.generation, tree.tree)
+            for peer, share in sorted(shares.items()):
+                theirs = tuple(left[dest] for dest in share)
+                effects.append(Forward(peer, event, born, tuple(share), ranks=theirs, tries=TRIES, header=header))
+            left = {dest: fork(rank, view.me) for dest, rank in left.items()} if alike else dict(stuck)
+        if stuck:
+            effects.append(GiveUp(event, born, tuple(stuck), "no tree reaches it", tuple(stuck.values())))
+        return effects
+
+    # ---------------------------------------------------------------- queued copies
+
+    def _failed(self, forward: Forward, view: View) -> list[PluginEffect]:
+        table = self._table(forward.header, view)
+        behind = frozenset((forward.peer,)) if table is None else table.behind(forward.peer)
+        owed = frozenset(forward.dests) or behind
+        copy = BlockedCopy(forward.event, forward.born_ns, forward.dests, owed, forward.header, forward.peer)
+        return self._hold(copy, view)
+
+    def _hold(self, copy: BlockedCopy, view: View) -> list[PluginEffect]:
+        return [Notice("queued", view.me), *self.queue.hold(copy, self._limit)]
+
+    def _go_on(self, now: Nanos, view: View) -> list[PluginEffect]:
+        """Send queued copies: over the link if it is back, else by name on newer trees that reach the destinations."""
+        serving = self._serving(view)
+        if serving is not None and serving[0].generation != self._served:
+            self._served = serving[0].generation
+            self.queue.serves(now, serving[0].members)
+        if not self.queue.mine and not self.queue.copies:
+            return []
+        others = NOBODY if serving is None else self._others(serving[0], view)
+        effects: list[PluginEffect] = [*self.queue.expire(now, others)]
+        mine, self.queue.mine = self.queue.mine, {}
+        for one in mine.values():
+            effects += self._again(now, one, serving, others, view)
+        copies, self.queue.copies = self.queue.copies, []
+        moved: dict[EventId, tuple[BlockedCopy, frozenset[PeerId]]] = {}
+        for copy in copies:
+            if copy.header is not None and _works(copy.peer, view):
+                effects.append(
+                    Forward(copy.peer, copy.event, copy.born_ns, copy.dests, header=copy.header, tries=TRIES)
+                )
+            elif serving is not None and (
+                copy.header is None or order(serving[0].generation) > order(copy.header.generation)
+            ):
+                owed = moved[copy.event.id][1] if copy.event.id in moved else frozenset()
+                moved[copy.event.id] = (copy, owed | copy.owed)
+            else:
+                self.queue.copies.append(copy)
+        for copy, owed in moved.values():
+            assert serving is not None
+            effects += self._move(copy, owed, serving[0], view)
+        return effects
+
+    def _again(
+        self, now: Nanos, mine: OwnEvent, serving: list[TreeInterestTable] | None, others: Unreached, view: View
+    ) -> list[PluginEffect]:
+        if serving is None or (serving[0].members <= mine.reached and self.queue.unsettled(now, mine.born_ns, others)):
+            return [*self.queue.hold(mine, self._limit, others)]
+        return self._publish(now, mine, view)
+
+    def _move(
+        self, copy: BlockedCopy, owed: frozenset[PeerId], table: TreeInterestTable, view: View
+    ) -> list[PluginEffect]:
+        """Move a copy to newer trees. It waits for the destinations that are not on them."""
+        effects: list[PluginEffect] = []
+        there, absent = owed & table.members, owed - table.members
+        if there - {view.me}:
+            effects += self._send(table, copy.event, copy.born_ns, view.me, view, tuple(sorted(there - {view.me})))
+        if absent:
+            waits = BlockedCopy(copy.event, copy.born_ns, tuple(sorted(absent)), absent, None, view.me)
+            effects += self.queue.hold(waits, self._limit)
+        return effects
+
+
+def _works(peer: PeerId, view: View) -> bool:
+    link = view.links.get(peer)
+    return link is not None and link.up and link.heard_by_neighbour
+
+
+class MrstRouting(TreeRouting):
+    """Routes on k maximum-reliability spanning trees."""
+
+    needs: ClassVar[Needs] = Needs(graphs=("mrst-trees",), interest="trees", durable_interest="trees-by-name")
+
+
+class SptKRouting(TreeRouting):
+    """Routes on k shortest-path trees."""
+
+    needs: ClassVar[Needs] = Needs(graphs=("spt-k-trees",), interest="trees", durable_interest="trees-by-name")

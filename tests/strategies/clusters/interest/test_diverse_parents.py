@@ -1,0 +1,115 @@
+"""The joint choice of parents beside exhaustive search, and the overlap of trees beside sets of routers."""
+
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wend.model.paths import Path, shared
+from wend.model.random_stream import peer_stream
+from wend.strategies.clusters.interest.diverse_parents import (
+    Candidate,
+    Overlap,
+    PairOverlap,
+    TreeEdge,
+    choose_parents,
+    objective,
+    overlap,
+)
+
+routers = st.one_of(st.integers(0, 9), st.none())
+paths = st.lists(routers, max_size=5).map(tuple)
+candidate = st.builds(
+    Candidate,
+    cluster=st.sampled_from(["rome", "oslo", "bern"]),
+    path=paths,
+    neighbour_paths=st.lists(paths, max_size=3).map(tuple),
+    round_trip_ns=st.integers(0, 3),
+)
+offered = st.lists(st.lists(candidate, max_size=5), max_size=4)
+
+
+def exhaustive(candidates: list[list[Candidate]]) -> tuple[int, ...]:
+    """By trying all choices, from the definition alone."""
+
+    def rank(chosen: tuple[int, ...]) -> tuple[int, int, list[tuple[str, int]]]:
+        parents = [tree[index] for tree, index in zip(candidates, chosen, strict=True) if index >= 0]
+        total = 0
+        for number, one in enumerate(parents):
+            total += sum(len({*one.path} & {*other.path} - {None}) for other in parents[:number])
+            around = [one.path, *one.neighbour_paths]
+            with_child = sum(shared(a, b) for n, a in enumerate(around) for b in around[:n])
+            before = sum(shared(a, b) for n, a in enumerate(around[1:], 1) for b in around[1:n])
+            total += with_child - before
+        assert total == objective(candidates, chosen)
+        names = [(tree[i].cluster, i) for tree, i in zip(candidates, chosen, strict=True) if i >= 0]
+        return total, sum(one.round_trip_ns for one in parents), names
+
+    return min(product(*(range(len(tree)) if tree else (-1,) for tree in candidates)), key=rank)
+
+
+@given(offered)
+def test_the_choice_is_that_of_exhaustive_search(candidates: list[list[Candidate]]) -> None:
+    assert choose_parents(candidates) == exhaustive(candidates)
+
+
+def test_the_choice_is_joint() -> None:
+    """The first candidate of each tree has the shorter round trip, but both paths run through router 5."""
+    a = [Candidate("oslo", (1, 5, 9), round_trip_ns=1), Candidate("rome", (1, 6, 9), round_trip_ns=2)]
+    b = [Candidate("oslo", (2, 5, 8), round_trip_ns=1), Candidate("rome", (2, 7, 8), round_trip_ns=3)]
+    assert choose_parents([a, b]) == (1, 0)
+    assert choose_parents([a]) == (0,)
+    assert choose_parents([a, [], b]) == (1, -1, 0)
+
+
+def test_a_parent_whose_paths_to_its_neighbours_overlap_costs_as_much() -> None:
+    busy = Candidate("oslo", (1, 5), neighbour_paths=((5, 6), (5, 7)), round_trip_ns=1)
+    free = Candidate("rome", (1, 5, 6, 7), round_trip_ns=2)
+    assert objective([[busy, free]], (0,)) == 2
+    assert choose_parents([[busy, free]]) == (1,)
+
+
+def test_ties_go_by_round_trip_and_then_by_name() -> None:
+    same = [
+        Candidate("rome", (), round_trip_ns=4),
+        Candidate("oslo", (), round_trip_ns=4),
+        Candidate("bern", (), (), 5),
+    ]
+    assert choose_parents([same, same]) == (1, 1)
+
+
+def test_no_other_parent_is_better_among_four_trees_of_fifty_candidates() -> None:
+    drawn = peer_stream(1, "parents", "case", 0)
+
+    def path() -> Path:
+        return tuple(sorted(drawn.sample(range(60), 8)))
+
+    trees = [[Candidate(f"c{n}", path(), (path(), path()), drawn.randrange(99)) for n in range(50)] for _ in range(4)]
+    chosen = choose_parents(trees)
+    for tree, index in enumerate(chosen):
+        for other in range(50):
+            changed = (*chosen[:tree], other, *chosen[tree + 1 :])
+            ranks = [
+                (objective(trees, c), sum(t[i].round_trip_ns for t, i in zip(trees, c, strict=True)))
+                for c in (chosen, changed)
+            ]
+            assert other == index or ranks[0] <= ranks[1]
+
+
+def test_overlap_counts_edges_at_a_node_and_routes_of_events() -> None:
+    one = [TreeEdge("b", "a", (1, 2)), TreeEdge("c", "b", (3, 4))]
+    two = [TreeEdge("b", "c", (5, 3)), TreeEdge("a", "c", (6, 1))]
+    # at a: (1 2) with (6 1); at b: (1 2), (3 4) with (5 3); at c: (3 4) with (5 3), (6 1)
+    # a-b: 1 2 with 6 1 5 3; a-c: 1 2 3 4 with 6 1; b-c: 3 4 with 5 3
+    assert overlap([one, two]) == Overlap(PairOverlap(5, 3, 3), PairOverlap(3, 3, 3))
+    assert overlap([one]) == Overlap(PairOverlap(), PairOverlap())
+    assert overlap([one, two]).local.mean == 3 / 5
+    assert PairOverlap().mean == 0.0
+
+
+def test_trees_over_other_routers_are_diverse_on_both_counts() -> None:
+    one = [TreeEdge("b", "a", (1, 2)), TreeEdge("c", "a", (1, 3))]
+    two = [TreeEdge("a", "b", (4, None)), TreeEdge("c", "b", (5, None))]
+    found = overlap([one, two])
+    assert (found.local.overlapping, found.between_routes.overlapping) == (0, 0)
+    assert (found.local.pairs, found.between_routes.pairs) == (2 + 2 + 1, 3)

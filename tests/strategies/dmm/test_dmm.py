@@ -1,0 +1,251 @@
+"""`dmm` and `dmm-ar` on an ideal ring: everybody who wants an event gets it once."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.strategies.ring.interest_rings import RingNet
+from tests.strategies.ring.worlds import (
+    DOMAINS,
+    PEERS,
+    Phase,
+    events,
+    odd,
+    phases,
+    play,
+    range_topics,
+    ranges,
+)
+from wend.model.errors import ConfigError
+from wend.model.events import Event, EventId
+from wend.strategies.dmm.messages import (
+    ChildActive,
+    DownPath,
+    FromLeaves,
+    GrowNode,
+    LeafBranches,
+    RenewInSpace,
+    SeekLeaf,
+    TellAgain,
+    ToLeaves,
+    TreeInfo,
+    UnknownInSpace,
+    UnwantInSpace,
+    WantInSpace,
+)
+from wend.strategies.dmm.spaces import place
+from wend.strategies.ring.key_based import Entry, EntryId
+
+BOTH = ["dmm", "dmm-ar"]
+
+
+@pytest.mark.parametrize("strategy", BOTH)
+@given(phases(ranges(), events), st.sampled_from([1, 3, 1000]), st.booleans(), st.booleans())
+@settings(max_examples=12)
+def test_random_worlds(strategy: str, world: list[Phase], delegation: int, tree_cache: bool, hop_acks: bool) -> None:
+    net = RingNet(strategy, PEERS, domains=DOMAINS, delegation=delegation, tree_cache=tree_cache, hop_acks=hop_acks)
+    play(net, world)
+    net.check()
+    assert not net.refusals and not net.drops
+
+
+@pytest.mark.parametrize("strategy", BOTH)
+@given(phases(ranges() | odd, range_topics), st.sampled_from([1, 1000]), st.booleans())
+@settings(max_examples=8)
+def test_filters_of_any_form(strategy: str, world: list[Phase], delegation: int, known: bool) -> None:
+    net = RingNet(strategy, PEERS, domains=DOMAINS if known else {}, delegation=delegation)
+    play(net, world)
+    net.check()
+
+
+RANGE = "a in [2, 9] and b in [3, 12]"
+INSIDE = {"a": 5, "b": 5, "c": 1}
+
+
+def with_everybody(strategy: str, **settings: object) -> RingNet:
+    net = RingNet(strategy, PEERS, domains=DOMAINS, **settings)
+    for peer in range(PEERS):
+        net.subscribe(peer, 0, RANGE)
+        net.subscribe(peer, 1, f"c in [0, {peer + 3}]")
+    net.settle()
+    return net
+
+
+@pytest.mark.parametrize("strategy", BOTH)
+@pytest.mark.parametrize("delegation", [1, 1000])
+def test_subscriptions_stay_and_unsubscribed_ones_go(strategy: str, delegation: int) -> None:
+    net = with_everybody(strategy, delegation=delegation)
+    net.run(200.0)
+    net.publish(0, INSIDE)
+    net.settle()
+    net.check()
+    assert len(net.deliveries) == 2 * PEERS
+    for peer in range(PEERS):
+        net.unsubscribe(peer, 0)
+        net.unsubscribe(peer, 1)
+    net.run(1.0)
+    status = [net.status(peer) for peer in range(PEERS)]
+    assert sum(one["tree"] + one["leaf"] for one in status) == 0
+
+
+@pytest.mark.parametrize("strategy", BOTH)
+def test_what_nobody_renews_expires(strategy: str) -> None:
+    net = with_everybody(strategy)
+    for peer in range(1, PEERS):
+        net.crash(peer)
+    net.detect()
+    net.run(130.0)
+    status = net.status(0)
+    mine = 2 if strategy == "dmm" else 3  # the space of two attributes has passed one on
+    assert status["tree"] == mine
+    assert status["leaf"] == mine
+
+
+@pytest.mark.parametrize("strategy", BOTH)
+@pytest.mark.parametrize("delegation", [1, 1000])
+@pytest.mark.parametrize("hop_acks", [True, False])
+def test_after_a_crash_events_arrive_again(strategy: str, delegation: int, hop_acks: bool) -> None:
+    net = with_everybody(strategy, delegation=delegation, hop_acks=hop_acks)
+    net.run(31.0)  # replicas know where entries came from
+    root = ("a", "b", "c") if strategy == "dmm" else ("a",)
+    net.crash(net.owner(place(root, "")))
+    net.detect()
+    net.run(31.0)
+    net.publish(next(iter(net.peers)), INSIDE)
+    net.settle()
+    net.check()
+    assert len(net.deliveries) == 2 * (PEERS - 1)
+
+
+@pytest.mark.parametrize("strategy", BOTH)
+def test_a_replica_takes_over_at_once(strategy: str) -> None:
+    net = with_everybody(strategy)
+    net.run(31.0)
+    net.crash(net.owner(place(("a", "b", "c") if strategy == "dmm" else ("a",), "")))
+    net.sent.clear()
+    net.detect()
+    net.run(1.0)
+    assert net.sent["TellAgain"] > 0
+    net.publish(next(iter(net.peers)), INSIDE)
+    net.settle()
+    net.check()
+
+
+@pytest.mark.parametrize("strategy", BOTH)
+@pytest.mark.parametrize("delegation", [1, 1000])
+def test_peers_that_join_take_over_regions(strategy: str, delegation: int) -> None:
+    net = with_everybody(strategy, delegation=delegation)
+    for peer in range(PEERS, PEERS + 8):
+        net.join(peer)
+        net.settle()
+        net.publish(peer, INSIDE)
+        net.settle()
+    net.check()
+    assert len(net.deliveries) == 8 * 2 * PEERS
+    for peer in range(4):
+        net.leave(peer)
+        net.settle()
+    net.run(31.0)
+    net.publish(PEERS, INSIDE)
+    net.settle()
+    net.check()
+
+
+@pytest.mark.parametrize("strategy", BOTH)
+def test_a_dead_hop_is_avoided_before_anybody_notices(strategy: str) -> None:
+    net = with_everybody(strategy, tree_cache=False)
+    net.run(31.0)
+    owner = net.owner(place(("a", "b", "c") if strategy == "dmm" else ("c",), "0000"))
+    net.crash(owner)
+    net.publish(next(iter(net.peers)), INSIDE)
+    net.run(10.0)
+    assert net.notices["reroute"] > 0
+
+
+@pytest.mark.parametrize("strategy", BOTH)
+def test_a_warm_cache_saves_the_walk(strategy: str) -> None:
+    net = with_everybody(strategy)
+    net.publish(0, INSIDE)
+    net.settle()
+    walk = net.sent["SeekLeaf"]
+    assert net.status(0)["cached"] == (1 if strategy == "dmm" else 2)  # no filter is found by b
+    assert net.sent["TreeInfo"] > 0
+    net.sent.clear()
+    net.publish(0, INSIDE)
+    net.settle()
+    assert net.sent["SeekLeaf"] < walk
+    net.check()
+    net.sent.clear()
+    net.run(20.0)
+    assert net.sent["TreeInfo"] > 0
+    net.run(100.0)
+    assert net.status(0)["cached"] == 0
+
+
+@pytest.mark.parametrize("strategy", BOTH)
+def test_a_stale_cache_costs_only_a_detour(strategy: str) -> None:
+    net = with_everybody(strategy)
+    net.publish(0, INSIDE)
+    net.settle()
+    assert net.status(0)["cached"] > 0
+    for peer in range(PEERS, PEERS + 12):
+        net.join(peer)
+    net.settle()
+    net.publish(0, INSIDE)
+    net.settle()
+    for peer in [peer for peer in net.peers if peer != 0][:6]:
+        net.crash(peer)
+        net.detect()
+        net.run(31.0)
+    net.publish(0, INSIDE)
+    net.run(10.0)
+    net.check()
+
+
+@pytest.mark.parametrize("strategy", BOTH)
+def test_bad_input_is_refused_and_counted(strategy: str) -> None:
+    net = with_everybody(strategy)
+    name = ("a", "b", "c") if strategy == "dmm" else ("a",)
+    event = Event(EventId(1, 1, 99), {"a": 1})
+    entry = Entry(EntryId(9, 0, 0), "a <")
+    unsorted = ("b", "a")
+    for message in (
+        SeekLeaf(name, "0" * 99, event, 0, 1, 0, False, 0),
+        SeekLeaf(name, "01x", event, 0, 1, 0, False, 0),
+        SeekLeaf(unsorted, "0", event, 0, 1, 1, False, 0),
+        DownPath(unsorted, event, 0, 1),
+        TreeInfo(name, "2"),
+        GrowNode(unsorted, ""),
+    ):
+        net.say(1, 2, message)
+    assert net.refusals == {"a region that cannot be": 6}
+    for message in (
+        WantInSpace(name, (entry,)),
+        ToLeaves(name, "", 1, (entry,)),
+        UnwantInSpace(name, (entry,)),
+        FromLeaves(name, "", 1, (entry,)),
+        SeekLeaf(name, "0", event, 0, 1, 2, False, 0),
+        SeekLeaf(name, "0", event, 0, 1, 1, False, 64),
+        UnknownInSpace(name, (entry.id,)),
+        RenewInSpace(name, (entry.id,)),
+        TellAgain(name),
+        LeafBranches(name, "01", True, ()),
+        TreeInfo(name, "01"),
+        DownPath(name, event, -5, 1),
+        ChildActive(name, "0"),
+    ):
+        for peer in net.peers:
+            net.say(1, peer, message)
+            net.settle()
+    assert net.refusals["a filter that cannot be read"] > 0
+    net.run(100.0)
+    net.publish(0, INSIDE)
+    net.settle()
+    net.check()
+
+
+def test_domains_are_checked() -> None:
+    with pytest.raises(ConfigError, match="the domain of a needs a low and a high end"):
+        RingNet("dmm", 1, domains={"a": [1]})
+    with pytest.raises(ConfigError, match="the domain of a: a domain needs bounds in order"):
+        RingNet("dmm-ar", 1, domains={"a": [3, 1]})
