@@ -98,9 +98,9 @@ async def measured(kind: str, count: int) -> Metrics:
     interest, view = broker.peer.peer.interest, broker.peer.peer.view
     drawn = [Event(EventId(1, 1, n), attributes) for n, attributes in enumerate(events(kind, count))]
     for event in drawn:  # the index arranges new filters when the first event comes
-        interest.local(Event(EventId(2, 1, event.id.sequence), event.attributes), view)
+        interest.table.local(Event(EventId(2, 1, event.id.sequence), event.attributes), view)
     began = time.thread_time()
-    found = [len(interest.local(event, view)) for event in drawn]
+    found = [len(interest.table.local(event, view)) for event in drawn]
     matched = len(drawn) / (time.thread_time() - began)
     index = BitmapIndex([(handle, parse(text)) for handle, text in enumerate(wanted)])
     index.match_array(drawn[0].attributes)

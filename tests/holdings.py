@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-OURS = ("wend.protocol.", "wend.matching.", "wend.model.")
+OURS = ("wend.protocol.", "wend.strategies.", "wend.matching.", "wend.model.")
 CONTAINERS = (dict, list, set, frozenset, tuple, deque, array, bytes, bytearray, np.ndarray, csr_array)
 KEY = "[key]"
 

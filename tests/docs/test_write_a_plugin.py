@@ -191,7 +191,6 @@ def test_the_view_has_what_the_page_says_and_no_more() -> None:
     for part, kind in (
         ("links[peer]", plugins.LinkView),
         ("graph", plugins.GraphView),
-        ("interest", plugins.InterestView),
         ("outages", plugins.OutageEstimate),
     ):
         (row,) = [line for line in seen.splitlines() if line.startswith(f"| `view.{part}`")]

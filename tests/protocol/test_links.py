@@ -172,7 +172,7 @@ def test_caches_of_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "CACHED", 10)
     interest = FloodedInterest(PeerConfig(peer=A))
     for n in range(1000):
-        interest.targets(event(topic=f"t{n}"))
+        interest.table.targets(event(topic=f"t{n}"))
         assert max(held(interest).values()) <= 10
 
 
@@ -180,8 +180,8 @@ def test_a_subscription_with_the_number_of_another_replaces_it() -> None:
     talk = Talk(wants=())
     for topic in ("x", "y"):
         talk(0, Subscribed(LocalSubscription(1, f"topic = '{topic}'")))
-    assert talk.peer.interest.targets(event(topic="x")) == ()
-    assert talk.peer.interest.targets(event(topic="y")) == (A,)
+    assert talk.peer.subscriptions.targets(event(topic="x")) == ()
+    assert talk.peer.subscriptions.targets(event(topic="y")) == (A,)
 
 
 def test_an_advertised_topic_is_not_advertised_again() -> None:
@@ -194,7 +194,7 @@ def test_a_neighbour_may_not_subscribe_for_another() -> None:
     talk = Talk(wants=())
     forged = PeerInterest(S, (1, 9), (*_wants(S), *_wants(T)), ())
     talk.hear(0, B, talk.reliable(B, forged))
-    assert talk.peer.interest.targets(event()) == (S,)
+    assert talk.peer.subscriptions.targets(event()) == (S,)
 
 
 def _wants(peer: int) -> tuple[Subscription, ...]:

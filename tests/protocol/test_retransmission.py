@@ -42,7 +42,7 @@ def test_control_that_comes_late_is_learned_all_the_same() -> None:
     late = talk.reliable(B, wanting(S))
     talk.hear(0, B, Data(tx(10_000), event(1), 0, (A,), (B,)))
     talk.hear(0, B, late)
-    assert talk.peer.interest.targets(event(2)) == (S,)
+    assert talk.peer.subscriptions.targets(event(2)) == (S,)
 
 
 def test_a_number_of_a_far_incarnation_is_a_number_like_any_other() -> None:

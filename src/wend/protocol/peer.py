@@ -117,6 +117,7 @@ class Peer:
         self._next_hops = host.router.handle
         self.view = host.view
         self.interest = host.interest
+        self.subscriptions = host.interest.table
         controlled = any(needs.congestion_control for needs in host.needs)
         self._layer = LinkLayer(
             config,
@@ -138,10 +139,12 @@ class Peer:
             forming = host.interest.names_everyone and (host.interest.learns_late or config.membership is not None)
             limits = config.of(DeliverySettings)
             late = LateJoiners(limits.retry_limit, limits.store_limit) if forming else None
-            self._stored = StoreAndForward(config, self._timers, host.interest, self.view, late, self._route)
+            self._stored = StoreAndForward(config, self._timers, self.subscriptions, self.view, late, self._route)
         queue = None if self._stored is None else self._stored.queue
         waiting = config.of(LinkSettings).send_queue_limit // HEADER_BYTES if controlled else 0
-        self._local = LocalDelivery(config, host.interest, self.view, self._timers, queue, self._send_alone, waiting)
+        self._local = LocalDelivery(
+            config, self.subscriptions, self.view, self._timers, queue, self._send_alone, waiting
+        )
         self._pending = self._local.pending
         self.retained = RetainedEvents(self.me, stores=self._stored is not None)
         """The newest events that publishers asked to retain, to look at."""
@@ -323,13 +326,13 @@ class Peer:
             self._subscriptions_changed(now, effects)
         interest = self.interest
         made = self._local.shared(made, effects)
-        wanted = interest.targets(made)
+        wanted = self.subscriptions.targets(made)
         made = self._local.chained(made)
         targets = tuple([t for t in wanted if t != self.me]) if self.me in wanted else wanted
         if self._stored is not None:
             self._stored.publish(now, made, targets, effects)
         alone = not self.links and self._forms and interest.names_everyone
-        if alone or not interest.knows(self.view.neighbours):
+        if alone or not self.subscriptions.knows(self.view.neighbours):
             effects.append(Notice("published-early", self.me))
         if len(targets) < len(wanted):
             self._local.deliver(now, made, now, effects)
@@ -437,7 +440,7 @@ class Peer:
         if self._stored is None or not away_ns:
             self._local.withdraw(but_durable=away_ns > 0)
         if away_ns:
-            self.interest.will_be_back(away_ns)
+            self.subscriptions.will_be_back(away_ns)
             self._layer.leave(now, effects)
         self._subscriptions_changed(now, effects)
         self._host.tell_all(now, event, effects)
@@ -490,7 +493,7 @@ class Peer:
                 self._host.tell(
                     now, self._host.interested, Arrived(sender, event, born, (me,), data.path, header), effects
                 )
-            elif self.interest.names_everyone or me in self.interest.targets(event):
+            elif self.interest.names_everyone or me in self.subscriptions.targets(event):
                 self._local.deliver(now, event, born, effects)
             if len(dests) == 1:
                 dests = ()
@@ -516,9 +519,9 @@ class Peer:
         if self.interest.names_everyone or self.interest.takes_packets:
             effects.append(Refuse(sender, "a packet without destinations"))
             return
-        if self.interest.targets(data.event):
+        if self.subscriptions.targets(data.event):
             self._local.deliver(now, data.event, born, effects)
-        elif self.interest.widened(data.event):
+        elif self.subscriptions.widened(data.event):
             effects.append(Notice("false-positive", self.me))
         self._route(now, Arrived(sender, data.event, born, (), header=data.header), effects)
 

@@ -136,7 +136,7 @@ PLUGINS: dict[Kind, PluginTable] = {
 }
 TITLES: dict[Kind, str] = {"membership": "membership", "graph": "graph", "interest": "interest", "routing": "strategy"}
 """The name that users know for each kind of plug-in."""
-_BASES: dict[Kind, type[Plugin]] = {
+_BASES: dict[Kind, type[Membership | Graph | Interest | Routing]] = {
     "membership": Membership,
     "graph": Graph,
     "interest": Interest,
@@ -296,15 +296,16 @@ def _checked(kind: Kind, what: str, plugin_class: type) -> type[Plugin]:
     base = _BASES[kind]
     if not issubclass(plugin_class, base):
         raise ConfigError(f"{what} does not inherit from wend.protocol.plugins.{base.__name__}")
-    if plugin_class.handle is Plugin.handle or not callable(plugin_class.handle):
+    if plugin_class.handle is base.handle or not callable(plugin_class.handle):
         raise ConfigError(f"{what} has no method handle(self, now, event, view)")
     if not isinstance(plugin_class.needs, Needs):
         raise ConfigError(f"{what}: its needs are a {type(plugin_class.needs).__name__}, not Needs(...)")
+    made: type[Plugin] = plugin_class
     try:
-        plugin_class(PeerConfig(peer=0))
+        made(PeerConfig(peer=0))
     except Exception as error:
         raise ConfigError(f"{what} cannot be made: {error}") from None
-    return plugin_class
+    return made
 
 
 def _check_settings(kind: Kind, name: str, plugin_class: type[Plugin]) -> None:

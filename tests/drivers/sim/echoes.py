@@ -1,11 +1,10 @@
 """Plug-ins without links for the large simulator: every event goes straight to all peers that a peer knows of."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
-from wend.matching.filters import Filter, parse
-from wend.model.events import Event, PeerId, SubscriptionId
+from wend.model.events import Event, PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.plugins import (
@@ -27,7 +26,8 @@ from wend.protocol.plugins import (
     Timer,
     View,
 )
-from wend.protocol.ports import LocalSubscription, Notice, Stopping
+from wend.protocol.ports import Notice, Stopping
+from wend.strategies.ring.own_subscriptions import OwnSubscriptions
 
 HERE = "tests.drivers.sim.echoes"
 
@@ -81,8 +81,7 @@ class Spread(Interest):
     names_everyone: ClassVar[bool] = False
 
     def __init__(self, config: PeerConfig) -> None:
-        self.mine: dict[int, Filter] = {}
-        self.me = config.peer
+        super().__init__(config, OwnSubscriptions(config.peer))
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         if isinstance(event, Arrived):
@@ -91,22 +90,6 @@ class Spread(Interest):
         if isinstance(event, Heard):
             return [DeliverHere(event.message.event, event.message.born_ns)]
         return []
-
-    def targets(self, event: Event) -> tuple[PeerId, ...]:
-        return (self.me,) if any(one.matches(event.attributes) for one in self.mine.values()) else ()
-
-    def local(self, event: Event, view: View) -> tuple[tuple[Any, Nanos | None], ...]:
-        found = [number for number, one in self.mine.items() if one.matches(event.attributes)]
-        return tuple((SubscriptionId(self.me, number), None) for number in found)
-
-    def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
-        self.mine[wanted.number] = parse(wanted.filter)
-
-    def unsubscribe(self, number: int) -> None:
-        self.mine.pop(number, None)
-
-    def withdraw(self) -> None:
-        self.mine.clear()
 
 
 class Unrouted(Routing):

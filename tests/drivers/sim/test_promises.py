@@ -143,7 +143,7 @@ class Stutterer(DelayTree):
     """Makes every subscriber hear everything twice."""
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
-        plain: Any = view.interest
+        plain: Any = view.interest.table
         if not hasattr(plain, "stutters"):
             local = plain.local
             plain.stutters = True
@@ -155,7 +155,7 @@ class Gossip(DelayTree):
     """Tells who never asked."""
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
-        plain: Any = view.interest
+        plain: Any = view.interest.table
         local = type(plain).local
         plain.local = lambda event, view: local(plain, event, view) or ((SubscriptionId(view.me, 0), None),)
         effects = super().handle(now, event, view)

@@ -176,7 +176,7 @@ def test_an_event_keeps_its_id_when_it_is_sent_on(tmp_path: Path) -> None:
 
 
 def table(*subscriptions: Subscription) -> SubscriptionTable:
-    found = SubscriptionTable(PeerConfig(peer=0))
+    found = SubscriptionTable(0)
     for subscription in subscriptions:
         origin = subscription.id.peer
         found.learn(PeerInterest(origin, (1, 1), (subscription,), ()))
@@ -250,5 +250,5 @@ def test_an_event_that_was_passed_on_is_for_no_subscription_where_there_are_no_g
     peer.handle(0, Started(()))
     peer.handle(1, Subscribed(LocalSubscription(1, "topic = 'a'")))
     plain = Event(EventId(7, 1, 1), {"topic": "a"})
-    assert peer.interest.local(plain, peer.view)
-    assert not peer.interest.local(msgspec.structs.replace(plain, origin=EventId(8, 1, 1)), peer.view)
+    assert peer.subscriptions.local(plain, peer.view)
+    assert not peer.subscriptions.local(msgspec.structs.replace(plain, origin=EventId(8, 1, 1)), peer.view)

@@ -382,7 +382,7 @@ class LivePeer:
 
     def wanting(self, attributes: Attributes) -> tuple[PeerId, ...]:
         """The peers that would get an event with these attributes."""
-        return self._peer.interest.targets(Event(EventId(self.id, self.incarnation, 0), attributes))
+        return self._peer.subscriptions.targets(Event(EventId(self.id, self.incarnation, 0), attributes))
 
     def follow(self, plan: "Forwarding | None") -> None:
         """Publish by this plan, or by none, from now on. Raises `Refused` where the strategy follows none."""

@@ -1,7 +1,7 @@
 """Local delivery: the application's side of a peer, with its publications, advertisements and subscriptions.
 
 A peer delivers an event once per incarnation of the publisher and of itself. It drops duplicates, and events without a
-subscriber. An event that arrives before its subscribers have reconnected waits (`pending.py`). Subscriptions may be
+subscriber. An event that arrives before its subscribers have reconnected waits (`pending.py`). SubscriptionQueries may be
 durable (`durable.py`), ask for the publisher's order (`order.py`), and let events expire. If the application sends a
 filter that does not parse, the peer refuses it and counts it, as for any other sender.
 """
@@ -22,7 +22,7 @@ from wend.protocol.delivery.queue_groups import QueueGroups, SendAlone
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.link.window import DuplicateFilter
 from wend.protocol.notices import ComposedReason, MissedReason
-from wend.protocol.plugins import Interest, Notify, View
+from wend.protocol.plugins import Notify, SubscriptionQueries, View
 from wend.protocol.ports import Deliver, Drop, LocalSubscription, Missed, Notice, Persist, Published, Refuse
 from wend.protocol.records import DeliveredRecord, GapRecord, QueuedRecord, Record, SkippedRecord
 from wend.protocol.timers import Effects, Timers
@@ -46,7 +46,7 @@ class LocalDelivery:
     def __init__(
         self,
         config: PeerConfig,
-        interest: Interest,
+        interest: SubscriptionQueries,
         view: View,
         timers: Timers,
         queue: RetryQueue | None,

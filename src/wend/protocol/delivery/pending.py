@@ -19,7 +19,7 @@ from wend.protocol.delivery.queue_groups import QueueGroups
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.link.window import DuplicateFilter
 from wend.protocol.notices import NO_ROOM, DropReason
-from wend.protocol.plugins import Interest, Notify, View
+from wend.protocol.plugins import Notify, SubscriptionQueries, View
 from wend.protocol.plugins.copy_ranks import subset
 from wend.protocol.ports import Drop, Notice, Persist
 from wend.protocol.records import DeliveredRecord, PendingRecord
@@ -40,7 +40,7 @@ class PendingDeliveries:
         timers: Timers,
         queue: RetryQueue,
         seen: DuplicateFilter,
-        interest: Interest,
+        interest: SubscriptionQueries,
         view: View,
         hand: Hand,
         groups: QueueGroups,

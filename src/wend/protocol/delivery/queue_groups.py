@@ -13,7 +13,7 @@ import msgspec
 
 from wend.model.events import MAX_EVENT_GROUPS, Event, GroupChoice, PeerId
 from wend.model.units import Nanos
-from wend.protocol.plugins import Interest, Notify
+from wend.protocol.plugins import Notify, SubscriptionQueries
 from wend.protocol.plugins.group_choice import choose
 from wend.protocol.ports import Notice, Published
 from wend.protocol.timers import Effects
@@ -32,7 +32,7 @@ class QueueGroups:
     __slots__ = ("_groups", "_interest", "_me", "_number", "_send_alone")
 
     def __init__(
-        self, me: PeerId, interest: Interest, number: Callable[[Published], Event], send_alone: SendAlone
+        self, me: PeerId, interest: SubscriptionQueries, number: Callable[[Published], Event], send_alone: SendAlone
     ) -> None:
         self._me = me
         self._interest = interest

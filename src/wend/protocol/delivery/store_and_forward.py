@@ -13,7 +13,7 @@ from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.late_joiners import SETTLE_NS, LateJoiners
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.notices import AWAY, NO_ROOM, DropReason
-from wend.protocol.plugins import Arrived, Forward, GiveUp, Interest, PluginEffect, View
+from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect, SubscriptionQueries, View
 from wend.protocol.plugins.copy_ranks import fork, subset
 from wend.protocol.ports import Drop, Notice, Persist
 from wend.protocol.records import PendingRecord
@@ -34,7 +34,7 @@ class StoreAndForward:
         self,
         config: PeerConfig,
         timers: Timers,
-        interest: Interest,
+        interest: SubscriptionQueries,
         view: View,
         late_joiners: LateJoiners | None,
         route: Callable[[Nanos, Arrived, Effects], None],
@@ -154,7 +154,7 @@ class StoreAndForward:
         if owed is None:
             return
         effects.append(Notice("stored", self._me))
-        deadlines = [self._view.interest.deadline_ns(owed.event, dest, self._view.graph) for dest in owed.dests]
+        deadlines = [self._interest.deadline_ns(owed.event, dest, self._view.graph) for dest in owed.dests]
         deadlines.append(owed.event.ttl_ns)
         soonest = min((d for d in deadlines if d is not None), default=None)
         self.queue.rest(now, owed.event.id, RETRY_NS, MOST_RETRY_NS)

@@ -14,6 +14,7 @@ itself. The host (`host.py`) dispatches by these declarations and checks every a
     kinds.py         the classes to inherit from, and their declarations
     ports.py         the inputs and effects
     view.py          what a plug-in may look at
+    subscriptions.py what a peer asks an interest about subscriptions
     copy_ranks.py    which of two copies of an event a peer drops
     group_choice.py  which member of a queue group gets an event
     upstream.py      the way back of a packet whose routes have all failed
@@ -36,7 +37,6 @@ from wend.protocol.plugins.kinds import (
     Membership,
     Needs,
     NoSettings,
-    Notify,
     Plugin,
     Routing,
 )
@@ -74,11 +74,11 @@ from wend.protocol.plugins.ports import (
     Undelivered,
     unanswered,
 )
+from wend.protocol.plugins.subscriptions import Notify, SubscriptionQueries
 from wend.protocol.plugins.upstream import UPSTREAM_TRIES, return_upstream
 from wend.protocol.plugins.view import (
     NO_GRAPH,
     GraphView,
-    InterestView,
     LinkView,
     NewsView,
     OutageChanceView,
@@ -112,6 +112,7 @@ __all__ = [
     "Graph",
     "Routing",
     "Notify",
+    "SubscriptionQueries",
     "Interest",
     "Kind",
     "Begun",
@@ -146,7 +147,6 @@ __all__ = [
     "PluginEffect",
     "ALLOWED",
     "GraphView",
-    "InterestView",
     "LinkView",
     "OutageChanceView",
     "OutageEstimate",

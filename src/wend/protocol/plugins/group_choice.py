@@ -5,7 +5,7 @@ from hashlib import blake2b
 from typing import TypeVar
 
 from wend.model.events import Event, EventId, PeerId
-from wend.protocol.plugins.kinds import Notify
+from wend.protocol.plugins.subscriptions import Notify
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
-from wend.model.events import Event, PeerId
+from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
@@ -30,25 +30,6 @@ class GraphView(Protocol):
     def distances(self, source: PeerId) -> Mapping[PeerId, Nanos]:
         """The shortest delays from a peer."""
         ...
-
-
-class InterestView(Protocol):
-    """Who wants what, as far as this peer knows."""
-
-    @property
-    def filters(self) -> Mapping[str, float]:
-        """The filters of this peer's subscriptions, each with the reliability that it needs."""
-        ...
-
-    def need(self, event: Event) -> float:
-        """The highest reliability that any known subscriber of the event needs."""
-        ...
-
-    def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:
-        """(publisher, subscriber) -> deadline, None where there is none."""
-        ...
-
-    def deadline_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None: ...
 
 
 class LinkView(Protocol):
@@ -178,7 +159,7 @@ class View:
         self.graphs: dict[str, Any] = {}
         """All graph plug-ins that the peer hosts, by name."""
         self.interest: Any = None
-        """The interest plug-in: an `InterestView`, and whatever else it offers."""
+        """The interest plug-in, and whatever it offers. `view.interest.table` knows subscriptions."""
         self.membership: Any = None
         """The membership plug-in, and whatever it offers; None where links are given."""
         self.outages: OutageEstimate | None = None

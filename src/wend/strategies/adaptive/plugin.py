@@ -349,7 +349,7 @@ class Adaptive(Routing):
 
     def _deadline_ns(self, packet: Packet, dest: PeerId, view: View) -> Nanos | None:
         """From publication until the event is due at a destination."""
-        found: Nanos | None = view.interest.deadline_ns(packet.event, dest, view.graph)
+        found: Nanos | None = view.interest.table.deadline_ns(packet.event, dest, view.graph)
         return found
 
     def _blamed(self, now: Nanos, view: View) -> list[Parts]:

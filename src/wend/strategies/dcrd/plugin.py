@@ -88,7 +88,7 @@ class Dcrd(Routing):
         self._alarm = None
         if self._stale:
             self._stale = False
-            pairs = view.interest.pairs(view.graph)
+            pairs = view.interest.table.pairs(view.graph)
             distances = {p: view.graph.distances(p) for p in sorted({p for p, _ in pairs})}
             self.table.reshape(view.me, pairs, distances, view.links, self._transmissions)
         batches = self.table.update()

@@ -47,7 +47,7 @@ class Dmm(SpaceSubscriptions):
 
     # ---------------------------------------------------------------- finding the leaf
 
-    def _publish(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
+    def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
         for name in self._spaces.of_event(event.attributes):
             space = self._spaces[name]
             code = space.code(space.box_of_event(event.attributes))
@@ -55,10 +55,10 @@ class Dmm(SpaceSubscriptions):
             cached = self._cache.find(now, name, code) if self._dmm.tree_cache else None
             if cached is None:
                 self._seek(now, SeekLeaf(name, code, event, 0, 0, FINDING_TREE, False, 0), born_ns)
-            elif cached[1] == self._me:
+            elif cached[1] == self.me:
                 self._seek(now, SeekLeaf(name, cached[0], event, 0, 0, UP, True, 0), born_ns)
             else:
-                self._send(cached[1], SeekLeaf(name, cached[0], event, now - born_ns, 1, UP, True, 1))
+                self.send(cached[1], SeekLeaf(name, cached[0], event, now - born_ns, 1, UP, True, 1))
 
     def _seek(self, now: Nanos, message: SeekLeaf, born_ns: Nanos, avoid: tuple[PeerId, ...] = ()) -> None:
         """Send an event on towards an active leaf."""
@@ -66,13 +66,13 @@ class Dmm(SpaceSubscriptions):
         state, cached, route_hops = message.state, message.cached, message.route_hops
         space = self._spaces[name]
         while True:
-            hop = self._ring.next_hop(space.key(code), avoid)
-            if hop != self._me:
+            hop = self.ring.next_hop(space.key(code), avoid)
+            if hop != self.me:
                 if route_hops >= MOST_HOPS:
-                    self._circling(event.id, hop)
+                    self.drop_circling(event.id, hop)
                     return
                 hops = message.hops + 1
-                self._send(hop, SeekLeaf(name, code, event, now - born_ns, hops, state, False, route_hops + 1))
+                self.send(hop, SeekLeaf(name, code, event, now - born_ns, hops, state, False, route_hops + 1))
                 return
             node = self._nodes.get((name, code))
             if node is not None:
@@ -102,10 +102,10 @@ class Dmm(SpaceSubscriptions):
         if node.leaf is None or not self._cast.add((name, node.code, event.id)):
             return
         for peer in node.leaf.towards(event.attributes):
-            if peer == self._me:
+            if peer == self.me:
                 self._down(now, name, event, born_ns, hops)
             else:
-                self._send(peer, DownPath(name, event, now - born_ns, hops + 1), LAST_TRIES)
+                self.send(peer, DownPath(name, event, now - born_ns, hops + 1), LAST_TRIES)
 
     # ---------------------------------------------------------------- back along the paths
 
@@ -116,7 +116,7 @@ class Dmm(SpaceSubscriptions):
         paths = self._paths.get(space)
         if paths is None or not self._cast.add((space, event.id)):
             return
-        me = self._me
+        me = self.me
         peers: dict[PeerId, None] = {}
         nodes: dict[NodeKey, None] = {}
         mine = False
@@ -128,10 +128,10 @@ class Dmm(SpaceSubscriptions):
             elif id_ in self._chains:
                 nodes[self._chains[id_]] = None
         if mine and event.id.publisher != me:  # the publisher's own subscribers have it already
-            self._deliver(event, born_ns)
+            self.deliver(event, born_ns)
         for peer in peers:
             if peer != sender:
-                self._send(peer, DownPath(space, event, now - born_ns, hops + 1), LAST_TRIES)
+                self.send(peer, DownPath(space, event, now - born_ns, hops + 1), LAST_TRIES)
         for key in nodes:
             self._at_passing_leaf(now, key, event, born_ns, hops)
 
@@ -151,44 +151,44 @@ class Dmm(SpaceSubscriptions):
     def _inform(self, now: Nanos, node: SearchNode, publisher: PeerId, cached: bool) -> None:
         """Tell the publisher's peer of this leaf, unless it knows."""
         node.users[publisher] = now
-        if publisher == self._me:
-            self._cache.add(now, node.space.name, node.code, self._me)
+        if publisher == self.me:
+            self._cache.add(now, node.space.name, node.code, self.me)
             return
         if not cached:
-            self._send(publisher, TreeInfo(node.space.name, node.code))
+            self.send(publisher, TreeInfo(node.space.name, node.code))
         if not self._reminds:
             self._reminds = True
-            self._timer(now + self._dmm.tree_beacon_ns, _TREE_BEACON)
+            self.set_timer(now + self._dmm.tree_beacon_ns, _TREE_BEACON)
 
-    def _due(self, now: Nanos, name: str) -> None:
+    def on_due(self, now: Nanos, name: str) -> None:
         """Remind the peers that publish in the leaves here."""
         self._reminds = False
-        if self._stopping:
+        if self.is_stopping:
             return
         for node in self._nodes.values():
             for peer in node.used(now, self._dmm.tree_expiry_ns) if node.users else ():
                 self._reminds = True
-                if peer == self._me:
+                if peer == self.me:
                     self._cache.add(now, node.space.name, node.code, peer)
                 else:
-                    self._send(peer, TreeInfo(node.space.name, node.code))
+                    self.send(peer, TreeInfo(node.space.name, node.code))
         if self._reminds:
-            self._timer(now + self._dmm.tree_beacon_ns, _TREE_BEACON)
+            self.set_timer(now + self._dmm.tree_beacon_ns, _TREE_BEACON)
 
-    def _renew(self, now: Nanos) -> None:
-        super()._renew(now)
+    def on_beacon(self, now: Nanos) -> None:
+        super().on_beacon(now)
         self._cache.expire(now)
 
     # ---------------------------------------------------------------- messages
 
-    def _heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
+    def on_heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         kind = type(message)
         if (kind is not DownPath or message.space not in self._paths) and self._space(sender, message) is None:
             return
         if kind is DownPath:
-            self._down(now, message.space, message.event, self._born(now, sender, message.age_ns), message.hops)
+            self._down(now, message.space, message.event, self.born_ns_of(now, sender, message.age_ns), message.hops)
         elif kind is SeekLeaf:
-            born = self._born(now, sender, message.age_ns)
+            born = self.born_ns_of(now, sender, message.age_ns)
             if message.state == FINDING_TREE:
                 self._down(now, message.space, message.event, born, message.hops, sender)
             self._seek(now, message, born)
@@ -198,15 +198,15 @@ class Dmm(SpaceSubscriptions):
         else:
             self._told(now, sender, message)
 
-    def _undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
+    def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         match message:
             case SeekLeaf():
                 if message.cached:
                     self._cache.discard(message.space, message.code)
-                self._rerouted(peer)
+                self.note_reroute(peer)
                 self._seek(now, message, now - message.age_ns, (peer,))
             case DownPath(event=event):
-                self._unreached(event.id, peer)
+                self.drop_unreached(event.id, peer)
             case _:
                 self._lost(now, peer, message)
 

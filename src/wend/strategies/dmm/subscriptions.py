@@ -121,21 +121,21 @@ class SpaceSubscriptions(KeyBasedInterest):
 
     # ---------------------------------------------------------------- finding the tree, hop by hop
 
-    def _subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        self._want(now, self._spaces.home(wanted), self._me, (entry,))
+    def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+        self._want(now, self._spaces.home(wanted), self.me, (entry,))
 
-    def _unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        self._unwant(now, self._spaces.home(wanted), self._me, (entry,))
+    def on_unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+        self._unwant(now, self._spaces.home(wanted), self.me, (entry,))
 
     def _hop(self, space: SpaceName, code: str = "", avoid: Iterable[PeerId] = ()) -> PeerId | None:
         """The next hop towards a region; None where this peer owns it."""
-        hop = self._ring.next_hop(self._spaces[space].key(code), avoid)
-        return None if hop == self._me else hop
+        hop = self.ring.next_hop(self._spaces[space].key(code), avoid)
+        return None if hop == self.me else hop
 
     def _want(self, now: Nanos, space: SpaceName, sender: PeerId, entries: Sequence[Entry]) -> None:
         hop = self._hop(space)
         paths = self._paths.get(space)
-        if hop is None and sender != self._me:
+        if hop is None and sender != self.me:
             if paths is not None:  # from the time when this peer did not own the root
                 self._forget(now, space, paths, [(e.id, sender) for e in entries if (e.id, sender) in paths])
             self._to_leaves(now, space, "", sender, entries)
@@ -145,12 +145,12 @@ class SpaceSubscriptions(KeyBasedInterest):
         onward: dict[Branch, None] = {}
         for entry in entries:
             try:
-                onward.update(dict.fromkeys(paths.add(entry, None, sender, now + self._keyed.expiry_ns)))
+                onward.update(dict.fromkeys(paths.add(entry, None, sender, now + self.key_settings.expiry_ns)))
             except FilterError:
-                self._refuse(sender, UNREADABLE)
+                self.refuse(sender, UNREADABLE)
         if hop != paths.next_hop:
             self._move(now, space, paths, hop)
-        elif self._ring.joined:  # else all are told when it has
+        elif self.ring.joined:  # else all are told when it has
             self._tell(now, hop, space, paths, list(onward))
         self._drop_empty(space)
 
@@ -170,19 +170,19 @@ class SpaceSubscriptions(KeyBasedInterest):
         for batch in batches(onward):
             entries = tuple([paths.entry(branch) for branch in batch])
             if hop is None:
-                self._to_leaves(now, space, "", self._me, entries)
+                self._to_leaves(now, space, "", self.me, entries)
             else:
-                self._send(hop, WantInSpace(space, entries))
+                self.send(hop, WantInSpace(space, entries))
 
     def _tell_gone(self, hop: PeerId, space: SpaceName, entries: list[Entry]) -> None:
         for batch in batches(entries):
-            self._send(hop, UnwantInSpace(space, batch))
+            self.send(hop, UnwantInSpace(space, batch))
 
     def _unwant(self, now: Nanos, space: SpaceName, sender: PeerId, entries: Sequence[Entry]) -> None:
         paths = self._paths.get(space)
         if paths is not None:
             self._forget(now, space, paths, [(e.id, sender) for e in entries if (e.id, sender) in paths])
-        if sender != self._me and (space, "") in self._nodes:
+        if sender != self.me and (space, "") in self._nodes:
             self._from_leaves(now, space, "", sender, entries)
 
     def _forget(self, now: Nanos, space: SpaceName, paths: ReversePaths, branches: list[Branch]) -> None:
@@ -193,7 +193,7 @@ class SpaceSubscriptions(KeyBasedInterest):
         if hop is not None:
             self._tell_gone(hop, space, gone)
         elif gone:
-            self._from_leaves(now, space, "", self._me, gone)
+            self._from_leaves(now, space, "", self.me, gone)
         self._drop_empty(space)
 
     def _drop_empty(self, space: SpaceName) -> None:
@@ -202,10 +202,10 @@ class SpaceSubscriptions(KeyBasedInterest):
 
     def _renewed(self, now: Nanos, space: SpaceName, sender: PeerId, ids: Iterable[EntryId]) -> list[EntryId]:
         """Renew entries of a peer. Returns those that are not known."""
-        expires = now + self._keyed.expiry_ns
+        expires = now + self.key_settings.expiry_ns
         unknown = list(ids)
         paths = self._paths.get(space)
-        if paths is not None and sender != self._me:
+        if paths is not None and sender != self.me:
             unknown = [id_ for id_ in unknown if not paths.renew(id_, sender, expires)]
         node = self._nodes.get((space, ""))
         if unknown and node is not None and node.leaf is not None:
@@ -221,7 +221,7 @@ class SpaceSubscriptions(KeyBasedInterest):
         if node.leaf is None:
             self._to_children(now, node, entries, lambda child, some: ToLeaves(space, child, back, some))
             return
-        leaf, expires = node.leaf, now + self._keyed.expiry_ns
+        leaf, expires = node.leaf, now + self.key_settings.expiry_ns
         known = [(entry, (entry.id, back)) for entry in entries]
         self._leave(now, node, [branch for entry, branch in known if branch in leaf and leaf.entry(branch) != entry])
         onward: dict[Branch, None] = {}
@@ -229,7 +229,7 @@ class SpaceSubscriptions(KeyBasedInterest):
             try:
                 onward.update(dict.fromkeys(leaf.add(entry, None, back, expires)))
             except FilterError:
-                self._refuse(back, UNREADABLE)
+                self.refuse(back, UNREADABLE)
         self._chain(now, node, list(onward))
         if len(leaf) > node.split_at:
             self._split(now, node)
@@ -258,7 +258,7 @@ class SpaceSubscriptions(KeyBasedInterest):
             try:
                 boxes.append((entry, node.space.box_of_filter(parse(entry.filter))))
             except FilterError:
-                self._refuse(entry.id.peer, UNREADABLE)
+                self.refuse(entry.id.peer, UNREADABLE)
         for child in node.space.children(node.code) or ():
             met = tuple([entry for entry, box in boxes if node.space.meets(child, box)])
             if met:
@@ -287,7 +287,7 @@ class SpaceSubscriptions(KeyBasedInterest):
         del self._nodes[node.key]
         if node.replicated is not None:
             for peer in node.replicated[0]:
-                self._send(peer, LeafBranches(node.space.name, node.code, False, ()))
+                self.send(peer, LeafBranches(node.space.name, node.code, False, ()))
 
     # ---------------------------------------------------------------- from the leaf to an attribute root
 
@@ -311,12 +311,12 @@ class SpaceSubscriptions(KeyBasedInterest):
             self._chains[entry.id] = node.key
             found.setdefault(root, []).append(entry)
         for root, entries in found.items():
-            self._want(now, root, self._me, entries)
+            self._want(now, root, self.me, entries)
 
     def _unchain(self, now: Nanos, chained: Iterable[tuple[SpaceName, Entry]]) -> None:
         for root, entry in chained:
             self._chains.pop(entry.id, None)
-            self._unwant(now, root, self._me, (entry,))
+            self._unwant(now, root, self.me, (entry,))
 
     # ---------------------------------------------------------------- delegation
 
@@ -343,7 +343,7 @@ class SpaceSubscriptions(KeyBasedInterest):
         if hop is None:
             self._arrived_at_region(now, message)
         elif message.route_hops < MOST_HOPS:
-            self._send(hop, msgspec.structs.replace(message, route_hops=message.route_hops + 1))
+            self.send(hop, msgspec.structs.replace(message, route_hops=message.route_hops + 1))
 
     def _arrived_at_region(self, now: Nanos, message: Routed) -> None:
         match message:
@@ -365,8 +365,8 @@ class SpaceSubscriptions(KeyBasedInterest):
 
     # ---------------------------------------------------------------- soft state
 
-    def _renew(self, now: Nanos) -> None:
-        me, expires = self._me, now + self._keyed.expiry_ns
+    def on_beacon(self, now: Nanos) -> None:
+        me, expires = self.me, now + self.key_settings.expiry_ns
         leaving, self._leaving = self._leaving, []
         for hop, space, entries in leaving:
             if space not in self._paths or self._paths[space].next_hop != hop:
@@ -379,7 +379,7 @@ class SpaceSubscriptions(KeyBasedInterest):
         for space, paths in self._paths.items():
             if paths.next_hop is not None:
                 for ids in batches(paths.onward_ids):
-                    self._send(paths.next_hop, RenewInSpace(space, ids))
+                    self.send(paths.next_hop, RenewInSpace(space, ids))
         for node in list(self._nodes.values()):
             self._renew_node(now, node)
 
@@ -389,8 +389,8 @@ class SpaceSubscriptions(KeyBasedInterest):
             hop = self._hop(space)
             if hop != paths.next_hop:
                 self._move(now, space, paths, hop)
-            elif hop is None and self._ring.joined:
-                unknown = self._renewed(now, space, self._me, paths.onward_ids)
+            elif hop is None and self.ring.joined:
+                unknown = self._renewed(now, space, self.me, paths.onward_ids)
                 self._tell(now, None, space, paths, paths.of(unknown))
 
     def _renew_node(self, now: Nanos, node: SearchNode) -> None:
@@ -403,14 +403,14 @@ class SpaceSubscriptions(KeyBasedInterest):
             self._remove_if_empty(node)
         if node.key not in self._nodes:
             return
-        if node.code and node.parent_heard_ns + self._keyed.expiry_ns <= now:
+        if node.code and node.parent_heard_ns + self.key_settings.expiry_ns <= now:
             node.parent_heard_ns = now
             self._route(now, ChildActive(node.space.name, node.code[:-1]))
         self._replicate(node)
 
     def _replicate(self, node: SearchNode) -> None:
         """Tell the replicas where the entries of a region come from, if they do not know."""
-        replicas = self._ring.replicas(self._dmm.tree_replicas)
+        replicas = self.ring.replicas(self._dmm.tree_replicas)
         backs = frozenset() if node.leaf is None else frozenset(node.leaf.previous_peers)
         state = (replicas, node.leaf is None, backs)
         before, node.replicated = node.replicated, state
@@ -419,9 +419,9 @@ class SpaceSubscriptions(KeyBasedInterest):
         told = LeafBranches(node.space.name, node.code, node.leaf is None, tuple(sorted(backs)))
         for peer in replicas:
             if before is None or before[1:] != state[1:] or peer not in before[0]:
-                self._send(peer, told)
+                self.send(peer, told)
 
-    def _ownership_changed(self, now: Nanos) -> None:
+    def on_ownership_changed(self, now: Nanos) -> None:
         for key, told in list(self._replicated.items()):
             if self._hop(*key) is None:
                 del self._replicated[key]
@@ -452,10 +452,10 @@ class SpaceSubscriptions(KeyBasedInterest):
         if told.split:
             self._split(now, node, force=True)
         for peer in told.peers:
-            if peer == self._me:
+            if peer == self.me:
                 self._tell_again(now, told.space)
             else:
-                self._send(peer, TellAgain(told.space))
+                self.send(peer, TellAgain(told.space))
 
     def _tell_again(self, now: Nanos, space: SpaceName) -> None:
         paths = self._paths.get(space)
@@ -473,7 +473,7 @@ class SpaceSubscriptions(KeyBasedInterest):
         """The space that a message is about; None, and a refusal, if there is no such space or region."""
         space = self._spaces.find(message.space)
         if space is None or space.region(getattr(message, "code", "")) is None:
-            self._refuse(sender, NO_REGION)
+            self.refuse(sender, NO_REGION)
             return None
         return space
 
@@ -484,7 +484,7 @@ class SpaceSubscriptions(KeyBasedInterest):
             case RenewInSpace(space, ids):
                 unknown = self._renewed(now, space, sender, ids)
                 if unknown:
-                    self._send(sender, UnknownInSpace(space, tuple(unknown)))
+                    self.send(sender, UnknownInSpace(space, tuple(unknown)))
             case UnknownInSpace(space, ids):
                 paths = self._paths.get(space)
                 if paths is not None and paths.next_hop == sender:

@@ -18,6 +18,7 @@ from wend.protocol.plugins import (
     Changed,
     Due,
     Heard,
+    Interest,
     InterestLearned,
     LinkChanged,
     Needs,
@@ -55,22 +56,34 @@ IN_TRANSIT = 16
 """How many changes of one peer can be in transit over a link. One more replaces the first, and the receiver asks."""
 
 
-class FloodedInterest(SubscriptionTable):
+class FloodedTable(SubscriptionTable):
+    """The subscriptions that all peers have announced, and until when those that stopped will be back."""
+
+    def __init__(self, me: PeerId) -> None:
+        super().__init__(me)
+        self.back_by: dict[PeerId, Nanos] | None = None
+        """By peer that stopped and will be back: until when others store events for it. Set once there was one."""
+
+    def knows(self, peers: tuple[PeerId, ...]) -> bool:
+        return all(peer in self.known for peer in peers)
+
+    def stayed_away(self, peer: PeerId, now: Nanos) -> bool:
+        return self.back_by is not None and now > self.back_by.get(peer, FOREVER)
+
+
+class FloodedInterest(Interest):
+    table: FloodedTable
+
     needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,))  # a deadline may be a multiple of the shortest delay
     messages: ClassVar[Any] = PeerInterest | InterestChange | InterestRequest
     names_everyone: ClassVar[bool] = True
 
     def __init__(self, config: PeerConfig) -> None:
-        super().__init__(config)
+        super().__init__(config, FloodedTable(config.peer))
         self._held: HeldChanges | None = None
         """Set once a change had to wait."""
         self._stored: dict[PeerId, tuple[int, int]] | None = None
         """By origin: the number and the bytes of the changes remembered since the whole. Set with persistency."""
-        self._back_by: dict[PeerId, Nanos] | None = None
-        """By peer that stopped and will be back: until when others store events for it. Set once there was one."""
-
-    def knows(self, peers: tuple[PeerId, ...]) -> bool:
-        return all(peer in self.known for peer in peers)
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
@@ -81,12 +94,12 @@ class FloodedInterest(SubscriptionTable):
             case Heard(sender, InterestChange() as told):
                 return self._learn_change(now, sender, told, view)
             case Heard(sender, InterestRequest(origin)):
-                return [Tell(sender, ("i", origin), self.known[origin])] if origin in self.known else []
+                return [Tell(sender, ("i", origin), self.table.known[origin])] if origin in self.table.known else []
             case LinkChanged(peer, up=True, fresh=True):
-                return [Tell(peer, ("i", origin), known) for origin, known in sorted(self.known.items())]
+                return [Tell(peer, ("i", origin), known) for origin, known in sorted(self.table.known.items())]
             case Recalled(PeerInterest() as told):
-                if told.origin not in self.known or self.known[told.origin].version < told.version:
-                    self.learn(told)
+                if told.origin not in self.table.known or self.table.known[told.origin].version < told.version:
+                    self.table.learn(told)
                     self._recall_changes(told.origin)
                     return self._note_away(now, told)
             case Recalled(InterestChange() as told):
@@ -103,11 +116,11 @@ class FloodedInterest(SubscriptionTable):
     # ---------------------------------------------------------------- this peer's own interest
 
     def _announce(self, now: Nanos, view: View) -> list[PluginEffect]:
-        later = self.postponed(now)
+        later = self.table.postponed(now)
         if later is not None:
             return later
-        old, replaced = self.known.get(view.me), self._local.summary.replaced
-        new = self.announced(view)
+        old, replaced = self.table.known.get(view.me), self.table.own.summary.replaced
+        new = self.table.announced(view)
         told: PeerInterest | InterestChange = new
         says_more = old is not None and (old.durable, old.away_ns) != (new.durable, new.away_ns)
         if old is not None and not replaced and not says_more and encoded_bytes(new) > SMALL_BYTES:
@@ -119,12 +132,12 @@ class FloodedInterest(SubscriptionTable):
     # ---------------------------------------------------------------- the interest of others
 
     def _learn_whole(self, now: Nanos, sender: PeerId, told: PeerInterest, view: View) -> list[PluginEffect]:
-        known = self.known.get(told.origin)
+        known = self.table.known.get(told.origin)
         if told.origin == view.me or (known is not None and known.version >= told.version):
             return []
         if not all(subscription.qos.can_be() for subscription in told.subscriptions):
             return [Refuse(sender, "a deadline or reliability that cannot be")]
-        if not self.learn(told):
+        if not self.table.learn(told):
             return [Refuse(sender, "a filter that cannot be read")]
         if view.persistency:
             self._remembered(told.origin, 0, 0)
@@ -140,7 +153,7 @@ class FloodedInterest(SubscriptionTable):
 
     def _learn_change(self, now: Nanos, sender: PeerId, told: InterestChange, view: View) -> list[PluginEffect]:
         origin = told.origin
-        known = self.known.get(origin)
+        known = self.table.known.get(origin)
         if origin == view.me or (known is not None and known.version >= told.version):
             return []
         if known is None or known.version != told.since:
@@ -156,7 +169,7 @@ class FloodedInterest(SubscriptionTable):
             return [Tell(sender, ("q", origin), InterestRequest(origin))]
         if encoded_bytes(new) > MAX_CONTROL_BYTES:
             return [Refuse(sender, "more interest than a peer may have")]
-        if not self.learn(new):
+        if not self.table.learn(new):
             return [Refuse(sender, "a filter that cannot be read")]
         return [
             *(self._remember(told, new) if view.persistency else ()),
@@ -169,26 +182,23 @@ class FloodedInterest(SubscriptionTable):
     def _note_away(self, now: Nanos, told: PeerInterest) -> list[PluginEffect]:
         """Note until when a peer will be back, if it has stopped."""
         if told.away_ns <= 0:
-            if self._back_by is not None:
-                self._back_by.pop(told.origin, None)
+            if self.table.back_by is not None:
+                self.table.back_by.pop(told.origin, None)
             return []
-        if self._back_by is None:
-            self._back_by = {}
-        self._back_by[told.origin] = back_by = min(now + told.away_ns, FOREVER)
+        if self.table.back_by is None:
+            self.table.back_by = {}
+        self.table.back_by[told.origin] = back_by = min(now + told.away_ns, FOREVER)
         return [Timer(back_by + 1, f"{_AWAY}{told.origin}")]
 
     def _stays_away(self, now: Nanos, origin: PeerId) -> list[PluginEffect]:
         """Send nothing more to a peer that is not back in time. When it is back, it announces its interest again."""
-        if not self.stayed_away(origin, now):
+        if not self.table.stayed_away(origin, now):
             return []
-        self.learn(msgspec.structs.replace(self.known[origin], subscriptions=(), advertisements=()))
+        self.table.learn(msgspec.structs.replace(self.table.known[origin], subscriptions=(), advertisements=()))
         return [CHANGED]
 
-    def stayed_away(self, peer: PeerId, now: Nanos) -> bool:
-        return self._back_by is not None and now > self._back_by.get(peer, FOREVER)
-
     def _learn_held(self, now: Nanos, origin: PeerId, view: View) -> list[PluginEffect]:
-        held = None if self._held is None else self._held.take(self.known[origin])
+        held = None if self._held is None else self._held.take(self.table.known[origin])
         return [] if held is None else self._learn_change(now, *held, view)
 
     def _hold(self, sender: PeerId, told: InterestChange) -> HeldChanges:
@@ -235,10 +245,10 @@ class FloodedInterest(SubscriptionTable):
 
     def _recall_changes(self, origin: PeerId) -> None:
         """Apply the changes that a former incarnation stored, as far as they fit. They come in any order."""
-        while origin in self.known and self._held is not None:
-            held = self._held.take(self.known[origin])
-            new = None if held is None else changed_by(self.known[origin], held[1])
-            if new is None or not self.learn(new):
+        while origin in self.table.known and self._held is not None:
+            held = self._held.take(self.table.known[origin])
+            new = None if held is None else changed_by(self.table.known[origin], held[1])
+            if new is None or not self.table.learn(new):
                 return
 
 

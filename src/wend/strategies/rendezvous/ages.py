@@ -30,14 +30,14 @@ class EventAges(RegionEntries):
 
     def _event_heard(self, now: Nanos, sender: PeerId, message: MatchEvent | NotifyPeer) -> None:
         trip = self._measured.trip_ns(now, sender)
-        if self._ring.has_measured(sender):
-            self._event_came(now, sender, message, self._born(now, sender, message.age_ns))
+        if self.ring.has_measured(sender):
+            self._event_came(now, sender, message, self.born_ns_of(now, sender, message.age_ns))
         elif trip is not None:
             self._event_came(now, sender, message, now - max(0, message.age_ns) - trip // 2)
         elif self._may_expire(message) and self._measured.hold(now, sender, message):
             self._ask_trips(now)
         else:
-            self._event_came(now, sender, message, self._born(now, sender, message.age_ns))
+            self._event_came(now, sender, message, self.born_ns_of(now, sender, message.age_ns))
 
     def _may_expire(self, message: MatchEvent | NotifyPeer) -> bool:
         """Whether the age must be right: somebody may drop the event for it. The owner of a region does not know what
@@ -47,34 +47,34 @@ class EventAges(RegionEntries):
             return True
         if isinstance(message, MatchEvent):
             return message.stored
-        return any(self._local.qos(number).expire for number in self._matching(event))
+        return any(self.table.own.qos(number).expire for number in self.table.matching(event))
 
     def _ask_trips(self, now: Nanos) -> None:
         for peer, number in self._measured.questions(now):
-            self._out.append(SendTo(peer, AskTrip(number)))
+            self.out.append(SendTo(peer, AskTrip(number)))
         due_ns = self._measured.next_ns()
         if due_ns is not None and (self._asks_at_ns is None or due_ns < self._asks_at_ns):
             self._asks_at_ns = due_ns
-            self._out.append(Timer(due_ns, _TRIPS))
+            self.out.append(Timer(due_ns, _TRIPS))
 
     def _trip_measured(self, now: Nanos, sender: PeerId, number: int) -> None:
         for arrived_ns, message in self._measured.answered(now, sender, number):
             trip = self._measured.trip_ns(now, sender) or 0
             self._event_came(now, sender, message, arrived_ns - max(0, message.age_ns) - trip // 2)
 
-    def _due(self, now: Nanos, name: str) -> None:
-        super()._due(now, name)
+    def on_due(self, now: Nanos, name: str) -> None:
+        super().on_due(now, name)
         if name == _TRIPS:
             self._asks_at_ns = None
             for sender, arrived_ns, message in self._measured.given_up(now):
-                self._event_came(now, sender, message, self._born(arrived_ns, sender, message.age_ns))
+                self._event_came(now, sender, message, self.born_ns_of(arrived_ns, sender, message.age_ns))
             self._ask_trips(now)
 
-    def _heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
+    def on_heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         match message:
             case AskTrip(number):
-                self._out.append(SendTo(sender, AnswerTrip(number)))
+                self.out.append(SendTo(sender, AnswerTrip(number)))
             case AnswerTrip(number):
                 self._trip_measured(now, sender, number)
             case _:
-                super()._heard(now, sender, message)
+                super().on_heard(now, sender, message)

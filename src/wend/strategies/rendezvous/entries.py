@@ -82,17 +82,17 @@ class RegionEntries(RegionReplicas):
             **busy,
         }
 
-    def _due(self, now: Nanos, name: str) -> None:
+    def on_due(self, now: Nanos, name: str) -> None:
         if name == _LOOK:
             self._look(now)
 
     # ---------------------------------------------------------------- the subscriber's side
 
-    def _subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+    def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
         self._homes[entry.id] = (entry, *home_of(wanted))
         self._place(now, entry)
 
-    def _unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+    def on_unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
         _, name, _ = self._homes.pop(entry.id)
         for (of, code), placed in list(self._placed.items()):
             if of == name and placed.pop(entry.id, None) is not None:
@@ -107,7 +107,7 @@ class RegionEntries(RegionReplicas):
             placed = self._placed.setdefault((name, code), {})
             if placed.get(entry.id) != entry:
                 placed[entry.id] = entry
-                self._to_region(now, PlaceEntries(name, code, (entry,), self._me))
+                self._to_region(now, PlaceEntries(name, code, (entry,), self.me))
 
     def _codes(self, name: str, cells: list[Interval]) -> list[str]:
         cache = self.caches.get(name)
@@ -117,10 +117,10 @@ class RegionEntries(RegionReplicas):
         name = told.name
         for code, owner in told.regions:
             if not can_be(name, code) or not code.startswith(told.code) or owner not in (sender, UNKNOWN_OWNER):
-                self._refuse(sender, "a region that cannot be")
+                self.refuse(sender, "a region that cannot be")
                 return
             if owner == sender and not self._may_own(sender, place(name, code)):
-                self._refuse(sender, "a region that its sender does not own")
+                self.refuse(sender, "a region that its sender does not own")
                 return
         self._learn(now, name, told.regions)
 
@@ -147,16 +147,16 @@ class RegionEntries(RegionReplicas):
         for key in [key for key in self._placed if key[0] == name and key not in before]:
             placed = self._placed.get(key)  # gone if an answer came at once
             if placed is not None:
-                self._to_region(now, RenewEntries(*key, self._me, digest(placed.values())))
+                self._to_region(now, RenewEntries(*key, self.me, digest(placed.values())))
 
     def _renew_entries(self, now: Nanos) -> None:
         for (name, code), placed in list(self._placed.items()):
-            self._to_region(now, RenewEntries(name, code, self._me, digest(placed.values())))
+            self._to_region(now, RenewEntries(name, code, self.me, digest(placed.values())))
 
     def _tell_entries(self, now: Nanos, told: TellEntries) -> None:
         placed = self._placed.get((told.name, told.code), {})
         for entries in batches(list(placed.values())):
-            self._to_region(now, PlaceEntries(told.name, told.code, entries, self._me))
+            self._to_region(now, PlaceEntries(told.name, told.code, entries, self.me))
 
     # ---------------------------------------------------------------- on the way to the owner of a region
 
@@ -166,16 +166,16 @@ class RegionEntries(RegionReplicas):
         if message.hops == 0 and not avoid:
             cache = self.caches.get(name)
             owner = UNKNOWN_OWNER if cache is None else cache.owners.get(code, UNKNOWN_OWNER)
-            if owner not in (UNKNOWN_OWNER, self._me) and cache is not None and self._fresh(cache.age_ns(code, now)):
-                self._send(owner, _hopped(message))
+            if owner not in (UNKNOWN_OWNER, self.me) and cache is not None and self._fresh(cache.age_ns(code, now)):
+                self.send(owner, _hopped(message))
                 return
-        hop = self._next(place(name, code), avoid)
+        hop = self.next_hop_to(place(name, code), avoid)
         if hop is None:
-            self._at_region(now, self._me, message)
+            self._at_region(now, self.me, message)
         elif message.hops >= MOST_HOPS:
-            self._out.append(Notice("undelivered", hop))
+            self.out.append(Notice("undelivered", hop))
         else:
-            self._send(hop, _hopped(message))
+            self.send(hop, _hopped(message))
 
     def _fresh(self, age_ns: Nanos) -> bool:
         """Whether an owner that was named this long ago may be asked without asking for the owner again."""
@@ -209,7 +209,7 @@ class RegionEntries(RegionReplicas):
                     if table.add(entry, now + self._settings.expiry_ns):
                         added.append(entry)
                 except FilterError:
-                    self._refuse(sender, "a filter that cannot be read")
+                    self.refuse(sender, "a filter that cannot be read")
             if added:
                 self._copy(CopyEntries(*key, tuple(added)))
             self._is_back(now, table, told.asker)
@@ -223,21 +223,19 @@ class RegionEntries(RegionReplicas):
             try:
                 table.add(entry, now)
             except FilterError:
-                self._refuse(sender, "a filter that cannot be read")
+                self.refuse(sender, "a filter that cannot be read")
         for half in (f"{code}0", f"{code}1"):
             for batch in batches(table.in_half(half)):
-                self._to_region(now, PlaceEntries(name, half, batch, self._me))
+                self._to_region(now, PlaceEntries(name, half, batch, self.me))
 
     def _correct(self, now: Nanos, peer: PeerId, key: Name, table: EntryTable) -> None:
         """Tell a peer which regions there are at a place of this one."""
         name, code = key
-        known = (
-            tuple((half, UNKNOWN_OWNER) for half in (f"{code}0", f"{code}1")) if table.split else ((code, self._me),)
-        )
-        if peer == self._me:
+        known = tuple((half, UNKNOWN_OWNER) for half in (f"{code}0", f"{code}1")) if table.split else ((code, self.me),)
+        if peer == self.me:
             self._learn(now, name, known)
         elif peer != UNKNOWN_OWNER:
-            self._send(peer, RegionsAre(name, code, known))
+            self.send(peer, RegionsAre(name, code, known))
 
     def _remove(self, now: Nanos, key: Name, ids: tuple[EntryId, ...]) -> None:
         table = self.regions.get(key)
@@ -259,17 +257,17 @@ class RegionEntries(RegionReplicas):
         self._is_back(now, table, peer)
         if table.digest_of(peer) == told:
             table.expires[peer] = now + self._settings.expiry_ns
-        elif peer == self._me:
+        elif peer == self.me:
             self._tell_entries(now, TellEntries(*key))
         else:
-            self._send(peer, TellEntries(*key), LAST_TRIES)
+            self.send(peer, TellEntries(*key), LAST_TRIES)
 
     # ---------------------------------------------------------------- peers that stop and will be back
 
     def _will_be_back(self, now: Nanos, away_ns: Nanos) -> None:
         """Let the entries of this peer, which stops, live for this time."""
         for (name, code), placed in list(self._placed.items()):
-            self._to_region(now, RenewEntries(name, code, self._me, digest(placed.values()), 0, away_ns))
+            self._to_region(now, RenewEntries(name, code, self.me, digest(placed.values()), 0, away_ns))
 
     def _is_away(self, now: Nanos, key: Name, peer: PeerId, away_ns: Nanos) -> None:
         table = self._table(now, *key)
@@ -294,7 +292,7 @@ class RegionEntries(RegionReplicas):
         load = self._loads.get(key)
         if load is None:
             if not self._loads:
-                self._out.append(Timer(now + LOOK_NS, _LOOK))
+                self.out.append(Timer(now + LOOK_NS, _LOOK))
             load = self._loads[key] = Load(now)
         cells = cells_in(key[0], event)
         if cells is not None:
@@ -318,7 +316,7 @@ class RegionEntries(RegionReplicas):
             else:
                 del self._loads[key]
         if self._loads:
-            self._out.append(Timer(now + LOOK_NS, _LOOK))
+            self.out.append(Timer(now + LOOK_NS, _LOOK))
 
     def _split(self, now: Nanos, key: Name, table: EntryTable) -> None:
         if not splits(*key):
@@ -331,13 +329,13 @@ class RegionEntries(RegionReplicas):
         self._copy(CopyEntries(*key, (), tuple(entry.id for entry in entries), True))
         name, code = key
         for half in (f"{code}0", f"{code}1"):
-            self._to_region(now, PlaceEntries(name, half, (), self._me))
+            self._to_region(now, PlaceEntries(name, half, (), self.me))
         for batch in batches(list(entries)):
-            self._pass_down(now, self._me, key, batch)
+            self._pass_down(now, self.me, key, batch)
 
     # ---------------------------------------------------------------- beacons
 
-    def _renew(self, now: Nanos) -> None:
+    def on_beacon(self, now: Nanos) -> None:
         self._renew_entries(now)
         for key, table in list(self.regions.items()):
             gone = tuple(table.expire(now))
@@ -353,12 +351,12 @@ class RegionEntries(RegionReplicas):
 
     # ---------------------------------------------------------------- messages
 
-    def _heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
+    def on_heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         match message:
             case _ if not can_be(message.name, message.code):
-                self._refuse(sender, "a region that cannot be")
+                self.refuse(sender, "a region that cannot be")
             case PlaceEntries() | RemoveEntries() | RenewEntries() | HalfIsActive():
-                if self._ring.owns(key_of(place(message.name, message.code))):
+                if self.ring.owns(key_of(place(message.name, message.code))):
                     self._at_region(now, sender, message)
                 else:
                     self._to_region(now, message)
@@ -373,12 +371,12 @@ class RegionEntries(RegionReplicas):
             case TellCopy(name, code):
                 self._send_copy(sender, (name, code))
 
-    def _undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
+    def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         for cache in self.caches.values():
             cache.forget(peer)
         match message:
             case PlaceEntries() | RemoveEntries() | RenewEntries() | HalfIsActive():
-                self._rerouted(peer)
+                self.note_reroute(peer)
                 self._to_region(now, message, (peer,))
 
 

@@ -78,20 +78,20 @@ class Rendezvous(EventAges):
         that has some: `entries/NAME|CODE`, and `events/NAME|CODE`, those of the last seconds."""
         return {**super().status(), "unsettled": len(self._stored) + len(self._unsettled)}
 
-    def _due(self, now: Nanos, name: str) -> None:
-        super()._due(now, name)
+    def on_due(self, now: Nanos, name: str) -> None:
+        super().on_due(now, name)
         if name == _RETRY:
             self._retrying = False
             self._retry(now)
 
     # ---------------------------------------------------------------- events
 
-    def _publish(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
+    def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
         if self._persistency:
             self._store(now, event, born_ns)
-        if not self._ring.joined:
+        if not self.ring.joined:
             if not self._persistency:
-                self._too_early(event.id)
+                self.drop_too_early(event.id)
             return
         for name, cells in names_of(event):
             self._ask(now, name, cells, event, born_ns)
@@ -102,23 +102,23 @@ class Rendezvous(EventAges):
         stored = self._persistency
         for code, owner in [("", UNKNOWN_OWNER)] if cache is None else cache.meeting([cells]):
             age = 0 if cache is None or owner == UNKNOWN_OWNER else cache.age_ns(code, now)
-            if owner not in (UNKNOWN_OWNER, self._me) and self._fresh(age):
+            if owner not in (UNKNOWN_OWNER, self.me) and self._fresh(age):
                 asks = age > self._settings.beacon_ns // 2
-                self._send(owner, MatchEvent(name, code, event, now - born_ns, 1, asks, stored))
+                self.send(owner, MatchEvent(name, code, event, now - born_ns, 1, asks, stored))
             else:
-                self._match(now, self._me, MatchEvent(name, code, event, 0, 0, True, stored), born_ns)
+                self._match(now, self.me, MatchEvent(name, code, event, 0, 0, True, stored), born_ns)
 
     def _match(
         self, now: Nanos, sender: PeerId, message: MatchEvent, born_ns: Nanos, avoid: tuple[PeerId, ...] = ()
     ) -> None:
         """Match an event with the entries of its region, here or at the owner."""
         name, code, event = message.name, message.code, message.event
-        hop = self._next(place(name, code), avoid)
+        hop = self.next_hop_to(place(name, code), avoid)
         if hop is not None:
             if message.hops >= MOST_HOPS:
-                self._circling(event.id, hop)
+                self.drop_circling(event.id, hop)
             else:
-                self._send(hop, MatchEvent(name, code, event, now - born_ns, message.hops + 1, True, message.stored))
+                self.send(hop, MatchEvent(name, code, event, now - born_ns, message.hops + 1, True, message.stored))
             return
         key = (name, code)
         table = self.regions.get(key)
@@ -127,13 +127,13 @@ class Rendezvous(EventAges):
             return
         if table is None and code:  # it was split and forgotten, or never was: begin with the whole range
             if message.hops >= MOST_HOPS:
-                self._circling(event.id, self._me)
+                self.drop_circling(event.id, self.me)
                 return
             again = MatchEvent(name, "", event, now - born_ns, message.hops + 1, True, message.stored)
             self._match(now, sender, again, born_ns)
             return
         publisher = event.id.publisher
-        if message.asks and (table is None or not table.split) and (publisher != self._me or message.hops == 0):
+        if message.asks and (table is None or not table.split) and (publisher != self.me or message.hops == 0):
             self._correct(now, publisher, key, table or EntryTable())
         if table is not None and table.split:
             self._match_halves(now, message, born_ns)
@@ -149,10 +149,10 @@ class Rendezvous(EventAges):
                 self._second_looks[key, event.id] = look
                 self._retry_later(now)
         else:
-            self._out.append(Notice("duplicate", sender))
+            self.out.append(Notice("duplicate", sender))
 
     def _owns(self, key: Name) -> bool:
-        return self._ring.owns(key_of(place(*key)))
+        return self.ring.owns(key_of(place(*key)))
 
     def _stand_in(self, now: Nanos, key: Name, message: MatchEvent, born_ns: Nanos) -> None:
         """The owner does not answer, and this peer is the next. Until it is the owner it has at most a copy of the
@@ -171,44 +171,44 @@ class Rendezvous(EventAges):
         for half in (f"{message.code}0", f"{message.code}1"):
             if cells is not None and meet(region(half), [cells]):
                 asked = MatchEvent(name, half, event, now - born_ns, message.hops, True, message.stored)
-                self._match(now, self._me, asked, born_ns)
+                self._match(now, self.me, asked, born_ns)
 
     def _notify_peers(self, now: Nanos, peers: list[PeerId], event: Event, born_ns: Nanos, hops: int) -> None:
         """Send an event to its subscribers' peers. Above the fan-out limit some of them pass it on to others."""
         publisher = event.id.publisher  # its own subscribers have it already
         peers = [peer for peer in peers if peer != publisher]
-        if self._me in peers:
-            self._deliver(event, born_ns)
-            peers.remove(self._me)
+        if self.me in peers:
+            self.deliver(event, born_ns)
+            peers.remove(self.me)
         limit, age = self._settings.fan_out, now - born_ns
         parts = min(limit, len(peers))
         for at in range(parts):
             first, *others = peers[at::parts]
-            self._send(first, NotifyPeer(event, age, hops + 1, tuple(others)), LAST_TRIES)
+            self.send(first, NotifyPeer(event, age, hops + 1, tuple(others)), LAST_TRIES)
 
     def _notified(self, now: Nanos, sender: PeerId, told: NotifyPeer, born: Nanos) -> None:
         event = told.event
-        if self.targets(event):
-            self._deliver(event, born)
+        if self.table.targets(event):
+            self.deliver(event, born)
         else:
-            self._out.append(Notice("no-subscriber", self._me))
+            self.out.append(Notice("no-subscriber", self.me))
         if told.others:
             self._notify_peers(now, list(told.others), event, born, told.hops)
         if told.region is not None:
-            self._send(sender, Reached(*told.region, event.id))
+            self.send(sender, Reached(*told.region, event.id))
 
     # ---------------------------------------------------------------- events that are stored until they are settled
 
     def _store(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
         slot, lost = self._stored.add(now, event, born_ns, names_of(event))
         for id_, freed in lost.items():
-            self._out.append(Drop(id_, (self._me,), NO_ROOM))
+            self.out.append(Drop(id_, (self.me,), NO_ROOM))
             if freed != slot:
-                self._out.append(Remember(freed, StoredEvent(freed, None)))
-        self._out.append(Remember(slot, StoredEvent(slot, event, born_ns)))
+                self.out.append(Remember(freed, StoredEvent(freed, None)))
+        self.out.append(Remember(slot, StoredEvent(slot, event, born_ns)))
         self._retry_later(now)
 
-    def _recalled(self, now: Nanos, message: Any) -> None:
+    def on_recalled(self, now: Nanos, message: Any) -> None:
         if isinstance(message, StoredEvent):
             self._stored.recall(now, message, None if message.event is None else names_of(message.event))
             self._retry_later(now)
@@ -232,7 +232,7 @@ class Rendezvous(EventAges):
             return
         if len(self._unsettled) >= self._most_unsettled:  # the publisher's peer still has it, and asks again
             del self._unsettled[next(iter(self._unsettled))]
-            self._out.append(Notice("queued", self._me))
+            self.out.append(Notice("queued", self.me))
         self._unsettled[key, event.id] = Unsettled(event, born_ns, hops, waiting, now, sure)
         self._retry_later(now)
 
@@ -240,11 +240,11 @@ class Rendezvous(EventAges):
         self, now: Nanos, key: Name, peers: list[PeerId], event: Event, born_ns: Nanos, hops: int
     ) -> list[PeerId]:
         """Send a stored event to subscribers' peers; those that are to answer."""
-        if self._me in peers and event.id.publisher != self._me:
-            self._deliver(event, born_ns)
-        others = [peer for peer in peers if peer not in (event.id.publisher, self._me)]
+        if self.me in peers and event.id.publisher != self.me:
+            self.deliver(event, born_ns)
+        others = [peer for peer in peers if peer not in (event.id.publisher, self.me)]
         for peer in others:
-            self._send(peer, NotifyPeer(event, now - born_ns, hops + 1, (), key))
+            self.send(peer, NotifyPeer(event, now - born_ns, hops + 1, (), key))
         return others
 
     def _reached(self, now: Nanos, sender: PeerId, told: Reached) -> None:
@@ -256,20 +256,20 @@ class Rendezvous(EventAges):
 
     def _settle(self, now: Nanos, key: Name, id_: EventId) -> None:
         self._settled.add((key, id_))
-        if id_.publisher == self._me:
-            self._settled_by(now, self._me, EventSettled(*key, id_))
+        if id_.publisher == self.me:
+            self._settled_by(now, self.me, EventSettled(*key, id_))
         else:
-            self._send(id_.publisher, EventSettled(*key, id_))
+            self.send(id_.publisher, EventSettled(*key, id_))
 
     def _settled_by(self, now: Nanos, sender: PeerId, told: EventSettled) -> None:
         slot = self._stored.settled(told.id, told.name, told.code)
         if slot is not None:
-            self._out.append(Remember(slot, StoredEvent(slot, None)))
+            self.out.append(Remember(slot, StoredEvent(slot, None)))
 
-    def _subscriptions_changed(self, now: Nanos) -> None:
-        super()._subscriptions_changed(now)
-        if self._away_ns and self._persistency:
-            self._will_be_back(now, self._away_ns)
+    def on_subscriptions_changed(self, now: Nanos) -> None:
+        super().on_subscriptions_changed(now)
+        if self.table.away_ns and self._persistency:
+            self._will_be_back(now, self.table.away_ns)
 
     def _returned(self, now: Nanos, peer: PeerId) -> None:
         for unsettled in self._unsettled.values():
@@ -281,10 +281,10 @@ class Rendezvous(EventAges):
     def _retry_later(self, now: Nanos) -> None:
         if not self._retrying:
             self._retrying = True
-            self._out.append(Timer(now + RETRY_NS, _RETRY))
+            self.out.append(Timer(now + RETRY_NS, _RETRY))
 
     def _retry(self, now: Nanos) -> None:
-        for event, born, name, cells in self._stored.due(now) if self._ring.joined else ():
+        for event, born, name, cells in self._stored.due(now) if self.ring.joined else ():
             self._ask(now, name, cells, event, born)
         for (key, id_), look in list(self._second_looks.items()):
             if look.time_ns <= now:
@@ -303,7 +303,7 @@ class Rendezvous(EventAges):
                 continue
             for peer in unsettled.again(now):
                 event, born = unsettled.event, unsettled.born_ns
-                self._send(peer, NotifyPeer(event, now - born, unsettled.hops + 1, (), key))
+                self.send(peer, NotifyPeer(event, now - born, unsettled.hops + 1, (), key))
         if len(self._stored) or self._unsettled or self._second_looks:
             self._retry_later(now)
 
@@ -312,7 +312,7 @@ class Rendezvous(EventAges):
         live = () if table is None else table.expires
         gone = [peer for peer in unsettled.waiting if peer not in live]
         if gone:
-            self._out.append(Drop(unsettled.event.id, tuple(gone), "no subscriber reconnected"))
+            self.out.append(Drop(unsettled.event.id, tuple(gone), "no subscriber reconnected"))
         for peer in gone:
             unsettled.reached(peer)
         return not unsettled.waiting
@@ -343,7 +343,7 @@ class Rendezvous(EventAges):
         else:
             self._match(now, sender, message, born_ns)
 
-    def _heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
+    def on_heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         match message:
             case NotifyPeer():
                 self._event_heard(now, sender, message)
@@ -352,20 +352,20 @@ class Rendezvous(EventAges):
             case EventSettled(name=name, code=code) if can_be(name, code):
                 self._settled_by(now, sender, message)
             case StoredEvent():
-                self._refuse(sender, "a region that cannot be")
+                self.refuse(sender, "a region that cannot be")
             case MatchEvent(name, code) if can_be(name, code):
                 self._event_heard(now, sender, message)
             case _:
-                super()._heard(now, sender, message)
+                super().on_heard(now, sender, message)
 
-    def _undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
-        super()._undelivered(now, peer, message)
+    def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
+        super().on_undelivered(now, peer, message)
         match message:
             case MatchEvent():
-                self._rerouted(peer)
-                self._match(now, self._me, message, now - message.age_ns, (peer,))
+                self.note_reroute(peer)
+                self._match(now, self.me, message, now - message.age_ns, (peer,))
             case NotifyPeer(event=event, others=others, region=None):
-                self._unreached(event.id, peer)
+                self.drop_unreached(event.id, peer)
                 if others:
                     born = now - message.age_ns
                     self._notify_peers(now, list(others), event, born, message.hops - 1)

@@ -78,7 +78,7 @@ class RegionReplicas(KeyBasedInterest):
         former owner and its replicas may have crashed together."""
         self._taken_over = 0
 
-    def _begin(self, now: Nanos) -> None:
+    def begin(self, now: Nanos) -> None:
         self._expect_entries(now)  # others may know this peer again before it knows them
 
     def _to_region(self, now: Nanos, message: Any, avoid: tuple[PeerId, ...] = ()) -> None:
@@ -98,7 +98,7 @@ class RegionReplicas(KeyBasedInterest):
 
     def _expect_entries(self, now: Nanos) -> None:
         """This peer may own other regions than before."""
-        self._unsure_ns = now + UNSURE_NS + 2 * self._ring.round_trip_ns(self._me)
+        self._unsure_ns = now + UNSURE_NS + 2 * self.ring.round_trip_ns(self.me)
         self._complete_ns = self._unsure_ns + self._settings.beacon_ns
 
     def _is_complete(self, now: Nanos, table: EntryTable | None) -> bool:
@@ -111,10 +111,10 @@ class RegionReplicas(KeyBasedInterest):
         for peer in self._replicas:
             if message.added:
                 for batch in batches(list(message.added)):
-                    self._send(peer, CopyEntries(message.name, message.code, batch, (), message.split))
+                    self.send(peer, CopyEntries(message.name, message.code, batch, (), message.split))
             if message.removed or message.split:
                 for gone in batches(message.removed) or [()]:
-                    self._send(peer, CopyEntries(message.name, message.code, (), gone, message.split))
+                    self.send(peer, CopyEntries(message.name, message.code, (), gone, message.split))
 
     def _copied(self, now: Nanos, sender: PeerId, told: CopyEntries) -> None:
         key = (told.name, told.code)
@@ -128,7 +128,7 @@ class RegionReplicas(KeyBasedInterest):
             try:
                 table.add(entry, now + 2 * self._settings.expiry_ns)
             except FilterError:
-                self._refuse(sender, "a filter that cannot be read")
+                self.refuse(sender, "a filter that cannot be read")
         if key not in self.regions:  # an owner knows better than one that was
             self._copied_from[key] = sender
             for id_ in told.removed:
@@ -137,12 +137,12 @@ class RegionReplicas(KeyBasedInterest):
     def _copy_of(self, now: Nanos, sender: PeerId, key: Name) -> EntryTable | None:
         """The copy of a region that its sender may own. None: the sender is refused."""
         if not self._may_own(sender, place(*key)):
-            self._refuse(sender, "a region that its sender does not own")
+            self.refuse(sender, "a region that its sender does not own")
             return None
         copy = self._copies.get(key)
         if copy is None:
             if len(self._copies) >= MOST_COPIES:
-                self._refuse(sender, "too many regions")
+                self.refuse(sender, "too many regions")
                 return None
             copy = self._copies[key] = EntryTable()
         self._copied_ns[key] = now
@@ -151,7 +151,7 @@ class RegionReplicas(KeyBasedInterest):
     def _may_own(self, peer: PeerId, where: str) -> bool:
         """Whether no peer that this one knows is closer to the key."""
         key = key_of(where)
-        hop = self._ring.next_hop(key)
+        hop = self.ring.next_hop(key)
         return hop == peer or distance(node_id(peer), key) <= distance(node_id(hop), key)
 
     def _expire_copies(self, now: Nanos) -> None:
@@ -174,7 +174,7 @@ class RegionReplicas(KeyBasedInterest):
     def _renew_copies_of(self, now: Nanos, key: Name) -> None:
         table = self.regions[key]
         for peer in self._replicas:
-            self._send(peer, RenewCopy(*key, table.digest, table.split, table.still_away(now)))
+            self.send(peer, RenewCopy(*key, table.digest, table.split, table.still_away(now)))
 
     def _copy_renewed(self, now: Nanos, sender: PeerId, told: RenewCopy) -> None:
         key = (told.name, told.code)
@@ -189,7 +189,7 @@ class RegionReplicas(KeyBasedInterest):
         if table.digest != told.digest:
             for id_ in list(table.entries):
                 table.remove(id_)
-            self._send(sender, TellCopy(*key))
+            self.send(sender, TellCopy(*key))
         for peer in table.expires:
             table.expires[peer] = now + 2 * self._settings.expiry_ns
 
@@ -197,10 +197,10 @@ class RegionReplicas(KeyBasedInterest):
         table = self.regions.get(key)
         if table is not None:
             for batch in batches(list(table.entries.values())) or [()]:
-                self._send(peer, CopyEntries(*key, batch, (), table.split))
+                self.send(peer, CopyEntries(*key, batch, (), table.split))
 
-    def _ownership_changed(self, now: Nanos) -> None:
-        ring, me = self._ring, self._me
+    def on_ownership_changed(self, now: Nanos) -> None:
+        ring, me = self.ring, self.me
         near = ring.replicas(2)
         if near != self._near:
             self._near = near

@@ -114,32 +114,32 @@ class GroupInterest(KeyBasedInterest):
         super().__init__(config)
         self._cast = Seen()
 
-    def _publish(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
-        if not self._ring.joined:
-            self._too_early(event.id)
+    def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
+        if not self.ring.joined:
+            self.drop_too_early(event.id)
             return
         for group in groups_of(event):
             self._to_root(now, ToRoot(group, event, 0, 0), born_ns)
 
     def _to_root(self, now: Nanos, message: ToRoot, born_ns: Nanos, avoid: tuple[PeerId, ...] = ()) -> None:
-        hop = self._next(message.group, avoid)
+        hop = self.next_hop_to(message.group, avoid)
         if hop is None:
             self._down(now, message.group, message.event, born_ns, message.hops)
         elif message.hops >= MOST_HOPS:
-            self._circling(message.event.id, hop)
+            self.drop_circling(message.event.id, hop)
         else:
-            self._send(hop, ToRoot(message.group, message.event, now - born_ns, message.hops + 1))
+            self.send(hop, ToRoot(message.group, message.event, now - born_ns, message.hops + 1))
 
     def _down(self, now: Nanos, group: str, event: Event, born_ns: Nanos, hops: int) -> None:
         if not self._cast.add((group, event.id)):
-            self._out.append(Notice("duplicate", self._me))
+            self.out.append(Notice("duplicate", self.me))
             return
         for peer in self._children(group, event):
-            if peer == self._me:
-                if event.id.publisher != self._me:  # the publisher's own subscribers have it already
-                    self._deliver(event, born_ns)
+            if peer == self.me:
+                if event.id.publisher != self.me:  # the publisher's own subscribers have it already
+                    self.deliver(event, born_ns)
             else:
-                self._send(peer, DownTree(group, event, now - born_ns, hops + 1), LAST_TRIES)
+                self.send(peer, DownTree(group, event, now - born_ns, hops + 1), LAST_TRIES)
 
     def _children(self, group: str, event: Event) -> list[PeerId]:
         """The peers to which an event of the group goes from here; this peer's own id for its own subscribers."""
@@ -153,26 +153,26 @@ class GroupInterest(KeyBasedInterest):
         """The next hop towards the root did not answer."""
         raise NotImplementedError
 
-    def _heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
+    def on_heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         match message:
             case ToRoot():
-                self._to_root(now, message, self._born(now, sender, message.age_ns))
+                self._to_root(now, message, self.born_ns_of(now, sender, message.age_ns))
             case DownTree(group, event, age, hops):
-                self._down(now, group, event, self._born(now, sender, age), hops)
+                self._down(now, group, event, self.born_ns_of(now, sender, age), hops)
             case _:
                 self._told(now, sender, message)
 
     def _told(self, now: Nanos, sender: PeerId, message: Any) -> None:
         raise NotImplementedError
 
-    def _undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
+    def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         match message:
             case ToRoot():
-                self._rerouted(peer)
+                self.note_reroute(peer)
                 self._to_root(now, message, now - message.age_ns, (peer,))
             case DownTree(group, event):
-                self._unreached(event.id, peer)
-                if self._ring.forgets(peer):  # else it may only be out of reach for a while
+                self.drop_unreached(event.id, peer)
+                if self.ring.forgets(peer):  # else it may only be out of reach for a while
                     self._lost_child(now, group, peer)
             case JoinGroup(group) | WantInGroup(group) | RenewInGroup(group):
                 self._lost_parent(now, group, peer)
@@ -212,16 +212,16 @@ class Scribe(GroupInterest):
         found = self._groups.get(group)
         if found is None:
             return []
-        return [self._me, *found.children] if found.local and self.targets(event) else list(found.children)
+        return [self.me, *found.children] if found.local and self.table.targets(event) else list(found.children)
 
-    def _subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+    def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
         name = group_of(wanted)
         group = self._groups.setdefault(name, _Group())
         group.local += 1
         if group.local == 1 and not group.children:
             self._join(name, group)
 
-    def _unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+    def on_unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
         name = group_of(wanted)
         self._groups[name].local -= 1
         self._tidy(name)
@@ -229,9 +229,9 @@ class Scribe(GroupInterest):
     def _join(self, name: str, group: _Group, avoid: tuple[PeerId, ...] = ()) -> None:
         """Join by the next hop. A former parent forgets this peer when it expires: until the new branch has grown,
         events come by the old one."""
-        group.parent = hop = self._next(name, avoid)
+        group.parent = hop = self.next_hop_to(name, avoid)
         if hop is not None:
-            self._send(hop, JoinGroup(name))
+            self.send(hop, JoinGroup(name))
 
     def _tidy(self, name: str) -> None:
         """Leave a group in which nobody is left."""
@@ -239,21 +239,21 @@ class Scribe(GroupInterest):
         if not group.local and not group.children:
             del self._groups[name]
             if group.parent is not None:
-                self._send(group.parent, LeaveGroup(name))
+                self.send(group.parent, LeaveGroup(name))
 
     def _told(self, now: Nanos, sender: PeerId, message: Any) -> None:
         match message:
             case JoinGroup(name):
                 group = self._groups.setdefault(name, _Group())
                 alone = not group.children and not group.local
-                group.children[sender] = now + self._keyed.expiry_ns
+                group.children[sender] = now + self.key_settings.expiry_ns
                 if alone:
                     self._join(name, group)
             case LeaveGroup(name) if name in self._groups:
                 if self._groups[name].children.pop(sender, None) is not None:
                     self._tidy(name)
 
-    def _renew(self, now: Nanos) -> None:
+    def on_beacon(self, now: Nanos) -> None:
         for name, group in list(self._groups.items()):
             for child in [child for child, expires in group.children.items() if expires <= now]:
                 del group.children[child]
@@ -261,9 +261,9 @@ class Scribe(GroupInterest):
             if name in self._groups:
                 self._join(name, group)
 
-    def _ownership_changed(self, now: Nanos) -> None:
+    def on_ownership_changed(self, now: Nanos) -> None:
         for name, group in self._groups.items():
-            if self._next(name) != group.parent:
+            if self.next_hop_to(name) != group.parent:
                 self._join(name, group)
 
     def _lost_child(self, now: Nanos, group: str, peer: PeerId) -> None:
@@ -297,25 +297,25 @@ class Hermes(GroupInterest):
         paths = self._paths.get(group)
         return [] if paths is None else paths.towards(event.attributes)
 
-    def _subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        self._want(now, group_of(wanted), self._me, (entry,))
+    def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+        self._want(now, group_of(wanted), self.me, (entry,))
 
-    def _unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        self._unwant(group_of(wanted), [(entry.id, self._me)])
+    def on_unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+        self._unwant(group_of(wanted), [(entry.id, self.me)])
 
     def _want(self, now: Nanos, group: str, sender: PeerId, entries: tuple[Entry, ...]) -> None:
         paths = self._paths.setdefault(group, ReversePaths())
         onward: dict[Branch, None] = {}
         for entry in entries:
             try:
-                onward.update(dict.fromkeys(paths.add(entry, None, sender, now + self._keyed.expiry_ns)))
+                onward.update(dict.fromkeys(paths.add(entry, None, sender, now + self.key_settings.expiry_ns)))
             except FilterError:
-                self._refuse(sender, "a filter that cannot be read")
+                self.refuse(sender, "a filter that cannot be read")
         self._pass_on(group, paths, list(onward))
 
     def _pass_on(self, group: str, paths: ReversePaths, onward: list[Branch]) -> None:
         """Tell the next hop of entries. One that was not the next hop so far is told all of them."""
-        hop = self._next(group)
+        hop = self.next_hop_to(group)
         if hop != paths.next_hop:
             self._move(group, paths, hop)
         elif hop is not None:
@@ -329,7 +329,7 @@ class Hermes(GroupInterest):
 
     def _tell(self, hop: PeerId, group: str, paths: ReversePaths, onward: list[Branch]) -> None:
         for batch in batches(onward):
-            self._send(hop, WantInGroup(group, tuple([paths.entry(branch) for branch in batch])))
+            self.send(hop, WantInGroup(group, tuple([paths.entry(branch) for branch in batch])))
 
     def _unwant(self, group: str, branches: Iterable[Branch]) -> None:
         paths = self._paths.get(group)
@@ -340,7 +340,7 @@ class Hermes(GroupInterest):
         if hop is not None:
             self._tell(hop, group, paths, onward)
             for batch in batches([entry.id for entry in gone]):
-                self._send(hop, UnwantInGroup(group, batch))
+                self.send(hop, UnwantInGroup(group, batch))
         if not len(paths):
             del self._paths[group]
 
@@ -350,10 +350,10 @@ class Hermes(GroupInterest):
                 self._want(now, group, sender, entries)
             case RenewInGroup(group, ids):
                 paths = self._paths.get(group)
-                expires = now + self._keyed.expiry_ns
+                expires = now + self.key_settings.expiry_ns
                 unknown = tuple([id_ for id_ in ids if paths is None or not paths.renew(id_, sender, expires)])
                 if unknown:
-                    self._send(sender, UnknownInGroup(group, unknown))
+                    self.send(sender, UnknownInGroup(group, unknown))
             case UnknownInGroup(group, ids):
                 paths = self._paths.get(group)
                 if paths is not None and paths.next_hop == sender:
@@ -363,22 +363,22 @@ class Hermes(GroupInterest):
                 if paths is not None:
                     self._unwant(group, [(id_, sender) for id_ in ids if (id_, sender) in paths])
 
-    def _renew(self, now: Nanos) -> None:
+    def on_beacon(self, now: Nanos) -> None:
         for group, paths in list(self._paths.items()):
-            for id_, _ in paths.came_from(self._me):
-                paths.renew(id_, self._me, now + self._keyed.expiry_ns + 1)
+            for id_, _ in paths.came_from(self.me):
+                paths.renew(id_, self.me, now + self.key_settings.expiry_ns + 1)
             self._unwant(group, paths.expired(now))
         for group, paths in self._paths.items():
-            hop = self._next(group)
+            hop = self.next_hop_to(group)
             if hop != paths.next_hop:
                 self._move(group, paths, hop)
             elif hop is not None:
                 for ids in batches(paths.onward_ids):
-                    self._send(hop, RenewInGroup(group, ids))
+                    self.send(hop, RenewInGroup(group, ids))
 
-    def _ownership_changed(self, now: Nanos) -> None:
+    def on_ownership_changed(self, now: Nanos) -> None:
         for group, paths in self._paths.items():
-            hop = self._next(group)
+            hop = self.next_hop_to(group)
             if hop != paths.next_hop:
                 self._move(group, paths, hop)
 
@@ -391,4 +391,4 @@ class Hermes(GroupInterest):
         paths = self._paths.get(group)
         if paths is not None and paths.next_hop == peer:
             paths.next_hop = None
-            self._move(group, paths, self._next(group, (peer,)))
+            self._move(group, paths, self.next_hop_to(group, (peer,)))

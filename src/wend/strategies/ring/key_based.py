@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from wend.matching.filters import Filter, parse
-from wend.model.events import Event, EventId, PeerId, Subscription, SubscriptionId
+from wend.model.events import Event, EventId, PeerId, Subscription
 from wend.model.keys import key_of
 from wend.model.random_stream import peer_stream
 from wend.model.settings import Settings, setting
@@ -23,10 +23,9 @@ from wend.protocol.plugins import (
     Drop,
     Due,
     Heard,
-    LocalSubscription,
+    Interest,
     Needs,
     Notice,
-    Notify,
     PeerConfig,
     PluginEffect,
     PluginInput,
@@ -39,7 +38,7 @@ from wend.protocol.plugins import (
     Undelivered,
     View,
 )
-from wend.strategies.subscriptions.table import SubscriptionTable, deadline_of
+from wend.strategies.ring.own_subscriptions import OwnSubscriptions
 
 T = TypeVar("T")
 SEEN = 4096
@@ -145,192 +144,152 @@ class Seen:
         return True
 
 
-class KeyBasedInterest(SubscriptionTable):
+class KeyBasedInterest(Interest):
     """Sends subscriptions and events to the owners of their keys. A subclass implements the methods below."""
 
     needs: ClassVar[Needs] = Needs()
+    table: OwnSubscriptions
     settings: ClassVar[type[Settings]] = KeyBasedSettings
     hears_anyone: ClassVar[bool] = True
     names_everyone: ClassVar[bool] = False
     durable: ClassVar[bool] = False
 
     def __init__(self, config: PeerConfig) -> None:
-        super().__init__(config)
-        self._keyed = config.of(KeyBasedSettings)
+        super().__init__(config, OwnSubscriptions(config.peer))
+        self.me = config.peer
+        self.key_settings = config.of(KeyBasedSettings)
         draw = peer_stream(config.seed, "interest", config.peer, config.incarnation)
-        self._first_beacon_ns = round(draw.random() * self._keyed.beacon_ns)
-        self._wanted: dict[int, list[tuple[Entry, Filter]]] = {}
+        self._first_beacon_ns = round(draw.random() * self.key_settings.beacon_ns)
+        self.own_entries: dict[int, list[tuple[Entry, Filter]]] = {}
         """The entries of this peer's own subscriptions, by number, as they were told."""
-        self._touched: dict[int, None] = {}
-        """The subscriptions that changed since."""
-        self._last: tuple[EventId | None, tuple[int, ...]] = (None, ())
-        """The event that was matched last, and this peer's subscriptions that want it."""
-        self._out: list[PluginEffect] = []
-        self._ring: Ring
-        self._stopping = False
+        self.out: list[PluginEffect] = []
+        self.ring: Ring
+        self.is_stopping = False
 
     # ---------------------------------------------------------------- for subclasses
 
-    def _begin(self, now: Nanos) -> None:
+    def begin(self, now: Nanos) -> None:
         """The peer has started."""
 
-    def _subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+    def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
         raise NotImplementedError
 
-    def _unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+    def on_unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
         raise NotImplementedError
 
-    def _publish(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
+    def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
         raise NotImplementedError
 
-    def _heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
+    def on_heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         raise NotImplementedError
 
-    def _undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
+    def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         raise NotImplementedError
 
-    def _renew(self, now: Nanos) -> None:
+    def on_beacon(self, now: Nanos) -> None:
         """The time of the beacon: renew what this peer wants, and forget what nobody renews."""
         raise NotImplementedError
 
-    def _ownership_changed(self, now: Nanos) -> None:
+    def on_ownership_changed(self, now: Nanos) -> None:
         """The peer may own other keys, or have other next hops."""
         raise NotImplementedError
 
-    def _due(self, now: Nanos, name: str) -> None:
+    def on_due(self, now: Nanos, name: str) -> None:
         """The time of a timer of the subclass."""
 
-    def _recalled(self, now: Nanos, message: Any) -> None:
+    def on_recalled(self, now: Nanos, message: Any) -> None:
         """What a former incarnation remembered."""
-
-    # ---------------------------------------------------------------- this peer's own subscriptions
-
-    def targets(self, event: Event) -> tuple[PeerId, ...]:
-        """This peer, if it wants the event. It knows no other's subscriptions by their peer."""
-        return (self._me,) if self._matching(event) else ()
-
-    def local(self, event: Event, view: View) -> Notify:
-        publisher, me, graph, qos = event.id[0], self._me, view.graph, self._local.qos
-        # there are no queue groups here whose members pass events on
-        wanted = self._matching(event) if event.origin is None else ()
-        return tuple([(SubscriptionId(me, n), deadline_of(qos(n), publisher, me, graph)) for n in wanted])
-
-    def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
-        super().subscribe(wanted, me)
-        self._touched[wanted.number] = None
-
-    def unsubscribe(self, number: int) -> None:
-        super().unsubscribe(number)
-        self._touched[number] = None
-
-    def withdraw(self) -> None:
-        super().withdraw()
-        self._touched.update(dict.fromkeys(self._wanted))
-
-    def _matching(self, event: Event) -> tuple[int, ...]:
-        """The subscriptions that want an event. A peer asks twice, and hardly ever again: a copy of an event comes
-        after many others, so nothing but the last answer is remembered."""
-        id_, found = self._last
-        if id_ != event.id:
-            found = self._local.match(event.attributes)
-            self._last = (event.id, found)
-        return found
 
     # ---------------------------------------------------------------- inputs
 
-    def advertises(self, event: Event) -> bool:
-        return True  # nobody asks who publishes
-
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
-        self._ring = view.membership
+        self.ring = view.membership
         match event:
             case Heard(sender, message):
                 if 0 <= getattr(message, "hops", 0) <= FARTHEST_HOPS:
-                    self._heard(now, sender, message)
+                    self.on_heard(now, sender, message)
                 else:
-                    self._refuse(sender, "a number of hops that cannot be")
+                    self.refuse(sender, "a number of hops that cannot be")
             case Arrived():
-                self._publish(now, event.event, event.born_ns)
+                self.on_published(now, event.event, event.born_ns)
             case Undelivered(peer, message):
-                self._undelivered(now, peer, message)
+                self.on_undelivered(now, peer, message)
             case SubscriptionsChanged():
-                self._subscriptions_changed(now)
+                self.on_subscriptions_changed(now)
             case Due("beacon"):
-                if not self._stopping:
-                    self._renew(now)
-                    self._out.append(Timer(now + self._keyed.beacon_ns, _BEACON))
+                if not self.is_stopping:
+                    self.on_beacon(now)
+                    self.out.append(Timer(now + self.key_settings.beacon_ns, _BEACON))
             case Due(name):
-                self._due(now, name)
+                self.on_due(now, name)
             case Changed("ownership"):
-                self._ownership_changed(now)
+                self.on_ownership_changed(now)
             case Begun():
-                self._begin(now)
-                self._out.append(Timer(now + self._first_beacon_ns, _BEACON))
+                self.begin(now)
+                self.out.append(Timer(now + self._first_beacon_ns, _BEACON))
             case Recalled(message):
-                self._recalled(now, message)
+                self.on_recalled(now, message)
             case Stopping():
-                self._stopping = True
-        out, self._out = self._out, []
+                self.is_stopping = True
+        out, self.out = self.out, []
         return out
 
-    def _subscriptions_changed(self, now: Nanos) -> None:
-        self._last = (None, ())
-        touched, self._touched = sorted(self._touched), {}
+    def on_subscriptions_changed(self, now: Nanos) -> None:
         new: list[tuple[Entry, Filter]] = []
-        for number in touched:
-            subscription = self._local.get(number)
+        for number in self.table.take_touched():
+            subscription = self.table.own.get(number)
             wanted = [] if subscription is None else entries_of(subscription)
-            before = self._wanted.pop(number, [])
+            before = self.own_entries.pop(number, [])
             if wanted:
-                self._wanted[number] = wanted
+                self.own_entries[number] = wanted
             for entry, parsed in before:
                 if all(entry != other for other, _ in wanted):
-                    self._unsubscribed(now, entry, parsed)
+                    self.on_unsubscribed(now, entry, parsed)
             new += [(entry, parsed) for entry, parsed in wanted if all(entry != other for other, _ in before)]
         for entry, parsed in new:
-            self._subscribed(now, entry, parsed)
+            self.on_subscribed(now, entry, parsed)
 
     # ---------------------------------------------------------------- sending
 
-    def _send(self, peer: PeerId, message: Any, tries: int = HOP_TRIES) -> None:
+    def send(self, peer: PeerId, message: Any, tries: int = HOP_TRIES) -> None:
         """Send a message to a peer, acknowledged where the settings say so."""
-        if self._keyed.hop_acks:
-            self._out.append(SendTo(peer, message, True, self._wait_ns(peer), tries))
+        if self.key_settings.hop_acks:
+            self.out.append(SendTo(peer, message, True, self.wait_ns(peer), tries))
         else:
-            self._out.append(SendTo(peer, message))
+            self.out.append(SendTo(peer, message))
 
-    def _wait_ns(self, peer: PeerId) -> Nanos:
-        return self._ring.round_trip_ns(peer) * 3 // 2 + 20 * MS
+    def wait_ns(self, peer: PeerId) -> Nanos:
+        return self.ring.round_trip_ns(peer) * 3 // 2 + 20 * MS
 
-    def _born(self, now: Nanos, sender: PeerId, age_ns: Nanos) -> Nanos:
+    def born_ns_of(self, now: Nanos, sender: PeerId, age_ns: Nanos) -> Nanos:
         """When an event was published, in this peer's time."""
-        return now - min(max(0, age_ns), FOREVER) - self._ring.round_trip_ns(sender) // 2
+        return now - min(max(0, age_ns), FOREVER) - self.ring.round_trip_ns(sender) // 2
 
-    def _deliver(self, event: Event, born_ns: Nanos) -> None:
-        self._out.append(DeliverHere(event, born_ns))
+    def deliver(self, event: Event, born_ns: Nanos) -> None:
+        self.out.append(DeliverHere(event, born_ns))
 
-    def _unreached(self, id_: EventId, peer: PeerId) -> None:
+    def drop_unreached(self, id_: EventId, peer: PeerId) -> None:
         """A peer that no other can stand in for does not answer."""
-        self._out.append(Drop(id_, (peer,), "link does not answer"))
+        self.out.append(Drop(id_, (peer,), "link does not answer"))
 
-    def _too_early(self, id_: EventId) -> None:
+    def drop_too_early(self, id_: EventId) -> None:
         """An event was published before this peer has joined."""
-        self._out.append(Notice("published-early", self._me))
-        self._out.append(Drop(id_, (self._me,), "not joined yet"))
+        self.out.append(Notice("published-early", self.me))
+        self.out.append(Drop(id_, (self.me,), "not joined yet"))
 
-    def _circling(self, id_: EventId, hop: PeerId) -> None:
-        self._out.append(Drop(id_, (hop,), "routing loop"))
+    def drop_circling(self, id_: EventId, hop: PeerId) -> None:
+        self.out.append(Drop(id_, (hop,), "routing loop"))
 
-    def _timer(self, time_ns: Nanos, name: str) -> None:
-        self._out.append(Timer(time_ns, name))
+    def set_timer(self, time_ns: Nanos, name: str) -> None:
+        self.out.append(Timer(time_ns, name))
 
-    def _refuse(self, sender: PeerId, reason: Any) -> None:
-        self._out.append(Refuse(sender, reason))
+    def refuse(self, sender: PeerId, reason: Any) -> None:
+        self.out.append(Refuse(sender, reason))
 
-    def _rerouted(self, peer: PeerId) -> None:
-        self._out.append(Notice("reroute", peer))
+    def note_reroute(self, peer: PeerId) -> None:
+        self.out.append(Notice("reroute", peer))
 
-    def _next(self, place: str, avoid: Iterable[PeerId] = ()) -> PeerId | None:
+    def next_hop_to(self, place: str, avoid: Iterable[PeerId] = ()) -> PeerId | None:
         """The next hop towards a place; None where this peer owns it."""
-        hop = self._ring.next_hop(key_of(place), avoid)
-        return None if hop == self._me else hop
+        hop = self.ring.next_hop(key_of(place), avoid)
+        return None if hop == self.me else hop

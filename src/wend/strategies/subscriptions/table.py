@@ -16,10 +16,8 @@ from wend.model.events import Event, PeerId, Qos, Subscription, SubscriptionId
 from wend.model.units import MS, Nanos
 from wend.protocol.plugins import (
     GraphView,
-    Interest,
     LocalSubscription,
     Notify,
-    PeerConfig,
     PluginEffect,
     Timer,
     View,
@@ -56,14 +54,15 @@ class PeerInterest(msgspec.Struct, frozen=True, gc=False, tag="i", omit_defaults
     """Above 0: the peer has stopped and will be back. Others store events for it so long, and no longer."""
 
 
-class SubscriptionTable(Interest):
+class SubscriptionTable:
     """The subscriptions and advertisements that this peer knows, with an index of their filters.
 
-    The base of interest plug-ins: a subclass decides in `handle` what it tells to whom.
+    `asks_publishers`: whether anybody asks who publishes what, so that peers advertise it.
     """
 
-    def __init__(self, config: PeerConfig) -> None:
-        self._me = config.peer
+    def __init__(self, me: PeerId, asks_publishers: bool = True) -> None:
+        self._me = me
+        self._asks_publishers = asks_publishers
         self.known: dict[PeerId, PeerInterest] = {}
         self._index: Index[SubscriptionId] = Index()
         self._subscriptions: dict[SubscriptionId, Subscription] = {}
@@ -75,13 +74,14 @@ class SubscriptionTable(Interest):
         self._any_ordered = False
         self._any_expire = False
         self._any_grouped = False
-        self._local = NO_SUBSCRIPTIONS
+        self.own = NO_SUBSCRIPTIONS
+        """The subscriptions of this peer."""
         self._offers: tuple[str, ...] = ()
         self._offers_chars = 0
         self._offered: dict[object, bool] = {}
         self._durable: set[int] | None = None
         """The numbers of this peer's durable subscriptions. Set once there was one."""
-        self._away_ns: Nanos = 0
+        self.away_ns: Nanos = 0
         """Above 0: this peer stops, and will be back."""
         self._revision = 0
         self._announced_ns: Nanos = NEVER_NS
@@ -96,7 +96,7 @@ class SubscriptionTable(Interest):
         key = self._key(event)
         found = self._targets.get(key)
         if found is None:
-            me, local, subscriptions = self._me, self._local, self._subscriptions
+            me, local, subscriptions = self._me, self.own, self._subscriptions
             keys = self._index.match(event.attributes)
             if self._any_grouped:
                 keys = tuple([key for key in keys if not subscriptions[key].qos.group])
@@ -111,22 +111,22 @@ class SubscriptionTable(Interest):
         return found
 
     def members(self, event: Event) -> dict[str, tuple[PeerId, ...]]:
-        if not self._any_grouped and not self._local.grouped:
+        if not self._any_grouped and not self.own.grouped:
             return {}
         found: dict[str, set[PeerId]] = {}
         for key in self._index.match(event.attributes):
             group = self._subscriptions[key].qos.group
             if group and key.peer != self._me:
                 found.setdefault(group, set()).add(key.peer)
-        for number in self._local.match(event.attributes):
-            group = self._local.qos(number).group
+        for number in self.own.match(event.attributes):
+            group = self.own.qos(number).group
             if group:
                 found.setdefault(group, set()).add(self._me)
         return {group: tuple(sorted(peers)) for group, peers in found.items()}
 
     def local(self, event: Event, view: View) -> Notify:
         """The local subscriptions that match the event, each with its deadline."""
-        graph, me, local = view.graph, self._me, self._local
+        graph, me, local = view.graph, self._me, self.own
         if graph.version != self._graph_version:
             self._forget_if_changed(graph)
         publisher = event.id[0]
@@ -146,9 +146,7 @@ class SubscriptionTable(Interest):
 
     def widened(self, event: Event) -> bool:
         """Whether this peer's summary matches an event that none of its subscriptions may want."""
-        return not self._local.summary.exact and any(
-            key.peer == self._me for key in self._index.match(event.attributes)
-        )
+        return not self.own.summary.exact and any(key.peer == self._me for key in self._index.match(event.attributes))
 
     def ordered(self, event: Event) -> tuple[PeerId, ...]:
         if not self._any_ordered:
@@ -156,6 +154,12 @@ class SubscriptionTable(Interest):
         keys = self._index.match(event.attributes)
         peers = {key.peer for key in keys if self._subscriptions[key].qos.order}
         return tuple([peer for peer in self.targets(event) if peer in peers])
+
+    def stayed_away(self, peer: PeerId, now: Nanos) -> bool:
+        return False
+
+    def knows(self, peers: tuple[PeerId, ...]) -> bool:
+        return True
 
     def expiry_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:
         if not self._any_expire:
@@ -180,7 +184,9 @@ class SubscriptionTable(Interest):
         return len(self._offers), self._offers_chars
 
     def advertises(self, event: Event) -> bool:
-        """Whether an advertisement of this peer covers the event."""
+        """Whether an advertisement of this peer covers the event, or nobody needs one."""
+        if not self._asks_publishers:
+            return True
         topic = event.attributes.get("topic")
         known = self._offered.get(topic)
         if known is None:
@@ -192,16 +198,16 @@ class SubscriptionTable(Interest):
 
     def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
         """Add a local subscription. It floods with the next `Changed`. Raises FilterError."""
-        if self._local is NO_SUBSCRIPTIONS:
-            self._local = LocalSubscriptions(me)
-        self._local.add(wanted.number, wanted.filter, wanted.qos, wanted.announced)
+        if self.own is NO_SUBSCRIPTIONS:
+            self.own = LocalSubscriptions(me)
+        self.own.add(wanted.number, wanted.filter, wanted.qos, wanted.announced)
         if wanted.durable is not None:
             self._durable = self._durable or set()
             self._durable.add(wanted.number)
         self._forget_local()
 
     def unsubscribe(self, number: int) -> None:
-        self._local.discard(number)
+        self.own.discard(number)
         if self._durable is not None:
             self._durable.discard(number)
         self._forget_local()
@@ -214,8 +220,8 @@ class SubscriptionTable(Interest):
             self._offered.clear()
 
     def withdraw(self) -> None:
-        if self._local is not NO_SUBSCRIPTIONS:
-            self._local.clear()
+        if self.own is not NO_SUBSCRIPTIONS:
+            self.own.clear()
         self._durable = None
         self._forget_local()
         self._offers = ()
@@ -223,14 +229,14 @@ class SubscriptionTable(Interest):
         self._offered.clear()
 
     def will_be_back(self, away_ns: Nanos) -> None:
-        self._away_ns = away_ns
+        self.away_ns = away_ns
 
     # ---- lookups of other plug-ins
 
     @property
     def filters(self) -> dict[str, float]:
         found: dict[str, float] = {}
-        for text, qos in sorted(self._local.summary.entries().values(), key=lambda entry: entry[0]):
+        for text, qos in sorted(self.own.summary.entries().values(), key=lambda entry: entry[0]):
             target = qos.reliability
             found[text] = max(found.get(text, 0.0), SURE if target is None else target)
         return found
@@ -268,7 +274,7 @@ class SubscriptionTable(Interest):
     def _key(self, event: Event) -> object:
         """The cache key of an event. Events with one key match the same subscriptions: the topic is the key while all
         filters test only the topic."""
-        return event.attributes.get("topic") if self._topics_only and self._local.by_topic else event.id
+        return event.attributes.get("topic") if self._topics_only and self.own.by_topic else event.id
 
     def _forget_if_changed(self, graph: GraphView) -> None:
         if graph.version != self._graph_version:
@@ -290,11 +296,11 @@ class SubscriptionTable(Interest):
     def announced(self, view: View) -> PeerInterest:
         """Update the table after a local change, and return the new interest to announce: the whole summary."""
         self._revision += 1
-        self._local.summary.take_changes()
-        entries = self._local.summary.entries()
+        self.own.summary.take_changes()
+        entries = self.own.summary.entries()
         mine = tuple([Subscription(SubscriptionId(view.me, n), text, qos) for n, (text, qos) in entries.items()])
         version = (view.incarnation, self._revision)
-        interest = PeerInterest(view.me, version, mine, self._offers, bool(self._durable), self._away_ns)
+        interest = PeerInterest(view.me, version, mine, self._offers, bool(self._durable), self.away_ns)
         self.learn(interest)
         return interest
 
@@ -303,17 +309,17 @@ class SubscriptionTable(Interest):
 
         A small interest is announced at once. Of a large one, changes that come soon after each other are announced
         together, and nothing is where the summary covers them."""
-        summary, mine = self._local.summary, self.known.get(self._me)
+        summary, mine = self.own.summary, self.known.get(self._me)
         size = summary.size + self._offers_chars
         if (
             mine is not None
             and (size > SMALL_BYTES or not summary.exact)
             and not summary.changed
             and mine.advertisements == self._offers
-            and mine.away_ns == self._away_ns
+            and mine.away_ns == self.away_ns
         ):
             return []
-        if size <= SMALL_BYTES or self._away_ns or now >= self._announced_ns + PAUSE_NS:
+        if size <= SMALL_BYTES or self.away_ns or now >= self._announced_ns + PAUSE_NS:
             self._announced_ns = now
             self._timer_ns = -1
             return None

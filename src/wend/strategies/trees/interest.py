@@ -16,6 +16,7 @@ from wend.protocol.plugins import (
     Changed,
     Due,
     Heard,
+    Interest,
     LinkChanged,
     Needs,
     Notice,
@@ -150,9 +151,10 @@ class TreeTables:
         ]
 
 
-class TreeInterest(SubscriptionTable):
+class TreeInterest(Interest):
     """Sends filters along each tree. Events follow them back."""
 
+    table: SubscriptionTable
     needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,))
     messages: ClassVar[Any] = SubtreeInterest
     settings: ClassVar[type[Settings]] = TreeInterestSettings
@@ -160,7 +162,7 @@ class TreeInterest(SubscriptionTable):
     learns_late: ClassVar[bool] = True
 
     def __init__(self, config: PeerConfig) -> None:
-        super().__init__(config)
+        self.table = SubscriptionTable(config.peer)
         self.tables = TreeTables(config.of(TreeInterestSettings).covering)
 
     def status(self) -> dict[str, int]:
@@ -171,15 +173,15 @@ class TreeInterest(SubscriptionTable):
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
             case SubscriptionsChanged() | Due("announce"):
-                later = self.postponed(now)
+                later = self.table.postponed(now)
                 if later is not None:
                     return later
-                self.announced(view)
-                return [*self.tables.tell(self.filters), CHANGED]
+                self.table.announced(view)
+                return [*self.tables.tell(self.table.filters), CHANGED]
             case Changed("trees"):
-                return [*self.tables.add(self.filters, view), ROUTES_CHANGED]
+                return [*self.tables.add(self.table.filters, view), ROUTES_CHANGED]
             case Heard(sender, told):
-                news = self.tables.hear(sender, told, self.filters, view)
+                news = self.tables.hear(sender, told, self.table.filters, view)
                 return [] if news is None else [*news, ROUTES_CHANGED]
             case LinkChanged(peer, up=True):
                 return self.tables.tell_again(peer)

@@ -179,7 +179,7 @@ class TreeRouting(Routing):
         if packet.sender == view.me and not packet.ranks and serving:
             known = tuple(d for d in packet.dests if d in serving[0].members)
             routes = tuple(tree.worst_to(known) for tree in serving)
-            chosen = [serving[tree] for tree in fewest(routes, view.interest.need(packet.event))]
+            chosen = [serving[tree] for tree in fewest(routes, view.interest.table.need(packet.event))]
             spared = len(serving) - len(chosen)
             notices = [Notice("trees-spared", view.me, spared)] if spared else []
             return [*notices, *self._share(chosen, packet, ranks, view, alike=True)]

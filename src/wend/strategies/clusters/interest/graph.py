@@ -219,7 +219,7 @@ class ClusterGraph(ClusterInterest):
 
     def _own_urgencies(self) -> dict[str, Urgency]:
         found: dict[str, Urgency] = {}
-        for one in self._local:
+        for one in self.table.own:
             group = group_of(parse(one.filter))
             found[group] = _tightest(found.get(group), (one.qos.deadline_ns, one.qos.factor))
         return found

@@ -14,6 +14,7 @@ from wend.model.settings import Settings, setting
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.plugins import (
     DeliverySettings,
+    Interest,
     Multicast,
     PeerConfig,
     PluginEffect,
@@ -83,11 +84,14 @@ class ClusterEventSettings(Settings, frozen=True, kw_only=True):
     ] = True
 
 
-class FollowedGroups(SubscriptionTable):
+class FollowedGroups(Interest):
     """The groups of a member, its log, and the groups of its cluster at coordinators and backups."""
 
+    table: SubscriptionTable
+
     def __init__(self, config: PeerConfig) -> None:
-        super().__init__(config)
+        super().__init__(config, SubscriptionTable(config.peer, asks_publishers=False))
+        self._me = config.peer
         delivery = config.of(DeliverySettings)
         self._shared = config.of(ClusterEventSettings)
         self._persistency = delivery.persistency
@@ -147,8 +151,8 @@ class FollowedGroups(SubscriptionTable):
     # ---------------------------------------------------------------- what members want
 
     def _subscriptions_changed(self, now: Nanos, view: View) -> None:
-        self.announced(view)
-        groups = dict.fromkeys(group_of(parse(subscription.filter)) for subscription in self._local)
+        self.table.announced(view)
+        groups = dict.fromkeys(group_of(parse(subscription.filter)) for subscription in self.table.own)
         before, self._since = self._since, {}
         for group in groups:
             since = before.get(group)

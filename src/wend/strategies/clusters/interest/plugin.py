@@ -7,7 +7,7 @@ The membership of the same name knows the clusters and who coordinates them. Wha
 
 from typing import Any, ClassVar
 
-from wend.model.events import Event, PeerId
+from wend.model.events import PeerId
 from wend.model.random_stream import peer_stream
 from wend.model.settings import Settings
 from wend.model.units import Nanos
@@ -87,9 +87,6 @@ class ClusterInterest(TreesBetweenClusters):
             "places": len(self._places),
             "neighbours": sum(len(place.neighbours) for place in self._places.values()),
         }
-
-    def advertises(self, event: Event) -> bool:
-        return True  # nobody asks who publishes
 
     def tree_edges(self) -> list[tuple[str, int, str]]:
         """This coordinator's parents: group, tree and the parent's cluster."""

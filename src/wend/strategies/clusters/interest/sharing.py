@@ -186,7 +186,7 @@ class ClusterSharing(FollowedGroups):
                 self._out.append(Notice("queued", self._me))
             self._news[stream[2]] = TOLD
             self._repair_soon(now)
-        if follows and not own and self.targets(logged.event):
+        if follows and not own and self.table.targets(logged.event):
             self._out.append(DeliverHere(logged.event, logged.born_ns))
         if found.lacks and sender is not None:
             self._sources[stream] = sender
