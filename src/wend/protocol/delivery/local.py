@@ -1,7 +1,7 @@
 """Local delivery: the application's side of a peer, with its publications, advertisements and subscriptions.
 
 A peer delivers an event once per incarnation of the publisher and of itself. It drops duplicates, and events without a
-subscriber. An event that arrives before its subscribers have reconnected waits (`pending.py`). SubscriptionQueries may be
+subscriber. An event that arrives before its subscribers have reconnected waits (`pending.py`). Subscriptions may be
 durable (`durable.py`), ask for the publisher's order (`order.py`), and let events expire. If the application sends a
 filter that does not parse, the peer refuses it and counts it, as for any other sender.
 """
