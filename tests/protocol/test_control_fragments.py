@@ -183,7 +183,7 @@ def test_a_new_incarnation_does_not_continue_a_message_of_the_former_one() -> No
     for number, piece in enumerate(pieces[:-1]):
         talk.hear(0, C, Control(tx(91 + number), FLOODED, piece))
     talk.hear(0, C, Control(tx(1, incarnation=2), FLOODED, pieces[-1]))
-    assert S not in talk.peer.interest.origins
+    assert S not in talk.peer.subscriptions.origins
 
 
 def test_a_large_interest_is_learned_and_flooded_on_in_datagrams() -> None:

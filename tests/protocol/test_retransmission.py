@@ -176,10 +176,10 @@ def test_topics_that_are_only_published_are_advertised_up_to_a_bound() -> None:
     talk = Talk()
     for number in range(AUTO_OFFERS + 5):
         answer = talk(0, Published({"topic": f"topic {number}"}))
-    assert talk.peer.interest.advertised[0] == AUTO_OFFERS
+    assert talk.peer.subscriptions.advertised[0] == AUTO_OFFERS
     assert Notice("not-advertised", A) in answer
     talk = Talk()
     for number in range(5):
         answer = talk(0, Published({"topic": str(number) * (AUTO_OFFERS_CHARS // 4)}))
-    assert talk.peer.interest.advertised[0] == 3
+    assert talk.peer.subscriptions.advertised[0] == 3
     assert Notice("not-advertised", A) in answer

@@ -63,6 +63,10 @@ class PluginTable(MutableMapping[str, type[Plugin]]):
     def __delitem__(self, name: str) -> None:
         del self._classes[name]
 
+    def ships(self, name: str) -> bool:
+        """Whether it is a plug-in of the tree."""
+        return name in self._modules
+
     def clear(self) -> None:
         """Forget all plug-ins from outside the tree. Those of the tree stay."""
         self._classes.clear()
@@ -236,7 +240,7 @@ def _check_membership(strategy: str, membership: str) -> None:
     elif OUTSIDE not in membership:
         if makes_links:
             raise ConfigError(f"{strategy} writes to any peer, and {membership} makes links: choose {needed}")
-        if membership != needed:
+        if membership != needed and MEMBERSHIP.ships(membership):
             raise ConfigError(f"{strategy} needs the membership {needed}, got {membership}")
 
 

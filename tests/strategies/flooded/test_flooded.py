@@ -74,11 +74,11 @@ class Net:
         return effects
 
     def subscribe(self, peer: PeerId, number: int, text: str) -> None:
-        self.peers[peer].subscribe(LocalSubscription(number, text), peer)
+        self.peers[peer].table.subscribe(LocalSubscription(number, text), peer)
         self.tell(peer, SubscriptionsChanged())
 
     def unsubscribe(self, peer: PeerId, number: int) -> None:
-        self.peers[peer].unsubscribe(number)
+        self.peers[peer].table.unsubscribe(number)
         self.tell(peer, SubscriptionsChanged())
 
     def deliver(self, at: int = 0) -> None:
@@ -100,7 +100,10 @@ class Net:
                 self.tell(due[1], Due(due[2]))
 
     def agree(self) -> bool:
-        return all(peer.known == self.peers[0].known and len(peer.known) == len(LINE) for peer in self.peers.values())
+        return all(
+            peer.table.known == self.peers[0].known and len(peer.table.known) == len(LINE)
+            for peer in self.peers.values()
+        )
 
 
 def test_one_more_subscription_costs_one_small_message_per_link() -> None:
@@ -126,7 +129,7 @@ def test_changes_that_come_together_are_announced_together() -> None:
     wholes = [m for m in net.sent if isinstance(m, PeerInterest) and m.origin == 0]
     assert len(net.waiting) < 10 and len(wholes) < 20
     net.settle()
-    assert net.agree() and len(net.peers[3].known[0].subscriptions) == 300
+    assert net.agree() and len(net.peers[3].table.known[0].subscriptions) == 300
 
 
 def test_a_change_that_the_summary_covers_sends_nothing_and_brings_false_positives() -> None:
@@ -134,7 +137,7 @@ def test_a_change_that_the_summary_covers_sends_nothing_and_brings_false_positiv
     for number in range(500):
         net.subscribe(0, number, f"topic = 't' and x in [{number}, {number + 1}]")
     net.settle()
-    assert len(msgspec.msgpack.encode(net.peers[3].known[0])) < SUMMARY_BYTES
+    assert len(msgspec.msgpack.encode(net.peers[3].table.known[0])) < SUMMARY_BYTES
     net.sent.clear()
     net.subscribe(0, 5000, "topic = 't' and x in [3, 7]")
     net.unsubscribe(0, 300)
@@ -145,12 +148,17 @@ def test_a_change_that_the_summary_covers_sends_nothing_and_brings_false_positiv
         Event(EventId(3, 1, 2), {"topic": "t", "x": 1.5}),
     )
     nowhere = Event(EventId(3, 1, 3), {"topic": "u", "x": 1})
-    assert net.peers[3].targets(wanted) == net.peers[3].targets(unwanted) == net.peers[0].targets(wanted) == (0,)
+    assert (
+        net.peers[3].table.targets(wanted)
+        == net.peers[3].table.targets(unwanted)
+        == net.peers[0].table.targets(wanted)
+        == (0,)
+    )
     net.unsubscribe(0, 1)
     net.settle()
-    assert net.peers[3].targets(unwanted) == (0,) and net.peers[0].targets(unwanted) == ()
-    assert net.peers[0].widened(unwanted) and not net.peers[0].widened(nowhere)
-    assert net.peers[3].targets(nowhere) == ()
+    assert net.peers[3].table.targets(unwanted) == (0,) and net.peers[0].table.targets(unwanted) == ()
+    assert net.peers[0].table.widened(unwanted) and not net.peers[0].table.widened(nowhere)
+    assert net.peers[3].table.targets(nowhere) == ()
 
 
 def test_a_store_has_changes_and_now_and_then_the_whole() -> None:
@@ -161,12 +169,12 @@ def test_a_store_has_changes_and_now_and_then_the_whole() -> None:
         net.settle()
     stored = [message for message in net.stores[3].values() if message.origin == 0]
     assert {type(message) for message in stored} == {PeerInterest, InterestChange}
-    assert len(msgspec.msgpack.encode(stored)) < 3 * len(msgspec.msgpack.encode(net.peers[3].known[0]))
-    before = net.peers[3].known[0]
+    assert len(msgspec.msgpack.encode(stored)) < 3 * len(msgspec.msgpack.encode(net.peers[3].table.known[0]))
+    before = net.peers[3].table.known[0]
     net.peers[3] = FloodedInterest(PeerConfig(peer=3, incarnation=2))
     for message in sorted(stored, key=lambda message: -message.version[1]):
         net.tell(3, Recalled(message))
-    assert net.peers[3].known == {0: before}
+    assert net.peers[3].table.known == {0: before}
 
 
 def test_a_peer_whose_version_differs_asks_for_the_whole() -> None:
@@ -175,8 +183,10 @@ def test_a_peer_whose_version_differs_asks_for_the_whole() -> None:
         net.subscribe(0, number, LONG.format(number))
         net.now += SECOND
     net.settle()
-    known = net.peers[1].known[0]
-    net.peers[1].learn(msgspec.structs.replace(known, subscriptions=known.subscriptions[:-1]))  # it differs from now on
+    known = net.peers[1].table.known[0]
+    net.peers[1].table.learn(
+        msgspec.structs.replace(known, subscriptions=known.subscriptions[:-1])
+    )  # it differs from now on
     net.sent.clear()
     net.subscribe(0, 99, LONG.format(99))
     net.settle()
@@ -226,7 +236,7 @@ def test_peers_agree_after_losses_reordering_and_restarts(seed: int) -> None:
     net.settle()
     assert net.agree()
     event = Event(EventId(1, 1, 1), {"topic": "a/rather/long/topic/00007"})
-    assert {peer.targets(event) for peer in net.peers.values()} == {net.peers[0].targets(event)}
+    assert {peer.table.targets(event) for peer in net.peers.values()} == {net.peers[0].table.targets(event)}
 
 
 def test_a_small_interest_is_announced_whole_and_at_once() -> None:
@@ -234,7 +244,7 @@ def test_a_small_interest_is_announced_whole_and_at_once() -> None:
     net.settle()
     for number in range(3):
         net.sent.clear()
-        net.peers[0].subscribe(LocalSubscription(number, "x = 1", Qos(deadline_ns=5)), 0)
+        net.peers[0].table.subscribe(LocalSubscription(number, "x = 1", Qos(deadline_ns=5)), 0)
         net.tell(0, SubscriptionsChanged())
         assert [type(message) for message in net.sent] == [PeerInterest]
         assert len(msgspec.msgpack.encode(net.sent[0])) < SMALL_BYTES

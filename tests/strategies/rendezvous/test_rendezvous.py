@@ -13,8 +13,8 @@ from wend.model.events import Attributes, Event, EventId, Range
 from wend.model.units import SECOND
 from wend.strategies.rendezvous.messages import MatchEvent, PlaceEntries, RegionsAre
 from wend.strategies.rendezvous.plugin import Rendezvous
+from wend.strategies.rendezvous.routing import RendezvousRouting
 from wend.strategies.ring.key_based import Entry, EntryId
-from wend.strategies.ring.routing import RendezvousRouting
 
 INTEREST["rendezvous"] = Rendezvous
 ROUTING["rendezvous"] = RendezvousRouting

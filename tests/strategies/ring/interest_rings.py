@@ -18,7 +18,6 @@ from wend.model.events import Attributes, EventId, PeerId
 from wend.model.keys import BITS, RING, distance, key_of, node_id
 from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol import tables
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import DirectMessage, PlainMessage
 from wend.protocol.peer import Peer
@@ -44,10 +43,12 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import Record
+from wend.strategies import registry
 from wend.strategies.dmm.plugin import Dmm, DmmAr
+from wend.strategies.dmm.routing import DmmArRouting, DmmRouting
 from wend.strategies.registry import make_peer
 from wend.strategies.ring.groups import Hermes, Scribe
-from wend.strategies.ring.routing import DmmArRouting, DmmRouting, HermesRouting, ScribeRouting
+from wend.strategies.ring.routing import HermesRouting, ScribeRouting
 
 IDEAL = "ideal-ring"
 LONGEST_NS: Nanos = 40 * MS
@@ -184,10 +185,10 @@ class RingNet:
             "interest": INTEREST,
             "routing": ROUTING,
         }
-        before = {kind: dict(table) for kind, table in tables.PLUGINS.items()}
+        before = {kind: dict(table) for kind, table in registry.PLUGINS.items()}
         try:
             for kind, plugins in added.items():
-                tables.PLUGINS[kind].update(plugins)
+                registry.PLUGINS[kind].update(plugins)
             number = self._incarnations[peer]
             config = PeerConfig(
                 peer=peer, incarnation=number, strategy=self._strategy, membership=IDEAL, **self._settings
@@ -195,8 +196,8 @@ class RingNet:
             return make_peer(config)
         finally:
             for kind, table in before.items():
-                tables.PLUGINS[kind].clear()
-                tables.PLUGINS[kind].update(table)
+                registry.PLUGINS[kind].clear()
+                registry.PLUGINS[kind].update(table)
 
     def crash(self, peer: PeerId) -> None:
         """A peer stops without a word. The others notice with `detect`."""

@@ -163,6 +163,9 @@ class Interest:
     durable: ClassVar[bool] = True
     """Whether events survive a crash of their publisher's peer, where persistency is on."""
 
+    table: SubscriptionQueries
+    """Answers the peer's questions about subscriptions."""
+
     def __init__(self, config: PeerConfig, table: SubscriptionQueries) -> None:
         """A subclass has the configuration as its only argument, and makes its table."""
         self.table = table

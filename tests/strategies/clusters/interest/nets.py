@@ -17,7 +17,6 @@ from wend.model.events import Attributes, EventId, PeerId
 from wend.model.keys import key_of
 from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol import tables
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import DirectMessage, PlainMessage
 from wend.protocol.peer import Peer
@@ -60,6 +59,7 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import Record
+from wend.strategies import registry
 from wend.strategies.clusters.adaptive import CLUSTER_GRAPH, ClustersAdaptive
 from wend.strategies.clusters.interest.graph import ClusterGraph
 from wend.strategies.clusters.interest.plugin import ClusterInterest
@@ -238,18 +238,18 @@ class ClusterNet:
             "interest": {CLUSTER_TREES: ClusterInterest, CLUSTER_GRAPH: ClusterGraph},
             "routing": {"clusters": ClustersRouting, "clusters-adaptive": ClustersAdaptive},
         }
-        before = {kind: dict(table) for kind, table in tables.PLUGINS.items()}
+        before = {kind: dict(table) for kind, table in registry.PLUGINS.items()}
         try:
             for kind, plugins in added.items():
-                tables.PLUGINS[kind].update(plugins)
+                registry.PLUGINS[kind].update(plugins)
             number = self._incarnations[peer]
             return make_peer(
                 PeerConfig(peer=peer, incarnation=number, strategy=self.strategy, membership=IDEAL, **self._settings)
             )
         finally:
             for kind, table in before.items():
-                tables.PLUGINS[kind].clear()
-                tables.PLUGINS[kind].update(table)
+                registry.PLUGINS[kind].clear()
+                registry.PLUGINS[kind].update(table)
 
     def crash(self, peer: PeerId) -> None:
         del self.peers[peer]
