@@ -72,7 +72,7 @@ class PluginTable(MutableMapping[str, type[Plugin]]):
         self._classes.clear()
 
     def _is_there(self, module: str) -> bool:
-        folder = module.rpartition(".")[0]
+        folder = ".".join(module.split(".")[:3])
         if folder not in self._has_folder:
             self._has_folder[folder] = find_spec(folder) is not None
         return self._has_folder[folder]

@@ -100,10 +100,8 @@ class Net:
                 self.tell(due[1], Due(due[2]))
 
     def agree(self) -> bool:
-        return all(
-            peer.table.known == self.peers[0].known and len(peer.table.known) == len(LINE)
-            for peer in self.peers.values()
-        )
+        known = [peer.table.known for peer in self.peers.values()]
+        return all(each == known[0] and len(each) == len(LINE) for each in known)
 
 
 def test_one_more_subscription_costs_one_small_message_per_link() -> None:
