@@ -75,26 +75,25 @@ class Responder:
             self._output.refused["malformed"] += 1
 
     def _answer(self, now: Nanos, packet: packets.InitiationPacket, address: Address) -> None:
-        refused = self._output.refused
         try:
             answer = Answer(self._introductions.static, packet.handshake, PROLOGUE)
             introduction = packets.decode_introduction(answer.payload)
         except WireError:
-            refused["wrong handshake"] += 1
+            self._output.refused["wrong handshake"] += 1
             return
         identity = self._introductions.accept(now, introduction, answer.remote, address)
         if identity is None or identity.peer is None:
             return
         session = self._table.session(now, identity.peer)
         if session is None:
-            refused["too many peers"] += 1
+            self._output.refused["too many peers"] += 1
             return
         incarnation, number = introduction.incarnation, introduction.number
         if session.is_twin(now, incarnation, introduction.process):
             self._output.refuse_twin(address, f"peer {session.peer}")
             return
         if (incarnation, number) <= session.last_initiation or incarnation < session.incarnation:
-            refused["replayed handshake"] += 1
+            self._output.refused["replayed handshake"] += 1
             return
         session.last_initiation = (incarnation, number)
         own = self._introductions.encode(0, padded=False)
@@ -250,27 +249,26 @@ class Initiator:
 
     def on_answer(self, now: Nanos, datagram: bytes, address: Address) -> TransportKeys | None:
         """The keys that a handshake has made; None if the answer is refused."""
-        refused = self._output.refused
         theirs, ours, message = packets.decode_answer(datagram)
         pending = self._table.handshakes.get(ours)
         if pending is None or pending.noise is None or pending.identity is None:
-            refused["an answer that nobody asked for"] += 1
+            self._output.refused["an answer that nobody asked for"] += 1
             return None
         try:
             payload, (sealing, opening) = pending.noise.read(message)
             introduction = packets.decode_introduction(payload)
         except WireError:
-            refused["wrong handshake"] += 1
+            self._output.refused["wrong handshake"] += 1
             return None
         identity = self._introductions.accept(now, introduction, pending.identity.session_key, address)
         if identity is None:
             return None
         session = self._table.peers[pending.peer]
         if identity.peer != pending.peer:
-            refused["a certificate of somebody else"] += 1
+            self._output.refused["a certificate of somebody else"] += 1
             return None
         if introduction.incarnation < session.incarnation:
-            refused["stale"] += 1
+            self._output.refused["stale"] += 1
             return None
         if session.is_twin(now, introduction.incarnation, introduction.process):
             self._output.refuse_twin(address, f"peer {session.peer}")

@@ -223,7 +223,7 @@ def test_time_goes_on_after_a_fault_and_an_address_that_cannot_be_is_only_counte
             await until(lambda: ticks >= 3)
             assert len(faults) >= 2
             failed = a.peer.counters.failed["send"]
-            sealed.send_to(("fe80::1%x\0", 7700), wire.encode(wire.header(0, 1, 1), Hello(1, True)))
+            sealed.send_to(("fe80::1%x\0", 7700), wire.MESSAGE, wire.encode_message(Hello(1, True)))
             assert a.peer.counters.failed["send"] == failed + 1
 
     run(scene())

@@ -7,7 +7,6 @@ questions that bear a forged address.
 
 import msgspec
 
-from wend.drivers.live.transport import wire
 from wend.model.errors import WireError
 from wend.model.events import PeerId
 
@@ -61,23 +60,22 @@ def query(number: int, near: PeerId | None = None, link: bool = False) -> Addres
     return AddressQuery(number, near, _LITTLE_ROOM if near is None else _ROOM, link)
 
 
-def encode(sender: PeerId, receiver: PeerId, incarnation: int, message: AddressMessage) -> bytes:
-    return wire.seal(wire.header(sender, receiver, incarnation, wire.ADDRESSES), _encoder.encode(message))
+encode = _encoder.encode
+"""A message as the body of a datagram of the kind `wire.ADDRESSES`."""
 
 
-def decode(datagram: bytes | memoryview) -> tuple[wire.Header, AddressMessage]:
-    """The header and message of a datagram. Raises `WireError` for one that cannot be."""
-    header = wire.decode_address_header(datagram)
+def decode(sender: PeerId, body: bytes | memoryview) -> AddressMessage:
+    """The message in the body of a datagram. Raises `WireError` for an invalid one."""
     try:
-        message = _decoder.decode(datagram[wire.HEADER_BYTES : -wire.CHECKSUM_BYTES])
+        message = _decoder.decode(body)
     except Exception as error:  # msgspec has its own errors for almost everything, but not for all
         raise WireError(f"a message about addresses cannot be decoded: {error}") from None
-    if header.sender > MAX_PEER_ID:
-        raise WireError(f"a peer's id lies in 0..{MAX_PEER_ID}, got {header.sender}")
+    if sender > MAX_PEER_ID:
+        raise WireError(f"a peer's id lies in 0..{MAX_PEER_ID}, got {sender}")
     if isinstance(message, AddressReply):
         if len(message.nearest) > MOST_NEAREST:
             raise WireError(f"an answer names {MOST_NEAREST} peers at most, this one {len(message.nearest)}")
         for known in message.nearest:
             if not (0 <= known.peer <= MAX_PEER_ID and 0 < known.port <= 65535):
                 raise WireError("an answer names a peer or a port that cannot be")
-    return header, message
+    return message

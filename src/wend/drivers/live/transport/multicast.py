@@ -4,9 +4,9 @@ A group has a name. Its address in 239.192.0.0/14 (RFC 2365: for one organisatio
 peers of one group need not agree on them, unless the peer's file names an address. The header of a datagram has the
 number of the group in the place of the receiver: several groups, and other programs, may share an address.
 
-Where the peer has keys, datagrams are sealed with the key of their group (`sealed_multicast.py`), and the sender is
-known by it. Else a peer sends from its own socket. So a receiver knows the sender as it knows the sender of any
-datagram, by the address book; in an open overlay a stranger is asked who it is.
+If the peer has keys, it seals datagrams with the key of their group (`sealed_multicast.py`), which names the sender.
+Otherwise it sends from its own socket. So a receiver knows the sender as it knows the sender of any datagram, by the
+address book; in an open overlay it asks a stranger who it is.
 """
 
 import asyncio
@@ -174,7 +174,7 @@ class MulticastGroups:
             return
         address, header = self._route(effect.group)
         sealed = peer.sealed
-        datagram = wire.seal(header, body) if sealed is None else sealed.groups.seal(self._number(effect.group), body)
+        datagram = wire.frame(header, body) if sealed is None else sealed.groups.seal(self._number(effect.group), body)
         if datagram is None:
             return
         peer.counters.notices["multicast"] += 1
@@ -216,47 +216,41 @@ class MulticastGroups:
 
     def receive(self, datagram: bytes, address: Address, waited_ns: Nanos = 0) -> None:
         """Handle a datagram that came to an address of a group, and waited in a queue of this host."""
-        peer, counters = self._peer, self._peer.counters
+        peer = self._peer
         if peer.sealed is not None:
             opened = peer.sealed.groups.open(datagram)
             if opened is not None:
-                hear = partial(self.hear_opened, opened.sender, waited_ns=waited_ns)
-                peer.shaper.arrive(opened.sender, opened.body, hear)
+                peer.shaper.arrive(opened.sender, opened.body, partial(self.hear, opened.sender, waited_ns=waited_ns))
             return
-        wrong = wire.fault(datagram)
-        header = None if wrong is not None else wire.decode_group_header(datagram)
-        if wrong in ("corrupted", "another version"):
-            peer.senders.refuse_unreadable(wrong, datagram, address)
-        elif header is None:
-            counters.refused["a multicast packet of others"] += 1
-            self._warn(address)
-        elif header.receiver not in self._joined:
-            counters.refused["a multicast packet of another group"] += 1
-            self._warn(address)
-        elif header.sender != peer.id:
-            self._identify(header, datagram, address, waited_ns)
-        elif header.incarnation != peer.incarnation:  # else the peer hears itself
-            counters.refused["misdirected"] += 1
+        fault = wire.fault(datagram)
+        if fault is None:
+            self.receive_open(wire.unframe(datagram), address, waited_ns)
+        elif fault == "garbage":
+            self._refuse_others("a multicast packet of others", address)
+        else:
+            peer.senders.refuse_unreadable(fault, datagram, address)
 
-    def _identify(self, header: wire.Header, datagram: bytes, address: Address, waited_ns: Nanos) -> None:
-        peer = self._peer
-        direct = header._replace(receiver=peer.id)
-        sender = peer.addresses.identify(direct, address)
-        if not isinstance(sender, str):
-            peer.addresses.note(header)
-            peer.shaper.arrive(sender, datagram, partial(self._hear, sender, waited_ns))
-        elif sender == "stale" or peer.joining is None or not peer.joining.hold(direct, datagram, address):
-            peer.counters.refused[sender] += 1
+    def receive_open(self, inner: wire.InnerDatagram, address: Address, waited_ns: Nanos) -> None:
+        """Handle an inner datagram that came over an open link."""
+        peer, counters = self._peer, self._peer.counters
+        sender, group, incarnation = inner.header
+        if inner.kind != wire.MULTICAST:
+            self._refuse_others("a multicast packet of others", address)
+        elif group not in self._joined:
+            self._refuse_others("a multicast packet of another group", address)
+        elif sender == peer.id:
+            if incarnation != peer.incarnation:  # else the peer hears itself
+                counters.refused["misdirected"] += 1
+        else:
+            identified = peer.addresses.identify(inner.header._replace(receiver=peer.id), address)
+            if not isinstance(identified, str):
+                peer.addresses.note(inner.header)
+                peer.shaper.arrive(sender, bytes(inner.body), partial(self.hear, sender, waited_ns=waited_ns))
+            elif identified == "stale" or peer.joining is None or not peer.joining.hold(inner, address):
+                counters.refused[identified] += 1
 
-    def _hear(self, sender: PeerId, waited_ns: Nanos, datagram: bytes) -> None:
-        try:
-            messages = wire.decode_messages(datagram, self._types)
-        except WireError:
-            messages = []
-        self._hear_all(sender, messages, waited_ns)
-
-    def hear_opened(self, sender: PeerId, body: bytes, waited_ns: Nanos = 0) -> None:
-        """Handle the content of a sealed multicast, which a member of the group has sent."""
+    def hear(self, sender: PeerId, body: bytes, waited_ns: Nanos = 0) -> None:
+        """Handle a message of a member of the group."""
         try:
             messages = wire.decode_body(wire.MESSAGE, body, self._types)
         except WireError:
@@ -273,9 +267,10 @@ class MulticastGroups:
         else:
             self._peer.counters.refused["garbage"] += 1
 
-    def _warn(self, sender: Address) -> None:
-        """Say once that others use the address of a group."""
+    def _refuse_others(self, reason: str, sender: Address) -> None:
+        """Refuse a packet of others that use the address of a group, and say so once."""
         refused = self._peer.counters.refused
+        refused[reason] += 1
         if refused["a multicast packet of others"] + refused["a multicast packet of another group"] == 1:
             at = " or ".join(show(address) for address in self._listening)
             log.warning(

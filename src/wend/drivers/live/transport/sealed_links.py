@@ -137,9 +137,9 @@ class SealedLinks:
         if layer.effects:
             self._perform()
 
-    def send_to(self, address: Address, datagram: bytes) -> None:
-        """Seal what would be an open datagram, for whoever is at an address."""
-        self._layer.send_to(self._clock(), address, *wire.unsealed(datagram))
+    def send_to(self, address: Address, kind: int, body: bytes) -> None:
+        """Seal the body of a datagram of this kind, for whoever is at an address."""
+        self._layer.send_to(self._clock(), address, kind, body)
         self._perform()
 
     # ---------------------------------------------------------------- datagrams that arrive

@@ -73,4 +73,4 @@ class SealedMulticast:
                 if effect.peer in self._peer.addresses.reachable:  # else it is repeated
                     self._send(effect.peer, packets.GROUP_KEY, effect.body)
             else:
-                self._peer.multicast.hear_opened(effect.sender, effect.body)
+                self._peer.multicast.hear(effect.sender, effect.body)

@@ -11,8 +11,6 @@ A busy peer answers many datagrams at once, and most of the answers go to a few 
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Protocol
-from zlib import crc32
 
 from wend.drivers.live.addressing.addresses import Address, bind, check_listen
 from wend.drivers.live.clock import Clock
@@ -37,54 +35,8 @@ HOLD_NS = MS
 MOST_ACKS = 32
 """So many ACKs fit into one bundle."""
 
-Transmit = Callable[[bytes], None]
-Seal = Callable[[PeerId, int, bytes], None]
-
-
-class MessageSender(Protocol):
-    """How messages leave to one peer."""
-
-    def send(self, body: bytes) -> None:
-        """Send an encoded message."""
-
-    def send_bundle(self, bodies: list[bytes]) -> None:
-        """Send encoded messages in one datagram."""
-
-
-class OpenSender:
-    """Datagrams with a header and a checksum."""
-
-    __slots__ = ("_head_sum", "_header", "_transmit")
-
-    def __init__(self, header: bytes, transmit: Transmit) -> None:
-        self._header = header
-        self._head_sum = crc32(header)
-        self._transmit = transmit
-
-    def send(self, body: bytes) -> None:
-        self._transmit(self._header + body + crc32(body, self._head_sum).to_bytes(4, "little"))  # as `wire.seal` does
-
-    def send_bundle(self, bodies: list[bytes]) -> None:
-        self._transmit(wire.bundle(self._header, bodies))
-
-
-class SealedSender:
-    """Messages that a session seals."""
-
-    __slots__ = ("_peer", "_seal")
-
-    def __init__(self, peer: PeerId, seal: Seal) -> None:
-        self._peer = peer
-        self._seal = seal
-
-    def send(self, body: bytes) -> None:
-        self._seal(self._peer, wire.MESSAGE, body)
-
-    def send_bundle(self, bodies: list[bytes]) -> None:
-        if len(bodies) == 1:
-            self._seal(self._peer, wire.MESSAGE, bodies[0])
-        else:
-            self._seal(self._peer, *wire.bundle_body(bodies))
+SendBody = Callable[[int, bytes], None]
+"""Sends the body of an inner datagram of some kind to one peer, over an open or a sealed link."""
 
 
 class SendQueue:
@@ -97,7 +49,7 @@ class SendQueue:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._routes: dict[PeerId, MessageSender] = {}
+        self._routes: dict[PeerId, SendBody] = {}
         self._bundling = False
         self._waiting: dict[PeerId, tuple[int, list[bytes]]] = {}
         """By peer: the size of the bundle, and its encoded messages."""
@@ -109,13 +61,9 @@ class SendQueue:
         self.waited_ns: Nanos = 0
         """How long the datagram that is handled now waited for this process; its ACKs say so, too."""
 
-    def add(self, peer: PeerId, header: bytes, transmit: Transmit) -> None:
-        """Send open datagrams with this header to a peer."""
-        self._routes[peer] = OpenSender(header, transmit)
-
-    def add_sealed(self, peer: PeerId, seal: Seal) -> None:
-        """Send to a peer by its session."""
-        self._routes[peer] = SealedSender(peer, seal)
+    def add(self, peer: PeerId, send: SendBody) -> None:
+        """Send to a peer by this link."""
+        self._routes[peer] = send
 
     def remove(self, peer: PeerId) -> None:
         for by_peer in (self._routes, self._waiting, self._acks, self._acked_ns):
@@ -127,11 +75,11 @@ class SendQueue:
             if peer in self._acks:
                 self._transmit(peer, [body])
             else:
-                self._routes[peer].send(body)
+                self._routes[peer](wire.MESSAGE, body)
             return
         size, bodies = self._waiting.get(peer, (0, []))
         if bodies and size + len(body) > wire.BUNDLE_BYTES:
-            self._routes[peer].send_bundle(bodies)
+            self._routes[peer](*wire.bundle(bodies))
             size, bodies = 0, []
         bodies.append(body)
         self._waiting[peer] = (size + len(body), bodies)
@@ -198,15 +146,15 @@ class SendQueue:
 
     def _transmit(self, peer: PeerId, bodies: list[bytes]) -> None:
         """Send messages with the ACKs that wait."""
-        route = self._routes[peer]
+        send = self._routes[peer]
         if acks := self._acks.pop(peer, None):
             self._acked_ns[peer] = now = self._clock()
             encoded = [wire.encode_message(Ack(ack.tx, ack.accepted, now - since)) for ack, since in acks]
             if bodies and sum(map(len, encoded)) + sum(map(len, bodies)) > wire.BUNDLE_BYTES:
-                route.send_bundle(encoded)
+                send(*wire.bundle(encoded))
             else:
                 bodies = [*encoded, *bodies]
-        route.send_bundle(bodies)
+        send(*wire.bundle(bodies))
 
 
 class PeerSocket:

@@ -40,7 +40,8 @@ class StrangerLog:
         it was logged."""
 
     def refused(self, header: Header | None, datagram: bytes | memoryview, address: Address) -> None:
-        """A datagram was refused, because its sender is unknown, it is for another peer, or it is stale."""
+        """A datagram was refused, because its sender is unknown, it is for another peer, or it is stale. Without a
+        header the datagram says why."""
         key = (address, None if header is None else header.sender)
         now = self._clock()
         if key not in self._seen:
@@ -57,10 +58,10 @@ class StrangerLog:
 
     def _why(self, header: Header | None, datagram: bytes | memoryview, address: Address) -> str:
         if header is None:
-            wrong = wire.fault(datagram)
-            if wrong is None:
+            fault = wire.fault(datagram)
+            if fault is None:
                 return "they ask for addresses or groups, and this peer serves only its neighbours"
-            return f"the sender is unknown, and it sent {wire.explain(wrong, datagram)}"
+            return f"the sender is unknown, and it sent {wire.explain(fault, datagram)}"
         sender, receiver, _ = header
         if receiver != self._me:
             return f"peer {sender} sends them to peer {receiver}, and this is peer {self._me}"
