@@ -21,7 +21,7 @@ import msgspec
 from wend.matching.algebra import covers
 from wend.matching.filters import Filter, parse, topic_filter
 from wend.matching.printer import name_text, value_text
-from wend.model.errors import ConfigError, FilterError, Refused
+from wend.model.errors import ClientError, ConfigError, FilterError
 from wend.model.events import Attributes, PeerId, Range, Value
 from wend.model.scenario import read_toml
 
@@ -43,8 +43,8 @@ Denial = Literal[
 """The counters of what clients were denied."""
 
 
-class NotGranted(Refused):
-    """A refusal that the operator counts under a name of its own."""
+class NotGranted(ClientError):
+    """A client may not do this. The operator counts each such refusal under a name of its own."""
 
     def __init__(self, counter: Denial, sentence: str) -> None:
         super().__init__(sentence)

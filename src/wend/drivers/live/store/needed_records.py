@@ -99,28 +99,36 @@ class NeededBacklogs:
                     self._missed.setdefault(number, Counter())[missed] += len(positions)
             case MissedRecord(number, counts):
                 self._missed[number] = Counter(counts)
-            case SkippedRecord(id_):
-                self._skipped.pop(id_[:2], None)
-                self._skipped[id_[:2]] = record
-                if len(self._skipped) > MAX_SKIPPED:
-                    del self._skipped[next(iter(self._skipped))]
-                closed = [key for key in self._gaps if key[0][:2] == id_[:2] and key[0].sequence <= id_.sequence]
-                for key in closed:
-                    del self._gaps[key]
-            case GapRecord(id_, previous, number):
-                before = self._gaps.pop((EventId(id_.publisher, id_.incarnation, previous), number), None)
-                self._gaps[id_, number] = record if before is None else replace(record, previous=before.previous)
-                if len(self._gaps) > MAX_SKIPPED:
-                    del self._gaps[next(iter(self._gaps))]
+            case SkippedRecord():
+                self._skip(record)
+            case GapRecord():
+                self._add_gap(record)
             case DurableRecord(number):
                 self._subscriptions[number] = record
             case RemovedRecord(number):
-                self._subscriptions.pop(number, None)
-                self._missed.pop(number, None)
-                for entry in [entry for entry in self._owed if entry[0] == number]:
-                    self._forget(entry)
-                for key in [key for key in self._gaps if key[1] == number]:
-                    del self._gaps[key]
+                self._remove(number)
+
+    def _skip(self, record: SkippedRecord) -> None:
+        stream, sequence = record.id[:2], record.id.sequence
+        self._skipped.pop(stream, None)
+        _add_bounded(self._skipped, stream, record)
+        for key in [key for key in self._gaps if key[0][:2] == stream and key[0].sequence <= sequence]:
+            del self._gaps[key]
+
+    def _add_gap(self, record: GapRecord) -> None:
+        """Add a gap, joined with the one that ends where it begins."""
+        publisher, incarnation, _ = record.id
+        before = self._gaps.pop((EventId(publisher, incarnation, record.previous), record.number), None)
+        whole = record if before is None else replace(record, previous=before.previous)
+        _add_bounded(self._gaps, (record.id, record.number), whole)
+
+    def _remove(self, number: int) -> None:
+        self._subscriptions.pop(number, None)
+        self._missed.pop(number, None)
+        for entry in [entry for entry in self._owed if entry[0] == number]:
+            self._forget(entry)
+        for key in [key for key in self._gaps if key[1] == number]:
+            del self._gaps[key]
 
     def _forget(self, entry: tuple[int, int]) -> None:
         id_ = self._owed.pop(entry, None)
@@ -141,6 +149,13 @@ class NeededBacklogs:
         """The record without the entries that are confirmed."""
         left = tuple(entry for entry in record.entries if entry in self._owed)
         return record if len(left) == len(record.entries) else QueuedRecord(record.event, record.born_ns, left)
+
+
+def _add_bounded(records: dict[K, R], key: K, record: R) -> None:
+    """Add a record. The oldest makes room."""
+    records[key] = record
+    if len(records) > MAX_SKIPPED:
+        del records[next(iter(records))]
 
 
 def _shift(records: dict[K, R], by_ns: Nanos, now: Nanos) -> None:
