@@ -1,7 +1,7 @@
 """TLS 1.3 between clients and peers, with certificates of the overlay's root.
 
-A peer shows its certificate; a client shows its own, or a token in its first frame. The certificates say by X.509's own
-extension what they are for: that of a client is good for clients only, so a client cannot pretend to be a peer. Host
+A peer shows its certificate; a client shows its own, or a token in its first frame. X.509's own extension in a
+certificate limits its use: that of a client is valid for clients only, so a client cannot pretend to be a peer. Host
 names are not checked, because peers are known by their ids: the id in the peer's first frame must be its certificate's.
 """
 
@@ -43,10 +43,10 @@ class ClientTls(msgspec.Struct, frozen=True):
 
 
 def server_context(keys: KeyFolder) -> ssl.SSLContext:
-    """For the listener of a peer. A client without a certificate has to show a token."""
+    """TLS for the listener of a peer. A client without a certificate must show a token."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, [root.certificate for root in keys.verifier.roots])
     context.verify_mode = ssl.CERT_OPTIONAL
-    context.num_tickets = 0  # a session that is resumed would not show its certificate again
+    context.num_tickets = 0  # a resumed session would not show its certificate again
     _load_chain(context, *keys.chain)
     return context
 

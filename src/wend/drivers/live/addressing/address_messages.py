@@ -1,8 +1,8 @@
 """Questions about addresses, and their answers: what drivers of an open overlay say to each other.
 
-Peers of a ring know each other by id. A driver must know their addresses. It asks another driver who it is, and which
-peers it knows near some id. An answer is never longer than its question, so nobody can be flooded with answers to
-questions that bear a forged address.
+Peers of a ring know each other by id, and their drivers must find the addresses. A driver asks another who it is, and
+which peers it knows near some id. An answer is never longer than its question, so nobody can flood a host with answers
+to questions that bear its address.
 """
 
 import msgspec
@@ -18,7 +18,7 @@ _ROOM, _LITTLE_ROOM = bytes(260), bytes(32)
 
 
 class KnownAddress(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Where a peer is, as another one knows."""
+    """The address of a peer, as another peer knows it."""
 
     peer: PeerId
     host: str
@@ -29,9 +29,9 @@ class AddressQuery(msgspec.Struct, frozen=True, gc=False, tag="aq"):
     """Who are you, and which peers do you know near this one?"""
 
     number: int
-    """Random. The answer repeats it, which shows that it comes from where the question went."""
+    """Random. The answer repeats it, which shows that it comes from the address that was asked."""
     near: PeerId | None = None
-    """None: the question is only who the receiver is."""
+    """None: the sender only asks who the receiver is."""
     room: bytes = b""
     """As long as the answer may be."""
     link: bool = False
@@ -43,9 +43,9 @@ class AddressReply(msgspec.Struct, frozen=True, gc=False, tag="ar"):
 
     number: int
     instance: int
-    """Random, and the same as long as the process runs: it tells two peers of one id apart."""
+    """Random, and constant while the process runs. It tells two peers with one id apart."""
     nearest: tuple[KnownAddress, ...] = ()
-    """Peers whose places on the ring are closest to the one that was asked for, with that one first."""
+    """The peers whose places on the ring are closest to the one in question, with that one first."""
     admits: bool = True
     """Whether the sender makes the link that the question asks for."""
 

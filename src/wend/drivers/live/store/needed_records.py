@@ -1,4 +1,4 @@
-"""Which records of a store a restart still needs: none of an event that is finished, and only the newest of a state."""
+"""The records of a store that a restart still needs: none of a finished event, and only the newest of a state."""
 
 from collections import Counter, deque
 from typing import Any, TypeVar
@@ -37,7 +37,7 @@ class NeededRecords:
     def __init__(self) -> None:
         self._pending: dict[EventId, PendingRecord] = {}
         self._delivered: deque[bytes] = deque(maxlen=MAX_DELIVERED)
-        """Encoded: so many objects would slow the garbage collector."""
+        """Encoded, because so many objects would slow the garbage collector down."""
         self._states: dict[tuple[str, int], StateRecord] = {}
         self._retained: dict[tuple[str, Value], RetainedRecord] = {}
         self._backlogs = NeededBacklogs()
@@ -60,13 +60,13 @@ class NeededRecords:
             self._backlogs.add(record)
 
     def records(self) -> list[Record | bytes]:
-        """All of them in the order in which they are written, some encoded."""
+        """All needed records, in the order in which they are written, some encoded."""
         states: list[Record | bytes] = [*self._states.values(), *self._retained.values()]
         return [*states, *self._delivered, *self._backlogs.records(), *self._pending.values()]
 
     def replayed(self, by_ns: Nanos, now: Nanos) -> None:
-        """Note that all records of earlier incarnations were added, and move their times. An event of the future, which
-        a wrong clock made, was born now."""
+        """All records of earlier incarnations have been added: move their times. An event with a time in the future,
+        from a wrong clock, counts as born now."""
         _shift(self._pending, by_ns, now)
         _shift(self._retained, by_ns, now)
         _shift(self._states, by_ns, now)
@@ -164,7 +164,7 @@ def _shift(records: dict[K, R], by_ns: Nanos, now: Nanos) -> None:
 
 
 def with_times_moved(record: R, by_ns: Nanos, latest: Nanos = FOREVER) -> R:
-    """The record with its times moved, to `latest` at most; the same record where it has none."""
+    """The record with its times moved, to `latest` at most; the same record if it has none."""
     if isinstance(record, PendingRecord | QueuedRecord | RetainedRecord):
         born_ns = min(record.born_ns + by_ns, latest)
         return record if born_ns == record.born_ns else replace(record, born_ns=born_ns)
@@ -175,7 +175,7 @@ def with_times_moved(record: R, by_ns: Nanos, latest: Nanos = FOREVER) -> R:
 
 
 def _moved_times(body: Any, by_ns: Nanos, latest: Nanos) -> dict[str, Nanos]:
-    """The times in the message of a plug-in, or in one that was not made a message yet."""
+    """The times in the message of a plug-in, which may still be a plain dict."""
     if isinstance(body, dict):
         times = {name: body[name] for name in TIME_FIELDS if name in body}
     else:

@@ -1,8 +1,8 @@
 """UDP multicast of a live peer: it joins groups, sends to them and hears them.
 
 A group has a name. Its address in 239.192.0.0/14 (RFC 2365: for one organisation) and its port follow from the name, so
-peers of one group need not agree on them, unless the peer's file names an address. The header of a datagram has the
-number of the group in the place of the receiver: several groups, and other programs, may share an address.
+the peers of a group need not agree on them, unless a file names an address. The header of a datagram has the number of
+the group in the place of the receiver: several groups, and other programs, may share an address.
 
 If the peer has keys, it seals datagrams with the key of their group (`sealed_multicast.py`), which names the sender.
 Otherwise it sends from its own socket. So a receiver knows the sender as it knows the sender of any datagram, by the
@@ -40,9 +40,9 @@ AUTO, OFF = "auto", "off"
 _FIRST_ADDRESS = int(ipaddress.IPv4Address("239.192.0.0"))
 _ADDRESSES = 1 << 18
 _FIRST_PORT, _PORTS = 16384, 16384
-"""Below the ports that systems give to programs that ask for any."""
+"""Below the ports that systems assign to programs that ask for any port."""
 _IP_MULTICAST_ALL = 49
-"""Of <linux/in.h>: 0 for a socket that hears only what it joined itself."""
+"""Of <linux/in.h>: 0 for a socket that hears only groups that it joined itself."""
 
 
 class MulticastOptions(msgspec.Struct, frozen=True):
@@ -62,10 +62,10 @@ def parse_multicast(text: str) -> tuple[bool, Address | None]:
         return text == AUTO, None
     host, port = parse_address(text)
     try:
-        fits = ipaddress.IPv4Address(host).is_multicast
+        is_multicast = ipaddress.IPv4Address(host).is_multicast
     except ValueError:
-        fits = False
-    if not fits or not port:
+        is_multicast = False
+    if not is_multicast or not port:
         raise ConfigError(
             f'multicast_address is "auto", "off" or an IPv4 address for multicast like 239.192.7.7:7800, not {text!r}'
         )
@@ -93,7 +93,7 @@ def group_address(group: str) -> Address:
 
 
 class MulticastGroups:
-    """The groups of one peer. If multicast is off or cannot be had, the peer sends and hears nothing of them."""
+    """The groups of one peer. If multicast is off or does not work, the peer neither sends to them nor hears them."""
 
     def __init__(
         self,
@@ -281,7 +281,7 @@ class MulticastGroups:
 
 
 class _GroupSocket:
-    """Hears one address. Several peers on one host can listen there."""
+    """A socket that listens at one address. Several peers on one host can share it."""
 
     def __init__(
         self,
@@ -322,7 +322,7 @@ class _GroupSocket:
         self._socket.close()
 
     def read(self, most: int) -> None:
-        """Read datagrams that have arrived; the peer's answers to one neighbour are bundled meanwhile."""
+        """Read datagrams that have arrived, and bundle the peer's answers to each neighbour meanwhile."""
         queue = self._peer_socket.queue
         queue.bundle()
         for _ in range(most):

@@ -1,7 +1,6 @@
 """Sealed multicast: the group keys of a live peer, handed over in its sessions.
 
-`security/group_keys.py` decides; this module gives it the clock, and sends its messages over sealed links. Multicast
-datagrams are opened before a decoder reads them, as all others are.
+`security/group_keys.py` decides; this module gives it the time, and sends its messages over sealed links.
 """
 
 import os
@@ -30,15 +29,15 @@ class SealedMulticast:
         self._clock = clock
         self._keys = GroupKeys(peer.id, os.urandom, peer.counters.refused, peer.counters.notices)
 
-    def set_members(self, group: int, told: MulticastMembers) -> None:
-        self._keys.set_members(self._clock(), group, told.keeper, told.members)
+    def set_members(self, group: int, roster: MulticastMembers) -> None:
+        self._keys.set_members(self._clock(), group, roster.keeper, roster.members)
         self._perform()
 
     def leave(self, group: int) -> None:
         self._keys.leave(group)
 
     def exclude(self, peer: PeerId) -> None:
-        """The certificate of a peer is not accepted any more: groups get other keys."""
+        """The certificate of a peer is no longer accepted: groups get other keys."""
         self._keys.exclude(self._clock(), peer)
         self._perform()
 
@@ -47,7 +46,7 @@ class SealedMulticast:
         self._perform()
 
     def keys(self, group: int) -> list[GroupKey]:
-        """The current key of a group and the former one, as far as there are any."""
+        """The current key of a group and the former one, if there are any."""
         return self._keys.keys(group)
 
     def seal(self, group: int, body: bytes) -> bytes | None:
@@ -59,7 +58,7 @@ class SealedMulticast:
         return opened
 
     def receive(self, sender: PeerId, incarnation: int, body: bytes) -> None:
-        """Handle a message about keys, which a session has opened."""
+        """Handle a message about keys that came in a session."""
         self._keys.receive(self._clock(), sender, incarnation, body)
         self._perform()
 
