@@ -4,7 +4,7 @@ A group has a name. Its address in 239.192.0.0/14 (RFC 2365: for one organisatio
 the peers of a group need not agree on them, unless a file names an address. The header of a datagram has the number of
 the group in the place of the receiver: several groups, and other programs, may share an address.
 
-If the peer has keys, it seals datagrams with the key of their group (`sealed_multicast.py`), which names the sender.
+If the peer has keys, it seals datagrams with the key of their group (`security/group_keys.py`), which names the sender.
 Otherwise it sends from its own socket. So a receiver knows the sender as it knows the sender of any datagram, by the
 address book; in an open overlay it asks a stranger who it is.
 """
@@ -150,7 +150,8 @@ class MulticastGroups:
     def set_members(self, effect: MulticastMembers) -> None:
         sealed = self._peer.sealed
         if sealed is not None and self.options.on:
-            sealed.groups.set_members(self._number(effect.group), effect)
+            sealed.groups.set_members(self._clock(), self._number(effect.group), effect.keeper, effect.members)
+            sealed.perform_groups()
 
     def leave(self, effect: LeaveMulticast) -> None:
         number = self._number(effect.group)
@@ -218,7 +219,8 @@ class MulticastGroups:
         """Handle a datagram that came to an address of a group, and waited in a queue of this host."""
         peer = self._peer
         if peer.sealed is not None:
-            opened = peer.sealed.groups.open(datagram)
+            opened = peer.sealed.groups.open(self._clock(), datagram)
+            peer.sealed.perform_groups()
             if opened is not None:
                 peer.shaper.arrive(opened.sender, opened.body, partial(self.hear, opened.sender, waited_ns=waited_ns))
             return

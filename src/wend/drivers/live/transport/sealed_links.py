@@ -4,7 +4,7 @@ A peer with keys seals every datagram as the last step before the socket, and op
 decoder sees only bytes that another peer of the same root has sent. The session names the sender, whose address may
 change. Messages to a peer without a session wait a short time for the handshake.
 
-The key of its group seals a multicast; members get it in their sessions (`sealed_multicast.py`).
+The key of its group seals a multicast; members get it in their sessions (`security/group_keys.py`).
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from wend.drivers.live.addressing.addresses import Address, show
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.log_limit import LogLimit
 from wend.drivers.live.transport import wire
-from wend.drivers.live.transport.sealed_multicast import SealedMulticast
 from wend.model.events import PeerId
 from wend.model.units import MINUTE, Nanos
 from wend.security import packets
+from wend.security.group_keys import GroupKeys, GroupOpened
 from wend.security.identity import Credentials, Identity, Verifier
 from wend.security.session_effects import SessionEnded, SessionMoved, SessionReady, SessionRefused, TransmitPacket
 from wend.security.session_layer import SessionLayer
@@ -67,7 +67,8 @@ class SealedLinks:
             notices=peer.counters.notices,
         )
         self._sessions = self._layer.peers
-        self.groups = SealedMulticast(peer, self.send, clock)
+        self.groups = GroupKeys(peer.id, os.urandom, peer.counters.refused, peer.counters.notices)
+        """The keys of multicast groups. After a change, call `perform_groups`."""
         self._pipes: dict[PeerId, Transmit] = {}
         """By peer: the pipe that imitates the link. Without one, datagrams go straight to the socket."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -153,7 +154,8 @@ class SealedLinks:
         if opened is not None:
             sender, incarnation, kind, body = opened
             if kind == packets.GROUP_KEY:
-                self.groups.receive(sender, incarnation, body)
+                self.groups.receive(self._clock(), sender, incarnation, body)
+                self.perform_groups()
             else:
                 self._peer.receive_opened(sender, incarnation, kind, body, address, waited_ns)
             return
@@ -169,7 +171,8 @@ class SealedLinks:
         self._timer = self._loop.call_later(TICK_S, self._tick)  # first: time goes on, whatever fails below
         self._tell_time()
         self._perform()
-        self.groups.tick()
+        self.groups.tick(self._clock())
+        self.perform_groups()
         self._flood_filter.tick()
 
     def _tell_time(self) -> None:
@@ -186,14 +189,24 @@ class SealedLinks:
                         self._transmit(address, datagram)
                 case SessionReady(peer=peer, incarnation=incarnation):
                     self._peer.on_session(peer, incarnation)
-                    self.groups.include(peer)
+                    self.groups.include(self._clock(), peer)
+                    self.perform_groups()
                 case SessionMoved(peer=peer, address=address):
                     self._peer.on_moved(peer, address)
                 case SessionEnded(peer=peer, reason=reason):
                     log.warning("peer %d does not accept peer %d any more: %s", self._peer.id, peer, reason)
-                    self.groups.exclude(peer)
+                    self.groups.exclude(self._clock(), peer)
+                    self.perform_groups()
                 case SessionRefused(address=address, reason=reason):
                     self._warn(address, reason)
+
+    def perform_groups(self) -> None:
+        """Send messages about group keys, and hand over multicasts that have waited for a key."""
+        for effect in self.groups.take_effects():
+            if isinstance(effect, GroupOpened):
+                self._peer.multicast.hear(effect.sender, effect.body)
+            elif effect.peer in self._peer.addresses.reachable:  # else it is repeated
+                self.send(effect.peer, packets.GROUP_KEY, effect.body)
 
     def _warn(self, address: Address, why: str) -> None:
         """Log why datagrams from an address are refused, once for each address, at a bounded rate."""
