@@ -149,7 +149,13 @@ class _Group:
         self.unconfirmed: dict[PeerId, None] = {}
         """At the keeper: the members that have not confirmed the current key."""
         self.repeat_ns: Nanos = 0
-        self.held: list[tuple[bytes, Nanos]] = []
+        self.pending: list[tuple[bytes, Nanos]] = []
+        """Packets that wait for a key, each with its time of arrival."""
+
+    def has_room(self, size: int) -> bool:
+        """Whether another packet of this size may wait for its key."""
+        pending_bytes = sum(len(datagram) for datagram, _ in self.pending)
+        return len(self.pending) < MOST_HELD and pending_bytes + size <= MOST_HELD_BYTES
 
     def all_keys(self) -> Iterator[GroupKey]:
         for key in (self.key, self.former):
@@ -223,7 +229,7 @@ class GroupKeys:
     def tick(self, now: Nanos) -> None:
         """Repeat messages that were not answered. Call this a few times a second."""
         for group in self._groups.values():
-            group.held = [one for one in group.held if now - one[1] < HOLD_NS]
+            group.pending = [one for one in group.pending if now - one[1] < HOLD_NS]
             if group.former is not None and group.former.ends_ns is not None and now >= group.former.ends_ns:
                 group.former = None
             if group.keeper is not None and now >= group.repeat_ns:
@@ -282,10 +288,13 @@ class GroupKeys:
         """Hold a packet of an epoch that this peer does not know yet, and ask for the key."""
         if group.key is not None and epoch >> 32 < group.key.epoch >> 32 and group.key.maker >= 0:
             self.refused["a former group key"] += 1
-        elif len(group.held) >= MOST_HELD or sum(len(one) for one, _ in group.held) + len(datagram) > MOST_HELD_BYTES:
+        elif (
+            len(group.pending) >= MOST_HELD
+            or sum(len(one) for one, _ in group.pending) + len(datagram) > MOST_HELD_BYTES
+        ):
             self.refused["an unknown group key"] += 1
         else:
-            group.held.append((datagram, now))
+            group.pending.append((datagram, now))
             if now >= group.repeat_ns and group.keeper is not None and group.keeper[0] != self._me:
                 self._ask(now, group)
 
@@ -337,8 +346,8 @@ class GroupKeys:
         group.key = key
         group.highest = max(group.highest, min(key.epoch >> 32, MOST_EPOCH))
         self.notices["group-key"] += 1
-        held, group.held = group.held, []
-        for datagram, since in held:
+        pending, group.pending = group.pending, []
+        for datagram, since in pending:
             if now - since < HOLD_NS and (opened := self.open(now, datagram)) is not None:
                 self.effects.append(opened)
 

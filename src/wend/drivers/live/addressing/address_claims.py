@@ -29,13 +29,13 @@ class AddressClaim:
         self.address = address
         self.rival = rival
         """Where the book has the id, if elsewhere."""
-        self.held: list[tuple[InnerDatagram, Nanos]] = []
+        self.datagrams: list[tuple[InnerDatagram, Nanos]] = []
         """Datagrams from there, with their times of arrival."""
         self.instance: int | None = None
         self.rival_instance: int | None = None
         self.link = False
         """Whether the peer wants a link."""
-        self.left = CLAIM_TRIES
+        self.tries_left = CLAIM_TRIES
         self.due_ns: Nanos = 0
 
 
@@ -76,7 +76,7 @@ class AddressClaims:
         size = FRAME_BYTES + len(inner.body)
         if self._held_bytes + size > MOST_HELD_BYTES:
             return False
-        claim.held.append((inner._replace(body=bytes(inner.body)), now))
+        claim.datagrams.append((inner._replace(body=bytes(inner.body)), now))
         self._held_bytes += size
         return True
 
@@ -95,18 +95,18 @@ class AddressClaims:
         elif sender == claim.peer:
             claim.instance = reply.instance
         else:
-            claim.left = 0
-        if claim.left == 0 or (
+            claim.tries_left = 0
+        if claim.tries_left == 0 or (
             claim.instance is not None and (claim.rival is None or claim.rival_instance is not None)
         ):
             self._decide(now, claim)
 
     def _press(self, now: Nanos, claim: AddressClaim) -> None:
         """Ask both addresses of a claim again, or decide it by what has been answered."""
-        if claim.left == 0:
+        if claim.tries_left == 0:
             self._decide(now, claim)
             return
-        claim.left -= 1
+        claim.tries_left -= 1
         claim.due_ns = now + ANSWER_NS
         if claim.instance is None:
             self._ask(now, claim.address, claim)
@@ -115,5 +115,5 @@ class AddressClaims:
 
     def _decide(self, now: Nanos, claim: AddressClaim) -> None:
         del self._claims[claim.peer, claim.address]
-        self._held_bytes -= sum(FRAME_BYTES + len(inner.body) for inner, _ in claim.held)
+        self._held_bytes -= sum(FRAME_BYTES + len(inner.body) for inner, _ in claim.datagrams)
         self._decided(now, claim)

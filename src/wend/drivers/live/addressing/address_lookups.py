@@ -42,7 +42,7 @@ class AddressLookup:
         """Messages, with the time since which each waits."""
         self.candidates: dict[Address, PeerId] = {}
         """Whom it has not asked yet."""
-        self.asked: set[Address] = set()
+        self.tried: set[Address] = set()
         self.open = 0
         """Questions without an answer."""
         self.doubted: Address | None = None
@@ -50,7 +50,7 @@ class AddressLookup:
         """The address of the peer that seems to have mentioned this one."""
 
     def add(self, peer: PeerId, address: Address) -> None:
-        if address not in self.asked and len(self.asked) + len(self.candidates) < MOST_ASKED:
+        if address not in self.tried and len(self.tried) + len(self.candidates) < MOST_ASKED:
             self.candidates[address] = peer
 
     def next(self) -> Address | None:
@@ -60,7 +60,7 @@ class AddressLookup:
         )
         if nearest is not None:
             del self.candidates[nearest]
-            self.asked.add(nearest)
+            self.tried.add(nearest)
         return nearest
 
 
@@ -147,7 +147,7 @@ class AddressLookups:
         lookup = self._lookups[peer] = AddressLookup(peer, now + LOOKUP_NS)
         if mentioned_at is not None:
             lookup.mentioned_at = mentioned_at
-            lookup.asked.add(mentioned_at)
+            lookup.tried.add(mentioned_at)
             self._ask(now, lookup, mentioned_at)
         self._add_candidates(lookup)
         lookup.due_ns = now if not lookup.open else now + ANSWER_NS
@@ -178,7 +178,7 @@ class AddressLookups:
 
     def _begin_again(self, lookup: AddressLookup) -> None:
         """Nobody knew the peer. It may be joining: begin again with the peers that are known by now."""
-        lookup.asked.clear()
+        lookup.tried.clear()
         if lookup.mentioned_at is not None:
             lookup.add(lookup.peer, lookup.mentioned_at)  # as the closest of all
         self._add_candidates(lookup)

@@ -214,18 +214,18 @@ class Locator:
 
     def _decided(self, now: Nanos, claim: AddressClaim) -> None:
         if claim.instance is None:
-            self._counters.refused["stranger"] += len(claim.held)
+            self._counters.refused["stranger"] += len(claim.datagrams)
         elif claim.peer == self._me:
             if claim.instance != self.instance:
                 self._same_id(claim.address)
         elif claim.rival is not None and claim.rival_instance not in (None, claim.instance):
-            self._counters.refused["an id that another peer has"] += max(1, len(claim.held))
+            self._counters.refused["an id that another peer has"] += max(1, len(claim.datagrams))
             self._learned.confirm(now, claim.peer)
         else:
             self._adopt(now, claim.peer, claim.address, moved=claim.rival_instance is None)
             if claim.link:
                 self._user.on_link_asked(claim.peer)
-            for inner, since in claim.held:
+            for inner, since in claim.datagrams:
                 self._user.on_admitted(inner, claim.address, now - since)
 
     def _adopt(self, now: Nanos, peer: PeerId, address: Address, *, moved: bool) -> None:
