@@ -41,6 +41,18 @@ _VERSION: Final = 1
 _SHORT_DER: Final = 0x7F
 _SIGNATURE_HEAD: Final = b"\x03\x41\x00"
 """A bit string of 64 bytes."""
+_PEER_USE: Final = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+_ROOT_USAGE: Final = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 class Claims(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -77,16 +89,9 @@ def make_root(name: str, signing_secret: bytes, *, serial: int, not_before_s: in
     """A self-signed certificate of a root."""
     key = Ed25519PrivateKey.from_private_bytes(signing_secret)
     subject = _subject(name)
-    _check_dates(not_before_s, not_after_s)
-    builder = (
-        _dated(x509.CertificateBuilder(), not_before_s, not_after_s)
-        .subject_name(subject)
-        .issuer_name(subject)
-        .serial_number(_checked_serial(serial))
-        .public_key(key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
-    )
+    builder = _builder(subject, subject, key.public_key(), serial, not_before_s, not_after_s)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(_ROOT_USAGE, critical=True)
     return builder.sign(key, None).public_bytes(Encoding.DER)
 
 
@@ -121,19 +126,14 @@ def sign(
         raise ConfigError(f"a peer id is in 0..{MAX_PEER_ID}, got {peer}")
     if not_after_s > issuer.not_after_s:
         raise ConfigError(f"the root ends at {show_time(issuer.not_after_s)}, before the certificate would")
-    _check_dates(not_before_s, not_after_s)
     check_groups(groups)
     use = [ExtendedKeyUsageOID.CLIENT_AUTH] if peer is None else list(_PEER_USE)
     claims = Claims(_VERSION, content.session_key, peer, tuple(groups))
-    builder = (
-        _dated(x509.CertificateBuilder(), not_before_s, not_after_s)
-        .subject_name(_subject(content.name if name is None else name))
-        .issuer_name(_subject(issuer.name))
-        .serial_number(_checked_serial(serial))
-        .public_key(Ed25519PublicKey.from_public_bytes(content.signing_key))
-        .add_extension(x509.ExtendedKeyUsage(use), critical=False)
-        .add_extension(make_extension(claims), critical=False)
-    )
+    subject = _subject(content.name if name is None else name)
+    public = Ed25519PublicKey.from_public_bytes(content.signing_key)
+    builder = _builder(subject, _subject(issuer.name), public, serial, not_before_s, not_after_s)
+    builder = builder.add_extension(x509.ExtendedKeyUsage(use), critical=False)
+    builder = builder.add_extension(make_extension(claims), critical=False)
     certificate = builder.sign(key, None).public_bytes(Encoding.DER)
     if len(certificate) > MAX_CERTIFICATE:
         raise ConfigError(
@@ -141,9 +141,6 @@ def sign(
             "give fewer or shorter groups"
         )
     return certificate
-
-
-_PEER_USE: Final = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 
 
 def make_credentials(certificate: bytes, session_secret: bytes, signing_secret: bytes) -> Credentials:
@@ -364,34 +361,21 @@ def _subject(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _dated(builder: x509.CertificateBuilder, not_before_s: int, not_after_s: int) -> x509.CertificateBuilder:
-    return builder.not_valid_before(datetime.fromtimestamp(not_before_s, UTC)).not_valid_after(
-        datetime.fromtimestamp(not_after_s, UTC)
-    )
-
-
-def _check_dates(not_before_s: int, not_after_s: int) -> None:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: Ed25519PublicKey, serial: int, not_before_s: int, not_after_s: int
+) -> x509.CertificateBuilder:
     if not 0 <= not_before_s < not_after_s < 2**37:
         raise ConfigError("a certificate ends after it begins")
-
-
-def _checked_serial(serial: int) -> int:
     if not 0 < serial <= MAX_SERIAL:
         raise ConfigError(f"a serial number is in 1..{MAX_SERIAL}, got {serial}")
-    return serial
-
-
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(serial)
+        .not_valid_before(datetime.fromtimestamp(not_before_s, UTC))
+        .not_valid_after(datetime.fromtimestamp(not_after_s, UTC))
     )
 
 

@@ -19,7 +19,7 @@ import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -63,12 +63,7 @@ encode_record = _encoder.encode
 decode_record = _decoder.decode
 
 
-class FileBytes(Protocol):
-    """The bytes of a file."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, part: slice, /) -> bytes: ...
-    def find(self, sub: bytes, start: int, /) -> int: ...
+FileBytes = bytes | mmap.mmap
 
 
 class DamagedBytes(NamedTuple):
