@@ -1,4 +1,4 @@
-"""What the session layer remembers of one other peer: its keys, its address, and messages that wait for a handshake."""
+"""The state of a session with one other peer: its keys, its address, and messages that wait for a handshake."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple

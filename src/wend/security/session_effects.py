@@ -1,4 +1,4 @@
-"""What a session layer tells its driver: packets to transmit, and what became of sessions."""
+"""The effects of a session layer, which its driver carries out: packets to transmit, and changes of sessions."""
 
 from collections import Counter
 

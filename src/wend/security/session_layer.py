@@ -67,7 +67,7 @@ class SessionLayer:
         refused: Counter[str] | None = None,
         notices: Counter[str] | None = None,
     ) -> None:
-        """`version`: of the wire format of the messages inside. `random`: returns so many random bytes. `refused`
+        """`version`: of the wire format of the messages inside. `random`: returns n random bytes. `refused`
         counts packets that are refused, by reason; `notices` counts what happens."""
         self._output = output = SessionOutput(refused, notices)
         self.refused, self.notices, self.effects = output.refused, output.notices, output.effects
@@ -388,8 +388,8 @@ class SessionLayer:
         self.effects.append(SessionMoved(session.peer, address))
 
     def _end(self, session: PeerSession, reason: str) -> None:
-        """The certificate of a peer is no longer accepted. The driver is told even if there are no keys: the peer may
-        have those of multicast groups."""
+        """The certificate of a peer is no longer accepted. The driver learns of it even if there are no keys: the
+        peer may have those of multicast groups."""
         if session.current is not None:
             self.notices["session-ended"] += 1
         self._table.drop_keys(session)

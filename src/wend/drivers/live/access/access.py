@@ -61,7 +61,7 @@ class Usage:
         self.bytes = _bucket(limits.bytes_per_s, now_s)
 
     def change(self, limits: UsageLimits, now_s: float) -> None:
-        """Use other limits. What is in use stays in use."""
+        """Use other limits. Present usage still counts."""
         if limits != self.limits:
             self.limits = limits
             self.events = _changed(self.events, limits.events_per_s, now_s)

@@ -42,7 +42,7 @@ class ThrowawayRoot:
         return make_credentials(certificate, session, signing)
 
     def keys(self, peer: PeerId) -> tuple[Credentials, Verifier]:
-        """What a live peer needs."""
+        """The credentials of a live peer, and its verifier."""
         return self.credentials(f"peer-{peer}", peer), RootVerifier(self.certificate)
 
     def write(self, folder: Path, name: str, peer: PeerId | None = None, groups: tuple[str, ...] = ()) -> Path:

@@ -102,7 +102,7 @@ class AddressClaims:
             self._decide(now, claim)
 
     def _press(self, now: Nanos, claim: AddressClaim) -> None:
-        """Ask both addresses of a claim again, or decide it by what has been answered."""
+        """Ask both addresses of a claim again, or decide it by the answers so far."""
         if claim.tries_left == 0:
             self._decide(now, claim)
             return

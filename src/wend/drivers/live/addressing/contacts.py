@@ -1,7 +1,7 @@
 """The addresses by which a peer joins an overlay, and whether somebody answers there.
 
-The protocol is told of a contact only after the peer has looked up its own id, so that two peers with one id do not
-both join.
+The protocol learns of a contact only after the peer has looked up its own id, so that two peers with one id do not both
+join.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ class Contacts:
         self._asks_links = asks_links
         self._contacts: list[ContactAddress] = []
         self._greeting: dict[PeerId, None] = {}
-        """Contacts that the protocol is told of once the own id has been looked up."""
+        """Contacts that the protocol learns of once the own id has been looked up."""
         self.has_own_id = False
         """Whether the peer has looked up its own id, and nobody else has it."""
 

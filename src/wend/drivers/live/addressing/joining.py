@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("wend.peer")
 
 MOST_LINKS = 256
-"""A peer with so many links admits no more by joining."""
+"""A peer with this many links admits no further peers."""
 LINK_DELAY_NS: Nanos = 20 * MS
 """The expected delay of a link that is made by joining; measurements correct it."""
 PATIENCE_S = 5.0
@@ -34,7 +34,7 @@ PATIENCE_S = 5.0
 
 
 class Joining:
-    """Tells the locator what happens at the peer, and the peer what the locator finds."""
+    """Connects a peer with its locator, in both directions."""
 
     def __init__(
         self,

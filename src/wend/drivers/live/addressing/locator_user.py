@@ -10,7 +10,7 @@ from wend.protocol.ports import Send
 
 
 class LocatorUser(Protocol):
-    """What the locator asks the peer, and what it tells it."""
+    """The questions of a locator to its peer, and the events that it reports."""
 
     def transmit(self, address: Address, receiver: PeerId, body: bytes) -> None:
         """Send an encoded message about addresses."""

@@ -59,7 +59,7 @@ MESSAGES = (MESSAGE, _BUNDLE)
 HEADER_BYTES = _HEADER.size
 CHECKSUM_BYTES = 4
 FRAME_BYTES = HEADER_BYTES + CHECKSUM_BYTES
-"""What an open link adds to a body."""
+"""The bytes that an open link adds to a body."""
 _MAX_BODY_BYTES = MAX_DATAGRAM_BYTES - FRAME_BYTES
 INTACT = 0x2144DF1C
 """The CRC32 of a datagram that ends with its own checksum."""
@@ -82,7 +82,7 @@ class Datagram(NamedTuple):
 
 
 class InnerDatagram(NamedTuple):
-    """What a datagram carries, over open and sealed links alike."""
+    """The content of a datagram, the same over open and sealed links."""
 
     header: Header
     kind: int
@@ -112,7 +112,7 @@ def bundle(bodies: list[bytes]) -> tuple[int, bytes]:
     """Encoded messages as the kind and the body of one datagram; the caller makes sure that they fit."""
     if len(bodies) == 1:
         return MESSAGE, bodies[0]
-    count = struct.pack("!BH", 0xDC, len(bodies))  # a msgpack array of so many elements
+    count = struct.pack("!BH", 0xDC, len(bodies))  # the head of a msgpack array
     return _BUNDLE, b"".join((count, *bodies))
 
 
@@ -232,7 +232,7 @@ Fault = Literal["garbage", "another version", "corrupted"]
 
 
 def fault(datagram: bytes | memoryview) -> Fault | None:
-    """What is wrong with the bytes of a datagram, before its message is decoded."""
+    """The fault in the bytes of an open datagram, found before its body is decoded; None: it is intact."""
     if len(datagram) <= HEADER_BYTES + CHECKSUM_BYTES or datagram[: len(MAGIC)] != MAGIC:
         return "garbage"
     if datagram[_VERSION] != VERSION:
