@@ -22,9 +22,10 @@ PAGE = """\
 
 <!-- Written by scripts/reference.py. -->
 
-What peers send each other in UDP datagrams (version {wire}). They carry [msgpack](https://msgpack.org). Integers in
-headers are big-endian. Peers with keys send the same messages in [sessions](#sessions), authenticated and encrypted;
-others send them as they are. Clients speak the [client protocol](client-protocol.md).
+What peers send each other in UDP datagrams (version {wire}). Every datagram carries one inner datagram: a sender, a
+kind, and a body of [msgpack](https://msgpack.org). An open link frames the body with a header and a checksum, as below.
+Peers with keys seal the same body in [sessions](#sessions), where the session names the sender and the type of the
+packet names the kind. Integers in headers are big-endian. Clients speak the [client protocol](client-protocol.md).
 
 ## Encoding
 
@@ -59,7 +60,7 @@ others send them as they are. Clients speak the [client protocol](client-protoco
 | 4 | 8 | sender | peer id |
 | 12 | 8 | receiver | peer id, or the number of a multicast group |
 | 20 | 8 | incarnation | of the sender: higher after each restart |
-| 28 | | message | msgpack |
+| 28 | | body | msgpack |
 | | 4 | checksum | the CRC32 of everything before it, lowest byte first |
 
 A receiver drops a datagram that does not have its checksum. The CRC32 of a whole datagram that has it is
@@ -183,8 +184,8 @@ PACKETS = (
         "a datagram to a [multicast group](#group-keys)",
     ),
     (
-        f"{packets.TRANSPORT} + kind", "transport", "receiver's index 4, counter 8, sealed message",
-        "the content of a datagram of that kind, without header and checksum",
+        f"{packets.TRANSPORT} + kind", "transport", "receiver's index 4, counter 8, sealed body",
+        "the sealed body of a datagram of that kind",
     ),
 )  # fmt: skip
 NESTED = (Event, Range, Subscription, Qos)

@@ -192,10 +192,11 @@ def _datagram() -> Target:
     def target(data: bytes) -> None:
         for datagram in (data, data + crc32(data).to_bytes(4, "little")):
             with suppress(WireError):
-                wire.decode_header(datagram)
-                wire.decode_messages(datagram)
-            with suppress(WireError):
-                address_messages.decode(datagram)
+                wire.decode(datagram)
+            if wire.fault(datagram) is None:
+                inner = wire.unframe(datagram)
+                with suppress(WireError):
+                    address_messages.decode(inner.header.sender, inner.body)
 
     return target
 
@@ -207,6 +208,8 @@ def _body() -> Target:
         for kind in wire.MESSAGES:
             with suppress(WireError):
                 wire.decode_body(kind, data)
+        with suppress(WireError):
+            address_messages.decode(1, data)
 
     return target
 

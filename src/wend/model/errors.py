@@ -13,7 +13,8 @@
         ├── ConnectionLost     the connection to the peer was lost and not restored in time
         ├── NoReply            nobody is subscribed to a request, or no reply came in time
         ├── PartlyPublished    some events of many were not published; it has the result of each
-        └── Refused            the peer refused the call, with a reason
+        ├── Refused            the peer refused the call, with a reason
+        └── NotGranted         a client may not do this (drivers/live/access/grants.py)
 
 Wend raises the caller's mistakes. A peer never raises another peer's mistake: it becomes a `Refuse` effect and a
 counter.

@@ -1,11 +1,11 @@
-"""Certificates: who a site or a client is, as the root of an overlay says.
+"""Certificates: the root of an overlay says who a site or a client is.
 
-They are X.509 certificates with Ed25519 keys, so that TLS libraries and `openssl x509 -text` read them. An extension
-of our own holds what X.509 has no field for: the peer's id, the groups, and the X25519 key for sessions between peers.
+They are X.509 certificates with Ed25519 keys, so that TLS libraries and `openssl x509 -text` read them. Our own
+extension holds what X.509 has no field for: the peer's id, the groups, and the X25519 key for sessions between peers.
 Certificates are small (`MAX_CERTIFICATE` bytes), so that a handshake with one fits a datagram.
 
-`RootVerifier` reads certificates of strangers. It checks the root's signature first, and looks at the content only
-after that. Whatever the bytes are, it returns an identity or raises `Untrusted`.
+`RootVerifier` reads certificates of strangers. It checks the root's signature first, and reads the content only after
+that. Whatever the bytes are, it returns an identity or raises `Untrusted`.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,6 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, SignatureAlgorit
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.security.identity import Credentials, Identity, Untrusted
+from wend.security.sizes import KEY_BYTES
 
 MAX_CERTIFICATE: Final = 500
 """The size of a certificate, in bytes of DER: a handshake with one fits the smallest datagram that IPv6 guarantees."""
@@ -33,14 +34,25 @@ MAX_NAME: Final = 64
 MAX_GROUPS: Final = 16
 MAX_PEER_ID: Final = 2**32 - 1
 MAX_SERIAL: Final = 2**63 - 1
-KEY_BYTES: Final = 32
 
 WEND_OID: Final = x509.ObjectIdentifier("2.25.166094757036713484372906532064185301")
-"""The extension of our own. Its arc is derived from a UUID, so nobody else has it."""
+"""Our own extension. Its arc is derived from a UUID, so nobody else has it."""
 _VERSION: Final = 1
 _SHORT_DER: Final = 0x7F
 _SIGNATURE_HEAD: Final = b"\x03\x41\x00"
 """A bit string of 64 bytes."""
+_PEER_USE: Final = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+_ROOT_USAGE: Final = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 class Claims(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -53,7 +65,7 @@ class Claims(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What a site or a client asks the root to sign."""
+    """A request to the root to sign a certificate for a site or a client."""
 
     name: str
     session_key: bytes
@@ -77,16 +89,9 @@ def make_root(name: str, signing_secret: bytes, *, serial: int, not_before_s: in
     """A self-signed certificate of a root."""
     key = Ed25519PrivateKey.from_private_bytes(signing_secret)
     subject = _subject(name)
-    _check_dates(not_before_s, not_after_s)
-    builder = (
-        _dated(x509.CertificateBuilder(), not_before_s, not_after_s)
-        .subject_name(subject)
-        .issuer_name(subject)
-        .serial_number(_checked_serial(serial))
-        .public_key(key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
-    )
+    builder = _builder(subject, subject, key.public_key(), serial, not_before_s, not_after_s)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(_ROOT_USAGE, critical=True)
     return builder.sign(key, None).public_bytes(Encoding.DER)
 
 
@@ -112,7 +117,7 @@ def sign(
     name: str | None = None,
 ) -> bytes:
     """The certificate for a request. The root decides on the name, if it gives one, the peer's id and the groups."""
-    asked = read_request(request)
+    content = read_request(request)
     issuer = read_root(root)
     key = Ed25519PrivateKey.from_private_bytes(root_secret)
     if key.public_key().public_bytes_raw() != issuer.signing_key:
@@ -121,33 +126,26 @@ def sign(
         raise ConfigError(f"a peer id is in 0..{MAX_PEER_ID}, got {peer}")
     if not_after_s > issuer.not_after_s:
         raise ConfigError(f"the root ends at {show_time(issuer.not_after_s)}, before the certificate would")
-    _check_dates(not_before_s, not_after_s)
     check_groups(groups)
     use = [ExtendedKeyUsageOID.CLIENT_AUTH] if peer is None else list(_PEER_USE)
-    claims = Claims(_VERSION, asked.session_key, peer, tuple(groups))
-    builder = (
-        _dated(x509.CertificateBuilder(), not_before_s, not_after_s)
-        .subject_name(_subject(asked.name if name is None else name))
-        .issuer_name(_subject(issuer.name))
-        .serial_number(_checked_serial(serial))
-        .public_key(Ed25519PublicKey.from_public_bytes(asked.signing_key))
-        .add_extension(x509.ExtendedKeyUsage(use), critical=False)
-        .add_extension(make_extension(claims), critical=False)
-    )
-    made = builder.sign(key, None).public_bytes(Encoding.DER)
-    if len(made) > MAX_CERTIFICATE:
+    claims = Claims(_VERSION, content.session_key, peer, tuple(groups))
+    subject = _subject(content.name if name is None else name)
+    public = Ed25519PublicKey.from_public_bytes(content.signing_key)
+    builder = _builder(subject, _subject(issuer.name), public, serial, not_before_s, not_after_s)
+    builder = builder.add_extension(x509.ExtendedKeyUsage(use), critical=False)
+    builder = builder.add_extension(make_extension(claims), critical=False)
+    certificate = builder.sign(key, None).public_bytes(Encoding.DER)
+    if len(certificate) > MAX_CERTIFICATE:
         raise ConfigError(
-            f"the certificate would have {len(made)} bytes, more than {MAX_CERTIFICATE}: give fewer or shorter groups"
+            f"the certificate would have {len(certificate)} bytes, more than {MAX_CERTIFICATE}: "
+            "give fewer or shorter groups"
         )
-    return made
-
-
-_PEER_USE: Final = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+    return certificate
 
 
 def make_credentials(certificate: bytes, session_secret: bytes, signing_secret: bytes) -> Credentials:
     """A certificate with its keys. Raises `ConfigError` for keys of another certificate. It does not check who signed
-    the certificate: that is a verifier's business."""
+    the certificate: a verifier does."""
     identity = read_identity(certificate)
     if public_session_key(session_secret) != identity.session_key:
         raise ConfigError(f"the session key does not belong to the certificate of {identity.name}")
@@ -165,7 +163,7 @@ def public_signing_key(secret: bytes) -> bytes:
 
 
 def check_groups(groups: Sequence[str]) -> None:
-    """Raise `ConfigError` for groups that a certificate or token cannot have."""
+    """Raise `ConfigError` for invalid groups of a certificate or token."""
     if len(groups) > MAX_GROUPS or len(set(groups)) != len(groups):
         raise ConfigError(f"a certificate has up to {MAX_GROUPS} different groups, got {', '.join(groups)}")
     for group in groups:
@@ -173,8 +171,8 @@ def check_groups(groups: Sequence[str]) -> None:
 
 
 def check_name(name: str, what: str = "name") -> None:
-    """Raise `ConfigError` for a name that certificates, files and logs cannot have. A slash separates the name of a
-    client from what belongs to it."""
+    """Raise `ConfigError` for an invalid name. A slash is reserved: it separates the name of a client from those of its
+    durable subscriptions."""
     is_long = not 0 < len(name.encode(errors="surrogateescape")) <= MAX_NAME
     if is_long or not name.isprintable() or name != name.strip() or "/" in name:
         raise ConfigError(f"a {what} has 1 to {MAX_NAME} bytes, all printable and no slash, got {name!r}")
@@ -196,10 +194,10 @@ def read_request(request: bytes) -> Request:
     if len(request) > MAX_REQUEST:
         raise ConfigError(f"a request has up to {MAX_REQUEST} bytes, got {len(request)}")
     try:
-        found = x509.load_der_x509_csr(request)
-        key = found.public_key()
-        is_signed = isinstance(key, Ed25519PublicKey) and found.is_signature_valid
-        name, claims = _name(found.subject), _claims(found.extensions)
+        parsed = x509.load_der_x509_csr(request)
+        key = parsed.public_key()
+        is_signed = isinstance(key, Ed25519PublicKey) and parsed.is_signature_valid
+        name, claims = _name(parsed.subject), _claims(parsed.extensions)
     except Untrusted as error:
         raise ConfigError(f"the request cannot be signed: {error.reason}") from None
     except Exception:
@@ -210,7 +208,7 @@ def read_request(request: bytes) -> Request:
 
 
 def read_identity(certificate: bytes) -> Identity:
-    """Who a certificate names, whoever signed it. Raises `ConfigError`."""
+    """Who a certificate names, no matter who signed it. Raises `ConfigError`."""
     try:
         return _identity(x509.load_der_x509_certificate(certificate))
     except Untrusted as error:
@@ -224,14 +222,14 @@ def read_root(certificate: bytes) -> Root:
     if len(certificate) > MAX_ROOT:
         raise ConfigError(f"a root's certificate has up to {MAX_ROOT} bytes, got {len(certificate)}")
     try:
-        found = x509.load_der_x509_certificate(certificate)
-        key = found.public_key()
-        is_root = found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        parsed = x509.load_der_x509_certificate(certificate)
+        key = parsed.public_key()
+        is_root = parsed.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
         if not is_root or not isinstance(key, Ed25519PublicKey):
             raise ConfigError("this certificate is not a root's")
-        key.verify(found.signature, found.tbs_certificate_bytes)
-        dates = int(found.not_valid_before_utc.timestamp()), int(found.not_valid_after_utc.timestamp())
-        return Root(_name(found.subject), certificate, key.public_bytes_raw(), *dates)
+        key.verify(parsed.signature, parsed.tbs_certificate_bytes)
+        dates = int(parsed.not_valid_before_utc.timestamp()), int(parsed.not_valid_after_utc.timestamp())
+        return Root(_name(parsed.subject), certificate, key.public_bytes_raw(), *dates)
     except InvalidSignature:
         raise ConfigError("the root's certificate is not signed by the root") from None
     except (x509.ExtensionNotFound, Untrusted):
@@ -258,14 +256,14 @@ class RootVerifier:
         if len(certificate) > MAX_CERTIFICATE:
             raise Untrusted(f"a certificate has up to {MAX_CERTIFICATE} bytes, got {len(certificate)}")
         try:
-            found = x509.load_der_x509_certificate(certificate)
-            if not certificate.endswith(_SIGNATURE_HEAD + found.signature):  # else a signature has several encodings
+            parsed = x509.load_der_x509_certificate(certificate)
+            if not certificate.endswith(_SIGNATURE_HEAD + parsed.signature):  # else a signature has several encodings
                 raise Untrusted("this is not a certificate")
-            issuer = self._issuer(found)
-            identity = _identity(found)
+            issuer = self._issuer(parsed)
+            identity = _identity(parsed)
         except Untrusted:
             raise
-        except Exception:  # hostile bytes: whatever the parser found, it is not a certificate of ours
+        except Exception:  # hostile bytes may raise anything in the parser
             raise Untrusted("this is not a certificate") from None
         self.check(identity, now_s)
         if now_s > issuer.not_after_s:
@@ -273,8 +271,7 @@ class RootVerifier:
         return identity
 
     def check(self, identity: Identity, now_s: int) -> None:
-        """Check again an identity that was verified before: it may have ended or been revoked since. Raises
-        `Untrusted`."""
+        """Check an identity again: it may have ended or been revoked since. Raises `Untrusted`."""
         if identity.serial in self.revoked:
             raise Untrusted(f"the certificate of {identity.name} is revoked")
         if now_s < identity.not_before_s:
@@ -295,28 +292,28 @@ class RootVerifier:
         raise Untrusted("the certificate is not signed by the root")
 
 
-def _identity(found: x509.Certificate) -> Identity:
-    """What a certificate says. Raises `Untrusted` for content that is not ours, or what the parser raises."""
-    key = found.public_key()
+def _identity(parsed: x509.Certificate) -> Identity:
+    """The content of a certificate. Raises `Untrusted` if it is not ours, or any error of the parser."""
+    key = parsed.public_key()
     if not isinstance(key, Ed25519PublicKey):
         raise Untrusted("the certificate's key is not an Ed25519 key")
-    if not 0 < found.serial_number <= MAX_SERIAL:
+    if not 0 < parsed.serial_number <= MAX_SERIAL:
         raise Untrusted("the certificate's serial number is out of range")
-    claims = _claims(found.extensions)
+    claims = _claims(parsed.extensions)
     return Identity(
-        serial=found.serial_number,
-        name=_name(found.subject),
+        serial=parsed.serial_number,
+        name=_name(parsed.subject),
         peer=claims.peer,
         groups=claims.groups,
         session_key=claims.session_key,
         signing_key=key.public_bytes_raw(),
-        not_before_s=int(found.not_valid_before_utc.timestamp()),
-        not_after_s=int(found.not_valid_after_utc.timestamp()),
+        not_before_s=int(parsed.not_valid_before_utc.timestamp()),
+        not_after_s=int(parsed.not_valid_after_utc.timestamp()),
     )
 
 
 def _claims(extensions: x509.Extensions) -> Claims:
-    """Our extension. The only other one that a certificate may have says what TLS may use it for."""
+    """Our extension. The only other one that a certificate may have limits its use in TLS."""
     ours: Claims | None = None
     for extension in extensions:
         if extension.oid == WEND_OID and isinstance(extension.value, x509.UnrecognizedExtension):
@@ -346,14 +343,14 @@ def _malformed() -> NoReturn:
 
 
 def _name(subject: x509.Name) -> str:
-    found = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    if len(found) != 1 or len(list(subject)) != 1 or not isinstance(found[0].value, str):
+    names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    if len(names) != 1 or len(list(subject)) != 1 or not isinstance(names[0].value, str):
         raise Untrusted("the certificate does not have one name")
     try:
-        check_name(found[0].value)
+        check_name(names[0].value)
     except ConfigError as error:
         raise Untrusted(str(error)) from None
-    return found[0].value
+    return names[0].value
 
 
 # ---------------------------------------------------------------- X.509
@@ -364,34 +361,21 @@ def _subject(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _dated(builder: x509.CertificateBuilder, not_before_s: int, not_after_s: int) -> x509.CertificateBuilder:
-    return builder.not_valid_before(datetime.fromtimestamp(not_before_s, UTC)).not_valid_after(
-        datetime.fromtimestamp(not_after_s, UTC)
-    )
-
-
-def _check_dates(not_before_s: int, not_after_s: int) -> None:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: Ed25519PublicKey, serial: int, not_before_s: int, not_after_s: int
+) -> x509.CertificateBuilder:
     if not 0 <= not_before_s < not_after_s < 2**37:
         raise ConfigError("a certificate ends after it begins")
-
-
-def _checked_serial(serial: int) -> int:
     if not 0 < serial <= MAX_SERIAL:
         raise ConfigError(f"a serial number is in 1..{MAX_SERIAL}, got {serial}")
-    return serial
-
-
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(serial)
+        .not_valid_before(datetime.fromtimestamp(not_before_s, UTC))
+        .not_valid_after(datetime.fromtimestamp(not_after_s, UTC))
     )
 
 

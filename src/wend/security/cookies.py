@@ -1,12 +1,10 @@
-"""What a peer does about strangers before it spends a public-key operation on them.
+"""Macs and cookies: checks on strangers before a peer spends a public-key operation on them.
 
 **mac1** shows that the sender of an initiation knows this peer's public key. It costs a microsecond to check.
 
-**mac2** shows that the sender gets datagrams at the address that it claims: it is keyed by a cookie that the peer sent
-there. It is asked for only while there are many handshakes. Cookies need no memory: a cookie is a mac of the address
-under a secret that changes every two minutes.
-
-`handshake_limits.py` says when mac2 is asked for.
+**mac2** shows that the sender receives datagrams at the address that it claims: its key is a cookie that the peer sent
+there. The peer asks for it only while there are many handshakes (`handshake_limits.py`). Cookies need no memory: a
+cookie is a mac of the address under a secret that changes every two minutes.
 """
 
 import hmac
@@ -20,7 +18,7 @@ from wend.model.units import MINUTE, Nanos
 from wend.security.packets import COOKIE_BYTES, MAC_BYTES
 
 SECRET_NS: Nanos = 2 * MINUTE
-"""How long a cookie is valid, at most twice that."""
+"""How long a cookie is valid at least; at most twice as long."""
 _MAC1_LABEL, _COOKIE_LABEL = b"wend mac1", b"wend cookie"
 _NO_NONCE = bytes(12)
 
@@ -61,13 +59,13 @@ class CookieJar:
         return not self._secrets or now - self._made_ns >= SECRET_NS
 
     def renew(self, now: Nanos, secret: bytes) -> None:
-        """Use a new secret. Cookies of the one before stay valid, if it was the last."""
+        """Use a new secret. Cookies of the previous one stay valid."""
         recent = self._secrets[:1] if now - self._made_ns < 2 * SECRET_NS else []
         self._secrets = [secret, *recent]
         self._made_ns = now
 
     def seal(self, address: Address, salt: bytes, mac1: bytes) -> bytes:
-        """The cookie for an address, which only somebody can open who saw the initiation."""
+        """The cookie for an address, which only those who saw the initiation can open."""
         sealing = ChaCha20Poly1305(cookie_key(self._public, salt))
         return sealing.encrypt(_NO_NONCE, self._cookie(self._secrets[0], address), mac1)
 

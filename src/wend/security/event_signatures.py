@@ -1,4 +1,4 @@
-"""Signatures of events: the publisher's peer signs, the subscriber's peer verifies, whoever forwarded in between.
+"""Signatures of events: the publisher's peer signs, and the subscriber's peer verifies, whatever lies in between.
 
 Links protect events hop by hop, so every peer on a route could change one. A signature (Ed25519, with the key of the
 publisher's certificate) covers the id, the attributes, the payload and the headers. It travels with the certificate in
@@ -26,12 +26,12 @@ _encoder = msgspec.msgpack.Encoder()
 
 def content(id_: EventId, attributes: Attributes, payload: bytes, headers: Headers) -> bytes:
     """The bytes that a signature covers."""
-    told = sorted((name, text) for name, text in headers.items() if name not in (SIGNATURE_HEADER, SIGNED_BY_HEADER))
-    return _encoder.encode((_DOMAIN, tuple(id_), sorted(attributes.items()), payload, told))
+    signed = sorted((name, text) for name, text in headers.items() if name not in (SIGNATURE_HEADER, SIGNED_BY_HEADER))
+    return _encoder.encode((_DOMAIN, tuple(id_), sorted(attributes.items()), payload, signed))
 
 
 class EventSigner:
-    """Signs what the clients of one peer publish."""
+    """Signs the events that the clients of one peer publish."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._certificate = credentials.certificate
@@ -44,12 +44,12 @@ class EventSigner:
 
 
 class EventVerifier:
-    """Verifies signatures of events. The certificate of a publisher is verified once while it is valid."""
+    """Verifies signatures of events. It verifies the certificate of a publisher once while that is valid."""
 
     def __init__(self, verifier: Verifier) -> None:
         self._verifier = verifier
         self._identities: OrderedDict[bytes, Identity] = OrderedDict()
-        """By certificate: those that were verified lately."""
+        """By certificate: those that were verified last."""
 
     def signer(self, event: Event, now_s: int) -> str:
         """The name of the site that signed an event. Raises `Untrusted`."""
@@ -66,9 +66,9 @@ class EventVerifier:
         return identity.name
 
     def _identity(self, certificate: bytes, now_s: int) -> Identity:
-        known = self._identities.get(certificate)
-        if known is not None and known.not_before_s <= now_s <= known.not_after_s:
-            return known
+        identity = self._identities.get(certificate)
+        if identity is not None and identity.not_before_s <= now_s <= identity.not_after_s:
+            return identity
         identity = self._verifier.verify(certificate, now_s)
         self._identities[certificate] = identity
         if len(self._identities) > _CACHED:

@@ -1,16 +1,16 @@
 """Keys of multicast groups: one keeper makes the key of a group, and hands it to the members in their sessions.
 
-The keeper is the first active coordinator of a cluster. It makes another key, of the next epoch, when a peer joins,
-leaves, dies, restarts or is revoked, and every hour. It repeats the key to each member until that has it, and a member
-that lacks it asks.
+The keeper is the first active coordinator of a cluster. It makes a new key, of the next epoch, when a peer joins,
+leaves, dies, restarts or is revoked, and every hour. It sends the key to each member until the member confirms it, and
+a member that lacks it asks.
 
-- **Sealing.** Every sender seals with a key of its own, which follows from the group's key, its id and a random salt.
-  So no two packets ever have the same key and counter, whoever restarts.
-- **Rolling.** A peer seals with the newest key that it has. Packets of an epoch that has not arrived yet wait for it, a
-  moment. The former key opens packets for a short time where its keeper has only added members. Where one is gone, or
-  another keeper took over, it opens nothing more: somebody who left may know it.
-- **Trust.** A key is accepted only from the keeper, as this peer's roster has it, and in a session with it. All
-  members have one key, so each of them could seal as another member. What no member has sealed is refused.
+- **Sealing.** Every sender seals with a key of its own, derived from the group's key, its id and a random salt. So no
+  two packets ever have the same key and counter, even after a restart.
+- **Rolling.** A peer seals with the newest key that it has. Packets of an epoch whose key has not arrived yet wait for
+  it for a moment. If the keeper has only added members, the former key opens packets for a short time. If a member is
+  gone, or another keeper has taken over, the former key opens nothing: somebody who left may know it.
+- **Trust.** A peer accepts a key only from the keeper in its own roster, and in a session with it. All members have one
+  key, so each of them could seal as another member. Packets that no member has sealed are refused.
 """
 
 import struct
@@ -32,21 +32,21 @@ from wend.security.sizes import KEY_BYTES, TAG_BYTES
 OVERLAP_NS: Nanos = 2 * SECOND
 """How long the former key opens packets after members were added."""
 REPEAT_NS: Nanos = 250 * MS
-"""How often a key is told or asked for again."""
+"""How often a key is sent or asked for again."""
 LOOK_NS: Nanos = 5 * SECOND
-"""How often a member that is excluded is looked for again, at most."""
+"""The shortest time between two attempts to reach a member that is excluded."""
 HOLD_NS: Nanos = SECOND
 """How long a packet waits for its key."""
 ROLL_NS: Nanos = 60 * MINUTE
 """A key that is older is replaced."""
 MOST_EPOCH = 1 << 31
-"""Epochs of others count up to this number, so that a keeper that lies leaves the next one numbers to go on with."""
+"""The highest number of another keeper's epoch that counts, so that a keeper that lies leaves numbers for the next."""
 MOST_HELD = 64
 MOST_HELD_BYTES = 1 << 18
 """Packets of a group that wait for a key."""
 MOST_KEEPERS = 32
 MOST_SALTS = 4
-"""Restarts of one sender in one epoch. Each makes another roster, and so another epoch."""
+"""Restarts of one sender in one epoch. Each changes the roster, and so begins another epoch."""
 
 TOLD, TAKEN, ASKED = 1, 2, 3
 TOLD_FORM: Final = struct.Struct(f"<BQQQ{KEY_BYTES}s")
@@ -66,7 +66,7 @@ class GroupMessage(NamedTuple):
 
 
 class GroupOpened(NamedTuple):
-    """A multicast of a member, which waited for its key."""
+    """A multicast of a member."""
 
     sender: PeerId
     body: bytes
@@ -76,7 +76,7 @@ GroupEffect = GroupMessage | GroupOpened
 
 
 class _Stream(NamedTuple):
-    """What one sender seals in one epoch."""
+    """The packets of one sender in one epoch."""
 
     cipher: ChaCha20Poly1305
     window: ReplayWindow
@@ -91,7 +91,7 @@ class GroupKey:
         self.maker = maker
         self.made_ns = now
         self.ends_ns: Nanos | None = None
-        """When it opens nothing more; None: it is the current one."""
+        """When it stops to open packets; None: it is the current key."""
         self._salt = salt
         self._sealing = self._cipher(me, salt)
         self._sent = 0
@@ -108,9 +108,9 @@ class GroupKey:
         return header + self._sealing.encrypt(nonce(counter), body, header)
 
     def open(self, sender: PeerId, salt: bytes, counter: int, datagram: bytes) -> bytes | str:
-        """The content, or why there is none."""
+        """The body, or why the packet is refused."""
         stream = self._streams.get((sender, salt))
-        known = stream is not None
+        is_new = stream is None
         if stream is None:
             if self._salts[sender] >= MOST_SALTS:
                 return "forged"
@@ -123,14 +123,14 @@ class GroupKey:
         except InvalidTag:
             return "forged"
         stream.window.add(counter)
-        if not known:
+        if is_new:
             self._streams[sender, salt] = stream
             self._salts[sender] += 1
         return body
 
 
 class _Group:
-    """What a peer knows of one group."""
+    """One group, as this peer knows it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -140,16 +140,22 @@ class _Group:
         self.former: GroupKey | None = None
         self.highest = 0
         """The number of the highest epoch that this peer knows of, or `MOST_EPOCH`."""
-        self.made = 0
+        self.last_made = 0
         """The number of the last epoch that this peer made."""
-        self.told: dict[Member, int] = {}
-        """The highest epoch of each keeper. Lower ones come late: their packets were counted, and must not be again."""
-        self.made_for: frozenset[Member] = frozenset()
-        """At the keeper: who may have the present key."""
-        self.lacking: dict[PeerId, None] = {}
-        """At the keeper: who has not said that it has the present key."""
+        self.epochs: dict[Member, int] = {}
+        """The highest epoch of each keeper. A lower one comes late, and its counters must not begin again."""
+        self.holders: frozenset[Member] = frozenset()
+        """At the keeper: the members that may have the current key."""
+        self.unconfirmed: dict[PeerId, None] = {}
+        """At the keeper: the members that have not confirmed the current key."""
         self.repeat_ns: Nanos = 0
-        self.held: list[tuple[bytes, Nanos]] = []
+        self.pending: list[tuple[bytes, Nanos]] = []
+        """Packets that wait for a key, each with its time of arrival."""
+
+    def has_room(self, size: int) -> bool:
+        """Whether another packet of this size may wait for its key."""
+        pending_bytes = sum(len(datagram) for datagram, _ in self.pending)
+        return len(self.pending) < MOST_HELD and pending_bytes + size <= MOST_HELD_BYTES
 
     def all_keys(self) -> Iterator[GroupKey]:
         for key in (self.key, self.former):
@@ -169,9 +175,9 @@ class GroupKeys:
         self.notices = notices
         self._groups: dict[int, _Group] = {}
         self._salts: deque[bytes] = deque(maxlen=MOST_SALTS * 4)
-        """Those that this peer chose last."""
+        """The last salts of this peer."""
         self._excluded: dict[PeerId, Nanos] = {}
-        """Peers whose certificate is not accepted any more, and when to see whether they have another one."""
+        """Peers whose certificate is no longer accepted, and when to try whether they have another one."""
         self.effects: list[GroupEffect] = []
 
     def take_effects(self) -> list[GroupEffect]:
@@ -181,54 +187,54 @@ class GroupKeys:
     # ---------------------------------------------------------------- what the driver tells
 
     def set_members(self, now: Nanos, group: int, keeper: PeerId, members: Iterable[Member]) -> None:
-        """These are the members of a group, and this one keeps its key. Without this peer: it has left."""
-        present = dict(members)
-        if self._me not in present or keeper not in present:
+        """Set the members of a group, and the keeper of its key. Without this peer: it has left."""
+        incarnations = dict(members)
+        if self._me not in incarnations or keeper not in incarnations:
             self._groups.pop(group, None)
             return
-        found = self._groups.setdefault(group, _Group(group))
-        if found.keeper != (keeper, present[keeper]):
-            found.keeper, found.repeat_ns = (keeper, present[keeper]), now
-            if found.key is not None:
-                found.key.maker = -1  # the new keeper may make one with any number
-        found.members = present
+        entry = self._groups.setdefault(group, _Group(group))
+        if entry.keeper != (keeper, incarnations[keeper]):
+            entry.keeper, entry.repeat_ns = (keeper, incarnations[keeper]), now
+            if entry.key is not None:
+                entry.key.maker = -1  # the new keeper may make one with any number
+        entry.members = incarnations
         if keeper == self._me:
-            self._roll_if_changed(now, found)
-        elif found.key is None or found.key.maker != keeper:
-            self._repeat(now, found)
+            self._roll_if_changed(now, entry)
+        elif entry.key is None or entry.key.maker != keeper:
+            self._repeat(now, entry)
 
     def keys(self, group: int) -> list[GroupKey]:
-        """The current key of a group and the former one, as far as there are any."""
-        found = self._groups.get(group)
-        return [] if found is None else [*found.all_keys()]
+        """The current key of a group and the former one, if there are any."""
+        entry = self._groups.get(group)
+        return [] if entry is None else [*entry.all_keys()]
 
     def leave(self, group: int) -> None:
         self._groups.pop(group, None)
 
     def exclude(self, now: Nanos, peer: PeerId) -> None:
-        """The certificate of a peer is not accepted any more."""
+        """The certificate of a peer is no longer accepted."""
         self._excluded[peer] = now
-        self._look_again(now)
+        self._roll_changed(now)
 
     def include(self, now: Nanos, peer: PeerId) -> None:
         """There is a session with a peer."""
         if self._excluded.pop(peer, None) is not None:
-            self._look_again(now)
+            self._roll_changed(now)
 
-    def _look_again(self, now: Nanos) -> None:
+    def _roll_changed(self, now: Nanos) -> None:
         for group in self._groups.values():
             if group.keeper is not None and group.keeper[0] == self._me:
                 self._roll_if_changed(now, group)
 
     def tick(self, now: Nanos) -> None:
-        """Repeat what was not answered, a few times in a second."""
+        """Repeat messages that were not answered. Call this a few times a second."""
         for group in self._groups.values():
-            group.held = [one for one in group.held if now - one[1] < HOLD_NS]
+            group.pending = [one for one in group.pending if now - one[1] < HOLD_NS]
             if group.former is not None and group.former.ends_ns is not None and now >= group.former.ends_ns:
                 group.former = None
             if group.keeper is not None and now >= group.repeat_ns:
                 if group.keeper[0] == self._me and group.key is not None and now - group.key.made_ns >= ROLL_NS:
-                    self._roll(now, group, group.made_for, overlaps=True)
+                    self._roll(now, group, group.holders, overlaps=True)
                 else:
                     self._repeat(now, group)
 
@@ -236,11 +242,11 @@ class GroupKeys:
 
     def seal(self, group: int, body: bytes) -> bytes | None:
         """The datagram of a message to a group; None while this peer has no key."""
-        found = self._groups.get(group)
-        if found is None or found.key is None:
+        entry = self._groups.get(group)
+        if entry is None or entry.key is None:
             self.notices["multicast-without-key"] += 1
             return None
-        return found.key.seal(group, self._me, body)
+        return entry.key.seal(group, self._me, body)
 
     def open(self, now: Nanos, datagram: bytes) -> GroupOpened | None:
         """The message in a datagram. None if it was refused, or waits for a key."""
@@ -272,27 +278,30 @@ class GroupKeys:
         return GroupOpened(sender, body)
 
     def _look_for(self, now: Nanos, group: _Group, peer: PeerId) -> None:
-        """A member that is excluded may have renewed its certificate. A message to it begins a session then, and
-        `include` follows; one that is revoked gets none."""
+        """A member that is excluded may have renewed its certificate. Then a message to it begins a session, and
+        `include` follows; a member that is revoked gets no session."""
         if now >= self._excluded[peer]:
             self._excluded[peer] = now + LOOK_NS
             self.effects.append(GroupMessage(peer, SHORT_FORM.pack(ASKED, group.number, 0)))
 
     def _without_key(self, now: Nanos, group: _Group, epoch: int, datagram: bytes) -> None:
-        """Keep a packet of an epoch that this peer does not know yet, and ask for the key."""
+        """Hold a packet of an epoch that this peer does not know yet, and ask for the key."""
         if group.key is not None and epoch >> 32 < group.key.epoch >> 32 and group.key.maker >= 0:
             self.refused["a former group key"] += 1
-        elif len(group.held) >= MOST_HELD or sum(len(one) for one, _ in group.held) + len(datagram) > MOST_HELD_BYTES:
+        elif (
+            len(group.pending) >= MOST_HELD
+            or sum(len(one) for one, _ in group.pending) + len(datagram) > MOST_HELD_BYTES
+        ):
             self.refused["an unknown group key"] += 1
         else:
-            group.held.append((datagram, now))
+            group.pending.append((datagram, now))
             if now >= group.repeat_ns and group.keeper is not None and group.keeper[0] != self._me:
                 self._ask(now, group)
 
     # ---------------------------------------------------------------- messages in sessions
 
     def receive(self, now: Nanos, sender: PeerId, incarnation: int, body: bytes) -> None:
-        """A message about keys, in a session with this incarnation of its sender."""
+        """Handle a message about keys, from a session with this incarnation of its sender."""
         form = TOLD_FORM if body[:1] == bytes((TOLD,)) else SHORT_FORM
         if len(body) != form.size:
             self.refused["garbage"] += 1
@@ -302,99 +311,101 @@ class GroupKeys:
         if group is None or group.members.get(sender) != incarnation or sender in self._excluded:
             self.refused["a group key of no member"] += 1
         elif fields[0] == TOLD:
-            self._told(now, group, sender, *fields[2:])
+            self._take_key(now, group, sender, *fields[2:])
         elif fields[0] == TAKEN:
             if group.key is not None and group.key.epoch == fields[2]:
-                group.lacking.pop(sender, None)
+                group.unconfirmed.pop(sender, None)
         elif fields[0] == ASKED:
             self._asked(now, group, sender, fields[2])
         else:
             self.refused["garbage"] += 1
 
-    def _told(self, now: Nanos, group: _Group, sender: PeerId, epoch: int, former: int, secret: bytes) -> None:
+    def _take_key(self, now: Nanos, group: _Group, sender: PeerId, epoch: int, former: int, secret: bytes) -> None:
         if group.keeper is None or sender != group.keeper[0] or sender == self._me:
             self.refused["a group key of no keeper"] += 1
             return
         key = group.key
         if key is not None and key.epoch == epoch:
             key.maker = sender
-        elif epoch <= group.told.get(group.keeper, 0):
+        elif epoch <= group.epochs.get(group.keeper, 0):
             self.refused["a former group key"] += 1
             return
         else:
-            group.told.pop(group.keeper, None)
-            group.told[group.keeper] = epoch
-            if len(group.told) > MOST_KEEPERS:
-                del group.told[next(iter(group.told))]
+            group.epochs.pop(group.keeper, None)
+            group.epochs[group.keeper] = epoch
+            if len(group.epochs) > MOST_KEEPERS:
+                del group.epochs[next(iter(group.epochs))]
             self._adopt(now, group, GroupKey(now, epoch, secret, self._me, self._salt(), sender), former)
         self.effects.append(GroupMessage(sender, SHORT_FORM.pack(TAKEN, group.number, epoch)))
 
     def _adopt(self, now: Nanos, group: _Group, key: GroupKey, former: int) -> None:
-        """Seal with a key from now on. `former`: the epoch whose key still opens packets, for a moment; 0: none."""
+        """Seal with a key from now on. `former`: the epoch whose key still opens packets for a moment; 0: none."""
         group.former = group.key if group.key is not None and group.key.epoch == former else None
         if group.former is not None:
             group.former.ends_ns = now + OVERLAP_NS
         group.key = key
         group.highest = max(group.highest, min(key.epoch >> 32, MOST_EPOCH))
         self.notices["group-key"] += 1
-        held, group.held = group.held, []
-        for datagram, since in held:
+        pending, group.pending = group.pending, []
+        for datagram, since in pending:
             if now - since < HOLD_NS and (opened := self.open(now, datagram)) is not None:
                 self.effects.append(opened)
 
     # ---------------------------------------------------------------- the keeper
 
     def _roll_if_changed(self, now: Nanos, group: _Group) -> None:
-        wanted = frozenset(one for one in group.members.items() if one[0] not in self._excluded)
-        own = group.key is not None and group.key.maker == self._me
-        if not own or group.made_for != wanted:
-            self._roll(now, group, wanted, overlaps=own and group.made_for <= wanted)
+        members = frozenset(one for one in group.members.items() if one[0] not in self._excluded)
+        is_own = group.key is not None and group.key.maker == self._me
+        if not is_own or group.holders != members:
+            self._roll(now, group, members, overlaps=is_own and group.holders <= members)
 
     def _roll(self, now: Nanos, group: _Group, members: frozenset[Member], overlaps: bool) -> None:
-        """Make the next key, and tell it to the members."""
-        group.made = max(group.highest, group.made) + 1
-        epoch = group.made << 32 | int.from_bytes(self._random(4), "little")
-        group.made_for = members
-        group.lacking = {peer: None for peer, _ in sorted(members) if peer != self._me}
+        """Make the next key, and send it to the members."""
+        group.last_made = max(group.highest, group.last_made) + 1
+        epoch = group.last_made << 32 | int.from_bytes(self._random(4), "little")
+        group.holders = members
+        group.unconfirmed = {peer: None for peer, _ in sorted(members) if peer != self._me}
         key = GroupKey(now, epoch, self._random(KEY_BYTES), self._me, self._salt(), self._me)
         self._adopt(now, group, key, group.key.epoch if overlaps and group.key is not None else 0)
         self._repeat(now, group)
 
     def _repeat(self, now: Nanos, group: _Group) -> None:
-        """The keeper tells the key to members that lack it; a member that lacks it asks."""
+        """The keeper sends the key to members that have not confirmed it; a member that lacks it asks."""
         assert group.keeper is not None
         group.repeat_ns = now + REPEAT_NS
         if group.keeper[0] == self._me:
-            for peer in group.lacking:
-                self._tell(group, peer)
+            for peer in group.unconfirmed:
+                self._send_key(group, peer)
         elif group.key is None or group.key.maker != group.keeper[0]:
             self._ask(now, group)
 
     def _asked(self, now: Nanos, group: _Group, peer: PeerId, beyond: int) -> None:
-        """A member lacks the key. `beyond`: it had this one, and cannot use it again after one of another keeper."""
+        """A member lacks the key. `beyond`: the last epoch of this keeper that it had, and cannot use again."""
         key = group.key
-        if key is None or key.maker != self._me or (peer, group.members[peer]) not in group.made_for:
+        if key is None or key.maker != self._me or (peer, group.members[peer]) not in group.holders:
             return
         if key.epoch <= beyond and now - key.made_ns >= REPEAT_NS:
-            self._roll(now, group, group.made_for, overlaps=True)
+            self._roll(now, group, group.holders, overlaps=True)
         else:
-            self._tell(group, peer)
+            self._send_key(group, peer)
 
     def _salt(self) -> bytes:
-        """A new one for every key, so that a key and a counter never meet again."""
+        """A new salt for every key, so that a key and a counter never meet again."""
         self._salts.append(self._random(8))
         return self._salts[-1]
 
-    def _tell(self, group: _Group, peer: PeerId) -> None:
+    def _send_key(self, group: _Group, peer: PeerId) -> None:
         key = group.key
         if key is not None and key.maker == self._me:
             former = 0 if group.former is None else group.former.epoch
-            told = TOLD_FORM.pack(TOLD, group.number, key.epoch, former, key.secret)
-            self.effects.append(GroupMessage(peer, told))
+            body = TOLD_FORM.pack(TOLD, group.number, key.epoch, former, key.secret)
+            self.effects.append(GroupMessage(peer, body))
 
     def _ask(self, now: Nanos, group: _Group) -> None:
         assert group.keeper is not None
         group.repeat_ns = now + REPEAT_NS
         has_key = group.key is not None and group.key.maker == group.keeper[0]
-        beyond = 0 if has_key else group.told.get(group.keeper, 0)  # else a forged packet could make the keeper roll
+        beyond = (
+            0 if has_key else group.epochs.get(group.keeper, 0)
+        )  # otherwise a forged packet could make the keeper roll
         self.effects.append(GroupMessage(group.keeper[0], SHORT_FORM.pack(ASKED, group.number, beyond)))

@@ -1,8 +1,8 @@
 """Decides whether an initiation of a stranger is worth a public-key operation.
 
-Without a cookie there are so many in a second, for all strangers together, and some more for each address at which a
-peer with a session was heard. When these are used up, a stranger must show a cookie: then there are so many for each
-host, and for all. Replies to strangers are bounded, too, and none is larger than its cause.
+Without a cookie all strangers together may begin some handshakes per second, and each address of a peer with a session
+a few more. When these are used up, a stranger must show a cookie; further limits then hold for each host, and for all.
+Replies to strangers are bounded, too, and none is larger than its cause.
 """
 
 import hmac
@@ -18,7 +18,7 @@ from wend.security.packets import InitiationPacket
 from wend.security.token_buckets import SourceBuckets, TokenBucket, source_of
 
 SHUT_NS: Nanos = MS
-"""How long nothing is done about strangers after their tokens were used up."""
+"""How long initiations of strangers are refused unread after the tokens for replies were used up."""
 
 
 class SessionLimits(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class SessionLimits(msgspec.Struct, frozen=True):
     per_source: float = 20
     """With a cookie, of one host."""
     per_peer: float = 2
-    """From the address of a peer with a session, beside the others."""
+    """From the address of a peer with a session, in addition."""
     replies: float = 1000
     """Cookies and certificates."""
 
@@ -50,23 +50,23 @@ class HandshakeLimiter:
         self._proved = TokenBucket(limits.proved, limits.proved)
         self._replies = TokenBucket(limits.replies, limits.replies)
         self._sources = SourceBuckets(limits.per_source, 2 * limits.per_source)
-        self._known_sources = SourceBuckets(limits.per_peer, 4 * limits.per_peer)
+        self._peer_sources = SourceBuckets(limits.per_peer, 4 * limits.per_peer)
         self._shut_ns: Nanos = 0
 
     @property
     def size(self) -> int:
-        return len(self._sources) + len(self._known_sources)
+        return len(self._sources) + len(self._peer_sources)
 
-    def is_shut(self, now: Nanos, datagram: bytes | memoryview, address: Address, known: Container[Address]) -> bool:
-        """Whether an initiation can be refused unread: there was no token for a reply a moment ago, it shows no
-        cookie, and nobody with a session is at its address."""
-        if now >= self._shut_ns or address in known or any(datagram[-packets.MAC_BYTES :]):
+    def is_shut(self, now: Nanos, datagram: bytes | memoryview, address: Address, owned: Container[Address]) -> bool:
+        """Whether to refuse an initiation unread: a moment ago there was no token for a reply, it shows no cookie, and
+        no peer with a session is at its address."""
+        if now >= self._shut_ns or address in owned or any(datagram[-packets.MAC_BYTES :]):
             return False
         self.refused["too many handshakes"] += 1
         return True
 
-    def admits(self, now: Nanos, packet: InitiationPacket, address: Address, known: Container[Address]) -> bool | bytes:
-        """Whether to go on with an initiation. If not, perhaps a cookie to send."""
+    def admits(self, now: Nanos, packet: InitiationPacket, address: Address, owned: Container[Address]) -> bool | bytes:
+        """Whether to go on with an initiation; if not, perhaps a cookie to send."""
         if not hmac.compare_digest(mac(self._mac1_key, packet.signed), packet.mac1):
             self.refused["wrong mac"] += 1
             return False
@@ -76,7 +76,7 @@ class HandshakeLimiter:
                 return True
             self.refused["too many handshakes"] += 1
             return False
-        if self._unproved.take(now_s) or (address in known and self._known_sources.take(source, now_s)):
+        if self._unproved.take(now_s) or (address in owned and self._peer_sources.take(source, now_s)):
             return True
         self.refused["too many handshakes"] += 1
         if self._replies.take(now_s):

@@ -1,7 +1,7 @@
-"""Identities: what a verified certificate says about a peer or a client, and what a peer needs to prove its own.
+"""Identities: the content of a verified certificate, and the credentials by which a peer proves its own.
 
-The session layer knows certificates only as bytes and asks a `Verifier` about them. So it can be tested without
-X.509, and whoever reads files or revocation lists does so outside of this package.
+The session layer knows certificates only as bytes and asks a `Verifier` about them. So tests need no X.509, and files
+and revocation lists are read outside this package.
 """
 
 from typing import Protocol
@@ -15,13 +15,13 @@ __all__ = ["Credentials", "Identity", "Untrusted", "Verifier"]
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What a verified certificate says."""
+    """The content of a verified certificate."""
 
     serial: int
     name: str
     """Of the site or client."""
     peer: PeerId | None
-    """None: a client."""
+    """None for a client."""
     groups: tuple[str, ...]
     session_key: bytes
     """The X25519 public key, 32 bytes."""
@@ -40,7 +40,7 @@ class Verifier(Protocol):
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """What a peer has itself."""
+    """The certificate of a peer, with its private keys."""
 
     certificate: bytes
     """DER."""

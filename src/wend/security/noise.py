@@ -24,7 +24,7 @@ from wend.security.sizes import FIRST_BYTES, KEY_BYTES, SECOND_BYTES, TAG_BYTES
 NAME = b"Noise_IK_25519_ChaChaPoly_BLAKE2s"
 _NO_NONCE = bytes(12)
 nonce: Final = struct.Struct("<4xQ").pack
-"""The nonce of ChaChaPoly for a message with this number."""
+"""The nonce of ChaChaPoly for the message with this number."""
 
 
 class KeyPair:
@@ -50,7 +50,7 @@ def derive(chaining_key: bytes, material: bytes) -> tuple[bytes, bytes]:
 
 
 class SymmetricState:
-    """The chaining key, the hash of everything said so far, and the key of the next encryption."""
+    """The chaining key, the hash of all messages so far, and the key of the next encryption."""
 
     def __init__(self, prologue: bytes, responder: bytes) -> None:
         self._chaining_key = self.hash = blake2s(NAME).digest()
@@ -84,7 +84,7 @@ class SymmetricState:
 
 
 class Initiation:
-    """A handshake as the peer sees it that began it."""
+    """A handshake as seen by the peer that began it."""
 
     def __init__(self, static: KeyPair, remote: bytes, ephemeral: bytes, prologue: bytes) -> None:
         self._static = static
@@ -103,7 +103,7 @@ class Initiation:
 
     def read(self, message: bytes) -> tuple[bytes, tuple[bytes, bytes]]:
         """The payload of the second message, and the keys of both directions. A message that raises `WireError`
-        changes nothing: the right one may come after it."""
+        changes nothing: the right one may still come."""
         if len(message) < SECOND_BYTES:
             raise WireError("a handshake message that is too short")
         state = copy(self._state)
@@ -115,7 +115,7 @@ class Initiation:
 
 
 class Answer:
-    """A handshake as the peer sees it that was asked: made from the first message."""
+    """A handshake as seen by the other peer, made from the first message."""
 
     def __init__(self, static: KeyPair, message: bytes, prologue: bytes) -> None:
         """Raises `WireError` if the message is not authentic."""

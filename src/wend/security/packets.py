@@ -11,9 +11,9 @@
 The head is `ws`, the version of this layout, and the type. A transport packet has its kind in the type: 16 + kind. An
 index is chosen by the side that is to receive it, at random. Integers are little-endian, as in the nonces of Noise.
 
-An introduction is what each side encrypts in the handshake: the version of the wire format inside, its incarnation, a
-random number of its process, the number of the handshake, and its certificate. That of an initiation is padded, so that
-no reply is larger than it.
+Each side encrypts an introduction in the handshake: the version of the wire format inside, its incarnation, a random
+number of its process, the number of the handshake, and its certificate. An initiation pads its introduction, so that no
+reply is larger than the initiation.
 """
 
 import struct
@@ -29,9 +29,9 @@ TRANSPORT: Final = 16
 """The type of transport packets of kind 0; that of kind k is `TRANSPORT + k`."""
 MOST_KINDS: Final = 16
 NOTHING: Final = 15
-"""The kind of a packet without a message: it only says that the sender has the keys."""
+"""The kind of a packet without a message: it only shows that the sender has the keys."""
 REKEYING: Final = 14
-"""The kind of a packet that holds an initiation: while two peers have keys, strangers cannot crowd out new ones."""
+"""The kind of a packet that holds an initiation. While two peers have keys, strangers cannot crowd out new ones."""
 GROUP_KEY: Final = 13
 """The kind of a packet about the key of a multicast group."""
 
@@ -61,16 +61,16 @@ QUESTION_BYTES: Final = _NUMBER.size + MAX_CERTIFICATE_BYTES
 
 
 class Introduction(NamedTuple):
-    """What a peer says about itself in a handshake."""
+    """How a peer introduces itself in a handshake."""
 
     version: int
     """Of the wire format of the messages inside."""
     incarnation: int
     number: int
-    """Of an initiation: higher than those before it in this incarnation. Else 0."""
+    """Of an initiation: higher than those before it in this incarnation. Otherwise 0."""
     certificate: bytes
     process: int = 0
-    """Random, and the same as long as the process runs: it tells two with one certificate apart."""
+    """Random, and constant while the process runs. It tells two processes with one certificate apart."""
 
     def encode(self, *, padded: bool) -> bytes:
         numbers = (self.version, self.incarnation, self.process, self.number)
@@ -105,7 +105,7 @@ def is_sealed(datagram: bytes | memoryview) -> bool:
 
 
 def type_of(datagram: bytes | memoryview) -> int | None:
-    """The type of a packet; None if it is none, or of another version."""
+    """The type of a packet; None if the datagram is not a packet, or has another version."""
     if len(datagram) < HEAD_BYTES or bytes(datagram[:2]) != MAGIC or datagram[2] != VERSION:
         return None
     return datagram[3]
@@ -158,7 +158,7 @@ def decode_cookie(datagram: bytes) -> tuple[int, bytes, bytes]:
 
 
 def question(number: bytes) -> bytes:
-    """Who is there? It is as long as the longest answer."""
+    """A question for the certificate of the peer at an address. It is as long as the longest answer."""
     return _NUMBER.pack(MAGIC, VERSION, QUESTION, number) + bytes(MAX_CERTIFICATE_BYTES)
 
 
@@ -167,7 +167,7 @@ def certificate(number: bytes, der: bytes) -> bytes:
 
 
 def decode_numbered(datagram: bytes) -> tuple[bytes, bytes]:
-    """The number of a question or its answer, and what follows it."""
+    """The number of a question or its answer, and the rest."""
     if not _NUMBER.size <= len(datagram) <= QUESTION_BYTES:
         raise WireError("a question of the wrong size")
     return _NUMBER.unpack_from(datagram)[3], datagram[_NUMBER.size :]

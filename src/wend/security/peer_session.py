@@ -1,4 +1,4 @@
-"""What the session layer remembers of one other peer: its keys, its address, and what waits for a handshake."""
+"""The state of a session with one other peer: its keys, its address, and messages that wait for a handshake."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from wend.security.transport import TransportKeys
 RETRY_NS: tuple[Nanos, ...] = tuple(ms * MS for ms in (250, 500, 1000, 2000, 5000))
 """How long a handshake waits for an answer before the first retry, the second, and so on."""
 WAIT_NS: Nanos = 2 * SECOND
-"""How long a message waits for a handshake. The protocol has repeated or given it up by then."""
+"""How long a message waits for a handshake. By then the protocol has repeated the message or given it up."""
 MOST_WAITING = 64
 """Messages to one peer that wait for a handshake."""
 MOST_WAITING_BYTES = 1 << 17
@@ -21,18 +21,16 @@ MOST_PREVIOUS = 2
 CROSSED_NS: Nanos = 5 * SECOND
 """The keys of handshakes that crossed differ in age by less than this."""
 ALIVE_NS: Nanos = 5 * SECOND
-"""A peer that was heard so lately lives."""
+"""A peer that was heard within this time is alive."""
 IDLE_NS: Nanos = 10 * MINUTE
-"""So long after its last keys a peer may be forgotten, with the number of its last handshake."""
-REKEYING_NS: Nanos = 100 * MS
-"""Handshakes under the present keys come less often. Whoever needs one repeats it later."""
+"""A peer that was last heard so long ago, and has no keys, may be forgotten with the number of its last handshake."""
 
 
 class WaitingMessage(NamedTuple):
     kind: int
     body: bytes
     address: Address | None
-    """Where it is to go, if not where the peer is."""
+    """Its destination, if that is not the address of the peer."""
     since_ns: Nanos
 
 
@@ -40,39 +38,50 @@ class WaitingQueue:
     """Messages that wait for keys. The oldest make room."""
 
     def __init__(self) -> None:
-        self.waiting: list[WaitingMessage] = []
+        self._messages: list[WaitingMessage] = []
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def add(self, now: Nanos, *messages: WaitingMessage) -> int:
+        """Returns how many messages were dropped."""
+        self._messages.extend(messages)
+        return self.trim(now)
+
+    def take(self) -> list[WaitingMessage]:
+        messages, self._messages = self._messages, []
+        return messages
 
     def trim(self, now: Nanos) -> int:
         """Drop messages that have waited for too long or are too many. Returns how many."""
-        if not self.waiting:
+        if not self._messages:
             return 0
-        stay = [message for message in self.waiting if now - message.since_ns < WAIT_NS][-MOST_WAITING:]
-        size = sum(len(message.body) for message in stay)
+        kept = [message for message in self._messages if now - message.since_ns < WAIT_NS][-MOST_WAITING:]
+        size = sum(len(message.body) for message in kept)
         while size > MOST_WAITING_BYTES:
-            size -= len(stay.pop(0).body)
-        dropped = len(self.waiting) - len(stay)
-        self.waiting = stay
+            size -= len(kept.pop(0).body)
+        dropped = len(self._messages) - len(kept)
+        self._messages = kept
         return dropped
 
 
-class Retry:
-    """When to ask again."""
+class Attempt:
+    """An attempt to reach the peer at an address, which asks for the certificate of that peer if it must."""
 
     def __init__(self, address: Address, now: Nanos) -> None:
         self.address = address
         self.question = b""
-        """The number of the question about the certificate that is under way."""
-        self.asked: Address | None = None
-        """Where the question went."""
+        """The number of the open question about the certificate."""
+        self.question_address: Address | None = None
         self.tries = 0
         self.due_ns = now + RETRY_NS[0]
 
-    def retry(self, now: Nanos) -> None:
+    def count_retry(self, now: Nanos) -> None:
         self.tries += 1
         self.due_ns = now + RETRY_NS[min(self.tries, len(RETRY_NS) - 1)]
 
 
-class PendingHandshake(Retry):
+class PendingHandshake(Attempt):
     """A handshake that this peer has begun."""
 
     def __init__(self, peer: PeerId, address: Address, now: Nanos) -> None:
@@ -80,87 +89,102 @@ class PendingHandshake(Retry):
         self.peer = peer
         self.index = 0
         self.identity: Identity | None = None
-        """Of the other peer, as its certificate says."""
+        """Of the other peer, from its certificate."""
         self.noise: Initiation | None = None
         self.mac1 = b""
-        self.cookied = False
-        """Whether it was repeated with a cookie."""
-        self.wanted_ns = now
-        """When there was something to send last."""
+        self.has_shown_cookie = False
+        self.demand_ns = now
+        """When a message to the peer last needed the handshake."""
 
 
-class AddressSession(Retry, WaitingQueue):
-    """An address at which some peer is."""
+class AddressSession(Attempt):
+    """An address whose peer is not known yet."""
 
     def __init__(self, address: Address, now: Nanos) -> None:
-        Retry.__init__(self, address, now)
-        WaitingQueue.__init__(self)
+        super().__init__(address, now)
+        self.waiting = WaitingQueue()
 
 
-class PeerSession(WaitingQueue):
-    """Everything about one other peer."""
+class PeerSession:
+    """One other peer."""
 
     def __init__(self, peer: PeerId) -> None:
-        super().__init__()
         self.peer = peer
+        self.waiting = WaitingQueue()
         self.address: Address | None = None
-        """Where it was heard last; until then `given`."""
-        self.given: Address | None = None
-        """Where the driver says that it is. Whoever is on the path can pass packets on from another address, and leave:
-        then this is the one that works."""
+        """Where it was last heard; until then `given_address`."""
+        self.given_address: Address | None = None
+        """Where the driver says that it is. Somebody on the path could pass packets on from another address, and leave;
+        then this address still works."""
         self.certificate = b""
         self.identity: Identity | None = None
-        """What the current keys rest on; without keys, what the peer has shown last."""
-        self.latest = (-1, -1)
+        """Of the current keys; without keys, the last one that the peer has shown."""
+        self.last_initiation = (-1, -1)
         """The incarnation and number of the last initiation that was accepted."""
         self.incarnation = -1
-        """Of the peer, as the current keys have it."""
+        """Of the peer, from the current keys."""
         self.next: TransportKeys | None = None
         self.current: TransportKeys | None = None
         self.previous: list[TransportKeys] = []
         self.superseded: TransportKeys | None = None
-        """Keys of the incarnation before. If packets keep coming under them, two processes have one certificate."""
+        """Keys of the previous incarnation. If packets keep coming under them, two processes have one certificate."""
         self.superseded_ns: Nanos = 0
         self.former_keys: TransportKeys | None = None
         """Of the last packet that came under former keys."""
-        self.present_highest = -1
-        """The highest number under the present keys, at that time."""
+        self.current_highest = -1
+        """The highest number under the current keys, at that time."""
         self.rekeying_ns: Nanos = 0
-        """When the last handshake came under the present keys."""
+        """When the last handshake came under the current keys."""
         self.handshake: PendingHandshake | None = None
         self.cookie = b""
         self.cookie_ns: Nanos = 0
         self.heard_ns: Nanos = 0
         self.owes_ns: Nanos = 0
-        """When the first packet came that nothing was sent after; 0 for none."""
+        """When the first packet came since this peer last sent one; 0: it owes no answer."""
         self.unanswered_ns: Nanos = 0
-        """When the first packet was sent that nothing came after; 0 for none."""
+        """When this peer sent the first packet since the other was last heard; 0: all were answered."""
         self.doubted_ns: Nanos = 0
-        """The silence that a handshake was begun for: that which began at this time."""
+        """The `unanswered_ns` of the last silence that led to a handshake."""
 
-    def retry_address(self, tries: int) -> Address | None:
-        """Where to try a handshake for the n-th time: two times here, two times there."""
-        return self.given if tries & 2 and self.given is not None else self.address
+    @property
+    def known_certificates(self) -> list[bytes]:
+        """The certificates that the next and the current keys rest on, and the last one that the peer has shown."""
+        shown = [self.certificate] if self.certificate else []
+        return shown + [keys.certificate for keys in (self.next, self.current) if keys is not None]
 
-    def cookie_at(self, now: Nanos) -> bytes | None:
-        """The cookie that the peer sent, while it is valid."""
-        return self.cookie if self.cookie and now - self.cookie_ns < SECRET_NS else None
+    def has_keys(self, now: Nanos) -> bool:
+        return self.current is not None and now < self.current.ends_ns
 
-    def is_of_another_process(self, now: Nanos, incarnation: int, process: int) -> bool:
-        """Whether this is another process than the one with which there is a session, and that one lives."""
+    def is_silent(self, now: Nanos, for_ns: Nanos) -> bool:
+        """Whether it has not answered for so long."""
+        return self.unanswered_ns > 0 and now - self.unanswered_ns > for_ns
+
+    def is_idle(self, now: Nanos) -> bool:
+        """Whether the peer may be forgotten."""
+        if self.current or self.next or self.previous or self.handshake or self.waiting:
+            return False
+        return now - self.heard_ns > IDLE_NS
+
+    def is_twin(self, now: Nanos, incarnation: int, process: int) -> bool:
+        """Whether this is another process than the one of the session, and that one is alive."""
         keys = self.current
         if keys is None or keys.incarnation != incarnation or keys.process == process:
             return False
         return now < keys.ends_ns and now - self.heard_ns <= ALIVE_NS
 
-    def certificates(self) -> list[bytes]:
-        """All certificates of the peer that sessions with it rest on."""
-        found = [self.certificate] if self.certificate else []
-        return found + [keys.certificate for keys in (self.next, self.current) if keys is not None]
+    def retry_address(self, tries: int) -> Address | None:
+        """Where to try a handshake for the n-th time: twice at one address, twice at the other."""
+        return self.given_address if tries & 2 and self.given_address is not None else self.address
+
+    def cookie_at(self, now: Nanos) -> bytes | None:
+        """The cookie that the peer sent, while it is valid."""
+        return self.cookie if self.cookie and now - self.cookie_ns < SECRET_NS else None
+
+    # ---------------------------------------------------------------- keys
 
     def adopt(self, now: Nanos, keys: TransportKeys) -> list[TransportKeys]:
-        """Make keys the current ones. Returns those that are not used any more: too many, or of an earlier incarnation
-        of the peer."""
+        """Make keys the current ones. Returns keys that are no longer used: too many, or of an earlier incarnation of
+        the peer."""
         former = self.previous if self.current is None else [*self.previous, self.current]
         if keys.incarnation != self.incarnation:
             dropped, self.previous = [one for one in (*former, self.superseded) if one not in (None, self.current)], []
@@ -169,52 +193,45 @@ class PeerSession(WaitingQueue):
                 dropped, self.next = [*dropped, self.next], None
         else:
             dropped, self.previous = former[:-MOST_PREVIOUS], former[-MOST_PREVIOUS:]
-        self.current, self.incarnation = keys, keys.incarnation
-        self.certificate, self.identity = keys.certificate, keys.identity
+        self.incarnation = keys.incarnation
+        self._use(keys)
         return dropped
 
     def uncross(self, keys: TransportKeys) -> None:
-        """Seal with former keys again, because the other peer does, if they are about as old as the present ones."""
-        present = self.current
-        if present is not None and abs(present.made_ns - keys.made_ns) < CROSSED_NS and keys in self.previous:
-            self.previous = [present if one is keys else one for one in self.previous]
-            self.current = keys
-            self.certificate, self.identity = keys.certificate, keys.identity
+        """Seal with former keys again, as the other peer does, if they are about as old as the current ones."""
+        current = self.current
+        if current is not None and abs(current.made_ns - keys.made_ns) < CROSSED_NS and keys in self.previous:
+            self.previous = [current if one is keys else one for one in self.previous]
+            self._use(keys)
 
-    def ended(self, now: Nanos) -> list[TransportKeys]:
+    def _use(self, keys: TransportKeys) -> None:
+        self.current = keys
+        self.certificate, self.identity = keys.certificate, keys.identity
+
+    def drop_ended(self, now: Nanos) -> list[TransportKeys]:
         """Forget keys that have ended, and return them."""
-        if not any(now >= keys.ends_ns for keys in self.previous) and all(
-            keys is None or now < keys.ends_ns for keys in (self.current, self.next, self.superseded)
-        ):
-            return []
-        over = [keys for keys in self._all() if now >= keys.ends_ns]
-        if over:
-            self.previous = [keys for keys in self.previous if keys not in over]
-            self.current = None if self.current in over else self.current
-            self.next = None if self.next in over else self.next
-            self.superseded = None if self.superseded in over else self.superseded
-        return over
+        ended = [keys for keys in self._all_keys() if now >= keys.ends_ns]
+        if ended:
+            self.previous = [keys for keys in self.previous if keys not in ended]
+            self.current = None if self.current in ended else self.current
+            self.next = None if self.next in ended else self.next
+            self.superseded = None if self.superseded in ended else self.superseded
+        return ended
 
     def drop_former(self, is_void: Callable[[TransportKeys], bool]) -> list[TransportKeys]:
-        """Forget former keys of which this is true, and return them."""
-        over = [keys for keys in self.previous if is_void(keys)]
-        if over:
-            self.previous = [keys for keys in self.previous if keys not in over]
-        return over
+        """Forget former keys that are void, and return them."""
+        void = [keys for keys in self.previous if is_void(keys)]
+        if void:
+            self.previous = [keys for keys in self.previous if keys not in void]
+        return void
 
-    def drop_keys(self) -> list[TransportKeys]:
-        keys = [*self._all()]
+    def drop_all(self) -> list[TransportKeys]:
+        keys = [*self._all_keys()]
         self.next = self.current = self.superseded = None
         self.previous = []
         return keys
 
-    def is_idle(self, now: Nanos) -> bool:
-        """Whether the peer may be forgotten."""
-        if self.current or self.next or self.previous or self.handshake or self.waiting:
-            return False
-        return now - self.heard_ns > IDLE_NS
-
-    def _all(self) -> Iterator[TransportKeys]:
+    def _all_keys(self) -> Iterator[TransportKeys]:
         yield from self.previous
         for keys in (self.current, self.next, self.superseded):
             if keys is not None:

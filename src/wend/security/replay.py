@@ -1,10 +1,10 @@
 """The replay window: each number of a sender is accepted once.
 
 Networks reorder packets, so a receiver cannot compare a number with the highest one alone. The window has a bit for
-each of the last `WINDOW` numbers, and refuses all that are older. A number is looked up before a packet is opened, and
-added after: a forged packet changes nothing.
+each of the last `WINDOW` numbers, and refuses all older ones. The receiver looks a number up before it opens a packet,
+and adds it after: a forged packet changes nothing.
 
-Most numbers come in order. Those only raise `highest`; their bits are set when a number comes that needs them.
+Most numbers come in sequence. Those only raise `highest`; their bits are set when a number comes that needs them.
 """
 
 from typing import Final
@@ -19,12 +19,12 @@ class ReplayWindow:
     def __init__(self) -> None:
         self.highest = -1
         self._marked = -1
-        """All numbers after this one, up to `highest`, were added."""
+        """All numbers after this one, up to `highest`, have been added."""
         self._seen = 0
-        """Bit i: the number `_marked - i` was added."""
+        """Bit i: the number `_marked - i` has been added."""
 
     def is_new(self, number: int) -> bool:
-        """Whether the number was not added before and is not too old to say."""
+        """Whether the number has not been added and is not older than the window."""
         back = self.highest - number
         if back < 0:
             return True
@@ -46,7 +46,7 @@ class ReplayWindow:
         return False
 
     def _mark(self) -> None:
-        """Set the bits of the numbers that came in order."""
+        """Set the bits of the numbers that came in sequence."""
         count = self.highest - self._marked
         if count:
             self._seen = (self._seen << count | (1 << count) - 1) & _MASK if count < WINDOW else _MASK

@@ -1,7 +1,10 @@
-"""What a session layer tells its driver to do, and what it tells about sessions."""
+"""The effects of a session layer, which its driver carries out: packets to transmit, and changes of sessions."""
+
+from collections import Counter
 
 import msgspec
 
+from wend.model.errors import Untrusted
 from wend.model.events import PeerId
 from wend.security.cookies import Address
 
@@ -11,12 +14,12 @@ class TransmitPacket(msgspec.Struct, frozen=True):
 
     address: Address
     peer: PeerId | None
-    """To whom, where that is known: the driver may emulate the link to it."""
+    """The receiver, if it is known: the driver may emulate the link to it."""
     datagram: bytes
 
 
 class SessionReady(msgspec.Struct, frozen=True):
-    """There is a session with this incarnation of a peer, and there was none."""
+    """A session with this incarnation of a peer has begun."""
 
     peer: PeerId
     address: Address
@@ -31,17 +34,48 @@ class SessionMoved(msgspec.Struct, frozen=True):
 
 
 class SessionEnded(msgspec.Struct, frozen=True):
-    """The certificate of a peer is not accepted any more."""
+    """The certificate of a peer is no longer accepted."""
 
     peer: PeerId
     reason: str
 
 
 class SessionRefused(msgspec.Struct, frozen=True):
-    """A certificate that came from this address is not accepted."""
+    """A certificate from this address is not accepted."""
 
     address: Address
     reason: str
 
 
 SessionEffect = TransmitPacket | SessionReady | SessionMoved | SessionEnded | SessionRefused
+
+
+class SessionOutput:
+    """The effects and counters of one session layer, which all its parts write to."""
+
+    def __init__(self, refused: Counter[str] | None, notices: Counter[str] | None) -> None:
+        self.refused: Counter[str] = Counter() if refused is None else refused
+        self.notices: Counter[str] = Counter() if notices is None else notices
+        self.effects: list[SessionEffect] = []
+
+    def take_effects(self) -> list[SessionEffect]:
+        effects = self.effects.copy()
+        self.effects.clear()
+        return effects
+
+    def transmit(self, address: Address, peer: PeerId | None, datagram: bytes) -> None:
+        self.effects.append(TransmitPacket(address, peer, datagram))
+
+    def refuse_certificate(self, address: Address, error: Untrusted) -> None:
+        self.refused["untrusted"] += 1
+        self.effects.append(SessionRefused(address, error.reason))
+
+    def refuse_twin(self, address: Address, whose: str) -> None:
+        """Refuse a process that has the certificate of another process, which is alive."""
+        self.refused["an id that another process has"] += 1
+        self.effects.append(SessionRefused(address, f"another process has the certificate of {whose}"))
+
+    def count_unsent(self, messages: int) -> None:
+        """Count messages without a session in time, or without an address to send them to."""
+        if messages:
+            self.notices["no-session"] += messages

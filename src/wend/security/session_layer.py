@@ -1,108 +1,168 @@
 """The session layer of one peer: handshakes, keys and addresses of all peers that it speaks with; without IO.
 
-The driver gives it time, random bytes, datagrams and messages. It gives back sealed datagrams, opened messages, and
-effects (`take_effects`): packets to transmit, and what became of sessions. `session_state.py` has the sessions,
-`handshakes.py` makes their keys, and this module seals, opens and tells the time.
+The driver provides time, random bytes, datagrams and messages. The layer returns sealed datagrams, opened messages, and
+effects (`take_effects`): packets to transmit, and what became of sessions. It holds a table of sessions
+(`session_table.py`), and a responder and an initiator, which make keys (`handshakes.py`).
 
 - **Begin.** A message to a peer without keys waits, in a queue of fixed size, for a handshake. The handshake needs the
-  certificate of the other peer; whoever does not have it asks the address for it (`QUESTION`).
-- **Strangers.** An initiation costs a mac and no more until it has passed `handshake_limits.py`. It makes no
-  state until its certificate is verified. Then there is one entry for each peer, in a table of fixed size.
+  certificate of the other peer; if this peer does not have it, it asks the address for it (`QUESTION`).
+- **Strangers.** An initiation costs only a mac until it has passed `handshake_limits.py`. It creates no state until its
+  certificate is verified. Then there is one entry for each peer, in a table of fixed size.
 - **Replayed handshakes.** An initiation has the incarnation of its sender and a number. One that is not higher than the
-  last is refused. After a restart this peer does not know the last one, so a replayed initiation may be answered; but
-  its keys stay unused, because nobody can seal a packet with them.
+  last is refused. After a restart this peer does not know the last one, so it may answer a replayed initiation; but its
+  keys stay unused, because nobody can seal a packet with them.
 - **Rekeying.** Keys live for three minutes, and new ones are made after two. The side that answered a handshake seals
-  with the new keys once something came under them. Former keys open packets that are under way.
-- **Simultaneous handshakes** both complete. Each side has the keys of both, and each seals with one of them. If these
-  are not the same, the peer with the higher id soon uses those of the other.
+  with the new keys once a packet has come under them. Former keys open packets that are under way.
+- **Simultaneous handshakes** both complete. Each side has the keys of both, and seals with one of them. If the sides
+  chose different keys, the peer with the higher id soon uses those of the other.
 - **Roaming.** The address of a peer is the one from which its newest authentic packet came. If it does not answer
   there, handshakes also try the one that the driver gave.
-- **Certificates** are verified in each handshake, and again when they end and by `recheck`. A session whose certificate
-  is no longer accepted ends at once; so do former keys that rest on another certificate.
-- **Clocks.** Ages of keys are monotonic time. Only certificates depend on the clock of the host: one that is set wrong
-  ends sessions whose certificates it makes invalid, and the peer refuses new ones until it is right again.
+- **Certificates** are verified in each handshake, again when they end, and by `recheck`. A session whose certificate is
+  no longer accepted ends at once; so do former keys that rest on another certificate.
+- **Clocks.** Ages of keys are monotonic time. Only certificates depend on the clock of the host. If that is wrong,
+  sessions end whose certificates it makes invalid, and the peer refuses new ones until the clock is right again.
 """
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 from cryptography.exceptions import InvalidTag
 
-from wend.model.errors import Untrusted
+from wend.model.errors import Untrusted, WireError
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.security import packets
 from wend.security.cookies import Address
-from wend.security.handshakes import SILENCE_NS, Handshakes
-from wend.security.identity import Credentials, Verifier
+from wend.security.handshake_limits import SessionLimits
+from wend.security.handshakes import SILENCE_NS, Initiator, Responder
+from wend.security.identity import Credentials, Identity, Verifier
+from wend.security.introductions import Introductions
 from wend.security.noise import nonce
 from wend.security.packets import HEADER_BYTES
 from wend.security.peer_session import ALIVE_NS, AddressSession, PeerSession, WaitingMessage
-from wend.security.session_table import MOST_UNKNOWN
+from wend.security.session_effects import SessionEffect, SessionEnded, SessionMoved, SessionOutput, SessionReady
+from wend.security.session_table import MOST_UNKNOWN, SessionTable
 from wend.security.transport import Opened, TransportKeys
 
 _unpack, _KINDS = packets.TRANSPORT_HEADER.unpack_from, packets.KINDS
 _INITIATION = int.from_bytes(packets.head(packets.INITIATION), "little")
 KEEPALIVE_NS: Nanos = 2 * SECOND
-"""A peer that was written to, and had nothing to say for so long, sends an empty packet."""
-GIVE_UP_NS: Nanos = 20 * SECOND
-"""A handshake ends if nothing was to be sent for so long."""
+"""A peer that got a packet, and has sent none for this long, sends an empty one."""
 RECHECK_NS: Nanos = 60 * SECOND
 
 
-class SessionLayer(Handshakes):
-    """Seals and opens what a peer sends and receives."""
+class SessionLayer:
+    """Seals and opens the datagrams of one peer."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        verifier: Verifier,
+        *,
+        incarnation: int,
+        version: int,
+        random: Callable[[int], bytes],
+        limits: SessionLimits = SessionLimits(),  # noqa: B008
+        refused: Counter[str] | None = None,
+        notices: Counter[str] | None = None,
+    ) -> None:
+        """`version`: of the wire format of the messages inside. `random`: returns n random bytes. `refused`
+        counts packets that are refused, by reason; `notices` counts what happens."""
+        self._output = output = SessionOutput(refused, notices)
+        self.refused, self.notices, self.effects = output.refused, output.notices, output.effects
+        process = int.from_bytes(random(8), "little")
+        self._introductions = Introductions(
+            credentials, verifier, output, incarnation=incarnation, version=version, process=process
+        )
+        self.id = self._introductions.id
+        self._table = SessionTable(random)
+        self._by_index = self._table.by_index
+        self.peers = self._table.peers
+        self._responder = Responder(self._introductions, self._table, limits, random, output)
+        self._initiator = Initiator(self._introductions, self._table, random, output)
+        self._recheck_ns: Nanos = 0
+
+    # ---------------------------------------------------------------- what the driver asks
+
+    def take_effects(self) -> list[SessionEffect]:
+        """The effects since the last call, for the driver to carry out."""
+        return self._output.take_effects()
+
+    def identity(self, peer: PeerId) -> Identity | None:
+        """The identity of a peer with a session, now or recently."""
+        session = self.peers.get(peer)
+        return None if session is None else session.identity
+
+    def address(self, peer: PeerId) -> Address | None:
+        """Where packets to a peer go."""
+        session = self.peers.get(peer)
+        return None if session is None else session.address
+
+    def waiting(self, peer: PeerId) -> int:
+        """How many messages to a peer wait for a handshake."""
+        session = self.peers.get(peer)
+        return 0 if session is None else len(session.waiting)
+
+    def has_session(self, now: Nanos, peer: PeerId) -> bool:
+        session = self.peers.get(peer)
+        return session is not None and session.has_keys(now)
+
+    @property
+    def size(self) -> int:
+        """Entries of all tables together. Strangers must not make it grow."""
+        return self._table.size + self._responder.limiter.size
 
     # ---------------------------------------------------------------- what the driver tells
 
     def tick(self, now: Nanos, wall_s: int) -> None:
-        """Tell the time of both clocks, several times in a second: retries and the ends of keys follow from it."""
-        self._wall_s, self._told_ns = wall_s, now
-        for waiting in [*self._table.unknown.values()]:
-            self._tick_unknown(now, waiting)
-        for session in [*self._peers.values()]:
-            self._tick_peer(now, session)
+        """Tell the time of both clocks, several times a second, for retries and the ends of keys."""
+        self._introductions.set_time(now, wall_s)
+        for attempt in [*self._table.unknown.values()]:
+            self._tick_unknown(now, attempt)
+        for session in [*self.peers.values()]:
+            self._tick_peer(now, wall_s, session)
         if now >= self._recheck_ns:
             self._recheck_ns = now + RECHECK_NS
             self.recheck(now)
 
     def renew(self, credentials: Credentials) -> None:
-        """Use another certificate, and perhaps another key, from the next handshake on."""
-        if credentials.identity.peer != self.id:
-            raise Untrusted(f"the certificate is for peer {credentials.identity.peer}, and this is peer {self.id}")
-        self._use(credentials)
+        """Use another certificate, and perhaps another key, from the next handshake on. Raises `Untrusted` for the
+        certificate of another peer."""
+        self._introductions.renew(credentials)
+        self._responder.renew()
 
     def recheck(self, now: Nanos, verifier: Verifier | None = None) -> None:
-        """Verify the certificates of all sessions again, perhaps by another verifier, and end those that are not
-        accepted any more."""
+        """Verify the certificates of all sessions again, perhaps by another verifier, and end those that are no longer
+        accepted."""
         if verifier is not None:
-            self._verifier = verifier
-        for session in [*self._peers.values()]:
+            self._introductions.verifier = verifier
+        for session in [*self.peers.values()]:
+            certificates = session.known_certificates
             try:
-                for certificate in session.certificates():
-                    self._verifier.verify(certificate, self.wall_s(now))
-            except Untrusted as why:
-                self._end(session, why.reason)
+                for certificate in certificates:
+                    self._introductions.verify(now, certificate)
+            except Untrusted as error:
+                self._end(session, error.reason)
             else:
-                self._recheck_former(now, session)
+                void = session.drop_former(partial(self._is_void, now, certificates))
+                self._table.remove_keys(void)
 
-    def _recheck_former(self, now: Nanos, session: PeerSession) -> None:
-        """Forget former keys that rest on another certificate, which is not accepted any more."""
-        accepted = session.certificates()
-
-        def is_void(keys: TransportKeys) -> bool:
-            if keys.certificate in accepted:
-                return False
-            try:
-                self._verifier.verify(keys.certificate, self.wall_s(now))
-            except Untrusted:
-                return True
+    def _is_void(self, now: Nanos, verified: list[bytes], keys: TransportKeys) -> bool:
+        """Whether keys rest on a certificate that is no longer accepted."""
+        if keys.certificate in verified:
             return False
-
-        self._table.remove_keys(session.drop_former(is_void))
+        try:
+            self._introductions.verify(now, keys.certificate)
+        except Untrusted:
+            return True
+        return False
 
     def locate(self, now: Nanos, peer: PeerId, address: Address) -> None:
         """Send to this peer at this address, until it is heard from another. If it is silent there, try this one."""
         session = self._table.session(now, peer)
         if session is not None:
-            session.address = session.given = address
+            session.address = session.given_address = address
 
     def forget(self, peer: PeerId) -> None:
         """End the session with a peer."""
@@ -111,10 +171,11 @@ class SessionLayer(Handshakes):
     # ---------------------------------------------------------------- messages to send
 
     def seal(self, now: Nanos, peer: PeerId, kind: int, body: bytes) -> bytes | None:
-        """The packet for a message to a peer; None if there are no keys: then it waits, and leaves as an effect."""
-        session = self._peers.get(peer)
+        """The packet for a message to a peer. None if there are no keys: then the message waits, and leaves as an
+        effect."""
+        session = self.peers.get(peer)
         if session is None:
-            self._lost(1)
+            self._output.count_unsent(1)
             return None
         keys = session.current
         if keys is None or now >= keys.ends_ns:
@@ -124,40 +185,38 @@ class SessionLayer(Handshakes):
         if not session.unanswered_ns:
             session.unanswered_ns = now
         if now >= keys.rekey_ns or now - session.unanswered_ns > SILENCE_NS:
-            self._begin(now, session, session.address)
+            self._initiator.begin(now, session, session.address)
         return keys.seal(kind, body)
 
     def send_to(self, now: Nanos, address: Address, kind: int, body: bytes) -> None:
-        """Send a message to whoever is at an address, as an effect, perhaps later."""
+        """Send a message to the peer at an address, as an effect, perhaps later."""
         peer = self._table.at.get(address)
-        session = None if peer is None else self._peers.get(peer)
-        if session is None or session.address != address:  # somebody else may have the address by now
+        session = None if peer is None else self.peers.get(peer)
+        if session is None or session.address != address:  # another peer may have the address by now
             self._wait_at(now, WaitingMessage(kind, body, address, now), address)
-        elif not self.has_session(now, session.peer):
+        elif not session.has_keys(now):
             self._wait(now, session, WaitingMessage(kind, body, address, now), address)
         elif (packet := self.seal(now, session.peer, kind, body)) is not None:
-            self._transmit(address, session.peer, packet)
+            self._output.transmit(address, session.peer, packet)
 
     def _wait(self, now: Nanos, session: PeerSession, message: WaitingMessage, address: Address | None) -> None:
         """Let a message wait for a handshake with a peer."""
         if address is None:
-            self._lost(1)
+            self._output.count_unsent(1)
             return
-        session.waiting.append(message)
-        self._lost(session.trim(now))
-        self._begin(now, session, address)
+        self._output.count_unsent(session.waiting.add(now, message))
+        self._initiator.begin(now, session, address)
 
     def _wait_at(self, now: Nanos, message: WaitingMessage, address: Address) -> None:
-        """Let a message wait for a handshake with whoever is at an address."""
-        waiting = self._table.unknown.get(address)
-        if waiting is None:
+        """Let a message wait for a handshake with the peer at an address."""
+        attempt = self._table.unknown.get(address)
+        if attempt is None:
             if len(self._table.unknown) >= MOST_UNKNOWN:
-                self._lost(1)
+                self._output.count_unsent(1)
                 return
-            waiting = self._table.unknown[address] = AddressSession(address, now)
-            self._ask(waiting, None)
-        waiting.waiting.append(message)
-        self._lost(waiting.trim(now))
+            attempt = self._table.unknown[address] = AddressSession(address, now)
+            self._initiator.ask(attempt, None)
+        self._output.count_unsent(attempt.waiting.add(now, message))
 
     # ---------------------------------------------------------------- datagrams that arrive
 
@@ -169,15 +228,11 @@ class SessionLayer(Handshakes):
         head, index, counter = _unpack(datagram)
         kind = _KINDS.get(head)
         if kind is None:
-            if head != _INITIATION or not self._limiter.is_shut(now, datagram, address, self._table.at):
-                self._on_handshake(now, datagram, address)
+            self._on_long_handshake(now, head, datagram, address)
             return None
         keys = self._by_index.get(index)
-        if keys is None:
-            self.refused["unknown keys"] += 1
-            return None
-        if now >= keys.ends_ns:
-            self.refused["old keys"] += 1
+        if keys is None or now >= keys.ends_ns:
+            self._refuse_keys(keys)
             return None
         window = keys.window
         if counter <= window.highest and not window.is_new(counter):
@@ -189,93 +244,187 @@ class SessionLayer(Handshakes):
             self.refused["forged"] += 1
             return None
         if counter == window.highest + 1:  # as `add` does
-            window.highest, newest = counter, True
+            window.highest, is_newest = counter, True
         else:
-            newest = window.add(counter)
+            is_newest = window.add(counter)
         session = keys.session
         if keys is not session.current:
-            if keys is session.next:
-                session.next = None
-                self._adopt(now, session, keys, address)
-            elif keys is session.superseded:
-                self._on_superseded(now, session, address)
+            if not self._on_other_keys(now, keys, is_newest, address):
                 return None
-            elif newest:
-                self._on_former(now, session, keys, address)
-        elif newest and address != session.address:
+        elif is_newest and address != session.address:
             self._move(now, session, address)
         session.heard_ns, session.unanswered_ns = now, 0
-        if kind < packets.REKEYING:
-            if not session.owes_ns:
-                session.owes_ns = now
-            return keys.peer, keys.incarnation, kind, body
+        if kind >= packets.REKEYING:
+            self._on_key_packet(now, session, kind, body, address)
+            return None
+        if not session.owes_ns:
+            session.owes_ns = now
+        return keys.peer, keys.incarnation, kind, body
+
+    def _refuse_keys(self, keys: TransportKeys | None) -> None:
+        if keys is None:
+            self.refused["unknown keys"] += 1
+        else:
+            self.refused["old keys"] += 1
+
+    def _on_key_packet(self, now: Nanos, session: PeerSession, kind: int, body: bytes, address: Address) -> None:
+        """A packet came that has no message for the driver."""
         if kind == packets.REKEYING:
-            self._on_rekeying(now, session, body, address)
-        return None
+            self._responder.on_rekeying(now, session, body, address)
+
+    def _on_other_keys(self, now: Nanos, keys: TransportKeys, is_newest: bool, address: Address) -> bool:
+        """An authentic packet came under keys other than the current ones. Returns whether it counts."""
+        session = keys.session
+        if keys is session.next:
+            session.next = None
+            self._adopt(now, keys, address)
+        elif keys is session.superseded:  # the packet was under way, or the previous process is still alive
+            if now - session.superseded_ns > ALIVE_NS:
+                self._output.refuse_twin(address, f"peer {session.peer}")
+            else:
+                self.refused["stale"] += 1
+            return False
+        elif is_newest:
+            self._on_former(now, session, keys, address)
+        return True
 
     def _on_former(self, now: Nanos, session: PeerSession, keys: TransportKeys, address: Address) -> None:
-        """A packet came under former keys: it was under way, or the peer seals with them, as both do after handshakes
-        that crossed. If so, there is nothing under the present keys between two such packets."""
-        present = -1 if session.current is None else session.current.window.highest
-        repeated = session.former_keys is keys and session.present_highest == present
-        session.former_keys, session.present_highest = keys, present
-        if not repeated:
+        """A packet came under former keys. Either it was under way, or the peer still seals with them, as both do after
+        handshakes that crossed. In that case no packet comes under the current keys between two such packets."""
+        highest = -1 if session.current is None else session.current.window.highest
+        is_repeated = session.former_keys is keys and session.current_highest == highest
+        session.former_keys, session.current_highest = keys, highest
+        if not is_repeated:
             return
         if address != session.address:
             self._move(now, session, address)
-        if self.id > session.peer:  # one of the two does as the other, so that both seal with the same keys
+        if self.id > session.peer:  # one of the two follows the other, so that both seal with the same keys
             session.uncross(keys)
 
-    def _on_superseded(self, now: Nanos, session: PeerSession, address: Address) -> None:
-        """An authentic packet of the incarnation before: it was under way, or that process still lives."""
-        if now - session.superseded_ns > ALIVE_NS:
-            self._doubled(address, session.peer)
+    def _on_long_handshake(self, now: Nanos, head: int, datagram: bytes | memoryview, address: Address) -> None:
+        """Handle a datagram that is not a transport packet, unless there are too many."""
+        if head != _INITIATION or not self._responder.limiter.is_shut(now, datagram, address, self._table.at):
+            self._on_handshake(now, datagram, address)
+
+    def _on_handshake(self, now: Nanos, datagram: bytes | memoryview, address: Address) -> None:
+        try:
+            self._handle_handshake(now, bytes(datagram), address)
+        except WireError:
+            self.refused["malformed"] += 1
+
+    def _handle_handshake(self, now: Nanos, datagram: bytes, address: Address) -> None:
+        match packets.type_of(datagram):
+            case packets.INITIATION:
+                self._responder.on_initiation(now, datagram, address)
+            case packets.ANSWER:
+                keys = self._initiator.on_answer(now, datagram, address)
+                if keys is not None:
+                    self._adopt(now, keys, address)
+            case packets.COOKIE:
+                self._initiator.on_cookie(now, datagram)
+            case packets.QUESTION:
+                self._responder.on_question(now, datagram, address)
+            case packets.CERTIFICATE:
+                introduced = self._initiator.on_certificate(now, datagram, address)
+                if introduced is not None:
+                    self._speak(now, *introduced)
+            case None if packets.is_sealed(datagram):
+                self.refused["another version"] += 1
+            case None:
+                self.refused["not sealed"] += 1
+            case _:
+                self.refused["malformed"] += 1
+
+    # ---------------------------------------------------------------- sessions
+
+    def _adopt(self, now: Nanos, keys: TransportKeys, address: Address) -> None:
+        """Seal with these keys from now on."""
+        session = keys.session
+        is_new = session.current is None or session.incarnation != keys.incarnation
+        self._table.remove_keys(session.adopt(now, keys))
+        self.notices["session"] += 1
+        if session.address != address:
+            self._move(now, session, address)
+        self._table.note_address(now, session.peer, address)
+        if is_new:
+            self.effects.append(SessionReady(session.peer, address, keys.incarnation))
+        self._flush(now, session)
+
+    def _speak(self, now: Nanos, session: PeerSession, attempt: AddressSession) -> None:
+        """The peer at an address is known: send it the messages that wait there."""
+        self._table.remove_unknown(attempt)
+        self._table.note_address(now, session.peer, attempt.address)
+        if session.address is None:
+            session.address = attempt.address
+        self._output.count_unsent(session.waiting.add(now, *attempt.waiting.take()))
+        if session.has_keys(now):
+            self._flush(now, session)
         else:
-            self.refused["stale"] += 1
+            self._initiator.begin(now, session, attempt.address)
+
+    def _flush(self, now: Nanos, session: PeerSession) -> None:
+        """Send the messages that wait, or an empty packet, so that the other side knows that this one has the keys."""
+        keys = session.current
+        if keys is None or session.address is None:
+            return
+        self._output.count_unsent(session.waiting.trim(now))
+        messages = session.waiting.take()
+        for message in messages:
+            packet = keys.seal(message.kind, message.body)
+            self._output.transmit(message.address or session.address, session.peer, packet)
+        if not messages:
+            self._send_empty(session)
+
+    def _send_empty(self, session: PeerSession) -> None:
+        """Send an empty packet: it shows that this peer has the keys."""
+        if session.current is not None and session.address is not None:
+            self._output.transmit(session.address, session.peer, session.current.seal(packets.NOTHING, b""))
+
+    def _move(self, now: Nanos, session: PeerSession, address: Address) -> None:
+        """The newest authentic packet of a peer came from a new address."""
+        self._table.forget_address(session.peer, session.address)
+        session.address = address
+        self._table.note_address(now, session.peer, address)
+        self.effects.append(SessionMoved(session.peer, address))
+
+    def _end(self, session: PeerSession, reason: str) -> None:
+        """The certificate of a peer is no longer accepted. The driver learns of it even if there are no keys: the
+        peer may have those of multicast groups."""
+        if session.current is not None:
+            self.notices["session-ended"] += 1
+        self._table.drop_keys(session)
+        session.certificate, session.identity = b"", None
+        self._output.count_unsent(len(session.waiting.take()))
+        self.effects.append(SessionEnded(session.peer, reason))
 
     # ---------------------------------------------------------------- time
 
-    def _tick_unknown(self, now: Nanos, waiting: AddressSession) -> None:
-        self._lost(waiting.trim(now))
-        if not waiting.waiting:
-            self._table.remove_unknown(waiting)
-        elif now >= waiting.due_ns:
-            waiting.retry(now)
-            self._ask(waiting, None)
+    def _tick_unknown(self, now: Nanos, attempt: AddressSession) -> None:
+        self._output.count_unsent(attempt.waiting.trim(now))
+        if not attempt.waiting:
+            self._table.remove_unknown(attempt)
+        elif now >= attempt.due_ns:
+            attempt.count_retry(now)
+            self._initiator.ask(attempt, None)
 
-    def _tick_peer(self, now: Nanos, session: PeerSession) -> None:
-        self._lost(session.trim(now))
-        self._table.remove_keys(session.ended(now))
-        wall_s = self.wall_s(now)
+    def _tick_peer(self, now: Nanos, wall_s: int, session: PeerSession) -> None:
+        self._output.count_unsent(session.waiting.trim(now))
+        self._table.remove_keys(session.drop_ended(now))
         if session.identity is not None and wall_s > session.identity.not_after_s:
             self._end(session, "the certificate has ended")
         elif session.previous:
             self._table.remove_keys(session.drop_former(lambda keys: wall_s > keys.identity.not_after_s))
-        silent_ns = session.unanswered_ns
-        if (
-            silent_ns
-            and now - silent_ns > SILENCE_NS
-            and session.doubted_ns != silent_ns
-            and session.current is not None
-        ):
-            session.doubted_ns = silent_ns
-            self._begin(now, session, session.address)
+        if session.current is not None and session.is_silent(now, SILENCE_NS):
+            self._doubt(now, session)
         if session.owes_ns and now - session.owes_ns > KEEPALIVE_NS:
             session.owes_ns = 0
-            self._say_nothing(session)
+            self._send_empty(session)
         if session.is_idle(now):
-            session.latest, session.incarnation = (-1, -1), -1
-        pending = session.handshake
-        if pending is None or now < pending.due_ns:
-            return
-        if now - pending.wanted_ns > GIVE_UP_NS:
-            self._table.end_handshake(session)
-            self.notices["handshake-given-up"] += 1
-            return
-        pending.retry(now)
-        pending.address = session.retry_address(pending.tries) or pending.address
-        identity = pending.identity or session.identity
-        if pending.tries % 2 == 0 and identity is not None:
-            self._initiate(now, session, pending, identity)
-        else:
-            self._ask(pending, session.peer)  # it may have another key
+            session.last_initiation, session.incarnation = (-1, -1), -1
+        self._initiator.retry(now, session)
+
+    def _doubt(self, now: Nanos, session: PeerSession) -> None:
+        """A peer is silent and may have lost its keys: begin one handshake for each silence."""
+        if session.doubted_ns != session.unanswered_ns:
+            session.doubted_ns = session.unanswered_ns
+            self._initiator.begin(now, session, session.address)

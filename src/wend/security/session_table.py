@@ -9,9 +9,9 @@ from wend.security.peer_session import ALIVE_NS, AddressSession, PeerSession, Pe
 from wend.security.transport import TransportKeys
 
 MOST_PEERS = 4096
-"""Peers with which there is a session, or was one lately."""
+"""Peers with a session, now or recently."""
 MOST_UNKNOWN = 256
-"""Addresses that are asked for their certificate."""
+"""Addresses that are asked for the certificate of their peer."""
 
 
 class SessionTable:
@@ -21,27 +21,27 @@ class SessionTable:
         self.unknown: dict[Address, AddressSession] = {}
         """Addresses whose peers are not known yet."""
         self.at: dict[Address, PeerId] = {}
-        """Who was heard at an address, or sent its certificate from there."""
+        """The peer that was heard at an address, or sent its certificate from there."""
         self.by_index: dict[int, TransportKeys] = {}
         self.handshakes: dict[int, PendingHandshake] = {}
         """Handshakes that this peer began, by its index."""
-        self.questions: dict[bytes, PendingHandshake | AddressSession] = {}
+        self._questions: dict[bytes, PendingHandshake | AddressSession] = {}
         """Questions about certificates, by their number."""
         self._ended: dict[bytes, None] = {}
-        """The last ones that were answered or are not wanted any more."""
+        """The last questions that were answered or given up."""
 
     @property
     def size(self) -> int:
-        """Entries of all tables together: what strangers must not make grow."""
+        """Entries of all tables together. Strangers must not make it grow."""
         of_peers = len(self.peers) + len(self.unknown) + len(self.at)
-        return of_peers + len(self.by_index) + len(self.handshakes) + len(self.questions)
+        return of_peers + len(self.by_index) + len(self.handshakes) + len(self._questions)
 
     def session(self, now: Nanos, peer: PeerId) -> PeerSession | None:
-        """The entry of a peer, which may be new. None if there are too many with keys."""
+        """The entry of a peer, made if there is none. None if too many peers have keys."""
         session = self.peers.get(peer)
         if session is None:
             if len(self.peers) >= MOST_PEERS:
-                idle = next((p for p, s in self.peers.items() if s.is_idle(now)), None)
+                idle = next((other for other, entry in self.peers.items() if entry.is_idle(now)), None)
                 if idle is None:
                     return None
                 self.forget(idle)
@@ -55,7 +55,8 @@ class SessionTable:
             self.at = {address: owner for address, owner in self.at.items() if owner != peer}
 
     def note_address(self, now: Nanos, peer: PeerId, address: Address) -> None:
-        """A peer was heard at this address. If another one that lives is there, a source was wrong, and it stays."""
+        """A peer was heard at this address. If another peer that is alive has the address, it keeps it: the source of
+        this packet was wrong."""
         owner = self.peers.get(self.at.pop(address, peer))
         if owner is not None and owner.peer != peer and owner.address == address and now - owner.heard_ns <= ALIVE_NS:
             peer = owner.peer
@@ -64,7 +65,7 @@ class SessionTable:
         self.at[address] = peer
 
     def forget_address(self, peer: PeerId, address: Address | None) -> None:
-        """A peer is at this address no more."""
+        """A peer is no longer at this address."""
         if address is not None and self.at.get(address) == peer:
             del self.at[address]
 
@@ -79,7 +80,7 @@ class SessionTable:
 
     def drop_keys(self, session: PeerSession) -> None:
         """Forget all keys of a session, and a handshake for new ones."""
-        self.remove_keys(session.drop_keys())
+        self.remove_keys(session.drop_all())
         self.end_handshake(session)
 
     def end_handshake(self, session: PeerSession) -> None:
@@ -94,36 +95,36 @@ class SessionTable:
         pending.index = self.new_index()
         self.handshakes[pending.index] = pending
 
-    def number_question(self, pending: PendingHandshake | AddressSession, number: bytes) -> None:
-        self._end_question(pending)
-        pending.question = number
-        self.questions[number] = pending
+    def number_question(self, attempt: PendingHandshake | AddressSession, number: bytes) -> None:
+        self._end_question(attempt)
+        attempt.question = number
+        self._questions[number] = attempt
 
-    def _end_question(self, pending: PendingHandshake | AddressSession) -> None:
-        if self.questions.pop(pending.question, None) is not None:
-            self._ended[pending.question] = None
-            if len(self._ended) > MOST_UNKNOWN:
-                del self._ended[next(iter(self._ended))]
-        pending.question = b""
+    def take_question(self, number: bytes, address: Address) -> PendingHandshake | AddressSession | None:
+        """The attempt that asked this question at this address. Each question is answered once."""
+        attempt = self._questions.get(number)
+        if attempt is None or attempt.address != address:
+            return None
+        self._end_question(attempt)
+        return attempt
 
     def was_asked(self, number: bytes) -> bool:
-        """Whether this peer asked this question lately, and wants no answer any more."""
+        """Whether this peer asked this question recently, and no longer needs an answer."""
         return number in self._ended
 
-    def answered(self, number: bytes, address: Address) -> PendingHandshake | AddressSession | None:
-        """What asked this question at this address. It is answered only once."""
-        pending = self.questions.get(number)
-        if pending is None or pending.address != address:
-            return None
-        self._end_question(pending)
-        return pending
+    def _end_question(self, attempt: PendingHandshake | AddressSession) -> None:
+        if self._questions.pop(attempt.question, None) is not None:
+            self._ended[attempt.question] = None
+            if len(self._ended) > MOST_UNKNOWN:
+                del self._ended[next(iter(self._ended))]
+        attempt.question = b""
 
-    def remove_unknown(self, waiting: AddressSession) -> None:
-        self._end_question(waiting)
-        del self.unknown[waiting.address]
+    def remove_unknown(self, attempt: AddressSession) -> None:
+        self._end_question(attempt)
+        del self.unknown[attempt.address]
 
     def new_index(self) -> int:
-        """A random number that no keys have."""
+        """A random number that no keys or handshake have."""
         while True:
             index = int.from_bytes(self._random(4), "little")
             if index and index not in self.by_index and index not in self.handshakes:

@@ -1,6 +1,6 @@
-"""Token buckets: so many per second and so many at once, for one source or for all of them.
+"""Token buckets: they bound a rate and a burst, for one source or for all.
 
-The table of sources has a fixed size: those that were seen last are remembered. So strangers cost constant memory, from
+The table of sources has a fixed size and remembers those that were seen last. So strangers cost constant memory, from
 however many addresses they come.
 """
 
@@ -26,14 +26,14 @@ class TokenBucket:
         self._at_s = now_s
 
     def take(self, now_s: float) -> bool:
-        """Take one, or nothing where there is none."""
+        """Take one token. False if there is none."""
         if not self.has(now_s, 1.0):
             return False
         self.spend(1.0)
         return True
 
     def has(self, now_s: float, amount: float) -> bool:
-        """Whether so much may be spent. What is more than a burst may be spent on credit, by who has all of a burst."""
+        """Whether this amount may be spent. A full bucket may spend more than a burst, on credit."""
         self._left = min(self.burst, self._left + (now_s - self._at_s) * self.rate_per_s)
         self._at_s = now_s
         return self.burst > 0 and self._left >= min(amount, self.burst)
@@ -42,7 +42,7 @@ class TokenBucket:
         self._left -= amount
 
     def change(self, rate_per_s: float, burst: float, now_s: float) -> None:
-        """Take over another rate. What was spent stays spent."""
+        """Change the rate and the burst. Tokens that were spent stay spent."""
         self.has(now_s, 0.0)
         self._left -= self.burst - burst
         self.rate_per_s, self.burst = rate_per_s, burst
@@ -52,7 +52,7 @@ class TokenBucket:
 
 
 class SourceBuckets:
-    """A bucket for each source. The sources that were seen last are remembered."""
+    """A bucket for each of the sources that were seen last."""
 
     def __init__(self, rate_per_s: float, burst: float, most: int = MAX_SOURCES) -> None:
         self._rate_per_s = rate_per_s
@@ -73,8 +73,8 @@ class SourceBuckets:
 
 @lru_cache(MAX_SOURCES)
 def source_of(host: str) -> str:
-    """What counts as one source: an IPv4 address, or the /64 network of an IPv6 address, which one site has. A socket
-    for both shows IPv4 addresses inside of IPv6 ones."""
+    """The source of a host: its IPv4 address, or the /64 network of its IPv6 address, which belongs to one site. A
+    socket for both families shows IPv4 addresses inside IPv6 ones."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

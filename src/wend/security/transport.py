@@ -1,12 +1,12 @@
-"""The keys of one session, and what is sealed and opened with them.
+"""The keys of one session, which seal and open its packets.
 
-Every pair of keys has a number of its own for each message (the nonce), which is never used again. It lives for three
-minutes. A peer keeps a few pairs for each other peer, so that packets under way are opened after a new handshake:
+A pair of keys numbers each message (the nonce), and never uses a number again. It lives for three minutes. A peer keeps
+a few pairs for each other peer, so that it can open packets that were under way during a new handshake:
 
-    next       this peer answered a handshake, and nothing came under these keys yet: only for opening
+    next       this peer answered a handshake, and no packet has come under these keys yet: only for opening
     current    for sealing
-    previous   were current before: only for opening, until they end
-    superseded of the incarnation before: packets under them show that two processes have one certificate
+    previous   were current: only for opening, until they end
+    superseded of the previous incarnation: packets under them show that two processes have one certificate
 """
 
 from typing import TYPE_CHECKING, final
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 _pack_header = TRANSPORT_HEADER.pack
 REKEY_NS: Nanos = 120 * SECOND
-"""The initiator of a session begins the next handshake when its keys are so old and it has something to send."""
+"""The initiator of a session begins the next handshake when its keys have this age and it has a message to send."""
 REKEY_LATE_NS: Nanos = 150 * SECOND
 """The other side does, if the initiator did not."""
 END_NS: Nanos = 180 * SECOND
-"""Keys that are older seal and open nothing."""
+"""Older keys seal and open nothing."""
 
 
 Opened = tuple[PeerId, int, int, bytes]
-"""An authentic message: its sender, the incarnation of that, the kind, and the content. A plain tuple, because one is
+"""An authentic inner datagram: its sender with its incarnation, the kind, and the body. A plain tuple, because one is
 made for every packet."""
 
 
@@ -64,7 +64,7 @@ class TransportKeys:
         now: Nanos,
         session: "PeerSession",
         identity: Identity,
-        said: Introduction,
+        introduction: Introduction,
         *,
         index: int,
         receiver: int,
@@ -76,15 +76,14 @@ class TransportKeys:
         self.peer: PeerId = identity.peer
         self.identity = identity
         self.session = session
-        """What is known of the other peer."""
-        self.incarnation = said.incarnation
-        self.process = said.process
-        self.certificate = said.certificate
-        """Of the other peer, as the handshake had them."""
+        self.incarnation = introduction.incarnation
+        self.process = introduction.process
+        self.certificate = introduction.certificate
+        """Of the other peer, from the handshake."""
         self.index = index
-        """By which this peer finds the keys."""
+        """By which this peer finds the keys of a packet."""
         self.receiver = receiver
-        """By which the other peer does."""
+        """By which the other peer finds them."""
         self.made_ns = now
         self.rekey_ns = now + (REKEY_NS if initiator else REKEY_LATE_NS)
         self.ends_ns = now + END_NS

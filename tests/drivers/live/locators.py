@@ -10,7 +10,7 @@ from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.addressing.locator import Locator
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.transport import wire
-from wend.drivers.live.transport.wire import Header
+from wend.drivers.live.transport.wire import Header, InnerDatagram
 from wend.model.events import PeerId
 from wend.model.keys import node_id
 from wend.model.units import MS, SECOND, Nanos
@@ -30,12 +30,13 @@ class Place:
     ) -> None:
         self._net = net
         self.peer = peer
+        self.incarnation = incarnation
         self.address = address
         self.book = AddressBook(peer)
         self.counters = Counters()
         numbers = count(1000 * (len(net.made) + 1))
         self.locator = Locator(
-            *(peer, incarnation, address, self.book, self.counters, self),
+            *(peer, address, self.book, self.counters, self),
             asks_links=asks_links,
             number=lambda: next(numbers),
         )
@@ -54,8 +55,9 @@ class Place:
     def informants(self) -> tuple[PeerId, ...]:
         return self.well_informed
 
-    def transmit(self, address: Address, datagram: bytes) -> None:
-        self._net.wires.append((self.address, address, datagram))
+    def transmit(self, address: Address, receiver: PeerId, body: bytes) -> None:
+        header = wire.header(self.peer, receiver, self.incarnation, wire.ADDRESSES)
+        self._net.wires.append((self.address, address, wire.frame(header, body)))
 
     def on_located(self, peer: PeerId, address: Address) -> None:
         assert self.book.reachable[peer] == address
@@ -68,8 +70,8 @@ class Place:
         self.sent.append(waiting)
         self.waited_ns.append(waited_ns)
 
-    def on_admitted(self, datagram: bytes, address: Address, waited_ns: Nanos) -> None:
-        self.admitted.append(datagram)
+    def on_admitted(self, inner: InnerDatagram, address: Address, waited_ns: Nanos) -> None:
+        self.admitted.append(bytes(inner.body))
         self.waited_ns.append(waited_ns)
 
     def on_contact(self, peer: PeerId) -> None:
@@ -127,13 +129,12 @@ class Net:
                     place.locator.tick(self.now)
 
     def hear(self, place: Place, source: Address, datagram: bytes) -> None:
-        place.locator.receive(self.now, memoryview(datagram), source)
+        place.locator.receive(self.now, wire.unframe(memoryview(datagram)), source)
 
     def speak(self, place: Place, claimed: PeerId, source: Address, incarnation: int = 1, text: bytes = b"x") -> bool:
         """A datagram of the protocol arrives from an address that the book does not have for this id."""
-        me = place.peer
-        datagram = wire.header(claimed, me, incarnation) + text
-        return place.locator.hold(self.now, Header(claimed, me, incarnation), memoryview(datagram), source)
+        inner = InnerDatagram(Header(claimed, place.peer, incarnation), wire.MESSAGE, memoryview(text))
+        return place.locator.hold(self.now, inner, source)
 
 
 def message(peer: PeerId, body: object = "hello") -> Send:
@@ -165,4 +166,4 @@ def beside(peer: PeerId, peers: int) -> list[PeerId]:
 
 
 def datagram(said: AddressMessage, sender: PeerId = 2, receiver: PeerId = 1) -> bytes:
-    return address_messages.encode(sender, receiver, 1, said)
+    return wire.frame(wire.header(sender, receiver, 1, wire.ADDRESSES), address_messages.encode(said))

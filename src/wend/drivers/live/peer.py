@@ -154,8 +154,7 @@ class LivePeer:
         self.joining: Joining | None = None
         if join is not None:
             contacts = tuple(resolve(address, self._socket.family) for address in join)
-            transmit = self._socket.transmit if self.sealed is None else self.sealed.send_to
-            self.joining = Joining(self, contacts, transmit, clock, admit)
+            self.joining = Joining(self, contacts, self._send_addresses, clock, admit)
         self._link_log = LinkLog(self.id, self._peer.links, self._reachable, clock)
         self.senders = Senders(
             self.id,
@@ -240,10 +239,20 @@ class LivePeer:
         if sealed is not None:
             sealed.locate(peer, there)
             sealed.add_pipe(peer, None if pipe.is_plain else pipe.put)
-            self._socket.queue.add_sealed(peer, sealed.send)
+            self._socket.queue.add(peer, partial(sealed.send, peer))
         else:
-            header = wire.header(self.id, peer, self.incarnation)
-            self._socket.queue.add(peer, header, transmit if pipe.is_plain else pipe.put)
+            self._add_open_link(peer, transmit if pipe.is_plain else pipe.put)
+
+    def _add_open_link(self, peer: PeerId, transmit: Callable[[bytes], None]) -> None:
+        self._socket.queue.add(peer, wire.OpenLink(self.id, peer, self.incarnation, transmit).send)
+
+    def _send_addresses(self, address: Address, receiver: PeerId, body: bytes) -> None:
+        """Send an encoded message about addresses."""
+        if self.sealed is not None:
+            self.sealed.send_to(address, wire.ADDRESSES, body)
+        else:
+            header = wire.header(self.id, receiver, self.incarnation, wire.ADDRESSES)
+            self._socket.transmit(address, wire.frame(header, body))
 
     def forget_route(self, peer: PeerId) -> None:
         """Undo `route_to`."""
@@ -276,7 +285,7 @@ class LivePeer:
         if self.sealed is not None:
             self.sealed.add_pipe(peer, put)
         else:
-            self._socket.queue.add(peer, wire.header(self.id, peer, self.incarnation), put)
+            self._add_open_link(peer, put)
 
     def heal(self, peer: PeerId) -> None:
         """Undo `cut`."""
@@ -503,22 +512,30 @@ class LivePeer:
             else:
                 self._hear_all(sender, messages, waited_ns)
             return
-        header = wire.Header(sender, self.id, incarnation)
-        datagram = memoryview(wire.seal(wire.header(*header, kind), body))
+        inner = wire.InnerDatagram(wire.Header(sender, self.id, incarnation), kind, body)
         if self.joining is not None and kind == wire.ADDRESSES:
-            self.joining.receive(datagram, address)
+            self.joining.receive(inner, address)
         elif kind not in wire.MESSAGES:
             self.counters.refused["garbage"] += 1
-        elif self.joining is None or not self.joining.hold(header, datagram, address):
-            self.senders.refuse_stranger(header, datagram, address)
+        elif self.joining is None or not self.joining.hold(inner, address):
+            self.senders.refuse_stranger(inner.header, address)
+
+    def receive_admitted(self, inner: wire.InnerDatagram, address: Address, waited_ns: Nanos) -> None:
+        """Handle a datagram that has waited until the address of its sender was confirmed."""
+        if not self.senders.admit(inner.header, address):
+            return
+        try:
+            messages = wire.decode_body(inner.kind, inner.body, self._types)
+        except WireError:
+            self.counters.refused["garbage"] += 1
+        else:
+            self.senders.note(inner.header)
+            self._hear_all(inner.header.sender, messages, waited_ns)
 
     def on_session(self, peer: PeerId, incarnation: int) -> None:
         """There is a session with an incarnation of a peer."""
-        former = self.addresses.incarnation(peer)
-        if peer in self._reachable and former != incarnation:
-            self.addresses.note(wire.Header(peer, self.id, incarnation))
-            if peer in self._peer.links:
-                self._link_log.heard(peer, restarted=former > 0)
+        if peer in self._reachable:
+            self.senders.note(wire.Header(peer, self.id, incarnation))
 
     def on_moved(self, peer: PeerId, address: Address) -> None:
         """A peer with a session was heard from another address."""

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import wend
+from tests.drivers.live.locators import datagram as about_addresses
 from tests.drivers.live.net import run, until
 from tests.ports import free_ports
-from wend.drivers.live.addressing import address_messages, joining, locator
+from wend.drivers.live.addressing import address_messages, contacts, joining
 from wend.drivers.live.addressing.addresses import Address, show
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.process import PeerService, serve
@@ -114,7 +115,7 @@ def test_a_peer_returns_at_another_address() -> None:
 
 
 def test_the_first_peer_begins_another_ring_and_the_others_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locator, "RECHECK_NS", 100 * MS)
+    monkeypatch.setattr(contacts, "RECHECK_NS", 100 * MS)
 
     async def scene() -> None:
         listen = f"127.0.0.1:{free_ports(1)[0]}"
@@ -159,18 +160,19 @@ def test_hostile_datagrams_are_counted() -> None:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 to, refused = service.peer.address, service.peer.counters.refused
                 stranger.sendto(b"what is this", to)
-                stranger.sendto(wire.seal(wire.header(7, 9, 1), b"\x80"), to)  # for another peer
-                stranger.sendto(wire.seal(wire.header(2**40, 0, 1), b"\x80"), to)  # no peer has such an id
-                stranger.sendto(wire.seal(wire.header(0, 0, 1), b"\x80"), to)  # in its own name
-                stranger.sendto(wire.seal(wire.header(7, 0, 1, wire.ADDRESSES), b"\x80"), to)
+                stranger.sendto(wire.frame(wire.header(7, 9, 1), b"\x80"), to)  # for another peer
+                stranger.sendto(wire.frame(wire.header(2**40, 0, 1), b"\x80"), to)  # no peer has such an id
+                stranger.sendto(wire.frame(wire.header(0, 0, 1), b"\x80"), to)  # in its own name
+                stranger.sendto(wire.frame(wire.header(7, 0, 1, wire.ADDRESSES), b"\x80"), to)
                 answer = address_messages.AddressReply(1, 2)
-                stranger.sendto(address_messages.encode(7, 0, 1, answer), to)
-                question = address_messages.encode(7, 0, 1, address_messages.query(1))
+                stranger.sendto(about_addresses(answer, 7, 0), to)
+                question = about_addresses(address_messages.query(1), 7, 0)
                 stranger.sendto(question[:-1] + bytes((question[-1] ^ 1,)), to)
                 stranger.sendto(question[:2] + bytes((wire.VERSION - 1,)) + question[3:], to)
-                await until(lambda: sum(refused.values()) == 8)
+                stranger.sendto(b"xx" + question[2:], to)
+                await until(lambda: sum(refused.values()) == 9)
                 unasked = "an answer about addresses that nobody asked for"
-                assert refused == {"stranger": 4, "garbage": 1, unasked: 1, "corrupted": 1, "another version": 1}
+                assert refused == {"stranger": 5, "garbage": 1, unasked: 1, "corrupted": 1, "another version": 1}
                 assert not service.peer.addresses.reachable
 
     run(scene())
@@ -182,7 +184,7 @@ def test_peers_with_given_neighbours_that_admit_nobody_answer_no_question_about_
         async with started(file) as service:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 stranger.setblocking(False)
-                question = address_messages.encode(7, address_messages.ANYONE, 1, address_messages.query(1))
+                question = about_addresses(address_messages.query(1), 7, address_messages.ANYONE)
                 stranger.sendto(question, service.peer.address)
                 await until(lambda: service.peer.counters.refused["stranger"] == 1)
                 with pytest.raises(BlockingIOError):

@@ -1,8 +1,8 @@
 """The locator: contacts, lookups and links in an open overlay, where peers join that no file names."""
 
-from tests.drivers.live.locators import Net, at, beside, message, ring
+from tests.drivers.live.locators import Net, at, beside, datagram, message, ring
 from wend.drivers.live.addressing import address_messages
-from wend.drivers.live.addressing.locator import MOST_LOOKUPS, WAITING_PER_PEER
+from wend.drivers.live.addressing.address_lookups import MOST_LOOKUPS, WAITING_PER_PEER
 from wend.model.events import PeerId
 from wend.model.keys import distance, node_id
 from wend.model.units import MS
@@ -17,10 +17,10 @@ def test_a_contact_is_told_once_it_answers() -> None:
     net = Net()
     joiner = net.start(2, 2, at(1))
     net.run(8)
-    assert joiner.contacts == [] and joiner.locator.silent == (at(1),)
+    assert joiner.contacts == [] and joiner.locator.contacts.silent == (at(1),)
     net.start(1, 1)
     net.run(6)
-    assert joiner.contacts == [1] and joiner.locator.silent == ()
+    assert joiner.contacts == [1] and joiner.locator.contacts.silent == ()
     assert joiner.book.reachable == {1: at(1)}
 
 
@@ -40,7 +40,7 @@ def test_the_peers_own_address_is_no_contact() -> None:
     net = Net()
     alone = net.start(1, 1, at(1))
     net.run(5)
-    assert alone.contacts == [1] and alone.same_id == [] and alone.locator.silent == ()
+    assert alone.contacts == [1] and alone.same_id == [] and alone.locator.contacts.silent == ()
     net.start(2, 2)
     several = net.start(3, 3, at(3), at(2))
     net.run(5)
@@ -159,7 +159,7 @@ def test_a_contact_is_asked_for_a_link_and_makes_it_once_the_address_has_answere
     net.end(there)
     again = net.start(1, 1, asks_links=True)
     here.silent.add(1)
-    here.locator.hurry(net.now, 1)
+    here.locator.contacts.hurry(net.now, 1)
     net.run(0.3)
     assert set(again.links) == {2}
 
@@ -170,7 +170,7 @@ def test_a_link_that_somebody_else_asks_for_is_not_made() -> None:
     net.start(2, 2)
     for claimed, source in ((5, at(9)), (5, at(2)), (1, at(2))):  # nobody is there; peer 2 is; the peer itself
         question = address_messages.query(7, None, link=True)
-        net.hear(here, source, address_messages.encode(claimed, 1, 1, question))
+        net.hear(here, source, datagram(question, claimed, 1))
     net.run(3)
     assert here.links == [] and here.book.reachable == {}
 

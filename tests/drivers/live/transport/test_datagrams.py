@@ -30,6 +30,12 @@ from wend.strategies.subscriptions.table import PeerInterest
 DATAGRAMS = int(os.environ.get("WEND_TEST_DATAGRAMS", "10000"))
 
 
+def bundled(header: tuple[int, int, int], bodies: list[bytes]) -> bytes:
+    """An open datagram with encoded messages."""
+    kind, body = wire.bundle(bodies)
+    return wire.frame(wire.header(*header, kind), body)
+
+
 async def flood(sender: socket.socket, peer: LivePeer, seed: int) -> None:
     """As fast as the peer can refuse: what the kernel throws away proves nothing."""
     rng = random.Random(seed)
@@ -92,7 +98,7 @@ def test_a_corrupted_datagram_never_reaches_the_state_machine() -> None:
         peer, heard = place.peer, []
         peer.peer.handle = lambda now, event: heard.append(event) or []  # type: ignore
         bodies = [wire.encode_message(message) for message in (Ack(7), Hello(1, True), Ack(9))]
-        datagrams = [wire.bundle(wire.header(1, 0, 1), bodies[:count]) for count in (1, 2, 3)]
+        datagrams = [bundled((1, 0, 1), bodies[:count]) for count in (1, 2, 3)]
         for number in range(3_000):
             datagram = bytearray(rng.choice(datagrams))
             for bit in rng.sample(range(8 * len(datagram)), rng.choice((1, 1, 2, 3, 20))):
@@ -137,8 +143,8 @@ def test_a_verified_header_proves_nothing_for_another_incarnation_or_neighbour()
         for number in range(2_000):
             address, says, to = rng.choice(sorted(places)), rng.choice((1, 1, 2, 2, 3)), rng.choice((0, 0, 0, 5))
             incarnation, body = number // 100 + rng.choice((0, 1, 1)), rng.choices(bodies, (20, 1, 1, 1))[0]
-            head, said = wire.header(says, to, incarnation), rng.choice((1, 1, 2))
-            datagram = wire.bundle(head, [body] * said)
+            said = rng.choice((1, 1, 2))
+            datagram = bundled((says, to, incarnation), [body] * said)
             refused, heard[:] = peer.counters.refused.copy(), []
             peer.receive(memoryview(datagram), address)
             if len(datagram) == wire.HEADER_BYTES + wire.CHECKSUM_BYTES:

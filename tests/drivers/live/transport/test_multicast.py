@@ -212,14 +212,14 @@ def test_strangers_others_and_corrupted_packets_are_counted(caplog: pytest.LogCa
         async with group(1) as (peer,):
             right = group_number(scope_of(peer) + GROUP)
             head, refused = wire.header(5, right, 1, wire.MULTICAST), peer.counters.refused
-            bare(peer, wire.seal(head, number()))
+            bare(peer, wire.frame(head, number()))
             bare(peer, b"a program that has nothing to do with Wend, and long enough for a header")
             bare(peer, b"short")
-            bare(peer, wire.seal(wire.header(5, 77, 1, wire.MULTICAST), number()))
-            bare(peer, wire.seal(wire.header(5, right, 1), number()))
-            bare(peer, wire.seal(wire.header(peer.id, right, peer.incarnation + 1, wire.MULTICAST), number()))
-            bare(peer, wire.seal(head, number())[:-1] + b"?")
-            bare(peer, b"wd\x02" + wire.seal(head, number())[3:])
+            bare(peer, wire.frame(wire.header(5, 77, 1, wire.MULTICAST), number()))
+            bare(peer, wire.frame(wire.header(5, right, 1), number()))
+            bare(peer, wire.frame(wire.header(peer.id, right, peer.incarnation + 1, wire.MULTICAST), number()))
+            bare(peer, wire.frame(head, number())[:-1] + b"?")
+            bare(peer, b"wd\x02" + wire.frame(head, number())[3:])
             await until(lambda: refused.total() == 8)
             assert refused == {
                 "stranger": 1,
@@ -247,7 +247,7 @@ def test_a_known_peer_is_refused_in_an_earlier_incarnation_and_with_other_messag
             peer.add_peer(5, other.getsockname())
 
             def say(sender: int, incarnation: int, body: bytes) -> None:
-                other.sendto(wire.seal(wire.header(sender, right, incarnation, wire.MULTICAST), body), at(peer))
+                other.sendto(wire.frame(wire.header(sender, right, incarnation, wire.MULTICAST), body), at(peer))
 
             say(5, 2, number(101))
             say(5, 1, number(2))

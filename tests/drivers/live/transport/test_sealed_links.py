@@ -25,7 +25,7 @@ from wend.drivers.live.transport.shaper import PacketFaults
 from wend.drivers.live.transport.socket import PeerSocket
 from wend.model.errors import Untrusted
 from wend.model.events import PeerId
-from wend.model.units import MS
+from wend.model.units import MS, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import Hello, PlainMessage
 from wend.protocol.ports import Neighbour, Send, Started
@@ -213,7 +213,7 @@ def test_time_goes_on_after_a_fault_and_an_address_that_cannot_be_is_only_counte
             assert sealed is not None
             ticks, faults = 0, []
 
-            def fail() -> None:
+            def fail(now: Nanos) -> None:
                 nonlocal ticks
                 ticks += 1
                 raise RuntimeError("a fault of this test")
@@ -223,7 +223,7 @@ def test_time_goes_on_after_a_fault_and_an_address_that_cannot_be_is_only_counte
             await until(lambda: ticks >= 3)
             assert len(faults) >= 2
             failed = a.peer.counters.failed["send"]
-            sealed.send_to(("fe80::1%x\0", 7700), wire.encode(wire.header(0, 1, 1), Hello(1, True)))
+            sealed.send_to(("fe80::1%x\0", 7700), wire.MESSAGE, wire.encode_message(Hello(1, True)))
             assert a.peer.counters.failed["send"] == failed + 1
 
     run(scene())

@@ -19,7 +19,7 @@ class Sent:
         self.queue = SendQueue(lambda: self.now)
         self.datagrams: list[tuple[PeerId, list[Message]]] = []
         for peer in (1, 2):
-            self.queue.add(peer, wire.header(0, peer, 1), self._transmit(peer))
+            self.queue.add(peer, wire.OpenLink(0, peer, 1, self._transmit(peer)).send)
 
     def _transmit(self, peer: PeerId) -> Callable[[bytes], None]:
         def transmit(datagram: bytes) -> None:

@@ -85,7 +85,7 @@ def test_a_schedule_decides_at_the_moment_of_sending() -> None:
 
 def test_a_corrupted_datagram_differs_in_one_bit_and_fails_its_checksum() -> None:
     link = Link(faults=PacketFaults(corruption=0.5), seed=3)
-    datagram = wire.seal(wire.header(1, 2, 1), b"some message")
+    datagram = wire.frame(wire.header(1, 2, 1), b"some message")
     for _ in range(200):
         link.pipe.put(datagram)
     changed = [arrived for _, arrived in link.arrived if arrived != datagram]

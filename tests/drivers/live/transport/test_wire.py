@@ -79,7 +79,7 @@ def test_random_bytes_are_refused_and_nothing_else(data: bytes) -> None:
 @given(st.binary(max_size=300))
 def test_random_bytes_behind_a_good_header_are_a_message_or_refused(data: bytes) -> None:
     with suppress(WireError):
-        wire.decode(wire.seal(HEAD, data), TYPES)
+        wire.decode(wire.frame(HEAD, data), TYPES)
 
 
 @given(messages, st.data())
@@ -88,7 +88,7 @@ def test_a_damaged_message_that_has_a_checksum_is_a_message_or_refused(message: 
     place = data.draw(st.integers(0, len(whole) - 1))
     whole[place] ^= data.draw(st.integers(1, 255))
     with suppress(WireError):
-        wire.decode(wire.seal(HEAD, bytes(whole[: data.draw(st.integers(0, len(whole)))])), TYPES)
+        wire.decode(wire.frame(HEAD, bytes(whole[: data.draw(st.integers(0, len(whole)))])), TYPES)
 
 
 @given(messages, st.data())
@@ -119,7 +119,7 @@ def test_a_body_that_its_plugin_does_not_declare_is_refused() -> None:
 
 def test_unknown_fields_are_ignored() -> None:
     fields = {"type": "a", "tx": 7, "from_the_future": [1, {"deep": None}]}
-    assert wire.decode(wire.seal(HEAD, msgspec.msgpack.encode(fields))).message == Ack(7)
+    assert wire.decode(wire.frame(HEAD, msgspec.msgpack.encode(fields))).message == Ack(7)
 
 
 def test_another_version_is_refused_with_its_number() -> None:
@@ -132,7 +132,7 @@ def test_another_version_is_refused_with_its_number() -> None:
 def test_a_length_that_lies_allocates_nothing() -> None:
     claims_four_billion = b"\x82\xa4type\xa1d\xa5dests\xdd\xff\xff\xff\xff"
     with pytest.raises(WireError):
-        wire.decode(wire.seal(HEAD, claims_four_billion))
+        wire.decode(wire.frame(HEAD, claims_four_billion))
 
 
 def test_what_is_too_large_is_not_sent() -> None:
@@ -158,8 +158,9 @@ def test_ids_that_do_not_fit_are_refused() -> None:
 
 def test_a_bundle_is_its_messages_in_their_order() -> None:
     said = [Ack(1), Hello(3, True, 5), Ack(2)]
-    datagram = wire.bundle(HEAD, [wire.encode_message(m) for m in said])
-    assert wire.decode_header(datagram) == (1, 2, 3)
+    kind, body = wire.bundle([wire.encode_message(m) for m in said])
+    datagram = wire.frame(wire.header(1, 2, 3, kind), body)
+    assert wire.unframe(datagram) == ((1, 2, 3), kind, body)
     assert wire.decode_messages(datagram) == said
     assert len(datagram) < sum(len(wire.encode(HEAD, m)) for m in said)
     with pytest.raises(WireError, match="bundle of 3"):
@@ -167,12 +168,12 @@ def test_a_bundle_is_its_messages_in_their_order() -> None:
 
 
 def test_a_bundle_of_one_is_a_message() -> None:
-    assert wire.bundle(HEAD, [wire.encode_message(Ack(1))]) == wire.encode(HEAD, Ack(1))
+    assert wire.bundle([wire.encode_message(Ack(1))]) == (wire.MESSAGE, wire.encode_message(Ack(1)))
 
 
 def test_a_kind_that_is_not_known_is_refused() -> None:
     with pytest.raises(WireError, match="kind 9"):
-        wire.decode(wire.seal(HEAD[:3] + b"\x09" + HEAD[4:], wire.encode_message(Ack(1))))
+        wire.decode(wire.frame(HEAD[:3] + b"\x09" + HEAD[4:], wire.encode_message(Ack(1))))
 
 
 def test_the_reasons_of_a_datagram_that_cannot_be_read() -> None:

@@ -1,7 +1,7 @@
-"""Accepts connections of clients: with TLS where the peer has keys, and never more strangers than it can afford.
+"""Accepts connections of clients: with TLS if the peer has keys, and never more strangers than it can afford.
 
-The loop accepts a connection and asks `StrangerLimits` before it costs anything. A TLS handshake has a time limit. The
-session that follows says when its client is known, or gone.
+The loop accepts a connection, and asks `StrangerLimits` before it spends anything on it. A TLS handshake has a time
+limit. The session that follows says when its client is known, or gone.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ log = logging.getLogger("wend.clients")
 BACKLOG = 1024
 HANDSHAKE_S = 5.0
 _AGAIN_S = 0.1
-"""After so long it accepts again, where the process has no more files."""
+"""The pause before it accepts again, after the process has run out of files."""
 
 
 class Acceptor:
@@ -70,16 +70,10 @@ class Acceptor:
     async def _begin(self, connection: socket.socket, source: str) -> None:
         """Shake hands, and start a session, which then says when its client is known or gone."""
         context = self._context()
-        made: list[asyncio.Protocol] = []
-
-        def make() -> asyncio.Protocol:
-            made.append(self._make_session(source))
-            return made[0]
-
         timeout = None if context is None else HANDSHAKE_S
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                make, connection, ssl=context, ssl_handshake_timeout=timeout
+                lambda: self._make_session(source), connection, ssl=context, ssl_handshake_timeout=timeout
             )
         except (OSError, ssl.SSLError, TimeoutError, asyncio.CancelledError) as error:
             self.counts["tls-failed"] += context is not None

@@ -1,9 +1,9 @@
 """Access: what one connection may still do, under the grants and limits of its client and of the client's groups.
 
-Limits count what a client uses at this peer: over all of its connections, and for a group over all clients of it. Usage
-outlives connections, so that a client gains nothing by connecting again. Retained events count where there is a limit
-of bytes, for as long as the peer retains them; those of before a restart count no more. Every refusal is a `NotGranted`
-with one sentence for the client and the name of the operator's counter.
+Limits bound the usage of this peer: by a client over all of its connections, and by a group over all of its clients.
+Usage outlives connections, so that a client gains nothing by connecting again. If there is a limit of bytes, retained
+events count for as long as the peer retains them, until it restarts. Every refusal is a `NotGranted` with one sentence
+for the client and the name of the operator's counter.
 """
 
 from collections import OrderedDict
@@ -21,19 +21,19 @@ from wend.security.token_buckets import TokenBucket
 SEPARATOR = "/"
 """Between the client's name and its own name of a durable subscription."""
 MAX_REQUESTS = 4096
-"""Requests that a client has received and may still answer."""
+"""Requests that a client has received and may still answer, at most."""
 _NO_ID = EventId(0, 0, 0)
 _RETAINED, _DURABLE = "retained", "durable"
 KeptKey = tuple[str, str, Value]
 """A retained event by its attribute and value, or a durable subscription by its name."""
 MAX_KEPT = 20_000
-"""Entries of one client or group before it is looked which of them the peer still keeps."""
+"""With more entries, a client or group is checked for those that the peer no longer keeps."""
 LOOK_S = 1.0
-"""How often that is looked for, at most."""
+"""The shortest time between two such checks."""
 
 
 class Keeper(Protocol):
-    """What the peer keeps for its clients."""
+    """The peer, which keeps events and subscriptions for its clients."""
 
     def held(self, attribute: str, value: Value) -> Event | None:
         """The event that it retains for a value of an attribute."""
@@ -45,7 +45,7 @@ class Keeper(Protocol):
 
 
 class Usage:
-    """What a client or a group uses of a peer, against its limits."""
+    """How much of a peer a client or a group uses, against its limits."""
 
     def __init__(self, who: str, limits: UsageLimits, now_s: float) -> None:
         self.who = who
@@ -61,7 +61,7 @@ class Usage:
         self.bytes = _bucket(limits.bytes_per_s, now_s)
 
     def change(self, limits: UsageLimits, now_s: float) -> None:
-        """Take over other limits. What is in use stays."""
+        """Use other limits. Present usage still counts."""
         if limits != self.limits:
             self.limits = limits
             self.events = _changed(self.events, limits.events_per_s, now_s)
@@ -100,7 +100,7 @@ class Usage:
     # ---------------------------------------------------------------- what the peer keeps
 
     def keep(self, key: KeptKey, size: int) -> None:
-        """Something is kept under this key. Without a limit, retained events are not worth the memory."""
+        """Count the bytes that are kept under this key. Without a limit, retained events are not worth the memory."""
         if key[0] == _DURABLE or self.limits.kept_bytes is not None:
             self.release(key)
             self._kept[key] = size
@@ -109,13 +109,13 @@ class Usage:
     def release(self, key: KeptKey) -> None:
         self._kept_bytes -= self._kept.pop(key, 0)
 
-    def room(self, key: KeptKey, wanted: int, keeper: Keeper, now_s: float) -> int | None:
-        """How many bytes may be kept under this key, if so many are wanted; None: any number. Raises `NotGranted` if
-        none."""
+    def room(self, key: KeptKey, size: int, keeper: Keeper, now_s: float) -> int | None:
+        """How many bytes may be kept under this key, for a request of this size; None: any number. Raises `NotGranted`
+        if none."""
         limit = self.limits.kept_bytes
         if limit is None:
             return None
-        if (self._left(limit, key) < wanted or len(self._kept) > MAX_KEPT) and now_s >= self._looked_s + LOOK_S:
+        if (self._left(limit, key) < size or len(self._kept) > MAX_KEPT) and now_s >= self._looked_s + LOOK_S:
             self._looked_s = now_s
             self._release_gone(keeper)
         left = self._left(limit, key)
@@ -124,7 +124,7 @@ class Usage:
         return left
 
     def _release_gone(self, keeper: Keeper) -> None:
-        """Release what the peer has dropped, what has expired, and what somebody else has removed."""
+        """Release entries that the peer has dropped, that have expired, or that somebody else has removed."""
         for key in list(self._kept):
             kind, name, value = key
             is_kept = keeper.has_durable(name) if kind == _DURABLE else keeper.held(name, value) is not None
@@ -144,7 +144,7 @@ def _burst(rate_per_s: float) -> float:
 
 
 def _changed(bucket: TokenBucket | None, rate_per_s: float | None, now_s: float) -> TokenBucket | None:
-    """A bucket for another rate. A client with two certificates gains nothing by using them in turn."""
+    """A bucket for another rate. A client with two certificates gains nothing by alternating them."""
     if bucket is None or rate_per_s is None:
         return _bucket(rate_per_s, now_s)
     bucket.change(rate_per_s, _burst(rate_per_s), now_s)
@@ -152,7 +152,7 @@ def _changed(bucket: TokenBucket | None, rate_per_s: float | None, now_s: float)
 
 
 class Access:
-    """What one connection of a client may do."""
+    """The access of one connection of a client."""
 
     def __init__(
         self, name: str, rights: Rights, usages: tuple[Usage, ...], clock_s: Callable[[], float], keeper: Keeper
@@ -164,7 +164,7 @@ class Access:
         self._clock_s = clock_s
         self._handles: set[int] = set()
         self._requests: OrderedDict[tuple[str, PeerId], None] = OrderedDict()
-        """The inboxes of requests that it has received, and their peers."""
+        """Inboxes of requests that it has received, with their peers, oldest first."""
         self._closed = False
         for usage in usages:
             usage.check_connection()
@@ -218,7 +218,7 @@ class Access:
                 raise NotGranted("kept-refused", f"{usage.who} may keep {usage.limits.kept_bytes} bytes")
 
     def check_replace(self, attribute: str, value: Value) -> None:
-        """Check that the event that is retained for a value may be replaced or forgotten."""
+        """Check that this client may replace or remove the event that is retained for a value."""
         former = self._keeper.held(attribute, value)
         if former is not None and not self.rights.admin and not self.rights.may_publish(former.attributes):
             raise NotGranted(
@@ -241,7 +241,7 @@ class Access:
     def subscription(
         self, text: str, durable: DurableOptions | None, announced: bool
     ) -> tuple[str, DurableOptions | None]:
-        """The subscription that the client gets for the one that it wants. Raises `NotGranted` or `FilterError`."""
+        """The subscription that the client gets for the one that it asks for. Raises `NotGranted` or `FilterError`."""
         for usage in self._usages:
             usage.check_subscription()
         if not announced:
@@ -251,8 +251,8 @@ class Access:
         if durable is None:
             return granted, None
         name = self.full_name(durable.name)
-        now_s, wanted = self._clock_s(), durable.max_bytes
-        rooms = [usage.room(_backlog(name), wanted, self._keeper, now_s) for usage in self._usages]
+        now_s = self._clock_s()
+        rooms = [usage.room(_backlog(name), durable.max_bytes, self._keeper, now_s) for usage in self._usages]
         size = min([durable.max_bytes, *(room for room in rooms if room is not None)])
         return granted, msgspec.structs.replace(durable, name=name, max_bytes=size)
 
@@ -281,7 +281,7 @@ class Access:
             usage.release(_backlog(name))
 
     def full_name(self, name: str) -> str:
-        """Durable subscriptions of different clients have different names, so that none takes over another's."""
+        """The name of a durable subscription, with that of the client, so that no client takes over another's."""
         return f"{self.name}{SEPARATOR}{name}"
 
     def removable(self, name: str) -> str:
@@ -302,8 +302,8 @@ class Access:
     # ---------------------------------------------------------------- deliveries
 
     def takes(self, event: Event, durable: bool) -> bool:
-        """Whether an event may be delivered. The backlog of a durable subscription may hold events of a time when more
-        was granted. Requests are noted, so that the client can answer them."""
+        """Whether an event may be delivered. The backlog of a durable subscription may hold events that are no longer
+        granted. Requests are noted, so that the client can answer them."""
         if durable and not self.rights.may_receive(event.attributes):
             return False
         inbox, slash, _ = event.headers.get(REPLY_TO, "").rpartition("/") if event.headers else ("", "", "")

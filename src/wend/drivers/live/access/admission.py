@@ -1,7 +1,7 @@
 """Admission: which clients may connect to a peer, and what they may do.
 
 A client shows a certificate of the overlay's root, or a token whose hash the peer knows. Clients without TLS, which a
-peer takes on loopback only unless it is told to be insecure, are the group `local`. Keys and grants can be replaced
+peer admits on loopback only unless it is set to be insecure, are the group `local`. Keys and grants can be replaced
 while the peer runs.
 """
 
@@ -43,7 +43,7 @@ class ClientAdmission:
         """By "client" or "group", and its name."""
 
     def replace(self, keys: "KeyFolder | None", grants: GrantTable) -> None:
-        """Take over renewed keys and changed grants."""
+        """Use renewed keys and changed grants."""
         context = None if self.context is None or keys is None else _tls_context(keys)
         self.keys, self.context = keys, context
         if grants != self.grants:  # equal ones stay, so that clients stay connected
@@ -68,8 +68,8 @@ class ClientAdmission:
         return identity
 
     def check(self, identity: Identity) -> Identity:
-        """Check a client again that the present keys have admitted before. Returns who it is now: the groups of a token
-        may be others. Raises `Untrusted`."""
+        """Check a client again that was admitted before. Returns who it is now: the groups of a token may have changed.
+        Raises `Untrusted`."""
         if self.keys is None:
             raise Untrusted("this peer has no keys")
         is_token = not identity.signing_key
@@ -81,16 +81,16 @@ class ClientAdmission:
             raise Untrusted(f"the {what} of {identity.name} has ended")
         if not is_token:
             return identity
-        found = self.keys.by_serial(identity.serial)
-        if found is None:
+        renewed = self.keys.by_serial(identity.serial)
+        if renewed is None:
             raise Untrusted(f"the token of {identity.name} is withdrawn")
-        return found
+        return renewed
 
     # ---------------------------------------------------------------- what it may do
 
     def open(self, identity: Identity | None, durable: Iterable[DurableOptions], keeper: Keeper) -> Access | None:
         """The access of a new connection; None: it may do everything. `durable`: the durable subscriptions of the peer,
-        which is the `keeper`. Raises `NotGranted` where the client has too many connections."""
+        which is the `keeper`. Raises `NotGranted` if the client has too many connections."""
         name = "" if identity is None else identity.name  # no certificate or token has an empty name
         rights = self.grants.rights(None if identity is None else identity.groups)
         if rights is None:
@@ -117,7 +117,7 @@ class ClientAdmission:
         return usage
 
     def is_changed(self, identity: Identity | None, access: Access | None) -> bool:
-        """Whether a client has other rights now than when it connected. Raises `NotGranted` where it has none."""
+        """Whether the rights of a client have changed since it connected. Raises `NotGranted` if it has none."""
         rights = self.grants.rights(None if identity is None else identity.groups)
         if rights is None or access is None:
             return (rights is None) != (access is None)

@@ -1,8 +1,8 @@
-"""What neighbours may forward: events of the publishers that the grants of their groups name.
+"""Forwarding grants: neighbours may forward events of the publishers that the grants of their groups name.
 
 A compromised site can forge events of any publisher whose events it forwards. A grant with `publishers` bounds that: a
-site at the edge may bring only events of its own. What it may not bring is refused before the peer sees it, and not
-acknowledged, so that the neighbour tries other routes.
+site at the edge may bring only its own events. The driver refuses other events before the peer sees them, and does not
+acknowledge them, so that the neighbour tries other routes.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,10 @@ from wend.security.identity import Identity
 
 
 class ForwardingGrants:
-    """Decides about messages of neighbours."""
+    """Decides whether a neighbour may send a message."""
 
     def __init__(self, grants: GrantTable, identity: Callable[[PeerId], Identity | None]) -> None:
-        """`identity`: whose certificate a neighbour has."""
+        """`identity`: the identity in the certificate of a neighbour."""
         self._grants = grants
         self._identity = identity
 
@@ -30,7 +30,7 @@ class ForwardingGrants:
 
 
 def publishers_of(message: Message) -> set[PeerId]:
-    """Those who published the event that a message carries; empty: it carries none."""
+    """The publishers of the event that a message carries; empty: it carries none."""
     match message:
         case Data(event=event):
             return _publishers(event)
@@ -41,5 +41,5 @@ def publishers_of(message: Message) -> set[PeerId]:
 
 
 def _publishers(event: Event) -> set[PeerId]:
-    """Also of an event that a member of a queue group passed on."""
+    """Two for an event that a member of a queue group has passed on."""
     return {event.id.publisher} if event.origin is None else {event.id.publisher, event.origin.publisher}

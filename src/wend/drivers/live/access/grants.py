@@ -1,4 +1,4 @@
-"""Grants: what the clients and peers of a group may do, as filters and limits.
+"""Grants: the rights of the clients and peers of a group, as filters and limits.
 
     [grants.plant]
     publish = "topic prefix 'plant.'"
@@ -7,8 +7,8 @@
 
 A publication must match `publish`. `subscribe` is conjoined with every subscription, so that the overlay does not even
 learn of interest in events that are not granted. A client with several groups has the rights of all of them together.
-Where a peer has grants, who is in no group with a grant may do nothing; where it has none, all who may connect may do
-everything. The group `local` stands for clients on this machine that connect without TLS; it is not limited unless a
+If a peer has grants, a client in no group with a grant may do nothing; if it has none, all clients that may connect may
+do everything. The group `local` stands for clients on this machine that connect without TLS; it is not limited unless a
 grant says so.
 """
 
@@ -21,7 +21,7 @@ import msgspec
 from wend.matching.algebra import covers
 from wend.matching.filters import Filter, parse, topic_filter
 from wend.matching.printer import name_text, value_text
-from wend.model.errors import ConfigError, FilterError, Refused
+from wend.model.errors import ClientError, ConfigError, FilterError
 from wend.model.events import Attributes, PeerId, Range, Value
 from wend.model.scenario import read_toml
 
@@ -31,7 +31,7 @@ NOTHING = "false"
 OWN = "own"
 """Among publishers: the neighbour itself."""
 INBOX = "wend.inbox."
-"""The topics of inboxes for replies, which have random names, begin so."""
+"""The prefix of the topics of inboxes for replies, which have random names."""
 MIN_INBOX_CHARS = len(INBOX) + 16
 MAX_INBOX_CHARS = 256
 
@@ -40,11 +40,11 @@ Denial = Literal[
     "not-admitted", "rights-changed", "publish-refused", "subscribe-refused", "reply-refused", "admin-refused",
     "rate-refused", "connections-refused", "subscriptions-refused", "kept-refused", "status-refused",
 ]  # fmt: skip
-"""The counters of what clients were denied."""
+"""The counters of refusals."""
 
 
-class NotGranted(Refused):
-    """A refusal that the operator counts under a name of its own."""
+class NotGranted(ClientError):
+    """A client may not do this. The operator counts each such refusal under a name of its own."""
 
     def __init__(self, counter: Denial, sentence: str) -> None:
         super().__init__(sentence)
@@ -52,7 +52,7 @@ class NotGranted(Refused):
 
 
 class UsageLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a client, or all clients of a group together, may use of one peer. None: as much as the peer has."""
+    """How much of one peer a client, or all clients of a group together, may use. None: no limit."""
 
     connections: int | None = None
     subscriptions: int | None = None
@@ -61,7 +61,7 @@ class UsageLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes_per_s: float | None = None
     """The same for their bytes."""
     kept_bytes: int | None = None
-    """What backlogs of durable subscriptions may hold, and what retained events take."""
+    """For backlogs of durable subscriptions, and for retained events."""
 
     def check(self, whose: str) -> None:
         for name in self.__struct_fields__:
@@ -74,7 +74,7 @@ NO_LIMITS = UsageLimits()
 
 
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one group may do. What is not stated is not granted, except for limits and publishers."""
+    """The rights of one group. Nothing else is granted, except that limits and publishers are unbounded by default."""
 
     publish: str = NOTHING
     subscribe: str = NOTHING
@@ -88,7 +88,7 @@ class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For all of its clients together."""
 
     def check(self, group: str) -> None:
-        """Raise `ConfigError` for what cannot be."""
+        """Raise `ConfigError` for invalid filters, publishers or limits."""
         for name, text in (("publish", self.publish), ("subscribe", self.subscribe)):
             try:
                 parse(text)
@@ -102,7 +102,7 @@ class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rights:
-    """What a client may do: the grants of all of its groups together."""
+    """The rights of a client: the grants of all of its groups together."""
 
     def __init__(self, granted: Mapping[str, Grant]) -> None:
         self.granted = dict(granted)
@@ -122,7 +122,7 @@ class Rights:
             raise NotGranted("publish-refused", f"this client may publish only events with {self._publish}")
 
     def may_publish(self, attributes: Attributes) -> bool:
-        """A range stands for many values. All of them have to be granted, where matching asks for one."""
+        """Whether a client may publish an event. All values of a range must be granted; matching needs only one."""
         if not self._publish.matches(attributes):
             return False
         if not any(isinstance(value, Range) for value in attributes.values()):
@@ -135,19 +135,19 @@ class Rights:
 
     def granted_filter(self, text: str) -> str:
         """The subscription that the client gets for a filter. Raises `FilterError` or `NotGranted`."""
-        wanted = parse(text)
+        request = parse(text)
         if not self._receives.conjunctions:
             raise NotGranted("subscribe-refused", "this client may not subscribe")
         if self.subscribe == "true":
             return text
         try:
-            found = parse(f"({self.subscribe}) and ({wanted})")
+            granted = parse(f"({self.subscribe}) and ({request})")
         except FilterError:
             sentence = f"together with what is granted ({self.subscribe}) this filter is too large"
             raise NotGranted("subscribe-refused", sentence) from None
-        if wanted.conjunctions and not found.conjunctions:
+        if request.conjunctions and not granted.conjunctions:
             raise NotGranted("subscribe-refused", f"this client may subscribe only to events with {self._receives}")
-        return str(found)
+        return str(granted)
 
 
 def is_inbox(topic: object) -> TypeGuard[str]:
@@ -156,8 +156,8 @@ def is_inbox(topic: object) -> TypeGuard[str]:
 
 
 def check_inbox(text: str) -> None:
-    """Check a subscription that is not announced: it is for replies, at a topic that nobody can guess. Others would
-    see the replies to other clients. Raises `NotGranted`."""
+    """Raise `NotGranted` unless a subscription that is not announced is for replies, at a topic that nobody can guess.
+    Any other could see the replies to other clients."""
     topic = parse(text).topic
     if not is_inbox(topic) or text != topic_filter(topic):
         raise NotGranted(
@@ -180,13 +180,13 @@ class GrantTable:
     __hash__ = None  # type: ignore[assignment]
 
     def rights(self, groups: Sequence[str] | None) -> Rights | None:
-        """What a client of these groups may do; None: everything. Groups of None: it shows neither certificate nor
-        token, and is `local`, which no certificate can claim to be. Raises `NotGranted` where the grants of the groups
-        cannot be put together."""
+        """The rights of a client of these groups; None: it may do everything. Groups of None: it shows neither
+        certificate nor token, and is `local`, which no certificate can claim to be. Raises `NotGranted` if the grants
+        of the groups are too large together."""
         if not self._grants:
             return None
-        wanted = {LOCAL} if groups is None else {*groups} - {LOCAL}
-        mine = {group: grant for group, grant in self._grants.items() if group in wanted}
+        names = {LOCAL} if groups is None else {*groups} - {LOCAL}
+        mine = {group: grant for group, grant in self._grants.items() if group in names}
         if groups is None and not mine:
             return None
         key = tuple(mine)
@@ -252,10 +252,10 @@ def _any_of(texts: Sequence[str]) -> str:
 
 
 def _names(filter_: Filter) -> list[str]:
-    """The attributes that a filter speaks of."""
-    found = {name for one in filter_.conjunctions for name, _ in one.values}
-    found |= {name for one in filter_.conjunctions for each in one.bindings for name in (each.left, each.right)}
-    return sorted(found)
+    """The attributes that a filter names."""
+    names = {name for one in filter_.conjunctions for name, _ in one.values}
+    names |= {name for one in filter_.conjunctions for each in one.bindings for name in (each.left, each.right)}
+    return sorted(names)
 
 
 def _as_filter(attributes: Attributes, names: Sequence[str]) -> Filter:
@@ -277,9 +277,9 @@ def _predicate(name: str, value: Value | None) -> str:
 
 
 def _highest(limits: Sequence[UsageLimits]) -> UsageLimits:
-    """Of several limits the highest, each by itself."""
-    found = {}
+    """The highest of several limits, each by itself."""
+    highest = {}
     for name in UsageLimits.__struct_fields__:
         values = [getattr(each, name) for each in limits]
-        found[name] = None if not values or None in values else max(values)
-    return UsageLimits(**found)
+        highest[name] = None if not values or None in values else max(values)
+    return UsageLimits(**highest)

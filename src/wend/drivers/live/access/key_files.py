@@ -1,14 +1,14 @@
 """Key files: the folder with the keys of a site, a client or a root, read with suspicion and written with care.
 
     signing.key, session.key   private keys, PEM, mode 0600; they never leave their folder
-    request.pem                what the root is asked to sign
-    certificate.pem            the certificate, and after it the root's
-    root.pem                   further roots that are trusted, or the only one where there is no certificate
-    revoked.txt                serial numbers that are not trusted any more, one on each line, a remark behind it
+    request.pem                the request for a certificate
+    certificate.pem            the certificate, followed by the root's
+    root.pem                   further trusted roots, or the only one if there is no certificate
+    revoked.txt                serial numbers that are no longer trusted, one per line, each with a remark
     tokens.jsonl               hashes of tokens by which clients may connect
     root.key, issued/          at the root alone: its private key, and the certificates that it signed
 
-Nothing is overwritten here but the lists of tokens and of revoked serials. Mistakes end in `ConfigError`.
+Only the lists of tokens and of revoked serials are overwritten. Mistakes end in `ConfigError`.
 """
 
 import fcntl
@@ -49,12 +49,11 @@ ISSUED: Final = "issued"
 
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 TOKEN_PREFIX: Final = "wend-token-"
-_BEGIN_CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class ClientToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A token by which a client may connect. Who knows the hash does not know the token."""
+    """A token by which a client may connect. The hash does not reveal the token."""
 
     name: str
     hash: str
@@ -64,7 +63,7 @@ class ClientToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KeyFolder(msgspec.Struct, frozen=True):
-    """What a peer reads from its folder of keys."""
+    """The content of a peer's folder of keys."""
 
     folder: Path
     credentials: Credentials
@@ -79,13 +78,13 @@ class KeyFolder(msgspec.Struct, frozen=True):
 
     def by_token(self, token: str) -> Identity | None:
         """Who a token names; None if it is unknown."""
-        found = self.tokens.get(token_hash(token))
-        return None if found is None else token_identity(found)
+        known = self.tokens.get(token_hash(token))
+        return None if known is None else token_identity(known)
 
     def by_serial(self, serial: int) -> Identity | None:
-        """Who the token with this serial number names; None if there is none any more."""
-        found = next((token for token in self.tokens.values() if token.serial == serial), None)
-        return None if found is None else token_identity(found)
+        """Who the token with this serial number names; None if there is none."""
+        known = next((token for token in self.tokens.values() if token.serial == serial), None)
+        return None if known is None else token_identity(known)
 
 
 # ---------------------------------------------------------------- reading
@@ -116,16 +115,16 @@ def _roots(folder: Path, beside: Sequence[bytes]) -> list[bytes]:
 
 
 def read_bytes(path: Path, *, private: bool = False) -> bytes:
-    """The content of a file. A private one must not be open to other users, and no other writable for all."""
+    """The content of a file. A private file must not be open to other users, and no file writable for all."""
     try:
         # a pipe would have the reader wait for a writer
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise ConfigError(f"cannot read {path}: it is not a file")
             if private:
-                _check_private(path, found)
-            elif found.st_mode & stat.S_IWOTH:
+                _check_private(path, status)
+            elif status.st_mode & stat.S_IWOTH:
                 raise ConfigError(f"all users can change {path}: chmod o-w, and check its content")
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
@@ -135,10 +134,10 @@ def read_bytes(path: Path, *, private: bool = False) -> bytes:
     return data
 
 
-def _check_private(path: Path, found: os.stat_result) -> None:
-    if found.st_mode & _OTHERS:
+def _check_private(path: Path, status: os.stat_result) -> None:
+    if status.st_mode & _OTHERS:
         raise ConfigError(f"other users can read or write {path}: make it private (chmod 600), or make new keys")
-    if found.st_uid not in (os.geteuid(), 0):
+    if status.st_uid not in (os.geteuid(), 0):
         raise ConfigError(f"{path} belongs to another user")
 
 
@@ -170,12 +169,12 @@ def _private_key(path: Path) -> object:
 def read_certificates(path: Path) -> list[bytes]:
     """The certificates of a PEM file, as DER, at least one."""
     try:
-        found = x509.load_pem_x509_certificates(read_bytes(path))
+        certificates = x509.load_pem_x509_certificates(read_bytes(path))
     except ConfigError:
         raise
     except Exception:
         raise ConfigError(f"{path} holds no certificate in PEM format") from None
-    return [one.public_bytes(Encoding.DER) for one in found]
+    return [one.public_bytes(Encoding.DER) for one in certificates]
 
 
 def read_request_file(path: Path) -> bytes:
@@ -189,7 +188,7 @@ def read_request_file(path: Path) -> bytes:
 
 
 def read_revoked(path: Path) -> frozenset[int]:
-    """The revoked serials; none where there is no file. A link that leads nowhere is a mistake."""
+    """The revoked serials; none if there is no file. A link that leads nowhere is a mistake."""
     if not os.path.lexists(path):
         return frozenset()
     serials = set()
@@ -205,14 +204,14 @@ def read_revoked(path: Path) -> frozenset[int]:
 
 
 def as_serial(text: str) -> int | None:
-    """The serial number that a text is; None if it is none."""
+    """The serial number in a text; None if it is not one."""
     if not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_SERIAL)):
         return None
     return int(text) if 0 < int(text) <= MAX_SERIAL else None
 
 
 def read_tokens(path: Path) -> list[ClientToken]:
-    """The tokens of clients; none where there is no file."""
+    """The tokens of clients; none if there is no file."""
     if not os.path.lexists(path):
         return []
     tokens = []
@@ -248,7 +247,7 @@ def new_serial() -> int:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that other users cannot look into, where there is none."""
+    """Make a folder that other users cannot look into, unless there is one."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -268,7 +267,7 @@ def _write_key(path: Path, key: Ed25519PrivateKey | X25519PrivateKey) -> None:
 
 
 def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    """Write a file that must not exist. If that fails, there is none."""
+    """Write a file that must not exist. If that fails, no file is left."""
     try:
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
@@ -287,7 +286,7 @@ def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
 
 
 def check_new(*paths: Path) -> None:
-    """Raise `ConfigError` where one of the files exists."""
+    """Raise `ConfigError` if one of the files exists."""
     for path in paths:
         if os.path.lexists(path):
             raise ConfigError(f"{path} exists already, and keys and certificates are not overwritten")
@@ -302,8 +301,8 @@ def pem_of_request(request: bytes) -> bytes:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add a line to a list, where several commands may do so at once. A crash leaves the old list or the new one. Where
-    the path is a link, what it leads to is changed."""
+    """Add a line to a list. Several commands may do so at once. A crash leaves the old list or the new one. If the path
+    is a link, the file that it leads to is changed."""
     place = Path(os.path.realpath(path))
     try:
         folder = os.open(place.parent, os.O_RDONLY | os.O_CLOEXEC)
@@ -328,7 +327,7 @@ def new_token() -> str:
 
 
 def token_hash(token: str) -> str:
-    """The hash under which a peer knows a token. Tokens are random, so that a plain hash is enough."""
+    """The hash by which a peer knows a token. Tokens are random, so a plain hash is enough."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -344,5 +343,5 @@ def read_token_file(path: Path) -> str:
 
 
 def token_identity(token: ClientToken) -> Identity:
-    """Who a token names, in the shape of a certificate's identity. It has no keys."""
+    """Who a token names, as an identity without keys."""
     return Identity(token.serial, token.name, None, token.groups, b"", b"", 0, token.ends_s)

@@ -1,8 +1,8 @@
 """Limits on strangers, by the address that they come from.
 
 Before a client has shown who it is, it may cost a peer little: few connections wait at a time, in all and from each
-source, and new ones come at a bounded rate. The memory for all this is bounded, whatever number of sources there is:
-the sources that were seen last are remembered. Loopback has no limits, since its users are on this machine.
+source, and new ones come at a bounded rate. The memory is bounded, too: only the sources that were seen last are
+remembered. Loopback has no limits, since its users are on this machine.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class StrangerLimits:
         return len(self._sources)
 
     def admit(self, host: str) -> str | None:
-        """The source of a connection that may be made, which `known` forgets; None: it may not."""
+        """The source of a new connection, to be passed to `known` later; None: it may not connect."""
         source = source_of(host)
         if self._exempt_loopback and source == LOOPBACK:
             return source

@@ -1,6 +1,6 @@
 """Throw-away keys: a root that lives as long as the process that made it, for demonstrations and experiments.
 
-Peers of one such root speak over sealed links like any others, and nobody has to enrol them.
+Peers of one such root speak over sealed links like any others, and need no enrolment.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ SKEW_S = 300
 
 
 class ThrowawayRoot:
-    """Signs certificates, and is forgotten with its key."""
+    """Signs certificates with a key that is never stored."""
 
     def __init__(self, name: str = "throw-away") -> None:
         self._secret = key_files.new_secret()
@@ -42,15 +42,15 @@ class ThrowawayRoot:
         return make_credentials(certificate, session, signing)
 
     def keys(self, peer: PeerId) -> tuple[Credentials, Verifier]:
-        """What a live peer needs."""
+        """The credentials of a live peer, and its verifier."""
         return self.credentials(f"peer-{peer}", peer), RootVerifier(self.certificate)
 
     def write(self, folder: Path, name: str, peer: PeerId | None = None, groups: tuple[str, ...] = ()) -> Path:
         """A folder of keys, as `wend key new` and `wend key sign` make it."""
-        made = self.credentials(name, peer, groups)
+        credentials = self.credentials(name, peer, groups)
         key_files.make_folder(folder)
-        key_files.write_signing_key(folder / key_files.SIGNING_KEY, made.signing_secret)
-        key_files.write_session_key(folder / key_files.SESSION_KEY, made.session_secret)
-        chain = key_files.pem_of_certificates([made.certificate, self.certificate])
+        key_files.write_signing_key(folder / key_files.SIGNING_KEY, credentials.signing_secret)
+        key_files.write_session_key(folder / key_files.SESSION_KEY, credentials.session_secret)
+        chain = key_files.pem_of_certificates([credentials.certificate, self.certificate])
         key_files.write_new(folder / key_files.CERTIFICATE, chain)
         return folder

@@ -1,7 +1,7 @@
 """TLS 1.3 between clients and peers, with certificates of the overlay's root.
 
-A peer shows its certificate; a client shows its own, or a token in its first frame. The certificates say by X.509's own
-extension what they are for: that of a client is good for clients only, so a client cannot pretend to be a peer. Host
+A peer shows its certificate; a client shows its own, or a token in its first frame. X.509's own extension in a
+certificate limits its use: that of a client is valid for clients only, so a client cannot pretend to be a peer. Host
 names are not checked, because peers are known by their ids: the id in the peer's first frame must be its certificate's.
 """
 
@@ -43,10 +43,10 @@ class ClientTls(msgspec.Struct, frozen=True):
 
 
 def server_context(keys: KeyFolder) -> ssl.SSLContext:
-    """For the listener of a peer. A client without a certificate has to show a token."""
+    """TLS for the listener of a peer. A client without a certificate must show a token."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, [root.certificate for root in keys.verifier.roots])
     context.verify_mode = ssl.CERT_OPTIONAL
-    context.num_tickets = 0  # a session that is resumed would not show its certificate again
+    context.num_tickets = 0  # a resumed session would not show its certificate again
     _load_chain(context, *keys.chain)
     return context
 
@@ -60,34 +60,47 @@ def client_tls(
 ) -> ClientTls:
     """TLS for a client, from a folder as `wend key new` made it, or from single files. A token is a text or, as a
     `Path`, a private file. Raises `ConfigError`."""
+    revoked: frozenset[int] = frozenset()
     if keys is not None:
         folder = Path(keys)
         if root is None and (folder / key_files.ROOT).exists():
             root = folder / key_files.ROOT
         if certificate is None and key is None and (token is None or (folder / key_files.SIGNING_KEY).exists()):
             certificate, key = folder / key_files.CERTIFICATE, folder / key_files.SIGNING_KEY
-    if (certificate is None) != (key is None):
+        revoked = key_files.read_revoked(folder / key_files.REVOKED)
+    secret = key_files.read_token_file(token) if isinstance(token, Path) else token
+    if certificate is not None and key is not None:
+        return _with_certificate(Path(certificate), Path(key), root, revoked, secret or "")
+    if certificate is not None or key is not None:
         raise ConfigError("a certificate needs its key, and a key its certificate")
-    if certificate is None and token is None:
+    if secret is None:
         raise ConfigError("wends:// needs a certificate with its key, or a token")
-    own = [] if certificate is None else key_files.read_certificates(Path(certificate))
-    roots = own[1:] if root is None else key_files.read_certificates(Path(root))
+    roots = _roots(root, [])
+    return ClientTls(_context(ssl.PROTOCOL_TLS_CLIENT, roots), RootVerifier(roots, revoked), secret)
+
+
+def _with_certificate(
+    certificate: Path, key: Path, root: str | Path | None, revoked: frozenset[int], token: str
+) -> ClientTls:
+    own, *beside = key_files.read_certificates(certificate)
+    roots = _roots(root, beside)
+    verifier = RootVerifier(roots, revoked)
+    try:
+        verifier.verify(own, wall_s())
+    except Untrusted as error:
+        raise ConfigError(f"{certificate}: {error}") from None
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, roots)
+    key_files.read_signing_key(key)  # it must be private
+    _load_chain(context, certificate, key)
+    return ClientTls(context, verifier, token)
+
+
+def _roots(root: str | Path | None, beside: list[bytes]) -> list[bytes]:
+    """The roots of a file, or those beside the client's certificate."""
+    roots = beside if root is None else key_files.read_certificates(Path(root))
     if not roots:
         raise ConfigError("wends:// needs the certificate of the overlay's root")
-    verifier = RootVerifier(
-        roots, frozenset() if keys is None else key_files.read_revoked(Path(keys) / key_files.REVOKED)
-    )
-    if own:
-        try:
-            verifier.verify(own[0], wall_s())
-        except Untrusted as error:
-            raise ConfigError(f"{certificate}: {error}") from None
-    context = _context(ssl.PROTOCOL_TLS_CLIENT, roots)
-    if certificate is not None and key is not None:
-        key_files.read_signing_key(Path(key))  # it must be private
-        _load_chain(context, Path(certificate), Path(key))
-    secret = key_files.read_token_file(token) if isinstance(token, Path) else token or ""
-    return ClientTls(context, verifier, secret)
+    return roots
 
 
 def _context(protocol: int, roots: list[bytes]) -> ssl.SSLContext:

@@ -1,12 +1,12 @@
 """The address book: where other peers are, and which of them sent a datagram.
 
-A peer is known by its id. It may have several addresses; the one that was added last is used for sending. `identify`
-decides who sent an open datagram, by the source address, so an address belongs to one peer. On sealed links the session
-says who sent one, and nobody asks the book: there, whoever is heard at the address of another peer takes nothing from
-that one. Its packets may have come with a wrong source.
+A peer is known by its id. It may have several addresses; the last one that was added is used for sending. `identify`
+decides by the source address who sent an open datagram, so an address belongs to one peer. On sealed links the session
+names the sender, and nobody asks the book: there a peer that is heard at the address of another takes nothing from that
+one, because its packets may have come with a wrong source.
 
-The book changes only by `add`, `move` and `remove`, never by a datagram that arrives. Where peers join a running
-overlay, `locator.py` calls them, after the address has answered a question.
+The book changes only by `add`, `move` and `remove`, never by a datagram that arrives. If peers join a running overlay,
+`locator.py` calls them after the address has answered a question.
 """
 
 from typing import Literal
@@ -16,19 +16,19 @@ from wend.drivers.live.transport.wire import Header
 from wend.model.events import PeerId
 
 Unidentified = Literal["stranger", "garbage", "misdirected", "stale"]
-"""Why a datagram is refused: its address is unknown, its header is unreadable, it names another sender or receiver than
-expected, or an earlier incarnation of its sender sent it."""
+"""Why a datagram is refused: its address is unknown, its header is unreadable, it names an unexpected sender or
+receiver, or an earlier incarnation of its sender sent it."""
 
 
 class AddressBook:
     def __init__(self, me: PeerId, *, sealed: bool = False) -> None:
-        """`sealed`: sessions say who sends, not addresses."""
+        """`sealed`: sessions name the senders, not addresses."""
         self._me = me
         self._sealed = sealed
         self.reachable: dict[PeerId, Address] = {}
         """Where to send to each peer that has an address."""
         self.verified: dict[tuple[Address, bytes], PeerId] = {}
-        """Senders by address and header bytes, for the present incarnation of each: a header is checked once."""
+        """Senders by address and header bytes, for the current incarnation of each: a header is checked once."""
         self._expected: dict[Address, PeerId] = {}
         self._hosts: set[str] = set()
         self._incarnations: dict[PeerId, int] = {}
@@ -41,14 +41,14 @@ class AddressBook:
         self._hosts.add(address[0])
         if former != peer and not self._sealed:
             self._forget_headers(former)
-            left = [at for at, owner in self._expected.items() if owner == former]
-            if left:
-                self.reachable[former] = left[-1]
+            others = [at for at, owner in self._expected.items() if owner == former]
+            if others:
+                self.reachable[former] = others[-1]
             else:
                 del self.reachable[former]
 
     def move(self, peer: PeerId, address: Address) -> None:
-        """The peer is at this address, and at no other any more. An earlier incarnation of it stays stale."""
+        """The peer is at this address, and no longer at any other. An earlier incarnation of it stays stale."""
         incarnation = self._incarnations.get(peer)
         self.remove(peer)
         self.add(peer, address)
@@ -77,7 +77,7 @@ class AddressBook:
         return address[0] in self._hosts
 
     def identify(self, header: Header | None, address: Address) -> PeerId | Unidentified:
-        """Who sent a datagram from this address; `header` is None where it could not be read."""
+        """Who sent a datagram from this address; `header` is None if it could not be read."""
         expected = self._expected.get(address)
         if expected is None:
             return "stranger"
@@ -95,7 +95,7 @@ class AddressBook:
         self.verified[address, head] = header.sender
 
     def note(self, header: Header) -> None:
-        """Note the incarnation of a sender that was identified: an earlier one is stale from now on."""
+        """Note the incarnation of a sender that was identified: earlier ones are stale from now on."""
         if header.incarnation != self._incarnations.get(header.sender):
             self._forget_headers(header.sender)
             self._incarnations[header.sender] = header.incarnation

@@ -1,6 +1,6 @@
 """Claims that a peer is at an address, until the address itself has answered.
 
-If the id is known at another address, that one is asked, too. What came from the new address waits until the claim is
+If the id is known at another address, that one is asked, too. Datagrams from the new address wait until the claim is
 decided. The number of claims, and the bytes that wait for them, are bounded.
 """
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from wend.drivers.live.addressing.address_book import AddressBook
 from wend.drivers.live.addressing.address_messages import AddressReply
 from wend.drivers.live.addressing.addresses import Address
+from wend.drivers.live.transport.wire import FRAME_BYTES, InnerDatagram
 from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
 
@@ -17,7 +18,7 @@ ANSWER_NS: Nanos = 250 * MS
 CLAIM_TRIES = 4
 MOST_CLAIMS = 256
 MOST_HELD_BYTES = 1 << 20
-"""Datagrams of peers whose claims are not decided, in all."""
+"""Of datagrams that wait for claims, in all."""
 
 
 class AddressClaim:
@@ -28,18 +29,18 @@ class AddressClaim:
         self.address = address
         self.rival = rival
         """Where the book has the id, if elsewhere."""
-        self.held: list[tuple[bytes, Nanos]] = []
-        """Datagrams that came from there, with their times of arrival."""
+        self.datagrams: list[tuple[InnerDatagram, Nanos]] = []
+        """Datagrams from there, with their times of arrival."""
         self.instance: int | None = None
         self.rival_instance: int | None = None
         self.link = False
         """Whether the peer wants a link."""
-        self.left = CLAIM_TRIES
+        self.tries_left = CLAIM_TRIES
         self.due_ns: Nanos = 0
 
 
 class AddressClaims:
-    """The claims that are not decided."""
+    """The claims that are not decided yet."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class AddressClaims:
         ask: Callable[[Nanos, Address, AddressClaim], None],
         decided: Callable[[Nanos, AddressClaim], None],
     ) -> None:
-        """`ask` sends a question to an address; its answer goes to `answered`. `decided` gets each claim at its end."""
+        """`ask` sends a question to an address; the answer goes to `answered`. `decided` gets each claim at its end."""
         self._book = book
         self._ask = ask
         self._decided = decided
@@ -62,7 +63,7 @@ class AddressClaims:
         return any(peer == claimed for claimed, _ in self._claims)
 
     def add(self, now: Nanos, peer: PeerId, address: Address) -> AddressClaim | None:
-        """Ask whether the peer is there. None where too many claims wait."""
+        """Ask whether the peer is there. None if too many claims wait."""
         claim = self._claims.get((peer, address))
         if claim is None and len(self._claims) < MOST_CLAIMS:
             known = self._book.reachable.get(peer)
@@ -70,12 +71,13 @@ class AddressClaims:
             self._press(now, claim)
         return claim
 
-    def hold(self, now: Nanos, claim: AddressClaim, datagram: bytes | memoryview) -> bool:
-        """Keep a datagram of the peer until its claim is decided. False where there are too many."""
-        if self._held_bytes + len(datagram) > MOST_HELD_BYTES:
+    def hold(self, now: Nanos, claim: AddressClaim, inner: InnerDatagram) -> bool:
+        """Keep a datagram of the peer until its claim is decided. False if there are too many."""
+        size = FRAME_BYTES + len(inner.body)
+        if self._held_bytes + size > MOST_HELD_BYTES:
             return False
-        claim.held.append((bytes(datagram), now))
-        self._held_bytes += len(datagram)
+        claim.datagrams.append((inner._replace(body=bytes(inner.body)), now))
+        self._held_bytes += size
         return True
 
     def tick(self, now: Nanos) -> None:
@@ -93,18 +95,18 @@ class AddressClaims:
         elif sender == claim.peer:
             claim.instance = reply.instance
         else:
-            claim.left = 0
-        if claim.left == 0 or (
+            claim.tries_left = 0
+        if claim.tries_left == 0 or (
             claim.instance is not None and (claim.rival is None or claim.rival_instance is not None)
         ):
             self._decide(now, claim)
 
     def _press(self, now: Nanos, claim: AddressClaim) -> None:
-        """Ask both addresses of a claim again, or decide it by what has been answered."""
-        if claim.left == 0:
+        """Ask both addresses of a claim again, or decide it by the answers so far."""
+        if claim.tries_left == 0:
             self._decide(now, claim)
             return
-        claim.left -= 1
+        claim.tries_left -= 1
         claim.due_ns = now + ANSWER_NS
         if claim.instance is None:
             self._ask(now, claim.address, claim)
@@ -113,5 +115,5 @@ class AddressClaims:
 
     def _decide(self, now: Nanos, claim: AddressClaim) -> None:
         del self._claims[claim.peer, claim.address]
-        self._held_bytes -= sum(len(datagram) for datagram, _ in claim.held)
+        self._held_bytes -= sum(FRAME_BYTES + len(inner.body) for inner, _ in claim.datagrams)
         self._decided(now, claim)

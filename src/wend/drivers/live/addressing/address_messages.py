@@ -1,13 +1,12 @@
 """Questions about addresses, and their answers: what drivers of an open overlay say to each other.
 
-Peers of a ring know each other by id. A driver must know their addresses. It asks another driver who it is, and which
-peers it knows near some id. An answer is never longer than its question, so nobody can be flooded with answers to
-questions that bear a forged address.
+Peers of a ring know each other by id, and their drivers must find the addresses. A driver asks another who it is, and
+which peers it knows near some id. An answer is never longer than its question, so nobody can flood a host with answers
+to questions that bear its address.
 """
 
 import msgspec
 
-from wend.drivers.live.transport import wire
 from wend.model.errors import WireError
 from wend.model.events import PeerId
 
@@ -19,7 +18,7 @@ _ROOM, _LITTLE_ROOM = bytes(260), bytes(32)
 
 
 class KnownAddress(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Where a peer is, as another one knows."""
+    """The address of a peer, as another peer knows it."""
 
     peer: PeerId
     host: str
@@ -30,9 +29,9 @@ class AddressQuery(msgspec.Struct, frozen=True, gc=False, tag="aq"):
     """Who are you, and which peers do you know near this one?"""
 
     number: int
-    """Random. The answer repeats it, which shows that it comes from where the question went."""
+    """Random. The answer repeats it, which shows that it comes from the address that was asked."""
     near: PeerId | None = None
-    """None: the question is only who the receiver is."""
+    """None: the sender only asks who the receiver is."""
     room: bytes = b""
     """As long as the answer may be."""
     link: bool = False
@@ -44,9 +43,9 @@ class AddressReply(msgspec.Struct, frozen=True, gc=False, tag="ar"):
 
     number: int
     instance: int
-    """Random, and the same as long as the process runs: it tells two peers of one id apart."""
+    """Random, and constant while the process runs. It tells two peers with one id apart."""
     nearest: tuple[KnownAddress, ...] = ()
-    """Peers whose places on the ring are closest to the one that was asked for, with that one first."""
+    """The peers whose places on the ring are closest to the one in question, with that one first."""
     admits: bool = True
     """Whether the sender makes the link that the question asks for."""
 
@@ -61,23 +60,22 @@ def query(number: int, near: PeerId | None = None, link: bool = False) -> Addres
     return AddressQuery(number, near, _LITTLE_ROOM if near is None else _ROOM, link)
 
 
-def encode(sender: PeerId, receiver: PeerId, incarnation: int, message: AddressMessage) -> bytes:
-    return wire.seal(wire.header(sender, receiver, incarnation, wire.ADDRESSES), _encoder.encode(message))
+encode = _encoder.encode
+"""A message as the body of a datagram of the kind `wire.ADDRESSES`."""
 
 
-def decode(datagram: bytes | memoryview) -> tuple[wire.Header, AddressMessage]:
-    """The header and message of a datagram. Raises `WireError` for one that cannot be."""
-    header = wire.decode_address_header(datagram)
+def decode(sender: PeerId, body: bytes | memoryview) -> AddressMessage:
+    """The message in the body of a datagram. Raises `WireError` for an invalid one."""
     try:
-        message = _decoder.decode(datagram[wire.HEADER_BYTES : -wire.CHECKSUM_BYTES])
+        message = _decoder.decode(body)
     except Exception as error:  # msgspec has its own errors for almost everything, but not for all
         raise WireError(f"a message about addresses cannot be decoded: {error}") from None
-    if header.sender > MAX_PEER_ID:
-        raise WireError(f"a peer's id lies in 0..{MAX_PEER_ID}, got {header.sender}")
+    if sender > MAX_PEER_ID:
+        raise WireError(f"a peer's id lies in 0..{MAX_PEER_ID}, got {sender}")
     if isinstance(message, AddressReply):
         if len(message.nearest) > MOST_NEAREST:
             raise WireError(f"an answer names {MOST_NEAREST} peers at most, this one {len(message.nearest)}")
         for known in message.nearest:
             if not (0 <= known.peer <= MAX_PEER_ID and 0 < known.port <= 65535):
                 raise WireError("an answer names a peer or a port that cannot be")
-    return header, message
+    return message

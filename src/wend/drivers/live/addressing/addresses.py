@@ -1,6 +1,6 @@
 """Addresses of peers and clients: `127.0.0.1:7700`, `wend://host:7700`.
 
-Without keys links are not authenticated, so a host that can reach a peer can pretend to be its neighbour. Such a peer
+Without keys links are not authenticated: a host that can reach a peer can pretend to be its neighbour. So such a peer
 listens on loopback only, unless its owner says that the network is safe.
 """
 
@@ -29,7 +29,7 @@ def parse_address(text: str, default_port: int | None = None) -> Address:
 
 
 def parse_urls(text: str) -> tuple[Address, ...]:
-    """Read `wend://site-a:7700,site-b:7700`: the peers that a client can go to, in order. Ports may be left out."""
+    """Read `wend://site-a:7700,site-b:7700`: the peers to which a client can connect, in order. Ports are optional."""
     scheme = scheme_of(text)
     parts = [part.strip().removeprefix(scheme).rstrip("/") for part in text.split(",")]
     if any("://" in part for part in parts):
@@ -60,7 +60,7 @@ def resolve(address: Address, family: int = socket.AF_UNSPEC) -> Address:
 def resolve_all(address: Address, family: int = socket.AF_UNSPEC) -> list[Address]:
     """All numeric addresses that a name has, in the system's order of preference."""
     try:
-        found = socket.getaddrinfo(*address, family=family, type=socket.SOCK_DGRAM)
+        entries = socket.getaddrinfo(*address, family=family, type=socket.SOCK_DGRAM)
     except OSError as error:
         if family != socket.AF_UNSPEC and _exists(address):
             kind = "IPv6" if family == socket.AF_INET6 else "IPv4"
@@ -68,7 +68,7 @@ def resolve_all(address: Address, family: int = socket.AF_UNSPEC) -> list[Addres
         raise ConfigError(f"cannot find the host {address[0]!r}: {error.strerror}") from None
     except UnicodeError:
         raise ConfigError(f"cannot find the host {address[0]!r}: it is no name of a host") from None
-    return list(dict.fromkeys((str(place[0]), int(place[1])) for *_, place in found))
+    return list(dict.fromkeys((str(place[0]), int(place[1])) for *_, place in entries))
 
 
 def _exists(address: Address) -> bool:
@@ -79,7 +79,7 @@ def _exists(address: Address) -> bool:
 
 
 def check_listen(address: Address, insecure: bool) -> Address:
-    """The resolved address to listen on. Raises `ConfigError` where that would not be safe."""
+    """The resolved address to listen on. Raises `ConfigError` if that would not be safe."""
     host, port = resolve(address)
     if not insecure and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
         raise ConfigError(
@@ -90,7 +90,7 @@ def check_listen(address: Address, insecure: bool) -> Address:
 
 
 def bind(address: Address, kind: socket.SocketKind) -> socket.socket:
-    """A bound, non-blocking socket. Raises `ConfigError` where there is none, or the port is in use."""
+    """A bound, non-blocking socket. Raises `ConfigError` if it cannot be made, or the port is in use."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     try:
         bound = socket.socket(family, kind)

@@ -1,7 +1,7 @@
 """The links that an operator gives a running peer: in its file, by commands, and by a file that is read again.
 
-A neighbour has an address, which may be a host name, and perhaps a shape that its link imitates. Where a membership
-makes the links, neighbours are only peers that can be reached.
+A neighbour has an address, which may be a host name, and perhaps a shape that its link imitates. If a membership makes
+the links, neighbours are only peers that can be reached.
 """
 
 import logging
@@ -29,7 +29,7 @@ class GivenLinks:
         self._names = names
         self._entries: dict[PeerId, NeighbourEntry] = {}
         self._asked_at: dict[PeerId, Address | None] = {}
-        """Neighbours that are asked to make the link, too, and where."""
+        """By neighbour that is asked to make the link, too: its address."""
 
     def begin(self, entries: Sequence[NeighbourEntry]) -> None:
         """Reach the neighbours of the peer's file, before the peer starts."""
@@ -37,7 +37,7 @@ class GivenLinks:
             self._reach(entry)
 
     def add(self, entry: NeighbourEntry) -> None:
-        """Make a link while the peer runs, and ask the neighbour for it. Raises `ConfigError` where there is one, or a
+        """Make a link while the peer runs, and ask the neighbour for it. Raises `ConfigError` if there is one, or a
         membership makes the links."""
         entry.check()
         self._peer.peer.check_new_link(entry.id)
@@ -46,25 +46,25 @@ class GivenLinks:
         self._peer.link(entry.link())
 
     def remove(self, neighbour: PeerId) -> None:
-        """End a link while the peer runs. Raises `ConfigError` where there is none, or a membership makes the links."""
+        """End a link while the peer runs. Raises `ConfigError` if there is none, or a membership makes the links."""
         self._peer.unlink(neighbour)
         self._names.forget(neighbour)
         self._entries.pop(neighbour, None)
         self._asked_at.pop(neighbour, None)
 
     def update(self, former: Sequence[NeighbourEntry], entries: Sequence[NeighbourEntry]) -> None:
-        """Make the links those of a file that has been read again. Links that the former file did not have stay."""
-        wanted = {entry.id: entry for entry in entries}
+        """Apply a file that has been read again. Links that the former file did not have stay."""
+        present = {entry.id: entry for entry in entries}
         for entry in (*former, *entries):
             try:
-                if entry.id not in wanted:
-                    self._dropped(entry.id)
-                elif entry is wanted[entry.id]:
-                    self._wanted(entry)
+                if entry.id not in present:
+                    self._drop(entry.id)
+                elif entry is present[entry.id]:
+                    self._apply(entry)
             except WendError as error:
                 log.warning("peer %d cannot change the link with peer %d: %s", self._peer.id, entry.id, error)
 
-    def _wanted(self, entry: NeighbourEntry) -> None:
+    def _apply(self, entry: NeighbourEntry) -> None:
         if self._peer.peer.config.membership is not None:
             is_new = entry.id not in self._entries
             if entry != self._entries.get(entry.id):
@@ -77,10 +77,10 @@ class GivenLinks:
             self._reach(entry)
             log.info("peer %d: neighbour %d is at %s", self._peer.id, entry.id, entry.address)
 
-    def _dropped(self, neighbour: PeerId) -> None:
+    def _drop(self, neighbour: PeerId) -> None:
         if self._peer.peer.config.membership is not None:
             self._names.forget(neighbour)
-            self._entries.pop(neighbour, None)  # what peers have told each other about it stays
+            self._entries.pop(neighbour, None)  # what peers know of it by the membership stays
         elif neighbour in self._peer.peer.links:
             self.remove(neighbour)
 

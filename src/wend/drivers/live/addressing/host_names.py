@@ -1,7 +1,7 @@
 """Host names of other peers: resolved in threads, and again while nobody is heard at the address.
 
-A name that cannot be resolved does not stop the peer: it logs one line and tries again, with growing pauses. A site
-whose address has changed is found in the same way.
+If a name cannot be resolved, the peer logs one line and tries again, with growing pauses. In the same way it finds a
+site whose address has changed.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ FIRST_PAUSE_S = 1.0
 LAST_PAUSE_S = 60.0
 """The pause before the next attempt to resolve a name doubles up to this one."""
 LOOK_S = 5.0
-"""How often it looks whether a peer that was heard has become silent."""
+"""How often it checks whether a peer that was heard has become silent."""
 START_S = 2.0
 """How long the start of a peer waits for the first answers."""
 
@@ -47,12 +47,12 @@ class HostNames:
         self._names: dict[object, HostName] = {}
 
     def follow(
-        self, key: object, address: Address, located: Callable[[Address], None], is_silent: Callable[[], bool]
+        self, key: object, address: Address, on_located: Callable[[Address], None], is_silent: Callable[[], bool]
     ) -> None:
-        """Resolve a name from now on. `located` is called with each new address, `is_silent` says whether nobody is
-        heard there. A later name with this key replaces it."""
+        """Resolve a name from now on. `on_located` gets each new address; `is_silent` says whether nobody is heard
+        there. A later name with this key replaces it."""
         self.forget(key)
-        name = self._names[key] = HostName(address, located, is_silent)
+        name = self._names[key] = HostName(address, on_located, is_silent)
         name.task = asyncio.get_running_loop().create_task(self._resolve(name))
 
     def forget(self, key: object) -> None:
@@ -75,54 +75,54 @@ class HostNames:
     async def _resolve(self, name: "HostName") -> None:
         pause, complained = FIRST_PAUSE_S, False
         while True:
-            if name.known is not None and not name.is_silent():
+            if name.current is not None and not name.is_silent():
                 pause = FIRST_PAUSE_S
                 await asyncio.sleep(LOOK_S)
                 continue
             try:
-                found = await in_thread(lambda: resolve_all(name.address, self._family))
+                addresses = await in_thread(lambda: resolve_all(name.address, self._family))
             except ConfigError as error:
                 if not complained:
                     log.warning("peer %d: %s; it tries again", self._me, error)
                 complained = True
             else:
                 complained = False
-                self._located(name, found)
+                self._locate(name, addresses)
             name.tried.set()
             await asyncio.sleep(pause)
             pause = min(2 * pause, LAST_PAUSE_S)
 
-    def _located(self, name: "HostName", found: list[Address]) -> None:
+    def _locate(self, name: "HostName", addresses: list[Address]) -> None:
         """Take the first address, or the one after that which is silent."""
-        known = name.known
-        chosen = found[(found.index(known) + 1) % len(found)] if known in found else found[0]
-        if chosen == known:
+        former = name.current
+        current = addresses[(addresses.index(former) + 1) % len(addresses)] if former in addresses else addresses[0]
+        if current == former:
             return
-        if known is not None and known not in found:
-            log.info("peer %d: %s is %s now, and was %s", self._me, name.address[0], show(chosen), show(known))
-        name.known = chosen
+        if former is not None and former not in addresses:
+            log.info("peer %d: %s is %s now, and was %s", self._me, name.address[0], show(current), show(former))
+        name.current = current
         try:
-            name.located(chosen)
+            name.on_located(current)
         except WendError as error:
-            log.warning("peer %d cannot use %s: %s", self._me, show(chosen), error)
+            log.warning("peer %d cannot use %s: %s", self._me, show(current), error)
 
 
 class HostName:
     """A name that is followed."""
 
-    def __init__(self, address: Address, located: Callable[[Address], None], is_silent: Callable[[], bool]) -> None:
+    def __init__(self, address: Address, on_located: Callable[[Address], None], is_silent: Callable[[], bool]) -> None:
         self.address = address
-        self.located = located
+        self.on_located = on_located
         self.is_silent = is_silent
-        self.known: Address | None = None
-        """The address that was found last."""
+        self.current: Address | None = None
+        """The address to which it was last resolved."""
         self.tried = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
 
 async def in_thread(function: Callable[[], Result]) -> Result:
-    """Call a function in a thread of its own. The process does not wait for the thread at its end, as it would for
-    those of asyncio: a resolver may take half a minute."""
+    """Call a function in its own thread. At its end the process does not wait for this thread, as it would for those of
+    asyncio: a resolver may take half a minute."""
     loop = asyncio.get_running_loop()
     result: asyncio.Future[Result] = loop.create_future()
 

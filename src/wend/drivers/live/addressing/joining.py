@@ -1,7 +1,7 @@
 """How a live peer joins an overlay, and admits others: its locator, on the peer's socket and clock.
 
-Where a membership decides who is linked, a contact is all that it needs. Where links are given, the peer and its
-contacts make links with each other.
+If a membership decides who is linked, a contact is all that it needs. If links are given, the peer and its contacts
+make links with each other.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from wend.drivers.live.addressing.addresses import Address, show
 from wend.drivers.live.addressing.locator import Locator
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.transport import wire
-from wend.drivers.live.transport.wire import Header
+from wend.drivers.live.transport.wire import InnerDatagram
 from wend.drivers.live.wake_timer import WakeTimer
 from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("wend.peer")
 
 MOST_LINKS = 256
-"""A peer with so many links admits no more by joining."""
+"""A peer with this many links admits no further peers."""
 LINK_DELAY_NS: Nanos = 20 * MS
 """The expected delay of a link that is made by joining; measurements correct it."""
 PATIENCE_S = 5.0
-"""How long nobody answers before the log says so."""
+"""How long it waits for an answer before the log says that nobody answers."""
 
 
 class Joining:
-    """Tells the locator what happens at the peer, and the peer what the locator finds."""
+    """Connects a peer with its locator, in both directions."""
 
     def __init__(
         self,
         peer: "LivePeer",
         contacts: tuple[Address, ...],
-        transmit: Callable[[Address, bytes], None],
+        transmit: Callable[[Address, PeerId, bytes], None],
         clock: Clock,
         admit: bool = True,
     ) -> None:
@@ -61,9 +61,7 @@ class Joining:
         """Peers whose links the operator removed: they are not linked again by joining."""
         self._refused_by: set[Address] = set()
         self._admit = admit
-        self._locator = Locator(
-            *(peer.id, peer.incarnation, peer.address, peer.addresses, peer.counters, self), asks_links=self.makes_links
-        )
+        self._locator = Locator(peer.id, peer.address, peer.addresses, peer.counters, self, asks_links=self.makes_links)
         self._timer = WakeTimer(clock, lambda: 0, self._tick)
         self._complaint: asyncio.TimerHandle | None = None
 
@@ -86,7 +84,7 @@ class Joining:
     # ---------------------------------------------------------------- names to join by
 
     def resolved(self, name: Address, address: Address) -> None:
-        """A name to join by has this address, and no other any more."""
+        """A name to join by now has this address, and no other."""
         self.unresolved.discard(name)
         former = self._named.get(name)
         self._named[name] = address
@@ -100,7 +98,7 @@ class Joining:
     def is_lost(self, name: Address) -> bool:
         """Whether nobody is heard at the address of a name."""
         address = self._named.get(name)
-        return address is None or (address != self._peer.address and self._locator.is_lost(address))
+        return address is None or (address != self._peer.address and self._locator.contacts.is_lost(address))
 
     def ask_link(self, former: Address | None, address: Address) -> None:
         """Ask the peer at an address for a link, while this one runs, and no longer the one at the former address."""
@@ -119,7 +117,7 @@ class Joining:
         self._wake()
 
     def link_down(self, peer: PeerId) -> None:
-        self._locator.hurry(self._clock(), peer)
+        self._locator.contacts.hurry(self._clock(), peer)
         self._wake()
 
     def forget(self, peer: PeerId) -> None:
@@ -127,17 +125,18 @@ class Joining:
         self.removed.add(peer)
         self._locator.forget(peer)
 
-    def hold(self, header: Header, datagram: bytes | memoryview, address: Address) -> bool:
-        """Keep a datagram of an unknown sender until its address is confirmed. False where links are given: then a
-        peer is known only after it has asked for a link."""
+    def hold(self, inner: InnerDatagram, address: Address) -> bool:
+        """Keep a datagram of an unknown sender until its address is confirmed. False if links are given: then a peer is
+        known only after it has asked for a link."""
         if self.makes_links:
             return False
-        held = self._locator.hold(self._clock(), header, datagram, address)
+        is_held = self._locator.hold(self._clock(), inner, address)
         self._wake()
-        return held
+        return is_held
 
-    def receive(self, datagram: memoryview, address: Address) -> None:
-        self._locator.receive(self._clock(), datagram, address)
+    def receive(self, inner: InnerDatagram, address: Address) -> None:
+        """Handle a question about addresses or an answer."""
+        self._locator.receive(self._clock(), inner, address)
         self._wake()
 
     # ---------------------------------------------------------------- what the locator tells (`LocatorUser`)
@@ -154,11 +153,11 @@ class Joining:
     def on_found(self, waiting: Send, waited_ns: Nanos) -> None:
         self._peer.perform([Send(waiting.peer, older(waiting.message, waited_ns))])
 
-    def on_admitted(self, datagram: bytes, address: Address, waited_ns: Nanos) -> None:
-        if wire.is_multicast(datagram):
-            self._peer.multicast.receive(datagram, address, waited_ns)
+    def on_admitted(self, inner: InnerDatagram, address: Address, waited_ns: Nanos) -> None:
+        if inner.kind == wire.MULTICAST:
+            self._peer.multicast.receive_open(inner, address, waited_ns)
         else:
-            self._peer.receive(memoryview(datagram), address, waited_ns)
+            self._peer.receive_admitted(inner, address, waited_ns)
 
     def on_contact(self, peer: PeerId) -> None:
         if self.makes_links:
@@ -206,7 +205,7 @@ class Joining:
             self._timer.wake_at(WakeAt(due_ns))
 
     def _complain(self) -> None:
-        silent = self._locator.silent
+        silent = self._locator.contacts.silent
         if len(silent) == len(self.contacts):
             at = " or ".join(show(address) for address in silent)
             log.warning("peer %d: nobody listens at %s; it goes on trying, and serves its clients", self._peer.id, at)

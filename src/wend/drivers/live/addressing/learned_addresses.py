@@ -1,7 +1,7 @@
-"""The peers whose addresses a locator has learned, beside those that files give, and where they are on the ring.
+"""The peers whose addresses a locator has learned, in addition to those of files, and their places on the ring.
 
-The locator answers questions about addresses with the peers that are closest to an id, so that a lookup comes closer
-with each answer. The oldest address is forgotten first; a lookup finds it again.
+The locator answers questions with the peers that are closest to an id, so that a lookup comes closer with each answer.
+It forgets the oldest address first; a lookup finds it again.
 """
 
 from bisect import bisect_left, insort
@@ -16,7 +16,7 @@ from wend.model.units import SECOND, Nanos
 MOST_KNOWN = 4096
 """Addresses of peers that have joined."""
 DOUBT_NS: Nanos = 2 * SECOND
-"""How long a doubt about an address that was confirmed is not repeated."""
+"""How long an address is not doubted after it was confirmed or doubted."""
 
 
 class LearnedAddresses:
@@ -33,7 +33,7 @@ class LearnedAddresses:
         return peer in self._confirmed_ns
 
     def add(self, now: Nanos, peer: PeerId, address: Address, *, moved: bool) -> None:
-        """`moved`: no more is heard from where the peer was before."""
+        """`moved`: the peer is no longer heard at its former address."""
         (self._book.move if moved else self._book.add)(peer, address)
         if peer not in self:
             insort(self._places, (node_id(peer), peer))
@@ -48,7 +48,7 @@ class LearnedAddresses:
         return peer in self and now >= self._confirmed_ns[peer] + DOUBT_NS
 
     def outdated(self) -> list[PeerId]:
-        """The peers to forget: those whose address another peer has now, and the oldest where there are too many."""
+        """The peers to forget: those whose address another peer has now, and the oldest if there are too many."""
         reachable = self._book.reachable
         lost = [peer for peer in self._confirmed_ns if peer not in reachable]
         if len(self._confirmed_ns) - len(lost) > MOST_KNOWN:
@@ -71,7 +71,7 @@ class LearnedAddresses:
         )
         around += [peer] if peer in reachable else []
         key = node_id(peer)
-        known = sorted(set(around), key=lambda one: (distance(node_id(one), key), one))
-        # another peer may have been heard from the address of one that was learned
-        found = [KnownAddress(one, *reachable[one]) for one in known if one in reachable and reachable[one] != asker]
-        return tuple(found[:MOST_NEAREST])
+        # the address of a peer that was learned may have gone to another one
+        others = [one for one in set(around) if one in reachable and reachable[one] != asker]
+        others.sort(key=lambda one: (distance(node_id(one), key), one))
+        return tuple(KnownAddress(one, *reachable[one]) for one in others[:MOST_NEAREST])

@@ -1,9 +1,9 @@
 """Compaction: a copy of a store without the records that are no longer needed.
 
-The copy is written beside the store, in small steps, one with every record that is appended. It holds the records that
-were needed when it was begun, and behind them everything that was appended since. Until it has caught up, the store
+The store writes the copy beside itself, in small steps, one with every record that is appended. The copy holds the
+records that were needed when it was begun, followed by all that were appended since. Until it has caught up, the store
 itself is complete and in use. Then the copy takes the store's name in one step. So a crash at any moment leaves a
-complete store, and no record waits for more than a few others to be written. A thread waits for the disk.
+complete store, and no record waits for more than a few others. A thread waits for the disk.
 """
 
 import errno
@@ -43,7 +43,7 @@ class CompactedCopy:
         self._file: BinaryIO = self._beside.open("ab", buffering=0)
 
     def step(self, size: int) -> bool:
-        """Copy a little more; whether the copy has all of the store's first `size` bytes, and is on the disk."""
+        """Copy a little more. Returns whether all of the store's first `size` bytes are in the copy and on the disk."""
         if self._copy_frames():
             return False
         self._copy_tail(size)
@@ -54,14 +54,14 @@ class CompactedCopy:
         return self._syncing.is_done() and self._at == size
 
     def finish(self) -> BinaryIO:
-        """Copy all frames at once and replace the store; for a store that nobody waits for."""
+        """Copy all frames at once and replace the store, if nobody waits for it."""
         while self._copy_frames():
             pass
         os.fsync(self._file.fileno())
         return self.replace()
 
     def replace(self, sync: bool = False) -> BinaryIO:
-        """Replace the store; the file to append to from now on."""
+        """Replace the store. Returns the file to append to from now on."""
         if sync:  # for the bytes copied since the background sync began
             os.fdatasync(self._file.fileno())
         check_regular(self._store)
@@ -78,7 +78,7 @@ class CompactedCopy:
             self._beside.unlink(missing_ok=True)
 
     def _copy_frames(self) -> bool:
-        """Write some of the frames; whether there were any left."""
+        """Write some of the frames. Returns whether any were left."""
         step = bytearray()
         for frame in self._frames:
             step += frame
@@ -138,7 +138,7 @@ def check_regular(path: Path) -> None:
 
 
 def write_whole(file: BinaryIO, data: bytes | bytearray) -> None:
-    """Write all of the data. An unbuffered file may write less; the disk's error comes with the rest."""
+    """Write all of the data. An unbuffered file may write only a part; then the rest shows the error of the disk."""
     written = file.write(data) or 0
     while written < len(data):
         more = file.write(memoryview(data)[written:])

@@ -1,14 +1,14 @@
-"""The bytes of a store: how records become frames, and how they are found again in a damaged file.
+"""The bytes of a store: how records become frames, and how a reader finds them in a damaged file.
 
     file   = "wend-store 3\\n" | marker 4 | crc32 4 | frame*
     frame  = marker 4 | length 4 | crc32 4 | msgpack
 
-The marker is drawn when a file is made, so that nothing in an event can be mistaken for a frame. The first checksum is
-of the bytes before it. That of a frame is of its body, and begins with the CRC32 of the marker, xor the length. A
-reader that finds bytes which are no frame goes on at the next marker behind which there is one. So damage costs the
-records that it hit and no others. If the first line or the marker itself is damaged, the frames show what they were.
-Every later version begins with a line, a marker and their checksum as well: so a reader knows a newer store from a
-damaged one.
+The marker is random for each file, so that nothing in an event can be mistaken for a frame. The first checksum covers
+the bytes before it. That of a frame covers its body, and begins with the CRC32 of the marker, xor the length. If a
+reader finds bytes that are not a frame, it goes on at the next marker that begins one. So damage loses only the records
+that it hit. If the first line or the marker itself is damaged, the reader recovers it from the frames. Every later
+version begins with a line, a marker and their checksum as well, so that a reader can tell a newer store from a damaged
+one.
 
 Version 2 had neither a first checksum nor markers. It is read, and rewritten as version 3.
 """
@@ -19,7 +19,7 @@ import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -48,11 +48,11 @@ class IncarnationRecord(msgspec.Struct, frozen=True, gc=False, tag="incarnation"
 
 
 class ClockRecord(msgspec.Struct, frozen=True, gc=False, tag="clock"):
-    """The driver's own record: by how much times in the records that follow are ahead of the host's monotonic time."""
+    """The driver's own record: how far the times in later records are ahead of the host's monotonic time."""
 
     ahead_ns: Nanos
     boot: str = ""
-    """Which boot of the host this monotonic time belongs to; empty where nobody knows."""
+    """The boot of the host that this monotonic time belongs to; empty if it is unknown."""
 
 
 StoredRecord = Record | IncarnationRecord | ClockRecord
@@ -63,12 +63,7 @@ encode_record = _encoder.encode
 decode_record = _decoder.decode
 
 
-class FileBytes(Protocol):
-    """The bytes of a file."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, part: slice, /) -> bytes: ...
-    def find(self, sub: bytes, start: int, /) -> int: ...
+FileBytes = bytes | mmap.mmap
 
 
 class DamagedBytes(NamedTuple):
@@ -97,7 +92,7 @@ class Framing:
         return _FRAME.pack(self.marker, length, crc32(body, self._seed ^ length)) + body
 
     def body_at(self, content: FileBytes, at: int) -> bytes | None:
-        """The body of the frame at a position; None where there is no complete frame."""
+        """The body of the frame at a position; None if there is no complete frame."""
         head = content[at : at + _FRAME.size]
         if len(head) < _FRAME.size or not head.startswith(self.marker):
             return None
@@ -111,7 +106,7 @@ class Framing:
         return _FRAME.size + len(body)
 
     def next_at(self, content: FileBytes, at: int) -> int:
-        """Where the next frame may begin; below 0: nowhere."""
+        """Where the next frame may begin; negative: nowhere."""
         return content.find(self.marker, at)
 
 
@@ -132,8 +127,8 @@ class Framing2:
         return _FRAME_2.size + len(body)
 
     def next_at(self, content: FileBytes, at: int) -> int:
-        found = content.find(_TAG, at + _FRAME_2.size + 1)
-        return found if found < 0 else found - 1 - _FRAME_2.size
+        tag_at = content.find(_TAG, at + _FRAME_2.size + 1)
+        return tag_at if tag_at < 0 else tag_at - 1 - _FRAME_2.size
 
 
 def new_framing() -> Framing:
@@ -141,13 +136,14 @@ def new_framing() -> Framing:
 
 
 class StoreReader:
-    """The records of a store's file, one after the other, and what of it could not be read."""
+    """Reads the records of a store's file, and notes the parts that cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.damaged: list[DamagedBytes] = []
         """In their order; complete when all records have been read."""
-        self.found = 0
+        self.count = 0
+        """Records that were read."""
 
     def records(self) -> Iterator[tuple[StoredRecord, bytes]]:
         """Each record, and its body. Raises `ConfigError` for a file that is no store, or one of another version."""
@@ -157,25 +153,25 @@ class StoreReader:
             yield from self.records_in(content)
 
     def records_in(self, content: FileBytes) -> Iterator[tuple[StoredRecord, bytes]]:
-        """Those in the bytes of a file that is not empty."""
+        """The records in the bytes of a file that is not empty."""
         begin, framing = self._recognise(content)
         at, read_to = begin, begin
         while 0 <= at < len(content):
-            found = _record_at(content, at, framing)
-            if found is None:
+            stored = _record_at(content, at, framing)
+            if stored is None:
                 at = framing.next_at(content, at + 1)
                 continue
             if at > read_to:
                 self.damaged.append(DamagedBytes(read_to, at - read_to))
-            record, body = found
-            self.found += 1
+            record, body = stored
+            self.count += 1
             yield record, body
             at = read_to = at + framing.size(body)
         if read_to < len(content):
             self.damaged.append(DamagedBytes(read_to, len(content) - read_to))
 
     def _recognise(self, content: FileBytes) -> tuple[int, Framing | Framing2]:
-        """Where the frames begin, and how they are made."""
+        """Where the frames begin, and their framing."""
         marker, check = _header_fields(content, len(_LINE))
         begin = len(_LINE) + MARKER_BYTES + _CHECK.size
         if marker and crc32(_LINE + marker) == check:
@@ -220,7 +216,7 @@ def _record_at(content: FileBytes, at: int, framing: Framing | Framing2) -> tupl
 
 
 def _header_fields(content: FileBytes, after: int) -> tuple[bytes, int]:
-    """The marker and the checksum behind the first line; an empty marker where the file is too short."""
+    """The marker and the checksum after the first line; an empty marker if the file is too short."""
     fields = content[after : after + MARKER_BYTES + _CHECK.size]
     if len(fields) < MARKER_BYTES + _CHECK.size:
         return b"", 0
@@ -228,7 +224,7 @@ def _header_fields(content: FileBytes, after: int) -> tuple[bytes, int]:
 
 
 def _framing_by_frames(content: FileBytes) -> Framing | Framing2 | None:
-    """How the first frame that can be read is made: for a file whose beginning is damaged."""
+    """The framing of the first frame that can be read, for a file whose beginning is damaged."""
     at = content.find(_TAG, 0)
     while at >= 0:
         start = at - 1 - _FRAME_2.size

@@ -1,4 +1,4 @@
-"""Which records of a store a restart still needs: none of an event that is finished, and only the newest of a state."""
+"""The records of a store that a restart still needs: none of a finished event, and only the newest of a state."""
 
 from collections import Counter, deque
 from typing import Any, TypeVar
@@ -37,7 +37,7 @@ class NeededRecords:
     def __init__(self) -> None:
         self._pending: dict[EventId, PendingRecord] = {}
         self._delivered: deque[bytes] = deque(maxlen=MAX_DELIVERED)
-        """Encoded: so many objects would slow the garbage collector."""
+        """Encoded, because so many objects would slow the garbage collector down."""
         self._states: dict[tuple[str, int], StateRecord] = {}
         self._retained: dict[tuple[str, Value], RetainedRecord] = {}
         self._backlogs = NeededBacklogs()
@@ -60,13 +60,13 @@ class NeededRecords:
             self._backlogs.add(record)
 
     def records(self) -> list[Record | bytes]:
-        """All of them in the order in which they are written, some encoded."""
+        """All needed records, in the order in which they are written, some encoded."""
         states: list[Record | bytes] = [*self._states.values(), *self._retained.values()]
         return [*states, *self._delivered, *self._backlogs.records(), *self._pending.values()]
 
     def replayed(self, by_ns: Nanos, now: Nanos) -> None:
-        """Note that all records of earlier incarnations were added, and move their times. An event of the future, which
-        a wrong clock made, was born now."""
+        """All records of earlier incarnations have been added: move their times. An event with a time in the future,
+        from a wrong clock, counts as born now."""
         _shift(self._pending, by_ns, now)
         _shift(self._retained, by_ns, now)
         _shift(self._states, by_ns, now)
@@ -99,28 +99,36 @@ class NeededBacklogs:
                     self._missed.setdefault(number, Counter())[missed] += len(positions)
             case MissedRecord(number, counts):
                 self._missed[number] = Counter(counts)
-            case SkippedRecord(id_):
-                self._skipped.pop(id_[:2], None)
-                self._skipped[id_[:2]] = record
-                if len(self._skipped) > MAX_SKIPPED:
-                    del self._skipped[next(iter(self._skipped))]
-                closed = [key for key in self._gaps if key[0][:2] == id_[:2] and key[0].sequence <= id_.sequence]
-                for key in closed:
-                    del self._gaps[key]
-            case GapRecord(id_, previous, number):
-                before = self._gaps.pop((EventId(id_.publisher, id_.incarnation, previous), number), None)
-                self._gaps[id_, number] = record if before is None else replace(record, previous=before.previous)
-                if len(self._gaps) > MAX_SKIPPED:
-                    del self._gaps[next(iter(self._gaps))]
+            case SkippedRecord():
+                self._skip(record)
+            case GapRecord():
+                self._add_gap(record)
             case DurableRecord(number):
                 self._subscriptions[number] = record
             case RemovedRecord(number):
-                self._subscriptions.pop(number, None)
-                self._missed.pop(number, None)
-                for entry in [entry for entry in self._owed if entry[0] == number]:
-                    self._forget(entry)
-                for key in [key for key in self._gaps if key[1] == number]:
-                    del self._gaps[key]
+                self._remove(number)
+
+    def _skip(self, record: SkippedRecord) -> None:
+        stream, sequence = record.id[:2], record.id.sequence
+        self._skipped.pop(stream, None)
+        _add_bounded(self._skipped, stream, record)
+        for key in [key for key in self._gaps if key[0][:2] == stream and key[0].sequence <= sequence]:
+            del self._gaps[key]
+
+    def _add_gap(self, record: GapRecord) -> None:
+        """Add a gap, joined with the one that ends where it begins."""
+        publisher, incarnation, _ = record.id
+        before = self._gaps.pop((EventId(publisher, incarnation, record.previous), record.number), None)
+        whole = record if before is None else replace(record, previous=before.previous)
+        _add_bounded(self._gaps, (record.id, record.number), whole)
+
+    def _remove(self, number: int) -> None:
+        self._subscriptions.pop(number, None)
+        self._missed.pop(number, None)
+        for entry in [entry for entry in self._owed if entry[0] == number]:
+            self._forget(entry)
+        for key in [key for key in self._gaps if key[1] == number]:
+            del self._gaps[key]
 
     def _forget(self, entry: tuple[int, int]) -> None:
         id_ = self._owed.pop(entry, None)
@@ -143,13 +151,20 @@ class NeededBacklogs:
         return record if len(left) == len(record.entries) else QueuedRecord(record.event, record.born_ns, left)
 
 
+def _add_bounded(records: dict[K, R], key: K, record: R) -> None:
+    """Add a record. The oldest makes room."""
+    records[key] = record
+    if len(records) > MAX_SKIPPED:
+        del records[next(iter(records))]
+
+
 def _shift(records: dict[K, R], by_ns: Nanos, now: Nanos) -> None:
     for key, record in records.items():
         records[key] = with_times_moved(record, by_ns, now)
 
 
 def with_times_moved(record: R, by_ns: Nanos, latest: Nanos = FOREVER) -> R:
-    """The record with its times moved, to `latest` at most; the same record where it has none."""
+    """The record with its times moved, to `latest` at most; the same record if it has none."""
     if isinstance(record, PendingRecord | QueuedRecord | RetainedRecord):
         born_ns = min(record.born_ns + by_ns, latest)
         return record if born_ns == record.born_ns else replace(record, born_ns=born_ns)
@@ -160,7 +175,7 @@ def with_times_moved(record: R, by_ns: Nanos, latest: Nanos = FOREVER) -> R:
 
 
 def _moved_times(body: Any, by_ns: Nanos, latest: Nanos) -> dict[str, Nanos]:
-    """The times in the message of a plug-in, or in one that was not made a message yet."""
+    """The times in the message of a plug-in, which may still be a plain dict."""
     if isinstance(body, dict):
         times = {name: body[name] for name in TIME_FIELDS if name in body}
     else:

@@ -1,6 +1,6 @@
 """The store: an append-only file of the records that must survive a crash of the process.
 
-`store_format.py` says how the file looks. The store replays the file when it opens and rewrites it with the records
+`format.py` defines the bytes of the file. The store replays the file when it opens and rewrites it with the records
 that are still needed. When the file has grown enough, the store compacts it again, in small steps (`compaction.py`). A
 record reaches the operating system before the peer carries out the effect that follows it, so an acknowledged packet
 survives the process; with `sync` it survives a loss of power, too. If the disk writes only a piece of a record, the
@@ -62,7 +62,7 @@ class Store:
     def __init__(self, path: Path, *, sync: bool = False) -> None:
         self.path = path = _checked(path)
         self.damaged: tuple[DamagedBytes, ...] = ()
-        """What could not be read when it was opened."""
+        """The parts of the file that could not be read when it was opened."""
         self._sync = sync
         self._size = 0
         self._rewrite_at = 0
@@ -153,7 +153,7 @@ class Store:
         self._lock.close()
 
     def _replay(self) -> int:
-        """Read the file; the highest incarnation that it names."""
+        """Read the file. Returns the highest incarnation that it names."""
         reader, highest, clock = StoreReader(self.path), 0, ClockRecord(0)
         for record, body in reader.records():
             if isinstance(record, IncarnationRecord):
@@ -163,7 +163,7 @@ class Store:
             else:
                 self._needed.add(with_times_moved(record, -clock.ahead_ns), body)
         self.damaged = tuple(reader.damaged)
-        if reader.damaged and not reader.found:
+        if reader.damaged and not reader.count:
             log.error("%s: nothing of it can be read, and the peer starts without it", self.path)
         # The records now have the monotonic time of the boot in which they were written, or wall-clock time.
         same_boot = bool(clock.boot) and clock.boot == self._clock.boot
@@ -193,13 +193,13 @@ class Store:
                 yield self._frame(one, encode_record(with_times_moved(one, clock.ahead_ns)))
 
     def _frame(self, record: Record, body: bytes) -> bytes:
-        """A record as bytes; twice if damage to it would lose others: the backlog of a subscription."""
+        """A record as bytes; twice if damage to it would lose others, those of a backlog."""
         frame = self._framing.frame(body)
         return frame + frame if type(record) is DurableRecord else frame
 
 
 def _set_aside(path: Path, damaged: tuple[DamagedBytes, ...]) -> None:
-    """Let a damaged file stay beside the one that replaces it, and say so."""
+    """Keep a damaged file beside the one that replaces it, and log it."""
     for each in damaged[:_LOGGED_DAMAGE]:
         log.warning("%s: %s cannot be read; what they held is lost, and the rest is used", path, each)
     if len(damaged) > _LOGGED_DAMAGE:
@@ -217,7 +217,7 @@ def _set_aside(path: Path, damaged: tuple[DamagedBytes, ...]) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Write a folder to the disk: only then does a file's new name survive a loss of power."""
+    """Write a folder to the disk, so that a file's new name survives a loss of power."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(number)
@@ -226,7 +226,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _checked(path: Path) -> Path:
-    """The file that a path leads to, if a store may be there."""
+    """The file that a path leads to. Raises `ConfigError` if no store can be there."""
     try:
         store = Path(os.path.realpath(path))
         check_regular(store)

@@ -1,9 +1,9 @@
 """Writes records to the store, and holds effects back while the disk does not take one.
 
-While a record is not stored, the peer promises nothing that came after it: it sends no ACK, delivers nothing and gives
-no receipt as `kept`. A sender that gets no ACK sends again or takes another route. Timers and other messages go on.
-When too many effects wait, events are refused before the peer has seen them: their senders still have them, and the
-peer does not mistake the next attempt for a duplicate.
+While a record is not stored, the peer promises nothing that depends on later ones: it sends no ACK, delivers nothing
+and gives no receipt as `kept`. A sender that gets no ACK sends again or takes another route. Timers and other messages
+go on. When too many effects wait, the writer refuses events before the peer has seen them: their senders still have
+them, and the peer does not mistake the next attempt for a duplicate.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ log = logging.getLogger("wend.peer")
 
 RETRY_S = 0.1
 MAX_HELD = 10_000
-"""Records and deliveries that wait for the disk; an event that was let in before may add a few."""
+"""Records and deliveries that wait for the disk; an event that was accepted earlier may add a few."""
 
 
 class StoreWriter:
@@ -44,8 +44,8 @@ class StoreWriter:
         self._counters = counters
         self._clock = clock
         self.held: deque[tuple[Persist | Deliver, Nanos]] = deque()
-        """Effects that wait for the disk, in their order, each with the time since which it waits. While there are
-        some, ask `must_wait` for each new one."""
+        """Effects that wait for the disk, oldest first, with the time since when. While there are some, ask `must_wait`
+        for each new one."""
         self.queued: EventId | None = None
         """The event that was last stored for durable subscriptions here."""
         self._retry: asyncio.TimerHandle | None = None
@@ -62,7 +62,7 @@ class StoreWriter:
         return len(self.held) >= MAX_HELD
 
     def refuses(self, event: Input) -> bool:
-        """Whether to refuse an input; to be asked while effects wait."""
+        """Whether to refuse an input. Ask while effects wait."""
         if isinstance(event, Received) and isinstance(event.message, Data | Fragment) and self.full:
             self._counters.refused["no room to store"] += 1
             return True

@@ -1,8 +1,8 @@
 """A filter in the kernel for times of flood: it drops most datagrams of strangers before the process reads them.
 
 A peer reads some hundred thousand datagrams per second at most. A flood of handshakes fills its socket, and packets of
-neighbours are lost with those of strangers. While there is a flood, a filter (BPF, on Linux) lets pass what belongs to
-sessions, and one of 32 of all other datagrams, at random. So neighbours are heard, and strangers may still get in.
+neighbours are lost with those of strangers. During a flood a filter (BPF, on Linux) passes packets of sessions, and one
+of 32 other datagrams, at random. So the peer hears its neighbours, and strangers may still get in.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ import sys
 from wend.security import packets
 
 FLOOD_PER_TICK = 500
-"""So many datagrams without a message between two ticks are a flood."""
+"""More datagrams without a message between two ticks are a flood."""
 _SHARE = 32
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27
 _LOAD_WORD, _AND, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
@@ -28,7 +28,7 @@ _PASS_TYPES = (packets.ANSWER, packets.COOKIE, packets.CERTIFICATE)
 
 
 def passes(datagram: bytes | memoryview) -> bool:
-    """Whether the filter lets a datagram pass: it claims to be of a session, or of a handshake that this peer began.
+    """Whether the filter passes a datagram: it claims to belong to a session, or to a handshake that this peer began.
     Such packets cost little, so they are no reason to filter others."""
     kind = packets.type_of(datagram)
     return kind is not None and (kind in _PASS_TYPES or packets.TRANSPORT <= kind < _LAST)
@@ -37,10 +37,10 @@ def passes(datagram: bytes | memoryview) -> bool:
 def program() -> bytes:
     """Instructions of classic BPF: operation, jump if true, jump if false, operand."""
     head = int.from_bytes(packets.head(0))
-    wanted = [(_JUMP_EQUAL, head + kind) for kind in _PASS_TYPES] + [(_JUMP_AT_LEAST, head + packets.TRANSPORT)]
+    jumps = [(_JUMP_EQUAL, head + kind) for kind in _PASS_TYPES] + [(_JUMP_AT_LEAST, head + packets.TRANSPORT)]
     last = head + _LAST
-    code = [(_LOAD_WORD, 0, 0, _UDP_HEADER), (_JUMP_AT_LEAST, len(wanted), 0, last)]
-    code += [(jump, len(wanted) - number + 2, 0, operand) for number, (jump, operand) in enumerate(wanted)]
+    code = [(_LOAD_WORD, 0, 0, _UDP_HEADER), (_JUMP_AT_LEAST, len(jumps), 0, last)]
+    code += [(jump, len(jumps) - number + 2, 0, operand) for number, (jump, operand) in enumerate(jumps)]
     code += [
         (_LOAD_WORD, 0, 0, _RANDOM),
         (_AND, 0, 0, _SHARE - 1),
@@ -61,7 +61,7 @@ class FloodFilter:
         self._works = sys.platform == "linux"
 
     def count(self, datagram: bytes | memoryview) -> None:
-        """A datagram came that holds no message."""
+        """Count a datagram that holds no message."""
         if passes(datagram):
             return
         self._useless += 1

@@ -1,11 +1,11 @@
 """How long datagrams waited in the kernel, while the process was suspended or busy.
 
-The peer's clock cannot see this time: a datagram seems to arrive when it is read. The kernel knows the time at which it
-arrived, and a system call (SIOCGSTAMPNS) tells that of the last datagram that was read. It costs about a microsecond,
-so a socket asks only now and then, and for every datagram while the answer is that they wait.
+The peer's clock cannot see this time: a datagram seems to arrive when it is read. The kernel knows when it arrived, and
+a system call (SIOCGSTAMPNS) tells this for the last datagram that was read. The call costs about a microsecond, so a
+socket makes it only now and then, and for every datagram while datagrams wait.
 
-The kernel's time is wall-clock time, which somebody may set. So the answer is bounded by monotonic time: a datagram
-that was read after another one arrived after it, and one that was read from an empty queue arrived since then.
+The kernel's time is wall-clock time, which somebody may set. So the answer is bounded by monotonic time: datagrams
+arrive in the order in which they are read, and those in a queue arrived after it was last empty.
 """
 
 import fcntl
@@ -18,9 +18,9 @@ from wend.drivers.live.clock import Clock
 from wend.model.units import MS, SECOND, Nanos
 
 SHORT_NS = 3 * MS
-"""A wait that is no longer counts as none: a busy peer has that much."""
+"""A wait up to this long counts as none: on a busy peer it is normal."""
 CHECK_NS = 10 * MS
-"""While datagrams do not wait, the kernel is asked after this time again."""
+"""How often to ask the kernel while datagrams do not wait."""
 _SIOCGSTAMPNS = 0x8907
 _STAMP = struct.Struct("@ll")
 
@@ -31,9 +31,9 @@ class KernelQueue:
     def __init__(self, socket_: socket.socket, clock: Clock) -> None:
         self._socket = socket_
         self._longest_ns: Nanos = 0
-        """No datagram that was in the queue at `known_ns` had waited for longer."""
+        """The longest that a datagram in the queue at `known_ns` can have waited."""
         self.known_ns = clock()
-        """When the kernel was asked last, or the queue was empty."""
+        """When the kernel was last asked, or the queue was last empty."""
         self._stamp = bytearray(_STAMP.size)
         self._works = sys.platform == "linux"
         self.stamped_ns()  # the first question makes the kernel note the times
@@ -43,7 +43,7 @@ class KernelQueue:
         self._longest_ns, self.known_ns = 0, now
 
     def waited_ns(self, now: Nanos) -> Nanos:
-        """How long the datagram that was just read had waited; 0 for a short time, or where the kernel does not say."""
+        """How long the datagram that was just read had waited; 0 for a short time, or if the kernel does not say."""
         stamped = self.stamped_ns()
         bound = self._longest_ns + now - self.known_ns
         waited = bound if stamped is None else max(0, min(time.time_ns() - stamped, bound))
@@ -51,7 +51,7 @@ class KernelQueue:
         return 0 if stamped is None or waited <= SHORT_NS else waited
 
     def stamped_ns(self) -> Nanos | None:
-        """The wall-clock time at which the datagram that was just read arrived; None where the kernel does not say."""
+        """The wall-clock time at which the datagram that was just read arrived; None if the kernel does not say."""
         if not self._works:
             return None
         try:

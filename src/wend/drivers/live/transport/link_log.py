@@ -1,7 +1,7 @@
-"""The log of link changes: one line each, with the neighbour's address; and when each link changed last.
+"""The log of link changes: one line each, with the neighbour's address; and when each link last changed.
 
-A host that is overloaded, or a network that flaps, may change links many times in a second: the number of lines in
-a period is bounded, and the next line says how many are missing.
+On an overloaded host, or in a network that flaps, links may change many times a second: the number of lines in a period
+is bounded, and the next line says how many are missing.
 """
 
 import logging
@@ -22,7 +22,7 @@ LINES, PERIOD_NS = 20, 10 * SECOND
 
 
 class LinkLog:
-    """Logs what happens to the links of one peer."""
+    """Logs the changes of the links of one peer."""
 
     def __init__(
         self, me: PeerId, links: Mapping[PeerId, Link], addresses: Mapping[PeerId, Address], clock: Clock
@@ -36,7 +36,7 @@ class LinkLog:
         self._changed_ns: dict[PeerId, Nanos] = {}
 
     def age_ns(self, peer: PeerId) -> Nanos:
-        """How long ago the link changed last."""
+        """How long ago the link last changed."""
         return self._clock() - self._changed_ns.get(peer, self._begun_ns)
 
     def heard(self, peer: PeerId, restarted: bool) -> None:

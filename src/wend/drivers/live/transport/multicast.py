@@ -1,12 +1,12 @@
 """UDP multicast of a live peer: it joins groups, sends to them and hears them.
 
 A group has a name. Its address in 239.192.0.0/14 (RFC 2365: for one organisation) and its port follow from the name, so
-peers of one group need not agree on them, unless the peer's file names an address. The header of a datagram has the
-number of the group in the place of the receiver: several groups, and other programs, may share an address.
+the peers of a group need not agree on them, unless a file names an address. The header of a datagram has the number of
+the group in the place of the receiver: several groups, and other programs, may share an address.
 
-Where the peer has keys, datagrams are sealed with the key of their group (`sealed_multicast.py`), and the sender is
-known by it. Else a peer sends from its own socket. So a receiver knows the sender as it knows the sender of any
-datagram, by the address book; in an open overlay a stranger is asked who it is.
+If the peer has keys, it seals datagrams with the key of their group (`security/group_keys.py`), which names the sender.
+Otherwise it sends from its own socket. So a receiver knows the sender as it knows the sender of any datagram, by the
+address book; in an open overlay it asks a stranger who it is.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ AUTO, OFF = "auto", "off"
 _FIRST_ADDRESS = int(ipaddress.IPv4Address("239.192.0.0"))
 _ADDRESSES = 1 << 18
 _FIRST_PORT, _PORTS = 16384, 16384
-"""Below the ports that systems give to programs that ask for any."""
+"""Below the ports that systems assign to programs that ask for any port."""
 _IP_MULTICAST_ALL = 49
-"""Of <linux/in.h>: 0 for a socket that hears only what it joined itself."""
+"""Of <linux/in.h>: 0 for a socket that hears only groups that it joined itself."""
 
 
 class MulticastOptions(msgspec.Struct, frozen=True):
@@ -62,10 +62,10 @@ def parse_multicast(text: str) -> tuple[bool, Address | None]:
         return text == AUTO, None
     host, port = parse_address(text)
     try:
-        fits = ipaddress.IPv4Address(host).is_multicast
+        is_multicast = ipaddress.IPv4Address(host).is_multicast
     except ValueError:
-        fits = False
-    if not fits or not port:
+        is_multicast = False
+    if not is_multicast or not port:
         raise ConfigError(
             f'multicast_address is "auto", "off" or an IPv4 address for multicast like 239.192.7.7:7800, not {text!r}'
         )
@@ -93,7 +93,7 @@ def group_address(group: str) -> Address:
 
 
 class MulticastGroups:
-    """The groups of one peer. If multicast is off or cannot be had, the peer sends and hears nothing of them."""
+    """The groups of one peer. If multicast is off or does not work, the peer neither sends to them nor hears them."""
 
     def __init__(
         self,
@@ -150,7 +150,8 @@ class MulticastGroups:
     def set_members(self, effect: MulticastMembers) -> None:
         sealed = self._peer.sealed
         if sealed is not None and self.options.on:
-            sealed.groups.set_members(self._number(effect.group), effect)
+            sealed.groups.set_members(self._clock(), self._number(effect.group), effect.keeper, effect.members)
+            sealed.perform_groups()
 
     def leave(self, effect: LeaveMulticast) -> None:
         number = self._number(effect.group)
@@ -174,7 +175,7 @@ class MulticastGroups:
             return
         address, header = self._route(effect.group)
         sealed = peer.sealed
-        datagram = wire.seal(header, body) if sealed is None else sealed.groups.seal(self._number(effect.group), body)
+        datagram = wire.frame(header, body) if sealed is None else sealed.groups.seal(self._number(effect.group), body)
         if datagram is None:
             return
         peer.counters.notices["multicast"] += 1
@@ -216,47 +217,42 @@ class MulticastGroups:
 
     def receive(self, datagram: bytes, address: Address, waited_ns: Nanos = 0) -> None:
         """Handle a datagram that came to an address of a group, and waited in a queue of this host."""
-        peer, counters = self._peer, self._peer.counters
-        if peer.sealed is not None:
-            opened = peer.sealed.groups.open(datagram)
-            if opened is not None:
-                hear = partial(self.hear_opened, opened.sender, waited_ns=waited_ns)
-                peer.shaper.arrive(opened.sender, opened.body, hear)
-            return
-        wrong = wire.fault(datagram)
-        header = None if wrong is not None else wire.decode_group_header(datagram)
-        if wrong in ("corrupted", "another version"):
-            peer.senders.refuse_unreadable(wrong, datagram, address)
-        elif header is None:
-            counters.refused["a multicast packet of others"] += 1
-            self._warn(address)
-        elif header.receiver not in self._joined:
-            counters.refused["a multicast packet of another group"] += 1
-            self._warn(address)
-        elif header.sender != peer.id:
-            self._identify(header, datagram, address, waited_ns)
-        elif header.incarnation != peer.incarnation:  # else the peer hears itself
-            counters.refused["misdirected"] += 1
-
-    def _identify(self, header: wire.Header, datagram: bytes, address: Address, waited_ns: Nanos) -> None:
         peer = self._peer
-        direct = header._replace(receiver=peer.id)
-        sender = peer.addresses.identify(direct, address)
-        if not isinstance(sender, str):
-            peer.addresses.note(header)
-            peer.shaper.arrive(sender, datagram, partial(self._hear, sender, waited_ns))
-        elif sender == "stale" or peer.joining is None or not peer.joining.hold(direct, datagram, address):
-            peer.counters.refused[sender] += 1
+        if peer.sealed is not None:
+            opened = peer.sealed.groups.open(self._clock(), datagram)
+            peer.sealed.perform_groups()
+            if opened is not None:
+                peer.shaper.arrive(opened.sender, opened.body, partial(self.hear, opened.sender, waited_ns=waited_ns))
+            return
+        fault = wire.fault(datagram)
+        if fault is None:
+            self.receive_open(wire.unframe(datagram), address, waited_ns)
+        elif fault == "garbage":
+            self._refuse_others("a multicast packet of others", address)
+        else:
+            peer.senders.refuse_unreadable(fault, datagram, address)
 
-    def _hear(self, sender: PeerId, waited_ns: Nanos, datagram: bytes) -> None:
-        try:
-            messages = wire.decode_messages(datagram, self._types)
-        except WireError:
-            messages = []
-        self._hear_all(sender, messages, waited_ns)
+    def receive_open(self, inner: wire.InnerDatagram, address: Address, waited_ns: Nanos) -> None:
+        """Handle an inner datagram that came over an open link."""
+        peer, counters = self._peer, self._peer.counters
+        sender, group, incarnation = inner.header
+        if inner.kind != wire.MULTICAST:
+            self._refuse_others("a multicast packet of others", address)
+        elif group not in self._joined:
+            self._refuse_others("a multicast packet of another group", address)
+        elif sender == peer.id:
+            if incarnation != peer.incarnation:  # else the peer hears itself
+                counters.refused["misdirected"] += 1
+        else:
+            identified = peer.addresses.identify(inner.header._replace(receiver=peer.id), address)
+            if not isinstance(identified, str):
+                peer.addresses.note(inner.header)
+                peer.shaper.arrive(sender, bytes(inner.body), partial(self.hear, sender, waited_ns=waited_ns))
+            elif identified == "stale" or peer.joining is None or not peer.joining.hold(inner, address):
+                counters.refused[identified] += 1
 
-    def hear_opened(self, sender: PeerId, body: bytes, waited_ns: Nanos = 0) -> None:
-        """Handle the content of a sealed multicast, which a member of the group has sent."""
+    def hear(self, sender: PeerId, body: bytes, waited_ns: Nanos = 0) -> None:
+        """Handle a message of a member of the group."""
         try:
             messages = wire.decode_body(wire.MESSAGE, body, self._types)
         except WireError:
@@ -273,9 +269,10 @@ class MulticastGroups:
         else:
             self._peer.counters.refused["garbage"] += 1
 
-    def _warn(self, sender: Address) -> None:
-        """Say once that others use the address of a group."""
+    def _refuse_others(self, reason: str, sender: Address) -> None:
+        """Refuse a packet of others that use the address of a group, and say so once."""
         refused = self._peer.counters.refused
+        refused[reason] += 1
         if refused["a multicast packet of others"] + refused["a multicast packet of another group"] == 1:
             at = " or ".join(show(address) for address in self._listening)
             log.warning(
@@ -286,7 +283,7 @@ class MulticastGroups:
 
 
 class _GroupSocket:
-    """Hears one address. Several peers on one host can listen there."""
+    """A socket that listens at one address. Several peers on one host can share it."""
 
     def __init__(
         self,
@@ -327,7 +324,7 @@ class _GroupSocket:
         self._socket.close()
 
     def read(self, most: int) -> None:
-        """Read datagrams that have arrived; the peer's answers to one neighbour are bundled meanwhile."""
+        """Read datagrams that have arrived, and bundle the peer's answers to each neighbour meanwhile."""
         queue = self._peer_socket.queue
         queue.bundle()
         for _ in range(most):

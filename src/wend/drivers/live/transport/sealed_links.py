@@ -1,10 +1,10 @@
 """Sealed links: the session layer of a live peer, on its socket and clocks.
 
-A peer with keys seals every datagram as the last thing before the socket, and opens it as the first thing after. So a
-decoder sees only bytes that another peer of the same root has sent. The sender is known by its session: its address may
-change. Messages to a peer without a session wait for the handshake, for a short time.
+A peer with keys seals every datagram as the last step before the socket, and opens it as the first step after. So a
+decoder sees only bytes that another peer of the same root has sent. The session names the sender, whose address may
+change. Messages to a peer without a session wait a short time for the handshake.
 
-Multicast is sealed with the key of its group, which members get in their sessions (`sealed_multicast.py`).
+The key of its group seals a multicast; members get it in their sessions (`security/group_keys.py`).
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from wend.drivers.live.addressing.addresses import Address, show
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.log_limit import LogLimit
 from wend.drivers.live.transport import wire
-from wend.drivers.live.transport.sealed_multicast import SealedMulticast
 from wend.model.events import PeerId
 from wend.model.units import MINUTE, Nanos
 from wend.security import packets
+from wend.security.group_keys import GroupKeys, GroupOpened
 from wend.security.identity import Credentials, Identity, Verifier
 from wend.security.session_effects import SessionEnded, SessionMoved, SessionReady, SessionRefused, TransmitPacket
 from wend.security.session_layer import SessionLayer
@@ -67,9 +67,10 @@ class SealedLinks:
             notices=peer.counters.notices,
         )
         self._sessions = self._layer.peers
-        self.groups = SealedMulticast(peer, self.send, clock)
+        self.groups = GroupKeys(peer.id, os.urandom, peer.counters.refused, peer.counters.notices)
+        """The keys of multicast groups. After a change, call `perform_groups`."""
         self._pipes: dict[PeerId, Transmit] = {}
-        """Pipes that imitate links, by peer; others send to the socket."""
+        """By peer: the pipe that imitates the link. Without one, datagrams go straight to the socket."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._limit = LogLimit(LINES_PER_MINUTE, MINUTE)
@@ -87,11 +88,11 @@ class SealedLinks:
 
     @property
     def entries(self) -> int:
-        """Entries of all tables of sessions: strangers must not make them more."""
+        """Entries of all tables of sessions. Strangers must not make it grow."""
         return self._layer.size
 
     def identity(self, peer: PeerId) -> Identity | None:
-        """What the certificate of a peer says."""
+        """The content of the certificate of a peer."""
         return self._layer.identity(peer)
 
     def renew(self, credentials: Credentials, verifier: Verifier) -> None:
@@ -105,7 +106,7 @@ class SealedLinks:
     # ---------------------------------------------------------------- datagrams that leave
 
     def add_pipe(self, peer: PeerId, pipe: Transmit | None) -> None:
-        """Send sealed datagrams to a peer through this, or to the socket."""
+        """Send sealed datagrams to a peer through this pipe; None: straight to the socket."""
         if pipe is None:
             self._pipes.pop(peer, None)
         else:
@@ -120,13 +121,13 @@ class SealedLinks:
         self._layer.forget(peer)
 
     def to_socket(self, peer: PeerId, datagram: bytes) -> None:
-        """Send a sealed datagram to where a peer was heard last."""
+        """Send a sealed datagram to the address at which a peer was last heard."""
         session = self._sessions.get(peer)
         if session is not None and session.address is not None:
             self._transmit(session.address, datagram)
 
     def send(self, peer: PeerId, kind: int, body: bytes) -> None:
-        """Seal a message, or a bundle of some."""
+        """Seal the body of a datagram of this kind, and send it to a peer."""
         layer, pipes = self._layer, self._pipes
         datagram = layer.seal(self._clock(), peer, kind, body)
         if datagram is not None:
@@ -137,9 +138,9 @@ class SealedLinks:
         if layer.effects:
             self._perform()
 
-    def send_to(self, address: Address, datagram: bytes) -> None:
-        """Seal what would be an open datagram, for whoever is at an address."""
-        self._layer.send_to(self._clock(), address, *wire.unsealed(datagram))
+    def send_to(self, address: Address, kind: int, body: bytes) -> None:
+        """Seal the body of a datagram of this kind, and send it to the peer at an address."""
+        self._layer.send_to(self._clock(), address, kind, body)
         self._perform()
 
     # ---------------------------------------------------------------- datagrams that arrive
@@ -153,7 +154,8 @@ class SealedLinks:
         if opened is not None:
             sender, incarnation, kind, body = opened
             if kind == packets.GROUP_KEY:
-                self.groups.receive(sender, incarnation, body)
+                self.groups.receive(self._clock(), sender, incarnation, body)
+                self.perform_groups()
             else:
                 self._peer.receive_opened(sender, incarnation, kind, body, address, waited_ns)
             return
@@ -166,10 +168,11 @@ class SealedLinks:
     def _tick(self) -> None:
         if self._loop is None:
             return
-        self._timer = self._loop.call_later(TICK_S, self._tick)  # first: whatever fails below, time goes on
+        self._timer = self._loop.call_later(TICK_S, self._tick)  # first: time goes on, whatever fails below
         self._tell_time()
         self._perform()
-        self.groups.tick()
+        self.groups.tick(self._clock())
+        self.perform_groups()
         self._flood_filter.tick()
 
     def _tell_time(self) -> None:
@@ -186,17 +189,27 @@ class SealedLinks:
                         self._transmit(address, datagram)
                 case SessionReady(peer=peer, incarnation=incarnation):
                     self._peer.on_session(peer, incarnation)
-                    self.groups.include(peer)
+                    self.groups.include(self._clock(), peer)
+                    self.perform_groups()
                 case SessionMoved(peer=peer, address=address):
                     self._peer.on_moved(peer, address)
                 case SessionEnded(peer=peer, reason=reason):
                     log.warning("peer %d does not accept peer %d any more: %s", self._peer.id, peer, reason)
-                    self.groups.exclude(peer)
+                    self.groups.exclude(self._clock(), peer)
+                    self.perform_groups()
                 case SessionRefused(address=address, reason=reason):
                     self._warn(address, reason)
 
+    def perform_groups(self) -> None:
+        """Send messages about group keys, and hand over multicasts that have waited for a key."""
+        for effect in self.groups.take_effects():
+            if isinstance(effect, GroupOpened):
+                self._peer.multicast.hear(effect.sender, effect.body)
+            elif effect.peer in self._peer.addresses.reachable:  # else it is repeated
+                self.send(effect.peer, packets.GROUP_KEY, effect.body)
+
     def _warn(self, address: Address, why: str) -> None:
-        """Log why datagrams from an address are refused, once for each address, and not too often."""
+        """Log why datagrams from an address are refused, once for each address, at a bounded rate."""
         if (address, why) in self._logged or not self._limit.allows(self._clock()):
             return
         if len(self._logged) >= MOST_REMEMBERED:

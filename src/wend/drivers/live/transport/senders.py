@@ -1,13 +1,13 @@
 """Who sent an open datagram: a known peer, one that joins, or a stranger whose datagram is refused.
 
-The address book says who is where. A datagram of somebody who may be joining waits at the locator. What is refused is
+The address book says who is where. A datagram of somebody who may be joining waits at the locator. Refusals are
 counted, and the first few of each kind are logged, because two peers that are wired wrongly hear nothing else.
 """
 
 import logging
 from collections.abc import Callable
 
-from wend.drivers.live.addressing.address_book import AddressBook
+from wend.drivers.live.addressing.address_book import AddressBook, Unidentified
 from wend.drivers.live.addressing.addresses import Address, show
 from wend.drivers.live.addressing.joining import Joining
 from wend.drivers.live.clock import Clock
@@ -16,7 +16,6 @@ from wend.drivers.live.paths.probes import answer_to
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.link_log import LinkLog
 from wend.drivers.live.transport.strangers import StrangerLog
-from wend.model.errors import WireError
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.link.link import Link, NeighbourState
@@ -25,9 +24,9 @@ log = logging.getLogger("wend.peer")
 
 STALE_NS: Nanos = 5 * SECOND
 SILENT_NS = 30 * SECOND
-"""After so long without a packet the address of a neighbour may have changed, also where nobody sends hellos."""
+"""After so long without a packet the address of a neighbour may have changed, even if nobody sends hellos."""
 JOIN_NS = 2 * SECOND
-"""A peer that joins may take so long until it is known."""
+"""How long it may take until a peer that joins is known."""
 _UNKNOWN_SENDER = ("stranger", "misdirected")
 _LOGGED_VERSIONS = 20
 
@@ -59,55 +58,82 @@ class Senders:
         self._stale = StrangerLog(me, book, links, clock, STALE_NS)
 
     def identify(self, datagram: memoryview, address: Address) -> wire.Header | None:
-        """The header of a datagram from a known peer; None where the datagram is refused, or must wait."""
-        wrong = wire.fault(datagram)
-        if self._joining is not None and wrong is None and wire.is_about_addresses(datagram):
-            self._joining.receive(datagram, address)
+        """The header of an open datagram from a known peer; None if the datagram is refused, must wait, or is about
+        addresses."""
+        fault = wire.fault(datagram)
+        inner = None if fault is not None else wire.unframe(datagram)
+        if inner is not None and inner.kind == wire.ADDRESSES and self._joining is not None:
+            self._joining.receive(inner, address)
             return None
-        try:
-            header = wire.decode_header(datagram)
-        except WireError:
-            header = None
+        if inner is not None and inner.kind not in wire.MESSAGES:
+            inner = None
+        header = None if inner is None else inner.header
         sender = self._book.identify(header, address)
         if not isinstance(sender, str):
             return header
-        if (
-            self._joining is not None
-            and header is not None
-            and sender in _UNKNOWN_SENDER
-            and self._joining.hold(header, datagram, address)
-        ):
-            return None
-        is_open = self._joining is not None and not self._joining.makes_links
-        if wrong is not None and wrong != "garbage" and (sender != "stranger" or is_open):
-            self.refuse_unreadable(wrong, datagram, address)
-        elif sender != "stranger" or not self.answer_probe(datagram, address):
-            self._counters.refused[sender] += 1
-            if sender in _UNKNOWN_SENDER:
-                self._strangers.refused(header, datagram, address)
-            elif sender == "stale" and header is not None and self.is_silent(header.sender):
-                self._stale.refused(header, datagram, address)
+        if inner is None or sender not in _UNKNOWN_SENDER or not self._holds(inner, address):
+            self._refuse(sender, fault, header, datagram, address)
         return None
 
+    def _holds(self, inner: wire.InnerDatagram, address: Address) -> bool:
+        return self._joining is not None and self._joining.hold(inner, address)
+
+    def _refuse(
+        self,
+        reason: Unidentified,
+        fault: wire.Fault | None,
+        header: wire.Header | None,
+        datagram: memoryview,
+        address: Address,
+    ) -> None:
+        """Count a datagram that nobody known has sent, and log the first of each sender."""
+        is_overlay_open = self._joining is not None and not self._joining.makes_links
+        if fault is not None and fault != "garbage" and (reason != "stranger" or is_overlay_open):
+            self.refuse_unreadable(fault, datagram, address)
+        elif reason != "stranger" or not self.answer_probe(datagram, address):
+            self._counters.refused[reason] += 1
+            if reason in _UNKNOWN_SENDER:
+                self._strangers.refused(header, datagram, address)
+            elif reason == "stale" and header is not None:
+                self._log_stale(header, address)
+
+    def admit(self, header: wire.Header, address: Address) -> bool:
+        """Whether to handle a datagram that has waited until the address of its sender was confirmed."""
+        sender = self._book.identify(header, address)
+        if isinstance(sender, str):
+            self._counters.refused[sender] += 1
+            self._log_stale(header, address)
+            return False
+        return True
+
+    def _log_stale(self, header: wire.Header, address: Address) -> None:
+        if self.is_silent(header.sender):
+            self._stale.refused(header, b"", address)
+
     def confirm(self, header: wire.Header, address: Address, head: bytes) -> None:
-        """Note the first datagram with this header: mostly that of a new incarnation."""
-        former = self._book.incarnation(header.sender)
+        """Note the first datagram with this header."""
+        self.note(header)
         self._book.confirm(header, address, head)
+
+    def note(self, header: wire.Header) -> None:
+        """Note the incarnation of a known sender, and log a new one."""
+        former = self._book.incarnation(header.sender)
+        self._book.note(header)
         if former != header.incarnation and header.sender in self._links:
             self._link_log.heard(header.sender, restarted=former > 0)
 
-    def refuse_stranger(self, header: wire.Header, datagram: memoryview, address: Address) -> None:
+    def refuse_stranger(self, header: wire.Header, address: Address) -> None:
         self._counters.refused["stranger"] += 1
-        self._strangers.refused(header, datagram, address)
+        self._strangers.refused(header, b"", address)
 
-    def refuse_unreadable(self, wrong: wire.Fault, datagram: bytes | memoryview, address: Address) -> None:
-        """Count a datagram of a version or with a fault that cannot be read."""
-        self._counters.refused[wrong] += 1
-        if wrong == "another version" and self._counters.refused[wrong] <= _LOGGED_VERSIONS:
-            log.warning("peer %d refuses %s, from %s", self._me, wire.explain(wrong, datagram), show(address))
+    def refuse_unreadable(self, fault: wire.Fault, datagram: bytes | memoryview, address: Address) -> None:
+        """Count a datagram that cannot be read."""
+        self._counters.refused[fault] += 1
+        if fault == "another version" and self._counters.refused[fault] <= _LOGGED_VERSIONS:
+            log.warning("peer %d refuses %s, from %s", self._me, wire.explain(fault, datagram), show(address))
 
     def answer_probe(self, datagram: memoryview, address: Address) -> bool:
-        """Answer a probe that a known peer's host sends to measure the path to this one, and no other."""
+        """Answer a probe by which the host of a known peer measures the path to this one. False if it is none."""
         answer = answer_to(datagram) if self._book.has_host(address) else None
         if answer is None:
             return False
@@ -116,6 +142,6 @@ class Senders:
         return True
 
     def is_silent(self, peer: PeerId) -> bool:
-        """Whether a peer has no link that works, or has not been heard over it for long."""
+        """Whether a peer has no working link, or has not been heard over it for long."""
         link = self._links.get(peer)
         return link is None or link.state is not NeighbourState.UP or self._clock() - link.heard_ns > SILENT_NS

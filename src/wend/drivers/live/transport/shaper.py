@@ -2,7 +2,7 @@
 
 A peer has one `Pipe` per neighbour, between itself and its socket. The pipe holds a datagram for the link's delay. It
 loses some datagrams, and all of them while the link is cut. It may corrupt some, and hold some back so that later ones
-overtake them; no others do. A pipe without delay, loss, outages and faults costs one call.
+overtake them. A pipe without delay, loss, outages and faults costs one call.
 
 Timers of the event loop have a resolution of one millisecond. A pipe sends a datagram that is due in less than half a
 millisecond, so delays are right on average.
@@ -23,7 +23,7 @@ from wend.model.units import MS, Nanos
 Transmit = Callable[[bytes], None]
 _HALF_TICK: Nanos = MS // 2
 MAX_QUEUED = 20_000
-"""The most datagrams in flight on a link. It drops further ones, as a full queue does."""
+"""The most datagrams in flight on a link. It drops more, as a full queue does."""
 
 
 def always_up(_: Nanos) -> bool:
@@ -101,7 +101,7 @@ class Pipe:
             self._hold(now, now + wait, datagram)
 
     def twin(self, transmit: Transmit) -> "Pipe":
-        """A pipe of the same shape, with losses of its own, for datagrams whose checksum was checked. It loses those
+        """A pipe of the same shape, with its own losses, for datagrams whose checksum was checked. It loses those
         that it would corrupt."""
         faults = self.faults
         return Pipe(
@@ -140,7 +140,7 @@ class Pipe:
         return bytes(changed)
 
     def _hold(self, now: Nanos, due: Nanos, datagram: bytes) -> None:
-        """Queue a datagram in the order of the times at which they are due."""
+        """Queue a datagram by the time at which it is due."""
         queue, at = self._queue, len(self._queue)
         while at and queue[at - 1][0] > due:
             at -= 1
@@ -183,14 +183,14 @@ class Shaper:
 
     def arrive(self, neighbour: PeerId, datagram: bytes, receive: Transmit) -> None:
         """Receive a multicast datagram over a link that has the shape of the link to its sender."""
-        there = self._pipes.get(neighbour)
-        if there is None or (there.is_plain and not there.is_cut):
+        outgoing = self._pipes.get(neighbour)
+        if outgoing is None or (outgoing.is_plain and not outgoing.is_cut):
             receive(datagram)
             return
         pipe = self._incoming.get(neighbour)
         if pipe is None:
-            pipe = self._incoming[neighbour] = there.twin(receive)
-        pipe.is_cut = there.is_cut
+            pipe = self._incoming[neighbour] = outgoing.twin(receive)
+        pipe.is_cut = outgoing.is_cut
         pipe.put(datagram)
 
     def put(self, neighbour: PeerId, datagram: bytes) -> None:

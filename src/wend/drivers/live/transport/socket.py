@@ -1,8 +1,8 @@
 """A peer's socket and the queue of datagrams that it sends.
 
-The socket is read in bounded batches, so that timers and clients are served while datagrams flood in. It is read
-directly instead of through an asyncio transport: a datagram from a stranger is refused before anything is allocated
-for it, and datagrams that have arrived can be read before a timer runs.
+The peer reads the socket in bounded batches, so that it serves timers and clients while datagrams flood in. It reads
+directly instead of through an asyncio transport: so it refuses a datagram of a stranger before it allocates anything
+for it, and can read datagrams that have arrived before a timer runs.
 
 While a batch is read, or requests of clients are served, messages to the same neighbour are bundled into one datagram.
 A busy peer answers many datagrams at once, and most of the answers go to a few neighbours.
@@ -11,8 +11,6 @@ A busy peer answers many datagrams at once, and most of the answers go to a few 
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Protocol
-from zlib import crc32
 
 from wend.drivers.live.addressing.addresses import Address, bind, check_listen
 from wend.drivers.live.clock import Clock
@@ -27,64 +25,18 @@ from wend.protocol.messages import Ack, older
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 BATCH_DATAGRAMS = 64
 WAITING_DATAGRAMS = 2048
-"""How many are read before a timer runs, so that a busy host does not miss an answer that waits in its own socket."""
+"""The most that are read before a timer runs, so that a busy host does not miss an answer in its own socket."""
 QUIET_NS = MS
-"""A socket that had nothing to read for this long is quiet."""
+"""A socket without a datagram for this long is quiet."""
 AT_ONCE_NS = MS // 10
-"""A datagram that can be read so soon after the last one was mostly there before: more may be."""
+"""A datagram that can be read so soon after the last one had probably arrived before: there may be more."""
 HOLD_NS = MS
 """How long an ACK may wait for other messages to the same neighbour. Timeouts of live peers allow for more."""
 MOST_ACKS = 32
-"""So many ACKs fit into one bundle."""
+"""ACKs that fit into one bundle."""
 
-Transmit = Callable[[bytes], None]
-Seal = Callable[[PeerId, int, bytes], None]
-
-
-class MessageSender(Protocol):
-    """How messages leave to one peer."""
-
-    def send(self, body: bytes) -> None:
-        """Send an encoded message."""
-
-    def send_bundle(self, bodies: list[bytes]) -> None:
-        """Send encoded messages in one datagram."""
-
-
-class OpenSender:
-    """Datagrams with a header and a checksum."""
-
-    __slots__ = ("_head_sum", "_header", "_transmit")
-
-    def __init__(self, header: bytes, transmit: Transmit) -> None:
-        self._header = header
-        self._head_sum = crc32(header)
-        self._transmit = transmit
-
-    def send(self, body: bytes) -> None:
-        self._transmit(self._header + body + crc32(body, self._head_sum).to_bytes(4, "little"))  # as `wire.seal` does
-
-    def send_bundle(self, bodies: list[bytes]) -> None:
-        self._transmit(wire.bundle(self._header, bodies))
-
-
-class SealedSender:
-    """Messages that a session seals."""
-
-    __slots__ = ("_peer", "_seal")
-
-    def __init__(self, peer: PeerId, seal: Seal) -> None:
-        self._peer = peer
-        self._seal = seal
-
-    def send(self, body: bytes) -> None:
-        self._seal(self._peer, wire.MESSAGE, body)
-
-    def send_bundle(self, bodies: list[bytes]) -> None:
-        if len(bodies) == 1:
-            self._seal(self._peer, wire.MESSAGE, bodies[0])
-        else:
-            self._seal(self._peer, *wire.bundle_body(bodies))
+SendBody = Callable[[int, bytes], None]
+"""Sends the body of an inner datagram of some kind to one peer, over an open or a sealed link."""
 
 
 class SendQueue:
@@ -97,25 +49,21 @@ class SendQueue:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._routes: dict[PeerId, MessageSender] = {}
+        self._routes: dict[PeerId, SendBody] = {}
         self._bundling = False
         self._waiting: dict[PeerId, tuple[int, list[bytes]]] = {}
         """By peer: the size of the bundle, and its encoded messages."""
         self._acks: dict[PeerId, list[tuple[Ack, Nanos]]] = {}
-        """By peer: the ACKs that wait, each with the time since which it does."""
+        """By peer: the ACKs that wait, each with the time since when."""
         self._acked_ns: dict[PeerId, Nanos] = {}
-        """By peer: when ACKs left last."""
+        """By peer: when ACKs were last sent."""
         self._timer: asyncio.TimerHandle | None = None
         self.waited_ns: Nanos = 0
-        """How long the datagram that is handled now waited for this process; its ACKs say so, too."""
+        """How long the current datagram waited for this process; its ACKs say so, too."""
 
-    def add(self, peer: PeerId, header: bytes, transmit: Transmit) -> None:
-        """Send open datagrams with this header to a peer."""
-        self._routes[peer] = OpenSender(header, transmit)
-
-    def add_sealed(self, peer: PeerId, seal: Seal) -> None:
-        """Send to a peer by its session."""
-        self._routes[peer] = SealedSender(peer, seal)
+    def add(self, peer: PeerId, send: SendBody) -> None:
+        """Send to a peer by this link."""
+        self._routes[peer] = send
 
     def remove(self, peer: PeerId) -> None:
         for by_peer in (self._routes, self._waiting, self._acks, self._acked_ns):
@@ -127,11 +75,11 @@ class SendQueue:
             if peer in self._acks:
                 self._transmit(peer, [body])
             else:
-                self._routes[peer].send(body)
+                self._routes[peer](wire.MESSAGE, body)
             return
         size, bodies = self._waiting.get(peer, (0, []))
         if bodies and size + len(body) > wire.BUNDLE_BYTES:
-            self._routes[peer].send_bundle(bodies)
+            self._routes[peer](*wire.bundle(bodies))
             size, bodies = 0, []
         bodies.append(body)
         self._waiting[peer] = (size + len(body), bodies)
@@ -154,9 +102,9 @@ class SendQueue:
             self.send(peer, wire.encode_message(older(ack, self.waited_ns) if self.waited_ns else ack))
 
     def bundle(self) -> bool:
-        """Bundle messages from now on, until `flush`. False if they are already."""
-        was, self._bundling = self._bundling, True
-        return not was
+        """Bundle messages from now on, until `flush`. False if it does so already."""
+        is_new, self._bundling = not self._bundling, True
+        return is_new
 
     def bundle_turn(self) -> None:
         """Bundle messages until this turn of the event loop ends."""
@@ -186,7 +134,7 @@ class SendQueue:
             self._transmit(peer, [])
 
     def clear(self) -> None:
-        """Drop everything that waits: the peer is closed."""
+        """Drop all waiting messages: the peer is closed."""
         self._bundling = False
         self._waiting.clear()
         self._acks.clear()
@@ -198,19 +146,19 @@ class SendQueue:
 
     def _transmit(self, peer: PeerId, bodies: list[bytes]) -> None:
         """Send messages with the ACKs that wait."""
-        route = self._routes[peer]
+        send = self._routes[peer]
         if acks := self._acks.pop(peer, None):
             self._acked_ns[peer] = now = self._clock()
             encoded = [wire.encode_message(Ack(ack.tx, ack.accepted, now - since)) for ack, since in acks]
             if bodies and sum(map(len, encoded)) + sum(map(len, bodies)) > wire.BUNDLE_BYTES:
-                route.send_bundle(encoded)
+                send(*wire.bundle(encoded))
             else:
                 bodies = [*encoded, *bodies]
-        route.send_bundle(bodies)
+        send(*wire.bundle(bodies))
 
 
 class PeerSocket:
-    """Bound when it is made, so that its address is known; read when it is opened."""
+    """The UDP socket of one peer. It is bound at once, so that its address is known, and read once it is opened."""
 
     def __init__(
         self,
@@ -235,7 +183,7 @@ class PeerSocket:
         self._kernel_queue = KernelQueue(self._socket, clock)
         self._waited_ns: Nanos = 0
         self.now_ns: Nanos = clock()
-        """When the datagram that is handled now was read."""
+        """When the current datagram was read."""
         self.family = self._socket.family
         host, port = self._socket.getsockname()[:2]
         self.address: Address = (host, port)
@@ -252,27 +200,26 @@ class PeerSocket:
         self._socket.close()
 
     def drain(self) -> Nanos:
-        """Read the datagrams that have arrived. Returns how long those had waited that are left, because there are too
-        many."""
+        """Read the datagrams that have arrived. If there are too many, returns how long the others have waited."""
         self.queue.bundle()
-        left = self._read_some(WAITING_DATAGRAMS) == WAITING_DATAGRAMS
+        are_left = self._read_some(WAITING_DATAGRAMS) == WAITING_DATAGRAMS
         self.queue.flush()
-        return self._waited_ns if left else 0
+        return self._waited_ns if are_left else 0
 
     def transmit(self, address: Address, datagram: bytes) -> None:
         try:
             self._socket.sendto(datagram, address)
         except (OSError, OverflowError, TypeError, ValueError):
             # A full send buffer loses datagrams, as a full router does. The protocol repairs such losses. The other
-            # errors are of addresses that cannot be, which another peer may have told.
+            # errors come from invalid addresses, which another peer may have sent.
             self._counters.failed["send"] += 1
 
     def flood_filter(self) -> FloodFilter:
-        """A filter for what arrives while strangers send too much."""
+        """A filter for times when strangers send too much."""
         return FloodFilter(self._socket)
 
     def prepare_multicast(self, interface: str, ttl: int) -> None:
-        """Let it send to multicast groups over an interface, named by its IPv4 address; empty: the system's choice."""
+        """Send to multicast groups over an interface, named by its IPv4 address; empty: the system's choice."""
         self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
         self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)  # for other peers on this host
         if interface:
@@ -287,20 +234,20 @@ class PeerSocket:
         else:
             self.queue.bundle()
             try:
-                found = self._read_some(self._batch)
+                count = self._read_some(self._batch)
             finally:
                 self.queue.flush()
-            self._batch = min(2 * found, BATCH_DATAGRAMS) if found == self._batch else max(1, found)
+            self._batch = min(2 * count, BATCH_DATAGRAMS) if count == self._batch else max(1, count)
         self._read_ns = self._clock()
 
     def _read_some(self, most: int) -> int:
-        for found in range(most):
+        for count in range(most):
             if not self._read():
-                return found
+                return count
         return most
 
     def _read(self) -> bool:
-        """Read one datagram; whether there was one, and may be more."""
+        """Read one datagram. Returns whether there was one, and may be more."""
         try:
             size, address = self._socket.recvfrom_into(self._buffer)
         except BlockingIOError:

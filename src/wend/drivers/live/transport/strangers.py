@@ -1,7 +1,7 @@
 """The log of strangers: one line for each address whose datagrams a peer refuses.
 
-Two peers that are wired wrongly hear nothing of each other. The line names the sender's address and the neighbour that
-may be meant, so that the mistake in a file can be found. The number of lines in a minute is bounded.
+Two peers with wrong addresses of each other hear nothing. The line names the sender's address and the neighbour that
+may be meant, so that an operator can find the mistake in a file. The number of lines per minute is bounded.
 """
 
 import logging
@@ -28,7 +28,7 @@ class StrangerLog:
     def __init__(
         self, me: PeerId, book: AddressBook, links: Container[PeerId], clock: Clock, patience_ns: Nanos = 0
     ) -> None:
-        """`patience_ns`: for how long a sender is given time to join before it is logged."""
+        """`patience_ns`: how long a sender may take to join before it is logged."""
         self._me = me
         self._book = book
         self._links = links
@@ -36,11 +36,11 @@ class StrangerLog:
         self._limit = LogLimit(LINES_PER_MINUTE, MINUTE)
         self._patience_ns = patience_ns
         self._seen: dict[tuple[Address, PeerId | None], Nanos | None] = {}
-        """Addresses with the id that the sender claimed, the oldest first: when its first datagram came, or None once
-        it was logged."""
+        """By address and claimed id, oldest first: when the first datagram came, or None once it was logged."""
 
     def refused(self, header: Header | None, datagram: bytes | memoryview, address: Address) -> None:
-        """A datagram was refused, because its sender is unknown, it is for another peer, or it is stale."""
+        """A datagram was refused, because its sender is unknown, it is for another peer, or it is stale. Without a
+        header the datagram says why."""
         key = (address, None if header is None else header.sender)
         now = self._clock()
         if key not in self._seen:
@@ -57,10 +57,10 @@ class StrangerLog:
 
     def _why(self, header: Header | None, datagram: bytes | memoryview, address: Address) -> str:
         if header is None:
-            wrong = wire.fault(datagram)
-            if wrong is None:
+            fault = wire.fault(datagram)
+            if fault is None:
                 return "they ask for addresses or groups, and this peer serves only its neighbours"
-            return f"the sender is unknown, and it sent {wire.explain(wrong, datagram)}"
+            return f"the sender is unknown, and it sent {wire.explain(fault, datagram)}"
         sender, receiver, _ = header
         if receiver != self._me:
             return f"peer {sender} sends them to peer {receiver}, and this is peer {self._me}"

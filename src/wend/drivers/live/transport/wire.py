@@ -1,28 +1,27 @@
 """The wire format between peers: the only place where messages become datagrams.
 
-A datagram is a message between a fixed header and a checksum. A peer refuses a datagram that is not Wend's, not for it,
-of another version or corrupted before it decodes the message:
+Under every link lies one inner datagram: a sender, a kind, and a body of msgpack (`InnerDatagram`). An open link frames
+the body with a fixed header and a checksum. A sealed link seals it in a packet of a session, which names the sender and
+the kind (`sealed_links.py`). A peer refuses an open datagram that is not Wend's, not for it, of another version or
+corrupted before it decodes the body:
 
-    magic 2 | version 1 | kind 1 | sender 8 | receiver 8 | incarnation 8 | message (msgpack) | checksum 4
+    magic 2 | version 1 | kind 1 | sender 8 | receiver 8 | incarnation 8 | body (msgpack) | checksum 4
 
 The checksum is the CRC32 of everything before it, lowest byte first. So the CRC32 of every intact datagram is the same
-number, `INTACT`, and a receiver need not take the datagram apart to check it.
+number, `INTACT`, and a receiver can check it without taking the datagram apart.
 
 Kind 0 holds one message, kind 1 a bundle: an array of messages to one neighbour, most of them ACKs. Kind 2 holds a
-question about addresses or its answer (`address_messages.py`). Kind 3 holds a message to a multicast group; the number
-of the group stands in the place of the receiver (`multicast.py`).
-
-A peer with keys sends the content of such a datagram in a packet of a session instead, without header and checksum
-(`sealed_links.py`).
+question about addresses or its answer (`address_messages.py`). Kind 3 holds a message to a multicast group, whose
+number takes the place of the receiver (`multicast.py`).
 
 Fields that this version does not know are ignored, so a newer peer may add some. Every other fault in the bytes is a
 `WireError`, never another exception. Nothing in a message can be larger than its datagram, because msgspec checks every
-declared length against the bytes that are left before it allocates memory.
+declared length against the remaining bytes before it allocates memory.
 """
 
 import reprlib
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
@@ -41,16 +40,16 @@ MAX_DATAGRAM_BYTES = 60_000
 """Below the limit of UDP over IPv4, with room for the headers that tunnels add."""
 
 MAX_ATTRIBUTES_BYTES = 48_000
-"""Of one event, with its headers; the rest of a datagram is for destinations, path and a fragment of the payload."""
+"""Of one event with its headers. The rest of a datagram is for destinations, path and a fragment of the payload."""
 
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
 """The integers of msgpack."""
 
 BUNDLE_BYTES = 1_200
-"""The most bytes of a bundle, so that it is one packet on every link. A larger message is sent alone."""
+"""The most bytes of a bundle, so that it is one packet on every link. A larger message travels alone."""
 
 _PLAIN_ATTRIBUTES, _PLAIN_CHARS = 32, 8_000
-"""So many attributes with so many ASCII characters are far below the bounds of an event."""
+"""An event with no more attributes and ASCII characters is far below the bounds."""
 
 _HEADER = struct.Struct("!2sBBQQQ")
 _VERSION, _KIND = 2, 3
@@ -59,6 +58,9 @@ MESSAGES = (MESSAGE, _BUNDLE)
 """The kinds that hold messages of a peer's protocol."""
 HEADER_BYTES = _HEADER.size
 CHECKSUM_BYTES = 4
+FRAME_BYTES = HEADER_BYTES + CHECKSUM_BYTES
+"""The bytes that an open link adds to a body."""
+_MAX_BODY_BYTES = MAX_DATAGRAM_BYTES - FRAME_BYTES
 INTACT = 0x2144DF1C
 """The CRC32 of a datagram that ends with its own checksum."""
 _MAX_ID = 2**64 - 1
@@ -79,6 +81,14 @@ class Datagram(NamedTuple):
     message: Message
 
 
+class InnerDatagram(NamedTuple):
+    """The content of a datagram, the same over open and sealed links."""
+
+    header: Header
+    kind: int
+    body: bytes | memoryview
+
+
 def header(sender: PeerId, receiver: PeerId, incarnation: int, kind: int = MESSAGE) -> bytes:
     """The header of all datagrams from one incarnation of a peer to another peer."""
     if not all(0 <= number <= _MAX_ID for number in (sender, receiver, incarnation)):
@@ -87,47 +97,53 @@ def header(sender: PeerId, receiver: PeerId, incarnation: int, kind: int = MESSA
 
 
 def encode_message(message: Message) -> bytes:
-    """A message without its header. Raises `WireError` if it is too large, or msgpack cannot encode it."""
+    """A message as a body. Raises `WireError` if it is too large, or msgpack cannot encode it."""
     try:
         body = _encoder.encode(message)
     except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
         raise WireError(f"a message cannot be encoded: {error}") from None
-    if (size := HEADER_BYTES + len(body) + CHECKSUM_BYTES) > MAX_DATAGRAM_BYTES:
+    if len(body) > _MAX_BODY_BYTES:
+        size = FRAME_BYTES + len(body)
         raise WireError(f"a datagram may have {MAX_DATAGRAM_BYTES} bytes, this one has {size}")
     return body
 
 
-def seal(head: bytes, body: bytes) -> bytes:
-    """A datagram with its checksum."""
+def bundle(bodies: list[bytes]) -> tuple[int, bytes]:
+    """Encoded messages as the kind and the body of one datagram; the caller makes sure that they fit."""
+    if len(bodies) == 1:
+        return MESSAGE, bodies[0]
+    count = struct.pack("!BH", 0xDC, len(bodies))  # the head of a msgpack array
+    return _BUNDLE, b"".join((count, *bodies))
+
+
+def frame(head: bytes, body: bytes) -> bytes:
+    """An open datagram, with its checksum."""
     return head + body + crc32(body, crc32(head)).to_bytes(CHECKSUM_BYTES, "little")
 
 
 def encode(head: bytes, message: Message) -> bytes:
-    """One message as a datagram."""
-    return seal(head, encode_message(message))
+    """One message as an open datagram."""
+    return frame(head, encode_message(message))
 
 
-def bundle(head: bytes, bodies: list[bytes]) -> bytes:
-    """Encoded messages to one neighbour as one datagram; the caller makes sure that they fit."""
-    kind, body = bundle_body(bodies)
-    return seal(head if kind == MESSAGE else head[:_KIND] + bytes((kind,)) + head[_KIND + 1 :], body)
+class OpenLink:
+    """Frames the datagrams from one incarnation of a peer to another peer."""
 
+    __slots__ = ("_headers", "_transmit")
 
-def bundle_body(bodies: list[bytes]) -> tuple[int, bytes]:
-    """Encoded messages as the kind and the content of one datagram."""
-    if len(bodies) == 1:
-        return MESSAGE, bodies[0]
-    count = struct.pack("!BH", 0xDC, len(bodies))  # a msgpack array of so many elements
-    return _BUNDLE, b"".join((count, *bodies))
+    def __init__(self, sender: PeerId, receiver: PeerId, incarnation: int, transmit: Callable[[bytes], None]) -> None:
+        headers = [header(sender, receiver, incarnation, kind) for kind in MESSAGES]
+        self._headers = tuple((head, crc32(head)) for head in headers)
+        self._transmit = transmit
 
-
-def unsealed(datagram: bytes) -> tuple[int, bytes]:
-    """The kind and the content of a datagram of this peer's own, for a session: that needs no header and checksum."""
-    return datagram[_KIND], datagram[HEADER_BYTES:-CHECKSUM_BYTES]
+    def send(self, kind: int, body: bytes) -> None:
+        """Send a message or a bundle."""
+        head, head_sum = self._headers[kind]
+        self._transmit(head + body + crc32(body, head_sum).to_bytes(4, "little"))  # as `frame` does
 
 
 def check_event(attributes: Attributes, payload: bytes, headers: Headers | None = None) -> None:
-    """Raise `Refused` for an event that no datagram could carry, before it is published."""
+    """Raise `Refused` for an event that no datagram could carry, before anybody publishes it."""
     if len(attributes) > MAX_ATTRIBUTES:
         raise Refused(f"an event may have {MAX_ATTRIBUTES} attributes, this one has {len(attributes)}")
     if headers and len(headers) > MAX_HEADERS:
@@ -144,7 +160,7 @@ def check_event(attributes: Attributes, payload: bytes, headers: Headers | None 
 
 
 def is_plain(attributes: object, payload: object, headers: object) -> bool:
-    """Whether an event passes `check_kinds` and `check_event` for sure. It is cheaper, and true of most events."""
+    """Whether an event certainly passes `check_kinds` and `check_event`. It is cheaper, and true of most events."""
     if type(attributes) is not dict or headers or type(payload) is not bytes or len(payload) > MAX_PAYLOAD_BYTES:
         return False
     size = len(attributes)
@@ -168,7 +184,7 @@ def is_plain(attributes: object, payload: object, headers: object) -> bool:
 
 
 def ttl_ns(ttl: float | None) -> Nanos | None:
-    """A time to live in nanoseconds. Raises `ClientError` for one that cannot be."""
+    """A time to live in nanoseconds. Raises `ClientError` for an invalid one."""
     if ttl is None:
         return None
     if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= FOREVER / SECOND:
@@ -181,15 +197,7 @@ def check_kinds(attributes: object, payload: object, headers: object) -> None:
     if not isinstance(attributes, dict):
         raise ClientError(f"attributes are a dict of names and values, got {_shown(attributes)}")
     for name, value in attributes.items():
-        if not isinstance(name, str):
-            raise ClientError(f"the name of an attribute is a text, got {_shown(name)}")
-        if not isinstance(value, bool | int | float | str | Range):
-            raise ClientError(
-                f"attribute {name!r} must be a truth value, a number, a text or a wend.Range, got {_shown(value)}"
-            )
-        for number in (value.low, value.high) if isinstance(value, Range) else (value,):
-            if isinstance(number, int) and not MIN_INTEGER <= number <= MAX_INTEGER:
-                raise ClientError(f"attribute {name!r} is an integer outside {MIN_INTEGER}..{MAX_INTEGER}")
+        _check_attribute(name, value)
     if not isinstance(payload, bytes | bytearray | memoryview):
         raise ClientError(f"a payload is bytes, got {_shown(payload)}")
     if headers is not None and not isinstance(headers, dict):
@@ -201,6 +209,18 @@ def check_kinds(attributes: object, payload: object, headers: object) -> None:
             raise ClientError(f"header {name!r} must be a text, got {_shown(text)}")
 
 
+def _check_attribute(name: object, value: object) -> None:
+    if not isinstance(name, str):
+        raise ClientError(f"the name of an attribute is a text, got {_shown(name)}")
+    if not isinstance(value, bool | int | float | str | Range):
+        raise ClientError(
+            f"attribute {name!r} must be a truth value, a number, a text or a wend.Range, got {_shown(value)}"
+        )
+    for number in (value.low, value.high) if isinstance(value, Range) else (value,):
+        if isinstance(number, int) and not MIN_INTEGER <= number <= MAX_INTEGER:
+            raise ClientError(f"attribute {name!r} is an integer outside {MIN_INTEGER}..{MAX_INTEGER}")
+
+
 def _shown(what: object) -> str:
     """A value with its type, shortened: it may be a megabyte long."""
     shown = "a large one" if isinstance(what, int) and what.bit_length() > 64 else reprlib.repr(what)
@@ -208,11 +228,11 @@ def _shown(what: object) -> str:
 
 
 Fault = Literal["garbage", "another version", "corrupted"]
-"""Why a datagram cannot be read: it is not Wend's, its sender speaks another version, or bits of it have changed."""
+"""Why an open datagram cannot be read: it is not Wend's, it is of another version, or bits of it have changed."""
 
 
 def fault(datagram: bytes | memoryview) -> Fault | None:
-    """What is wrong with the bytes of a datagram, before its message is decoded."""
+    """The fault in the bytes of an open datagram, found before its body is decoded; None: it is intact."""
     if len(datagram) <= HEADER_BYTES + CHECKSUM_BYTES or datagram[: len(MAGIC)] != MAGIC:
         return "garbage"
     if datagram[_VERSION] != VERSION:
@@ -220,20 +240,15 @@ def fault(datagram: bytes | memoryview) -> Fault | None:
     return None if crc32(datagram) == INTACT else "corrupted"
 
 
-def decode_header(datagram: bytes | memoryview) -> Header:
-    """The sender and receiver that a datagram claims. Equal header bytes of intact datagrams give equal results."""
-    wrong = fault(datagram)
-    if wrong is not None:
-        raise WireError(explain(wrong, datagram))
+def unframe(datagram: bytes | memoryview) -> InnerDatagram:
+    """The inner datagram of an open one without a `fault`. Its body is a slice of the datagram."""
     _, _, kind, sender, receiver, incarnation = _HEADER.unpack_from(datagram)
-    if kind > _BUNDLE:
-        raise WireError(f"a datagram of kind {kind}, which holds no message of a peer's protocol")
-    return Header(sender, receiver, incarnation)
+    return InnerDatagram(Header(sender, receiver, incarnation), kind, datagram[HEADER_BYTES:-CHECKSUM_BYTES])
 
 
-def explain(wrong: Fault, datagram: bytes | memoryview) -> str:
+def explain(fault: Fault, datagram: bytes | memoryview) -> str:
     """The fault as the object of a sentence."""
-    match wrong:
+    match fault:
         case "another version":
             return f"a datagram of version {datagram[_VERSION]}, this peer speaks version {VERSION}"
         case "corrupted":
@@ -243,37 +258,15 @@ def explain(wrong: Fault, datagram: bytes | memoryview) -> str:
     return f"a datagram of {len(datagram)} bytes that is not Wend's"
 
 
-def is_about_addresses(datagram: bytes | memoryview) -> bool:
-    """Whether a datagram claims to be a question about addresses or its answer."""
-    return len(datagram) > HEADER_BYTES and datagram[_KIND] == ADDRESSES
-
-
 def is_open(datagram: bytes | memoryview) -> bool:
-    """Whether a datagram claims to be one of a peer without keys."""
+    """Whether a datagram claims to come over an open link."""
     return datagram[: len(MAGIC)] == MAGIC
-
-
-def is_multicast(datagram: bytes | memoryview) -> bool:
-    """Whether a datagram claims to hold a message to a multicast group."""
-    return len(datagram) > HEADER_BYTES and datagram[_KIND] == MULTICAST
-
-
-def decode_group_header(datagram: bytes | memoryview) -> Header | None:
-    """The sender of a datagram without a `fault`, and the number of its multicast group; None if it is for no group."""
-    return Header(*_HEADER.unpack_from(datagram)[3:]) if is_multicast(datagram) else None
-
-
-def decode_address_header(datagram: bytes | memoryview) -> Header:
-    """The sender and receiver of a datagram that `is_about_addresses`."""
-    if fault(datagram) is not None:
-        raise WireError("a datagram that is not of this version of Wend, or corrupted")
-    return Header(*_HEADER.unpack_from(datagram)[3:])
 
 
 class MessageTypes:
     """The types that a peer's plug-ins declare: of their messages, by plug-in, and of packet headers.
 
-    A decoder reads the envelope first, with its body as plain values. The declared type converts these to a message.
+    A decoder reads the envelope first, with its body as plain values. Then it converts these to the declared type.
     """
 
     def __init__(self, messages: Mapping[str, Any], header: Any) -> None:
@@ -289,7 +282,7 @@ class MessageTypes:
         if type(message) is Control or type(message) is PlainMessage or type(message) is DirectMessage:
             kind = self._messages.get(message.plugin)
             if kind is None or message.body is None:
-                return message  # the peer refuses it, or it only asks for an answer
+                return message  # the peer refuses it, or it only asks for a reply
             return msgspec.structs.replace(message, body=msgspec.convert(message.body, kind))
         if type(message) is Fragment and message.head is not None and message.head.header is not None:
             return msgspec.structs.replace(message, head=self._with_header(message.head))
@@ -303,14 +296,14 @@ NO_TYPES = MessageTypes({}, None)
 
 
 def decode_messages(datagram: bytes | memoryview, types: MessageTypes = NO_TYPES) -> list[Message]:
-    """The messages after a header that `decode_header` accepted."""
-    if len(datagram) > MAX_DATAGRAM_BYTES:
-        raise WireError(f"a datagram of {len(datagram)} bytes is not a message")
+    """The messages of an open datagram without a `fault`. Raises `WireError`."""
     return decode_body(datagram[_KIND], datagram[HEADER_BYTES:-CHECKSUM_BYTES], types)
 
 
 def decode_body(kind: int, body: bytes | memoryview, types: MessageTypes = NO_TYPES) -> list[Message]:
-    """The messages of a datagram of this kind, without header and checksum."""
+    """The messages of an inner datagram. Raises `WireError`."""
+    if len(body) > _MAX_BODY_BYTES:
+        raise WireError(f"a datagram of {FRAME_BYTES + len(body)} bytes is not a message")
     try:
         if kind == _BUNDLE:
             return [types.typed(message) for message in _bundles.decode(body)]
@@ -321,8 +314,12 @@ def decode_body(kind: int, body: bytes | memoryview, types: MessageTypes = NO_TY
 
 
 def decode(datagram: bytes | memoryview, types: MessageTypes = NO_TYPES) -> Datagram:
-    """A datagram that holds one message."""
-    header, messages = decode_header(datagram), decode_messages(datagram, types)
+    """An open datagram that holds one message. Raises `WireError`."""
+    if (wrong := fault(datagram)) is not None:
+        raise WireError(explain(wrong, datagram))
+    inner, messages = unframe(datagram), decode_messages(datagram, types)
+    if inner.kind not in MESSAGES:
+        raise WireError(f"a datagram of kind {inner.kind}, which holds no message of a peer's protocol")
     if len(messages) != 1:
         raise WireError(f"a bundle of {len(messages)} messages is not one message")
-    return Datagram(header, messages[0])
+    return Datagram(inner.header, messages[0])

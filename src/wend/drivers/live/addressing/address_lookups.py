@@ -1,0 +1,215 @@
+"""Lookups: searches for the addresses of peers that are known by id, and the messages that wait for them.
+
+A lookup asks the peer whose message came last, then whoever it learns of that is closer to the id on the ring. All
+tables are bounded. Messages that exceed them, and those whose peer is not found in time, are dropped and counted.
+"""
+
+import ipaddress
+from collections.abc import Callable, Iterable
+
+from wend.drivers.live.addressing.address_claims import ANSWER_NS, AddressClaims
+from wend.drivers.live.addressing.address_messages import AddressReply
+from wend.drivers.live.addressing.address_questions import AddressQuestions
+from wend.drivers.live.addressing.addresses import Address
+from wend.drivers.live.counters import Counters
+from wend.model.events import PeerId
+from wend.model.keys import distance, node_id
+from wend.model.units import SECOND, Nanos
+from wend.protocol.ports import Send
+
+LOOKUP_NS: Nanos = 3 * SECOND
+OWN_ID_NS: Nanos = SECOND
+"""How long the lookup of the own id may take before the peer joins."""
+MOST_LOOKUPS = 256
+MOST_ASKED = 24
+"""Addresses that one lookup asks, at most."""
+MOST_WAITING = 1024
+"""Messages that wait for addresses, in all."""
+WAITING_PER_PEER = 32
+MOST_SCOPE_CHARS = 16
+"""Of the name of an interface in an address."""
+
+
+class AddressLookup:
+    """The search for one peer."""
+
+    def __init__(self, peer: PeerId, ends_ns: Nanos) -> None:
+        self.peer = peer
+        self.place = node_id(peer)
+        self.ends_ns = ends_ns
+        self.due_ns: Nanos = 0
+        self.waiting: list[tuple[Send, Nanos]] = []
+        """Messages, with the time since which each waits."""
+        self.candidates: dict[Address, PeerId] = {}
+        """Whom it has not asked yet."""
+        self.tried: set[Address] = set()
+        self.open = 0
+        """Questions without an answer."""
+        self.doubted: Address | None = None
+        self.mentioned_at: Address | None = None
+        """The address of the peer that seems to have mentioned this one."""
+
+    def add(self, peer: PeerId, address: Address) -> None:
+        if address not in self.tried and len(self.tried) + len(self.candidates) < MOST_ASKED:
+            self.candidates[address] = peer
+
+    def next(self) -> Address | None:
+        """The candidate that is closest to the id on the ring."""
+        nearest = min(
+            self.candidates, key=lambda at: (distance(node_id(self.candidates[at]), self.place), at), default=None
+        )
+        if nearest is not None:
+            del self.candidates[nearest]
+            self.tried.add(nearest)
+        return nearest
+
+
+class AddressLookups:
+    """The lookups of one peer."""
+
+    def __init__(
+        self,
+        here: Address,
+        questions: AddressQuestions,
+        claims: AddressClaims,
+        candidates: Callable[[PeerId], Iterable[tuple[PeerId, Address]]],
+        counters: Counters,
+    ) -> None:
+        """`candidates`: peers that may know the address of a peer, without that one."""
+        self._here = here
+        self._questions = questions
+        self._claims = claims
+        self._candidates = candidates
+        self._counters = counters
+        self._lookups: dict[PeerId, AddressLookup] = {}
+        self._own: AddressLookup | None = None
+        """The search for another peer with the own id."""
+        self._waiting = 0
+
+    def wait(self, now: Nanos, message: Send, mentioned_at: Address | None) -> None:
+        """Look for the peer of a message, which waits until then."""
+        lookup = self._lookup(now, message.peer, mentioned_at)
+        if lookup is not None and any(message == other for other, _ in lookup.waiting):
+            return
+        if lookup is None or self._waiting >= MOST_WAITING or len(lookup.waiting) >= WAITING_PER_PEER:
+            self._counters.refused["no address"] += 1
+            return
+        lookup.waiting.append((message, now))
+        self._waiting += 1
+
+    def doubt(self, now: Nanos, peer: PeerId, address: Address) -> None:
+        """Look for a peer that does not answer at this address."""
+        if peer not in self._lookups and (lookup := self._lookup(now, peer, None)) is not None:
+            lookup.doubted = address
+
+    def take(self, peer: PeerId) -> list[tuple[Send, Nanos]]:
+        """End the lookup of a peer whose address is known now. Returns the messages that wait for it."""
+        lookup = self._lookups.pop(peer, None)
+        if lookup is None:
+            return []
+        self._waiting -= len(lookup.waiting)
+        return lookup.waiting
+
+    def look_up_own(self, now: Nanos, me: PeerId, reply: AddressReply) -> bool:
+        """Look for another peer with this peer's own id. Returns whether the search has ended."""
+        if self._own is None:
+            self._own = AddressLookup(me, now + OWN_ID_NS)
+        self._learn(now, self._own, reply)
+        return self._advance(now, self._own)
+
+    def drop_own(self) -> None:
+        self._own = None
+
+    def answered(self, now: Nanos, lookup: AddressLookup, reply: AddressReply) -> bool:
+        """Returns whether the search for the own id has ended."""
+        lookup.open -= 1
+        if lookup is not self._own and self._lookups.get(lookup.peer) is not lookup:
+            return False
+        self._learn(now, lookup, reply)
+        return (lookup is self._own or self._lookups.get(lookup.peer) is lookup) and self._advance(now, lookup)
+
+    def due_ns(self) -> list[Nanos]:
+        """When `tick` has something to do."""
+        due = [lookup.due_ns for lookup in self._lookups.values()]
+        return due if self._own is None else [*due, self._own.due_ns]
+
+    def tick(self, now: Nanos) -> bool:
+        """Returns whether the search for the own id has ended."""
+        for lookup in [lookup for lookup in self._lookups.values() if now >= lookup.due_ns]:
+            self._advance(now, lookup)
+        return self._own is not None and now >= self._own.due_ns and self._advance(now, self._own)
+
+    def _lookup(self, now: Nanos, peer: PeerId, mentioned_at: Address | None) -> AddressLookup | None:
+        """The lookup of a peer, which may be new; None if there are too many."""
+        lookup = self._lookups.get(peer)
+        if lookup is not None or len(self._lookups) >= MOST_LOOKUPS:
+            return lookup
+        lookup = self._lookups[peer] = AddressLookup(peer, now + LOOKUP_NS)
+        if mentioned_at is not None:
+            lookup.mentioned_at = mentioned_at
+            lookup.tried.add(mentioned_at)
+            self._ask(now, lookup, mentioned_at)
+        self._add_candidates(lookup)
+        lookup.due_ns = now if not lookup.open else now + ANSWER_NS
+        return lookup
+
+    def _ask(self, now: Nanos, lookup: AddressLookup, address: Address) -> None:
+        lookup.open += 1
+        self._questions.ask(now, address, lookup, lookup.peer)
+
+    def _add_candidates(self, lookup: AddressLookup) -> None:
+        for peer, address in self._candidates(lookup.peer):
+            lookup.add(peer, address)
+
+    def _advance(self, now: Nanos, lookup: AddressLookup) -> bool:
+        """Ask the next candidate, or end. Returns whether the search for the own id has ended."""
+        if now >= lookup.ends_ns:
+            return self._end(lookup)
+        is_claimed = self._claims.is_claimed(lookup.peer)
+        address = None if is_claimed and lookup is not self._own else lookup.next()
+        if address is not None:
+            self._ask(now, lookup, address)
+        elif not lookup.open and not is_claimed:
+            if lookup is self._own or not lookup.waiting:
+                return self._end(lookup)
+            self._begin_again(lookup)
+        lookup.due_ns = min(now + ANSWER_NS, lookup.ends_ns)
+        return False
+
+    def _begin_again(self, lookup: AddressLookup) -> None:
+        """Nobody knew the peer. It may be joining: begin again with the peers that are known by now."""
+        lookup.tried.clear()
+        if lookup.mentioned_at is not None:
+            lookup.add(lookup.peer, lookup.mentioned_at)  # as the closest of all
+        self._add_candidates(lookup)
+
+    def _end(self, lookup: AddressLookup) -> bool:
+        if lookup is self._own:
+            self._own = None
+            return True
+        del self._lookups[lookup.peer]
+        self._waiting -= len(lookup.waiting)
+        self._counters.refused["no address"] += len(lookup.waiting)
+        return False
+
+    def _learn(self, now: Nanos, lookup: AddressLookup, reply: AddressReply) -> None:
+        """Claim the address that the answer names, and note the peers that are closer."""
+        for known in reply.nearest:
+            address = (known.host, known.port)
+            if not self._is_usable(address):
+                continue
+            if known.peer != lookup.peer:
+                lookup.add(known.peer, address)
+            elif address not in (lookup.doubted, self._here):
+                self._claims.add(now, lookup.peer, address)
+
+    def _is_usable(self, address: Address) -> bool:
+        """Whether this is a numeric address of this peer's family: others would make the system resolve names. The
+        scope of an address must be able to name an interface."""
+        try:
+            numeric = ipaddress.ip_address(address[0])
+        except ValueError:
+            return False
+        scope = address[0].partition("%")[2]
+        is_scope = scope.isascii() and scope.isprintable() and len(scope) < MOST_SCOPE_CHARS
+        return is_scope and numeric.version == (6 if ":" in self._here[0] else 4)
