@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from wend.matching.conjunctions import Conjunction
-from wend.matching.normal import normalised
+from wend.matching.normal_form import normalised
 from wend.matching.printer import filter_text, predicate_texts
 from wend.matching.sides import Sides, side
 from wend.matching.syntax import MAX_FILTER_CHARS, MAX_PREDICATES, read

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from wend.matching.conjunctions import Binding, Conjunction, conjoined
 from wend.matching.filters import MAX_FILTER_CHARS, Filter
-from wend.matching.normal import MAX_STEPS, TRUE
+from wend.matching.normal_form import MAX_STEPS, TRUE
 from wend.matching.printer import conjunction_text, expressible
 from wend.matching.values import ANYTHING, PRESENT, Cuts, Values, after, joined, of_kind, pieces
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.planning.arrays import Floats, Longs
-from wend.planning.master import EQUAL, optimise
+from wend.planning.master_problem import EQUAL, optimise
 from wend.planning.problem import Problem
-from wend.planning.reduce import reduce
+from wend.planning.problem_reduction import reduce
 
 TIGHT = EQUAL
 """The relative slack of a bound that the solver has just computed."""

@@ -12,9 +12,9 @@ from wend.model.compiled import compiled
 from wend.model.events import PeerId
 from wend.model.rates import Rate
 from wend.planning.arrays import Floats, Ints, Longs
-from wend.planning.graphs import DeliveryGraphs
-from wend.planning.network import FlowNetwork
-from wend.planning.workload import BITS, MESSAGES, FlowWorkload
+from wend.planning.delivery_graphs import DeliveryGraphs
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import BITS, MESSAGES, FlowWorkload
 
 
 class CapacityRows(NamedTuple):

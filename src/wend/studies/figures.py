@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from wend.pictures.palette import COLOURS, MARKERS, SERIES, STRATEGIES
 from wend.pictures.style import POINTS, matplotlib_style
 from wend.studies.claims import ANY, SHARE, Bounds, Claim, Estimate
-from wend.studies.study import Figure, Panel, Point, Series, Size
+from wend.studies.study_model import Figure, Panel, Point, Series, Size
 
 Estimates = Mapping[tuple[str, str], Estimate]
 """(setting, metric) -> measured value"""
