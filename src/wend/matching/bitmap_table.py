@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from wend.matching.batch import Batch
 from wend.matching.batch_buckets import BatchBuckets
-from wend.matching.buckets import borders, constraints, others, required, with_rows
+from wend.matching.buckets import AttributeBuckets, borders, constraints, others, required, with_rows
 from wend.matching.conjunctions import Conjunction
 from wend.matching.values import Values
 from wend.model.events import Attributes, Range
@@ -38,7 +38,8 @@ class BitmapTable:
     def __init__(self, wanted: Sequence[Conjunction], doubted: Iterable[str] = ()) -> None:
         self.blocks = max(1, -(-len(wanted) // SLOTS))
         self.doubted = frozenset(doubted)
-        self.sides: dict[str, BatchBuckets] = {}
+        self.sides: dict[str, AttributeBuckets] = {}
+        self._columns: dict[str, BatchBuckets] = {}
         self.planes: dict[str, int] = {}
         self.height = 1
         """Row 0 refuses no slot."""
@@ -56,7 +57,7 @@ class BitmapTable:
         for slot, one in enumerate(wanted):
             self._register(slot, one)
 
-    def _add_side(self, side: BatchBuckets) -> None:
+    def _add_side(self, side: AttributeBuckets) -> None:
         side.base = self.height
         self.height += side.rows
         if side.begins_inside or side.name in self.doubted:
@@ -64,6 +65,7 @@ class BitmapTable:
             self.height += side.rows
             self.planes[side.name] = len(self.planes)
         self.sides[side.name] = side
+        self._columns[side.name] = BatchBuckets(side)
 
     # ---- one slot
 
@@ -95,12 +97,12 @@ class BitmapTable:
         if self.rare:
             self.rare.get(required(one), {}).pop(slot, None)
 
-    def refuse(self, slot: int, side: BatchBuckets, runs: Iterable[tuple[int, int]]) -> None:
+    def refuse(self, slot: int, side: AttributeBuckets, runs: Iterable[tuple[int, int]]) -> None:
         block, word, bit = _place(slot)
         for first, last in runs:
             self.bits[block, side.base + first : side.base + last + 1, word] |= bit
 
-    def mark(self, slot: int, side: BatchBuckets, values: Values) -> None:
+    def mark(self, slot: int, side: AttributeBuckets, values: Values) -> None:
         """Record the buckets that a constraint divides, and its ends for the exact test."""
         rows = side.note(values)
         if not rows or not side.edges:
@@ -202,12 +204,12 @@ class BitmapTable:
         values = np.zeros((count, len(sides)))
         ranged: set[int] = set()
         for at, side in enumerate(sides):
-            column = batch.columns.get(side.name)
-            found = side.column(column, count)
+            column, buckets = batch.columns.get(side.name), self._columns[side.name]
+            found = buckets.cells(column, count)
             if found is None:
                 assert isinstance(column, list)
                 ranged.update(event for event, value in enumerate(column) if isinstance(value, Range))
-                found = side.column([None if isinstance(value, Range) else value for value in column], count)
+                found = buckets.cells([None if isinstance(value, Range) else value for value in column], count)
                 assert found is not None
             rows[:, at] = found[0] + side.base
             inexact[:, at] = found[1]
@@ -275,7 +277,7 @@ class _Filling:
         distinct = {id(one): one for one in sets}
         self.sets = [distinct[one] for one in known]
         self.slots = np.array(slots, dtype=np.int64)
-        self.side = BatchBuckets(name, borders("numbers", self.sets), borders("strings", self.sets), 0)
+        self.side = AttributeBuckets(name, borders("numbers", self.sets), borders("strings", self.sets), 0)
         self.first = np.zeros(len(self.sets), dtype=np.int64)
         self.last = np.zeros(len(self.sets), dtype=np.int64)
         self.broken: list[int] = []

@@ -21,7 +21,7 @@ MOST_CELLS = 16
 CROWDED = 64
 """Boxes in a cell; a box that would be one more is not in the grid."""
 FEW = 2
-"""Boxes in a cell of a new grid, on average; with more it is not worth while."""
+"""Boxes in a cell of a new grid, on average; with more it is not worthwhile."""
 MOST_BORDERS = 1024
 SAMPLED = 128
 """Boxes that are looked at to choose the attributes of a grid."""
@@ -178,25 +178,32 @@ class BoxGrid:
 
 
 def grid_of(boxes: list[Box]) -> BoxGrid | None:
-    """A grid to which most of those boxes belong that have its attributes; None if no grid is worth while."""
+    """A grid to which most of those boxes belong that have its attributes; None if no grid is worthwhile."""
     step = max(1, len(boxes) // SAMPLED)
+    names = _most_common_pair(boxes, step)
+    if names is None:
+        return None
+    x, y = names
+    both = [box for box in boxes if x in box[::3] and y in box[::3]]
+    kinds = type(_side(both[0], x)[0]) is str, type(_side(both[0], y)[0]) is str
+    alike = [box for box in both if (type(_side(box, x)[0]) is str, type(_side(box, y)[0]) is str) == kinds]
+    grid = BoxGrid(x, y, alike)
+    sample = [grid.cells_of(box) for box in alike[::step]]
+    cells = [len(one) for one in sample if one is not None]
+    is_worth_it = 2 * len(cells) > len(sample) and 2 * len(alike) > len(both) and sum(cells) * step <= FEW * grid.size
+    return grid if is_worth_it else None
+
+
+def _most_common_pair(boxes: list[Box], step: int) -> tuple[str, str] | None:
+    """Two attributes that at least a quarter of a sample of boxes has; None if there are no such two."""
     counts: dict[tuple[str, str], int] = {}
     for box in boxes[::step]:
         for pair in combinations(box[: 3 * 4 : 3], 2):
             counts[pair] = counts.get(pair, 0) + 1
     if not counts:
         return None
-    (x, y), count = max(counts.items(), key=lambda one: (one[1], one[0]))
-    if 4 * count * step < len(boxes):
-        return None
-    both = [box for box in boxes if x in box[::3] and y in box[::3]]
-    kinds = type(_side(both[0], x)[0]) is str, type(_side(both[0], y)[0]) is str
-    alike = [box for box in both if (type(_side(box, x)[0]) is str, type(_side(box, y)[0]) is str) == kinds]
-    made = BoxGrid(x, y, alike)
-    sample = [made.cells_of(box) for box in alike[::step]]
-    cells = [len(one) for one in sample if one is not None]
-    worth = 2 * len(cells) > len(sample) and 2 * len(alike) > len(both) and sum(cells) * step <= FEW * made.size
-    return made if worth else None
+    names, count = max(counts.items(), key=lambda one: (one[1], one[0]))
+    return names if 4 * count * step >= len(boxes) else None
 
 
 def _side(box: Box, name: str) -> tuple[Any, Any]:

@@ -101,7 +101,8 @@ class AttributeBuckets:
         """Numbers for the texts that filters compare with `=`."""
         self.doubtful = False
         """Whether an event had a value for which its row was not exact."""
-        self._known: dict[int | str, Cell] = {}
+        self._cells: dict[int | str, Cell] = {}
+        """A cache of cells."""
 
     @property
     def begins_inside(self) -> bool:
@@ -129,12 +130,8 @@ class AttributeBuckets:
         if values.strings:
             rows += self.strings.note(values.strings)
         if self.numbers.changes + self.strings.changes != before:
-            self._forget()
+            self._cells.clear()  # some rows are no longer exact
         return rows
-
-    def _forget(self) -> None:
-        """Forget the cells of values: some rows are no longer exact."""
-        self._known.clear()
 
     def ends(self, values: Values) -> tuple[float, float] | None:
         """A set as low <= v < end in doubles, with texts as their numbers; None if that is impossible."""
@@ -144,7 +141,7 @@ class AttributeBuckets:
         if len(values.strings) == 2 and not values.numbers and values.strings[1] == values.strings[0] + "\0":
             if values.strings[0] not in self.names:
                 self.names[values.strings[0]] = len(self.names)
-                self._forget()
+                self._cells.clear()
             number = float(self.names[values.strings[0]])
             return number, number + 0.5
         return None
@@ -153,15 +150,16 @@ class AttributeBuckets:
         """The cell of a single value; None is a missing attribute."""
         # Truth values and doubles are not cached: they can be equal to an integer.
         if type(value) is not int and type(value) is not str:
-            return self._cell(value)
-        found = self._known.get(value)
-        if found is None:
-            if len(self._known) >= CACHED:
-                self._known.clear()
-            found = self._known[value] = self._cell(value)
-        return found
+            return self.find(value)
+        cell = self._cells.get(value)
+        if cell is None:
+            if len(self._cells) >= CACHED:
+                self._cells.clear()
+            cell = self._cells[value] = self.find(value)
+        return cell
 
-    def _cell(self, value: Any) -> Cell:
+    def find(self, value: Any) -> Cell:
+        """The cell of a single value, without the cache."""
         if value is None:
             return MISSING, True, 0.0
         if isinstance(value, str):

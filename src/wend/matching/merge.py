@@ -58,25 +58,28 @@ def _merged(a: Conjunction, b: Conjunction) -> tuple[Conjunction, bool, set[str]
         return b, True, set(), set()
     same = a.bindings == b.bindings
     mine, theirs = (dict(a.values), dict(b.values)) if same else (a.allowed(), b.allowed())
-    sides: dict[str, Values] = {}
-    widened: set[str] = set()
-    differing = 0
-    for name in sorted(mine.keys() | theirs.keys()):
-        left, right = mine.get(name, ANYTHING), theirs.get(name, ANYTHING)
-        union = left | right
-        hull = union if left == right and expressible(union) else _hull(union)
-        differing += left != right
-        if hull != union or (union == ANYTHING and ANYTHING not in (left, right)):
-            widened.add(name)  # an unconstrained attribute may also be NaN
-        if hull != ANYTHING:
-            sides[name] = hull
+    names = sorted(mine.keys() | theirs.keys())
+    pairs = {name: (mine.get(name, ANYTHING), theirs.get(name, ANYTHING)) for name in names}
+    hulls = {name: _merged_side(left, right) for name, (left, right) in pairs.items()}
+    widened = {name for name, (_, is_wider) in hulls.items() if is_wider}
     bindings = _common(a.bindings, b.bindings)
-    merged = conjoined(sides.items(), bindings) or TRUE
-    constrained = merged.allowed().keys()
-    dropped = {name for name in mine.keys() | theirs.keys() if name not in constrained}
-    dropped |= {n for one in {*a.bindings, *b.bindings} - {*bindings} for n in (one.left, one.right)}
+    merged = conjoined([(name, hull) for name, (hull, _) in hulls.items() if hull != ANYTHING], bindings) or TRUE
+    dropped = (set(names) - merged.allowed().keys()) | _attributes({*a.bindings, *b.bindings} - {*bindings})
+    differing = sum(left != right for left, right in pairs.values())
     perfect = differing <= 1 and not widened and same
     return merged, perfect, widened - dropped, set() if perfect else dropped
+
+
+def _attributes(bindings: Iterable[Binding]) -> set[str]:
+    return {name for one in bindings for name in (one.left, one.right)}
+
+
+def _merged_side(left: Values, right: Values) -> tuple[Values, bool]:
+    """The smallest set around both that predicates can express, and whether it has values that neither has."""
+    union = left | right
+    hull = union if left == right and expressible(union) else _hull(union)
+    # An unconstrained attribute may also be NaN.
+    return hull, hull != union or (union == ANYTHING and ANYTHING not in (left, right))
 
 
 def _common(a: Iterable[Binding], b: Iterable[Binding]) -> list[Binding]:

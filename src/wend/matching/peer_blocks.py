@@ -39,34 +39,38 @@ class _Side:
         self.texts = _borders([one for one in members if type(one[1]) is str], "")
         self.first_text = 2 + len(self.numbers)
         rows = self.first_text + len(self.texts) + 1
-        edges = [0] * (rows + 1)
-        """By row: the slots that begin or end to allow it."""
         self.partial = [0] * rows
         """By row: the slots that allow a part of it."""
         self.limits: list[Any] = [None] * rows
         """By row: where the first of these parts ends. All of them allow the values below."""
+        self.allowed: list[int] = []
+        """By row: the slots that allow some value in it."""
+        edges = [0] * (rows + 1)
+        """By row: the slots that begin or cease to allow it."""
         free = everyone
         for slot, low, end in members:
-            bit = 1 << slot
-            free &= ~bit
-            borders, base = (self.texts, self.first_text) if type(low) is str else (self.numbers, 1)
-            first = bisect_right(borders, low)
-            last = len(borders) if end is None else bisect_left(borders, end)
-            edges[base + first] ^= bit
-            edges[base + last + 1] ^= bit
-            if borders[first - 1] != low if first else low not in ("", -inf):
-                self.partial[base + first] |= bit
-                self.limits[base + first] = "" if type(low) is str else -inf
-            if end is not None and (last == len(borders) or borders[last] != end):
-                self.partial[base + last] |= bit
-                limit = self.limits[base + last]
-                if limit is None or end < limit:
-                    self.limits[base + last] = end
-        self.allowed: list[int] = []
+            free &= ~(1 << slot)
+            self._add(1 << slot, low, end, edges)
         allowed = 0
         for row in range(rows):
             allowed ^= edges[row]
             self.allowed.append(allowed | free)
+
+    def _add(self, bit: int, low: Any, end: Any, edges: list[int]) -> None:
+        """Enter an interval: the edges of its run of rows, and the rows of which it allows a part."""
+        borders, base = (self.texts, self.first_text) if type(low) is str else (self.numbers, 1)
+        first = bisect_right(borders, low)
+        last = len(borders) if end is None else bisect_left(borders, end)
+        edges[base + first] ^= bit
+        edges[base + last + 1] ^= bit
+        if borders[first - 1] != low if first else low not in ("", -inf):
+            self.partial[base + first] |= bit
+            self.limits[base + first] = "" if type(low) is str else -inf
+        if end is not None and (last == len(borders) or borders[last] != end):
+            self.partial[base + last] |= bit
+            limit = self.limits[base + last]
+            if limit is None or end < limit:
+                self.limits[base + last] = end
 
     def row(self, value: Any) -> int:
         """The row of a single value."""
@@ -183,10 +187,14 @@ class Block:
             if left:
                 found += [owners[slot] for slot in _positions(left)]
         if self.rare:
-            for name in attributes:
-                for slot in self.rare.get(name, ()):
-                    if fits(self.members[slot], attributes):
-                        found.append(self.owners[slot])
+            self._match_rare(attributes, found)
+
+    def _match_rare(self, attributes: Attributes, found: list[Any]) -> None:
+        """The same for the conjunctions without rows."""
+        for name in attributes:
+            for slot in self.rare.get(name, ()):
+                if fits(self.members[slot], attributes):
+                    found.append(self.owners[slot])
 
     def intersecting(self, offer: Conjunction, found: set[Any]) -> None:
         allowed = offer.allowed() if offer.bindings else dict(offer.values)

@@ -35,19 +35,22 @@ def uncovered(filters: Sequence[Filter]) -> list[int]:
     first: dict[Filter, int] = {}
     for at, one in enumerate(filters):
         first.setdefault(one, at)
-    single = {at: one.conjunctions[0] for one, at in first.items() if len(one.conjunctions) == 1}
-    left = [at for one, at in first.items() if len(one.conjunctions) > 1]
-    plain = _Boxes([(at, one) for at, one in single.items() if not one.bindings])
-    left.extend(plain.survivors())
-    # Conjunctions with bindings are few: they are tested one by one.
-    bound = [(at, one) for at, one in single.items() if one.bindings]
-    rest = [(at, one) for at, one in bound if not plain.cover(one)]
-    left.extend(at for at, one in rest if not any(_before(a, o, at, one) for a, o in rest if a != at))
-    return sorted(left)
+    disjunctions = [at for one, at in first.items() if len(one.conjunctions) > 1]
+    single = [(at, one.conjunctions[0]) for one, at in first.items() if len(one.conjunctions) == 1]
+    boxes = _Boxes([(at, one) for at, one in single if not one.bindings])
+    survivors = boxes.survivors()
+    bound = [(at, one) for at, one in single if one.bindings and not boxes.cover(one)]
+    return sorted([*disjunctions, *survivors, *_uncovered_bound(bound)])
 
 
-def _before(a: int, other: Conjunction, at: int, one: Conjunction) -> bool:
-    return other.covers(one) and (a < at or not one.covers(other))
+def _uncovered_bound(bound: list[tuple[int, Conjunction]]) -> list[int]:
+    """Of conjunctions with bindings, those that no other one covers. They are few, so each pair is tested."""
+
+    def is_covered(at: int, one: Conjunction) -> bool:
+        others = [(place, other) for place, other in bound if place != at and other.covers(one)]
+        return any(place < at or not one.covers(other) for place, other in others)
+
+    return [at for at, one in bound if not is_covered(at, one)]
 
 
 def _sides(conjunction: Conjunction) -> Iterator[tuple[Key, Any, Any, bool]]:

@@ -314,41 +314,51 @@ def _crossing(plan: Plan, failure: int) -> Longs:
 
 def _failures(plan: Plan) -> Iterator[str]:
     """After each failure: no graph in use crosses the link, shares sum to one, and no capacity is exceeded."""
-    failures, backups, names = plan.failures, plan.backups, plan.peers["name"]
-    flow = plan.graphs["flow"]
-    if len(backups["graph"]) and not (
-        (backups["graph"] >= 0).all()
-        and (backups["graph"] < plan.head.graphs).all()
-        and (flow[backups["graph"]] == backups["flow"]).all()
-        and (backups["failure"] >= 0).all()
-        and (backups["failure"] < len(failures["failure"])).all()
-    ):
+    failures = plan.failures
+    if not _has_valid_backups(plan):
         yield "a backup names a failure or a delivery graph that does not exist, or one of another flow"
         return
     ends = {(min(a, b), max(a, b)) for a, b in zip(plan.arcs["a"].tolist(), plan.arcs["b"].tolist(), strict=True)}
-    told = list(zip(failures["a"].tolist(), failures["b"].tolist(), strict=True))
-    if plan.head.survive and set(told) != ends:
+    if plan.head.survive and set(zip(failures["a"].tolist(), failures["b"].tolist(), strict=True)) != ends:
         yield "the failures are not those of all links"
         return
     highest = 0.0
-    for number, (a, b) in enumerate(told):
-        where = f"after a failure of {names[a]}-{names[b]}"
+    for number in range(len(failures["failure"])):
         shares = shares_after(plan, number)
-        crossing = _crossing(plan, number)
-        for g in crossing[shares[crossing] > 0][:SHOWN]:
-            yield f"{where}, delivery graph {g} of flow {flow[g]} still crosses the link"
-        sums = np.bincount(flow, weights=shares, minlength=plan.head.flows)
-        lost = np.flatnonzero(np.abs(sums - 1) > TOLERANCE)
-        if len(lost) and not failures["cut"][number]:
-            yield f"{where}, the shares of flow {lost[0]} sum to {sums[lost[0]]:g}, not to 1"
         load = _highest(plan, loads_of(plan, shares))
         highest = max(highest, load)
-        if load > 1 + TOLERANCE:
-            yield f"{where}, a link or peer carries {load:g} times its capacity"
-        if not np.isclose(load, failures["highest_load"][number], rtol=TOLERANCE, atol=TOLERANCE):
-            yield f"{where}, the highest load is {load:g}, not {failures['highest_load'][number]:g}"
+        yield from _after_failure(plan, number, shares, load)
     if not np.isclose(plan.head.highest_load_failed, highest, rtol=TOLERANCE, atol=TOLERANCE):
         yield f"plan.json states that highest_load_failed is {plan.head.highest_load_failed:g}, but it is {highest:g}"
+
+
+def _has_valid_backups(plan: Plan) -> bool:
+    """Whether every backup names a failure, and a delivery graph of its flow."""
+    failure, graph, flow = (plan.backups[name] for name in ("failure", "graph", "flow"))
+    if not _are_within(graph, plan.head.graphs) or not _are_within(failure, len(plan.failures["failure"])):
+        return False
+    return bool((plan.graphs["flow"][graph] == flow).all())
+
+
+def _are_within(numbers: Ints, count: int) -> bool:
+    return bool(((numbers >= 0) & (numbers < count)).all())
+
+
+def _after_failure(plan: Plan, number: int, shares: Floats, load: float) -> Iterator[str]:
+    failures, names, flow = plan.failures, plan.peers["name"], plan.graphs["flow"]
+    where = f"after a failure of {names[failures['a'][number]]}-{names[failures['b'][number]]}"
+    crossing = _crossing(plan, number)
+    for g in crossing[shares[crossing] > 0][:SHOWN]:
+        yield f"{where}, delivery graph {g} of flow {flow[g]} still crosses the link"
+    sums = np.bincount(flow, weights=shares, minlength=plan.head.flows)
+    lacking = np.flatnonzero(np.abs(sums - 1) > TOLERANCE)
+    if len(lacking) and not failures["cut"][number]:
+        yield f"{where}, the shares of flow {lacking[0]} sum to {sums[lacking[0]]:g}, not to 1"
+    if load > 1 + TOLERANCE:
+        yield f"{where}, a link or peer carries {load:g} times its capacity"
+    stated = failures["highest_load"][number]
+    if not np.isclose(load, stated, rtol=TOLERANCE, atol=TOLERANCE):
+        yield f"{where}, the highest load is {load:g}, not {stated:g}"
 
 
 def _highest(plan: Plan, loads: Floats) -> float:

@@ -62,7 +62,7 @@ def make_plan(
     after: list[RoutesAfterFailure] = []
     if survive:
         after = routes_after_failures(network, workload, *used, k, ranking_of(ranking))
-    joined, failed = _with_backups(network, used, after)
+    joined, failed = _with_backups(used, after)
     one = Allocation(single, np.ones(len(workload)))
     plan = _plan(network, workload, goal, k, ranking, joined, one, found is None, failed)
     if plan.head.highest_load > 1 + TOLERANCE:
@@ -95,48 +95,13 @@ def _plan(
     partial: bool,
     failed: dict[str, Any],
 ) -> Plan:
-    graph = network.graph
-    before, after = arc_loads(workload, single, graph.head), arc_loads(workload, used, graph.head)
-    tables = {
-        "peers": {
-            "peer": np.arange(network.peers, dtype=np.int32),
-            "name": list(network.names),
-            **dict(
-                zip(("x", "y"), np.array(network.overlay.positions, dtype=float).reshape(-1, 2).T.copy(), strict=True)
-            ),
-        },
-        "arcs": {"a": graph.tail, "b": graph.head, "delay_ns": graph.delay},
-        "flows": {
-            "flow": np.arange(len(workload), dtype=np.int32),
-            "publisher": workload.publisher,
-            "receivers": workload.receivers,
-            "receivers_ptr": workload.ptr,
-            "rate_msgs": workload.demand[MESSAGES],
-            "rate_bps": workload.demand[BITS],
-            "weight": workload.weight,
-        },
-        "graphs": {
-            "graph": np.arange(len(used.shares), dtype=np.int32),
-            "flow": flow_of(used.graphs).astype(np.int32),
-            "share": used.shares,
-            "level": used.graphs.level,
-        },
-        "hops": _hops(network, used.graphs),
-        **failed,
-    }
-    for unit, suffix in enumerate(SUFFIX):
-        tables["arcs"][f"capacity_{suffix}"] = network.arc_capacity[unit]
-        tables["peers"][f"capacity_{suffix}"] = network.peer_capacity[unit]
-        for name, loads in (("before", before[unit]), ("after", after[unit])):
-            tables["arcs"][f"{name}_{suffix}"] = loads
-            tables["peers"][f"{name}_{suffix}"] = received(loads, network)
-    reached = deliveries(workload, used, graph.head)
-    unit = (
-        MESSAGES
-        if np.isfinite([network.arc_capacity[MESSAGES].min(), network.peer_capacity[MESSAGES].min()]).any()
-        else BITS
-    )
-    head = PlanHeader(
+    head = network.graph.head
+    before, after = arc_loads(workload, single, head), arc_loads(workload, used, head)
+    reached = deliveries(workload, used, head)
+    has_message_rates = np.isfinite([network.arc_capacity[MESSAGES].min(), network.peer_capacity[MESSAGES].min()]).any()
+    unit = MESSAGES if has_message_rates else BITS
+    worth = workload.demand[MESSAGES] * workload.weight
+    header = PlanHeader(
         topology=network.fingerprint,
         goal=str(goal),
         k=k,
@@ -155,44 +120,93 @@ def _plan(
         usage_unit=UNITS[unit],
         delivered=tidy(float(reached @ workload.demand[MESSAGES])),
         wanted=workload.deliveries(),
-        value=tidy(float(reached @ (workload.demand[MESSAGES] * workload.weight))),
-        whole_value=float(np.diff(workload.ptr) @ (workload.demand[MESSAGES] * workload.weight)),
+        value=tidy(float(reached @ worth)),
+        whole_value=float(np.diff(workload.ptr) @ worth),
     )
-    return Plan(head, tables)
+    tables = {**_network_tables(network, before, after), **_flow_tables(network, workload, used), **failed}
+    return Plan(header, tables)
 
 
-def _with_backups(
-    network: FlowNetwork, used: Allocation, after: list[RoutesAfterFailure]
-) -> tuple[Allocation, dict[str, Any]]:
+def _network_tables(network: FlowNetwork, before: Floats, after: Floats) -> dict[str, Any]:
+    """The tables of peers and arcs, with their capacities and their loads on single paths and as planned."""
+    graph = network.graph
+    x, y = np.array(network.overlay.positions, dtype=float).reshape(-1, 2).T.copy()
+    peers = {"peer": np.arange(network.peers, dtype=np.int32), "name": list(network.names), "x": x, "y": y}
+    arcs = {"a": graph.tail, "b": graph.head, "delay_ns": graph.delay}
+    for unit, suffix in enumerate(SUFFIX):
+        arcs[f"capacity_{suffix}"] = network.arc_capacity[unit]
+        peers[f"capacity_{suffix}"] = network.peer_capacity[unit]
+        for name, loads in (("before", before[unit]), ("after", after[unit])):
+            arcs[f"{name}_{suffix}"] = loads
+            peers[f"{name}_{suffix}"] = received(loads, network)
+    return {"peers": peers, "arcs": arcs}
+
+
+def _flow_tables(network: FlowNetwork, workload: FlowWorkload, used: Allocation) -> dict[str, Any]:
+    return {
+        "flows": {
+            "flow": np.arange(len(workload), dtype=np.int32),
+            "publisher": workload.publisher,
+            "receivers": workload.receivers,
+            "receivers_ptr": workload.ptr,
+            "rate_msgs": workload.demand[MESSAGES],
+            "rate_bps": workload.demand[BITS],
+            "weight": workload.weight,
+        },
+        "graphs": {
+            "graph": np.arange(len(used.shares), dtype=np.int32),
+            "flow": flow_of(used.graphs).astype(np.int32),
+            "share": used.shares,
+            "level": used.graphs.level,
+        },
+        "hops": _hops(network, used.graphs),
+    }
+
+
+class _GraphSet:
+    """The distinct graphs of all flows, numbered for each flow in the order in which they were added."""
+
+    def __init__(self, flows: int) -> None:
+        self._numbers: list[dict[bytes, int]] = [{} for _ in range(flows)]
+        self._graphs: list[list[tuple[Ints, int, float]]] = [[] for _ in range(flows)]
+
+    def add(self, flow: int, arcs: Ints, level: int, share: float) -> int:
+        """The number of a graph in its flow. An equal graph that was added earlier keeps its share."""
+        key, graphs = np.sort(arcs).tobytes(), self._graphs[flow]
+        if key not in self._numbers[flow]:
+            self._numbers[flow][key] = len(graphs)
+            graphs.append((arcs, level, share))
+        return self._numbers[flow][key]
+
+    def allocation(self) -> Allocation:
+        every = [graph for graphs in self._graphs for graph in graphs]
+        graphs = DeliveryGraphs(
+            _offsets([len(graphs) for graphs in self._graphs]),
+            _offsets([len(arcs) for arcs, *_ in every]),
+            np.concatenate([arcs for arcs, *_ in every]).astype(np.int32),
+            np.array([level for _, level, _ in every], dtype=np.int32),
+        )
+        return Allocation(graphs, np.array([share for *_, share in every], dtype=np.float64))
+
+
+def _offsets(counts: list[int]) -> Longs:
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+
+
+def _with_backups(used: Allocation, after: list[RoutesAfterFailure]) -> tuple[Allocation, dict[str, Any]]:
     """All graphs of a plan, those in use only after a failure with a share of 0, and the tables of failures."""
     flows = len(used.graphs.of_flow) - 1
-    numbers: list[dict[bytes, int]] = [{} for _ in range(flows)]
-    graphs: list[list[tuple[Ints, int, float]]] = [[] for _ in range(flows)]
-
-    def place(flow: int, arcs: Ints, level: int, share: float) -> int:
-        key = np.sort(arcs).tobytes()
-        if key not in numbers[flow]:
-            numbers[flow][key] = len(graphs[flow])
-            graphs[flow].append((arcs, level, share))
-        return numbers[flow][key]
-
+    graphs = _GraphSet(flows)
     for flow, arcs, level, share in _each(np.arange(flows), used.graphs, used.shares):
-        place(flow, arcs, level, share)
-    rows = [
-        (number, flow, place(flow, arcs, level, 0.0), share)
+        graphs.add(flow, arcs, level, share)
+    backups = [
+        (number, flow, graphs.add(flow, arcs, level, 0.0), share)
         for number, failure in enumerate(after)
         for flow, arcs, level, share in _each(failure.flows, failure.graphs, failure.shares)
     ]
-    counts = np.array([len(each) for each in graphs], dtype=np.int64)
-    of_flow = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    all_graphs = [each for of_one in graphs for each in of_one]
-    ptr = np.concatenate(([0], np.cumsum([len(arcs) for arcs, *_ in all_graphs]))).astype(np.int64)
-    joined = DeliveryGraphs(
-        of_flow,
-        ptr,
-        np.concatenate([arcs for arcs, *_ in all_graphs]).astype(np.int32),
-        np.array([level for _, level, _ in all_graphs], dtype=np.int32),
-    )
+    allocation = graphs.allocation()
+    failures, flows_of, numbers, shares = np.array(backups, dtype=np.float64).reshape(-1, 4).T.copy()
+    backup_flows = flows_of.astype(np.int32)
     tables = {
         "failures": {
             "failure": np.arange(len(after), dtype=np.int32),
@@ -203,13 +217,13 @@ def _with_backups(
             "cut": np.array([each.cut for each in after], dtype=np.int32),
         },
         "backups": {
-            "failure": np.array([row[0] for row in rows], dtype=np.int32),
-            "flow": np.array([row[1] for row in rows], dtype=np.int32),
-            "graph": np.array([of_flow[row[1]] + row[2] for row in rows], dtype=np.int32),
-            "share": np.array([row[3] for row in rows], dtype=np.float64),
+            "failure": failures.astype(np.int32),
+            "flow": backup_flows,
+            "graph": (allocation.graphs.of_flow[backup_flows] + numbers).astype(np.int32),
+            "share": shares,
         },
     }
-    return Allocation(joined, np.array([share for *_, share in all_graphs], dtype=np.float64)), tables
+    return allocation, tables
 
 
 def _each(flows: Longs, graphs: DeliveryGraphs, shares: Floats) -> Iterator[tuple[int, Ints, int, float]]:

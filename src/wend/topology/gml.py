@@ -59,21 +59,27 @@ def read(path: Path) -> tuple[list[dict[str, Any]], list[tuple[int, int, dict[st
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None
-    graph = next((value for key, value in parse(text, str(path)) if key == "graph" and isinstance(value, list)), None)
-    if graph is None:
+    graphs = _lists(parse(text, str(path)), "graph")
+    if not graphs:
         raise ConfigError(f"{path} is not a GML file: it has no graph")
-    nodes = [dict(value) for key, value in graph if key == "node" and isinstance(value, list)]
+    graph = graphs[0]
+    nodes = [dict(node) for node in _lists(graph, "node")]
     place = {node.get("id"): i for i, node in enumerate(nodes)}
     if None in place or len(place) < len(nodes):
         raise ConfigError(f"{path}: every node needs an id, and no two the same")
     edges = []
-    for data in (dict(value) for key, value in graph if key == "edge" and isinstance(value, list)):
+    for data in map(dict[str, Any], _lists(graph, "edge")):
         a, b = (place.get(data.get(end)) for end in ("source", "target"))
         if a is None or b is None:
             ends = f"{data.get('source')} to {data.get('target')}"
             raise ConfigError(f"{path}: an edge leads from {ends}, and one of them is not a node")
         edges.append((a, b, data))
     return nodes, edges, dict(graph).get("directed") == 1
+
+
+def _lists(pairs: Pairs, key: str) -> list[Pairs]:
+    """The lists with a key, in order."""
+    return [value for name, value in pairs if name == key and isinstance(value, list)]
 
 
 def quote(text: str) -> str:
