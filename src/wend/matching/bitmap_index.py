@@ -121,18 +121,18 @@ class BitmapIndex(Generic[K]):
             filters = {key: tuple(self._wanted[slot] for slot in slots) for key, slots in self._slots.items()}
         self._slots = {}
         self._owners = []
-        wanted: list[Conjunction] = []
+        conjunctions: list[Conjunction] = []
         for key in sorted(filters):  # type: ignore[type-var]
             ones = filters[key]
-            self._slots[key] = tuple(range(len(wanted), len(wanted) + len(ones)))
+            self._slots[key] = tuple(range(len(conjunctions), len(conjunctions) + len(ones)))
             self._owners.extend([key] * len(ones))
-            wanted.extend(ones)
-        self._wanted = list(wanted)
-        self._table = BitmapTable(wanted, self._doubted)
+            conjunctions.extend(ones)
+        self._wanted = list(conjunctions)
+        self._table = BitmapTable(conjunctions, self._doubted)
         self._integers = all(isinstance(key, int) for key in self._slots)
         self._keys = np.zeros(self._table.blocks * SLOTS, dtype=np.int64)
         if self._integers:
-            self._keys[: len(wanted)] = self._owners
+            self._keys[: len(conjunctions)] = self._owners
         self._free = []
         self._several = sum(len(slots) > 1 for slots in self._slots.values())
         self._slotless = sum(not slots for slots in self._slots.values())
@@ -140,7 +140,7 @@ class BitmapIndex(Generic[K]):
         self._count = len(self._slots)
         self._ordered = True
         self._debt = self._asked = 0
-        self._laid = self._given = len(wanted)
+        self._laid = self._given = len(conjunctions)
         self._ranks = None
         self._packed = None
         self._scratch = np.empty(0, dtype=np.int64)
@@ -167,12 +167,12 @@ class BitmapIndex(Generic[K]):
                 return self._listed(self._lefts(cells, lambda _: attributes), self._keys)[1]
             return self._listed_at_once(cells)
         left = self._left(attributes) if cells is None else self._lefts(cells, lambda _: attributes).reshape(-1)
-        found = self._keys[_positions(left)]
+        keys = self._keys[_positions(left)]
         if not self._in_order:
-            found.sort()
-        if self._several and len(found):
-            found = found[np.concatenate([[True], found[1:] != found[:-1]])]
-        return found
+            keys.sort()
+        if self._several and len(keys):
+            keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
+        return keys
 
     def _listed_at_once(self, cells: Cells) -> Ints:
         from wend.matching import kernels
@@ -219,13 +219,13 @@ class BitmapIndex(Generic[K]):
     def intersecting(self, offer: Filter) -> tuple[K, ...]:
         """The keys of the filters that intersect this one."""
         self._unpack()
-        found: set[K] = set()
+        keys: set[K] = set()
         for one in offer.conjunctions:
             proposed = _positions(self._table.meeting(one, self._used)).tolist()
             for slot in (*proposed, *self._table.without_rows()):
-                if self._owners[slot] not in found and self._wanted[slot].intersects(one):
-                    found.add(self._owners[slot])
-        return tuple(sorted(found))  # type: ignore[type-var]
+                if self._owners[slot] not in keys and self._wanted[slot].intersects(one):
+                    keys.add(self._owners[slot])
+        return tuple(sorted(keys))  # type: ignore[type-var]
 
     # ---- many events
 
@@ -302,14 +302,14 @@ class BitmapIndex(Generic[K]):
         table, size = self._table, left.shape[1]
         room = 1024
         while True:
-            asked = np.empty((room, 2), dtype=np.int64)
+            doubts = np.empty((room, 2), dtype=np.int64)
             count = kernels.settle(
                 table.bits.reshape(-1), table.check[:size], table.odd[:size], table.ends,
                 cells.starts, cells.edges, cells.planes, cells.values,
-                left.reshape(-1), asked, WIDTH, table.height,
+                left.reshape(-1), doubts, WIDTH, table.height,
             )  # fmt: skip
             if count <= room:
-                return [(event, slot) for event, slot in asked[:count].tolist()]
+                return [(event, slot) for event, slot in doubts[:count].tolist()]
             room = count
 
     def _by_key(self, left: Words) -> tuple[Words, Ints]:
@@ -325,14 +325,14 @@ class BitmapIndex(Generic[K]):
             slots = np.array([*_positions(self._table.alive), *self._table.without_rows()], dtype=np.int64)
             names = np.zeros(self._used * SLOTS, dtype=np.int64)
             if self._integers:
-                keys, found = np.unique(self._keys[slots], return_inverse=True)
+                keys, rank_of_slot = np.unique(self._keys[slots], return_inverse=True)
                 names[: len(keys)] = keys
             else:
                 self._unpack()
                 order = {key: rank for rank, key in enumerate(key for key in self.keys() if self._slots[key])}
-                found = np.array([order[self._owners[slot]] for slot in slots.tolist()], dtype=np.int64)
+                rank_of_slot = np.array([order[self._owners[slot]] for slot in slots.tolist()], dtype=np.int64)
             ranks = np.full(self._used * SLOTS, -1, dtype=np.int64)
-            ranks[slots] = found
+            ranks[slots] = rank_of_slot
             places = np.arange(self._count)
             if self._slotless:
                 places = np.array([at for at, key in enumerate(self.keys()) if self._slots[key]], dtype=np.int64)
@@ -395,11 +395,11 @@ class BitmapIndex(Generic[K]):
             return
         self._owners, self._wanted, slotless = pickle.loads(self._packed)
         self._packed = None
-        found: dict[K, list[int]] = {key: [] for key in slotless}
+        slots_of: dict[K, list[int]] = {key: [] for key in slotless}
         for slot, (key, one) in enumerate(zip(self._owners, self._wanted, strict=True)):
             if one is not None:
-                found.setdefault(key, []).append(slot)
-        self._slots = {key: tuple(slots) for key, slots in found.items()}
+                slots_of.setdefault(key, []).append(slot)
+        self._slots = {key: tuple(slots) for key, slots in slots_of.items()}
 
 
 def _positions(words: Words) -> Ints:

@@ -35,15 +35,15 @@ NO_STARTS, NO_INTS, NO_DOUBLES = np.zeros(2, dtype=np.int64), np.zeros(0, dtype=
 class BitmapTable:
     """The bits of all slots, built at once. `place` and `clear` change one slot."""
 
-    def __init__(self, wanted: Sequence[Conjunction], doubted: Iterable[str] = ()) -> None:
-        self.blocks = max(1, -(-len(wanted) // SLOTS))
+    def __init__(self, conjunctions: Sequence[Conjunction], doubted: Iterable[str] = ()) -> None:
+        self.blocks = max(1, -(-len(conjunctions) // SLOTS))
         self.doubted = frozenset(doubted)
         self.sides: dict[str, AttributeBuckets] = {}
         self._columns: dict[str, BatchBuckets] = {}
         self.planes: dict[str, int] = {}
         self.height = 1
         """Row 0 refuses no slot."""
-        fillings = [_Filling(name, *sets) for name, sets in with_rows(wanted).items()]
+        fillings = [_Filling(name, *sets) for name, sets in with_rows(conjunctions).items()]
         for filling in fillings:
             self._add_side(filling.side)
         self.bits = np.zeros((self.blocks, self.height, WIDTH), dtype=np.uint64)
@@ -54,7 +54,7 @@ class BitmapTable:
         """Slots without rows, by an attribute that they require; '' if they require none."""
         for filling in fillings:
             filling.fill(self)
-        for slot, one in enumerate(wanted):
+        for slot, one in enumerate(conjunctions):
             self._register(slot, one)
 
     def _add_side(self, side: AttributeBuckets) -> None:
@@ -70,7 +70,7 @@ class BitmapTable:
     # ---- one slot
 
     def place(self, slot: int, one: Conjunction) -> bool:
-        """Put a conjunction into a slot. Whether all its attributes have rows."""
+        """Put a conjunction into a slot. Returns whether all its attributes have rows."""
         while slot >= self.blocks * SLOTS:
             self._grow()
         for name, values in constraints(one):
@@ -155,8 +155,8 @@ class BitmapTable:
     # ---- events
 
     def left(self, attributes: Attributes, used: int) -> tuple[Words, Words]:
-        """The slots of the first `used` blocks that are not refused, and those of them that are in doubt. It does not
-        use compiled code."""
+        """The slots of the first `used` blocks that are not refused, and those of them that are in doubt. It uses
+        no compiled code."""
         rows, edges, certain = [0], [0], True
         refused = np.zeros((used, WIDTH), dtype=np.uint64)
         for side in self.sides.values():
@@ -174,13 +174,13 @@ class BitmapTable:
                 edges.append(side.edges + row)
         size = used * WIDTH
         refused |= np.bitwise_or.reduce(self.bits[:used, rows], axis=1)
-        found = self.alive[:size] & ~refused.reshape(size)
+        left = self.alive[:size] & ~refused.reshape(size)
         if not certain:
-            return found, found
+            return left, left
         doubt = self.check[:size]
         if len(edges) > 1:
             doubt = doubt | np.bitwise_or.reduce(self.bits[:used, edges], axis=1).reshape(size)
-        return found, found & doubt
+        return left, left & doubt
 
     def meeting(self, one: Conjunction, used: int) -> Words:
         """The slots of the first `used` blocks that share a row with this conjunction on every attribute. They are
@@ -205,16 +205,16 @@ class BitmapTable:
         ranged: set[int] = set()
         for at, side in enumerate(sides):
             column, buckets = batch.columns.get(side.name), self._columns[side.name]
-            found = buckets.cells(column, count)
-            if found is None:
+            column_cells = buckets.cells(column, count)
+            if column_cells is None:
                 assert isinstance(column, list)
                 ranged.update(event for event, value in enumerate(column) if isinstance(value, Range))
-                found = buckets.cells([None if isinstance(value, Range) else value for value in column], count)
-                assert found is not None
-            rows[:, at] = found[0] + side.base
-            inexact[:, at] = found[1]
-            values[:, at] = found[2]
-            side.doubtful = side.doubtful or bool(found[1].any())
+                column_cells = buckets.cells([None if isinstance(value, Range) else value for value in column], count)
+                assert column_cells is not None
+            rows[:, at] = column_cells[0] + side.base
+            inexact[:, at] = column_cells[1]
+            values[:, at] = column_cells[2]
+            side.doubtful = side.doubtful or bool(column_cells[1].any())
         events, at_sides = np.nonzero(inexact)
         starts = np.searchsorted(events, np.arange(count + 1))
         bases = np.array([side.base for side in sides], dtype=np.int64)
@@ -237,12 +237,12 @@ class BitmapTable:
             if not exact:
                 side.doubtful = True
                 doubts.append((side.edges + row if side.edges else 0, self.planes.get(side.name, 0), number))
-        found = np.array([rows], dtype=np.int64)
+        table_rows = np.array([rows], dtype=np.int64)
         if not doubts:
-            return Cells(found, NO_STARTS, NO_INTS, NO_INTS, NO_DOUBLES, [])
+            return Cells(table_rows, NO_STARTS, NO_INTS, NO_INTS, NO_DOUBLES, [])
         edges, planes, values = zip(*doubts, strict=True)
         ints = np.array([(0, len(doubts)), *zip(edges, planes, strict=True)], dtype=np.int64)
-        return Cells(found, ints[0], ints[1:, 0].copy(), ints[1:, 1].copy(), np.array(values), [])
+        return Cells(table_rows, ints[0], ints[1:, 0].copy(), ints[1:, 1].copy(), np.array(values), [])
 
     def doubts(self) -> set[str]:
         """The attributes without edges for which some value was in doubt."""

@@ -66,19 +66,19 @@ class TypeBuckets:
 
     def note(self, cuts: Cuts) -> list[int]:
         """Record the cuts inside buckets; returns the rows of these buckets."""
-        found = []
+        rows = []
         for order, cut in enumerate(cuts):
             at = self.inner(cut)
             if at is None:
                 continue
-            found.append(self.first + at)
+            rows.append(self.first + at)
             limit = self.limits[at]
             below = self.bottom if order % 2 == 0 else cut
             self.begins_inside = self.begins_inside or order % 2 == 0
             if limit is None or below < limit:
                 self.limits[at] = below
                 self.changes += 1
-        return found
+        return rows
 
     def cell(self, value: Any) -> tuple[int, bool]:
         at = bisect_right(self.borders, value)
@@ -117,11 +117,11 @@ class AttributeBuckets:
                 return [self.numbers.run(*values.numbers)]
             if len(values.strings) == 2 and not values.numbers:
                 return [self.strings.run(*values.strings)]
-        found: list[Run] = [(MISSING, MISSING)] if values.absent else []
-        found.extend((FALSE + value, FALSE + value) for value in values.booleans)
+        runs: list[Run] = [(MISSING, MISSING)] if values.absent else []
+        runs.extend((FALSE + value, FALSE + value) for value in values.booleans)
         for kind, cuts in ((self.numbers, values.numbers), (self.strings, values.strings)):
-            found.extend(kind.run(low, end) for low, end in pieces(cuts))
-        return _joined(found)
+            runs.extend(kind.run(low, end) for low, end in pieces(cuts))
+        return _joined(runs)
 
     def note(self, values: Values) -> list[int]:
         """Record a set; returns the rows that it divides, which may be inexact from now on."""
@@ -182,13 +182,14 @@ class AttributeBuckets:
         return kind.run(cuts[0], cuts[1] if len(cuts) > 1 else None)
 
 
-def with_rows(wanted: Sequence[Conjunction]) -> dict[str, tuple[list[int], list[Values]]]:
-    """The attributes that need rows for these conjunctions, with the positions and the sets of all that constrain them.
+def with_rows(conjunctions: Sequence[Conjunction]) -> dict[str, tuple[list[int], list[Values]]]:
+    """The attributes that need rows for these conjunctions. For each: the positions and the sets of those
+    that constrain it.
 
-    Each other attribute is rare, and conjunctions that constrain it are tested themselves.
+    All other attributes are rare. Conjunctions that constrain them are tested one by one.
     """
     groups: dict[str, tuple[list[int], list[Values]]] = {}
-    for slot, one in enumerate(wanted):
+    for slot, one in enumerate(conjunctions):
         for name, values in constraints(one):
             group = groups.get(name)
             if group is None:
@@ -196,7 +197,7 @@ def with_rows(wanted: Sequence[Conjunction]) -> dict[str, tuple[list[int], list[
             group[0].append(slot)
             group[1].append(values)
     most = sorted(groups, key=lambda name: (-len(groups[name][0]), name))[:MAX_SIDES]
-    return {name: groups[name] for name in sorted(most) if len(groups[name][0]) * RARE >= len(wanted)}
+    return {name: groups[name] for name in sorted(most) if len(groups[name][0]) * RARE >= len(conjunctions)}
 
 
 def borders(kind: str, sets: Iterable[Values]) -> list[Any]:
@@ -229,13 +230,13 @@ def is_double(value: Any) -> bool:
 
 
 def _joined(runs: Iterable[Run]) -> list[Run]:
-    found: list[Run] = []
+    joined: list[Run] = []
     for first, last in runs:
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
         else:
-            found.append((first, last))
-    return found
+            joined.append((first, last))
+    return joined
 
 
 def others(runs: list[Run], rows: int) -> Iterator[Run]:

@@ -28,7 +28,7 @@ _COMPARE = {1: compare.lt, 2: compare.eq, 3: compare.le, 4: compare.gt, 5: compa
 
 
 class Binding(msgspec.Struct, frozen=True, gc=False, order=True):
-    """A comparison of `left` with `factor * right`. With a factor of 1 both may be of any kind, but of the same."""
+    """A comparison of `left` with `factor * right`. With a factor of 1 both may be of any one kind."""
 
     left: str
     right: str
@@ -128,15 +128,15 @@ class Conjunction(msgspec.Struct, frozen=True, gc=False):
     bindings: tuple[Binding, ...] = ()
 
     def matches(self, attributes: Attributes) -> bool:
-        for name, wanted in self.values:
+        for name, allowed in self.values:
             value = attributes.get(name)
             if type(value) is int:  # most values are numbers or texts: no call for these
-                if not bisect_right(wanted.numbers, value) & 1:
+                if not bisect_right(allowed.numbers, value) & 1:
                     return False
             elif type(value) is str:
-                if not bisect_right(wanted.strings, value) & 1:
+                if not bisect_right(allowed.strings, value) & 1:
                     return False
-            elif not (wanted.absent if value is None else wanted.allows(value)):
+            elif not (allowed.absent if value is None else allowed.allows(value)):
                 return False
         return not self.bindings or all(binding.matches(attributes) for binding in self.bindings)
 
@@ -146,11 +146,11 @@ class Conjunction(msgspec.Struct, frozen=True, gc=False):
 
     def allowed(self) -> dict[str, Values]:
         """The possible values of each constrained attribute, with the constraints that bindings imply."""
-        found = dict(self.values)
+        allowed = dict(self.values)
         for binding in self.bindings:
             for name in (binding.left, binding.right):
-                found[name] = found.get(name, ANYTHING) & binding.implied
-        return found
+                allowed[name] = allowed.get(name, ANYTHING) & binding.implied
+        return allowed
 
     def covers(self, other: "Conjunction") -> bool:
         """Whether it matches every event that the other matches. Exact without bindings; with them False may be

@@ -1,6 +1,6 @@
 """Warnings about filters that are valid, but probably not what their author means.
 
-The commands print them for the filters that people type. A peer accepts such a filter without a word.
+The commands print them for the filters that people type. A peer accepts such filters silently.
 """
 
 from collections.abc import Iterator
@@ -12,17 +12,17 @@ from wend.matching.values import ANYTHING, NOTHING, Values
 
 
 def filter_warnings(text: str) -> list[str]:
-    """One sentence for each doubt. Raises FilterError where `parse` does."""
+    """One sentence for each doubt. Raises FilterError if `parse` does."""
     if not parse(text).conjunctions:
         where = _contradiction(Reader(text).filter())
         return [f"no event can match this filter{where}"]
     reader = Reader(text)
-    known = {leaf.name for leaf in _leaves(reader.filter())}
+    names = {leaf.name for leaf in _leaves(reader.filter())}
     return [
         f"this filter compares two attributes, {name_text(left)} and {name_text(right)}; "
         f"a text has quotes: {name_text(left)} {sign} {quoted(right)}"
         for left, sign, right in dict.fromkeys(reader.equated)
-        if right not in known
+        if right not in names
     ]
 
 

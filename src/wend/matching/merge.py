@@ -112,10 +112,10 @@ def _short(values: Values) -> bool:
 def _filled(cuts: Cuts) -> Cuts:
     """The cuts with all gaps filled, except a few gaps of single values, which `!=` can express."""
     last_end = cuts[-1] if len(cuts) % 2 == 0 else None
-    known = list(pieces(cuts))
-    starts = [low for (_, end), (low, _) in pairwise(known) if after(end) == low]
+    intervals = list(pieces(cuts))
+    starts = [low for (_, end), (low, _) in pairwise(intervals) if after(end) == low]
     if len(starts) > MERGED_HOLES:
         starts = []
-    ends = [end for (_, end), (low, _) in pairwise(known) if low in starts]
+    ends = [end for (_, end), (low, _) in pairwise(intervals) if low in starts]
     lows, highs = [cuts[0], *starts], [*ends, last_end]
     return joined(*((low,) if high is None else (low, high) for low, high in zip(lows, highs, strict=True)))

@@ -94,10 +94,10 @@ def _multiplied(children: list[list[Conjunction]], budget: Budget) -> list[Conju
     single = [child[0] for child in children if len(child) == 1]
     budget.spend(sum(c.weight for c in single))
     first = conjoined((s for c in single for s in c.values), (b for c in single for b in c.bindings))
-    found = [] if first is None else [first]
+    products = [] if first is None else [first]
     for child in children:
-        if len(child) > 1 and found:
-            weights = sum(c.weight for c in found) * len(child) + sum(c.weight for c in child) * len(found)
+        if len(child) > 1 and products:
+            weights = sum(c.weight for c in products) * len(child) + sum(c.weight for c in child) * len(products)
             budget.spend(weights)
-            found = list(dict.fromkeys(product(found, child)))
-    return found
+            products = list(dict.fromkeys(product(products, child)))
+    return products

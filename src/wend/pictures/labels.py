@@ -78,15 +78,15 @@ def _positions(label: Label, size: float) -> Iterator[tuple[int, int, Extent]]:
 
 def label_elements(placed: Iterable[PlacedLabel], size: float = SMALL, css: str = "fill-soft") -> list[str]:
     """The placed labels as SVG. A halo separates words from lines behind them."""
-    found = []
+    elements = []
     for label, box, leader in placed:
         if leader:
             x, y = min(max(label.x, box.left), box.right), min(max(label.y, box.top), box.bottom)
-            found.append(line(label.x, label.y, x, y, "stroke-soft", 0.8))
+            elements.append(line(label.x, label.y, x, y, "stroke-soft", 0.8))
         colour = "fill-ink" if label.needed else css
         baseline = box.bottom - DESCENT * size
-        found.append(text(box.left, baseline, label.words, size, f"{colour} halo", bold=label.needed))
-    return found
+        elements.append(text(box.left, baseline, label.words, size, f"{colour} halo", bold=label.needed))
+    return elements
 
 
 def node_box(x: float, y: float, radius: float) -> Extent:

@@ -129,16 +129,16 @@ def _ban(
     ptr: Ints, head: Ints, back: Ints, width: Floats, path: Ints, length: int,
     banned: Ints, stamp: int, spare_ends: bool,
 ) -> bool:  # fmt: skip
-    """Remove the path's bottlenecks; False if there is none to remove."""
+    """Remove the path's bottlenecks. Returns False if there is none to remove."""
     least = np.inf
     for i in range(length):
         least = min(least, width[path[i]])
-    found = False
+    has_bottleneck = False
     for i in range(1, length - 1):
         if width[path[i]] == least:
             banned[path[i]] = stamp
-            found = True
-    if found:
+            has_bottleneck = True
+    if has_bottleneck:
         return True
     weakest = -1
     for i in range(1, length - 1):
@@ -172,6 +172,85 @@ def _end(
 
 
 @compiled
+def with_room(values: Ints, used: int, more: Number) -> Ints:
+    """An array with room for `more` values after the first `used`: the same array, or a larger copy."""
+    if used + more <= len(values):
+        return values
+    grown = np.empty(2 * len(values) + more, dtype=np.int32)
+    for i in range(used):
+        grown[i] = values[i]
+    return grown
+
+
+@compiled
+def _tree_path(tail: Ints, into: Ints, source: int, target: int, path: Ints) -> int:
+    """Write the path in the tree from the source to the target. Returns its length."""
+    length = 0
+    here = target
+    while here != source:
+        length += 1
+        here = tail[into[here]]
+    here = target
+    for i in range(length - 1, -1, -1):
+        path[i] = into[here]
+        here = tail[into[here]]
+    return length
+
+
+@compiled
+def _search_back(
+    ptr: Ints, head: Ints, back: Ints, delay: Longs, distance: Longs, source: int, target: int,
+    banned: Ints, stamp: int, keys: Longs, heap: Ints, ahead: Longs, seen: Ints, search: int,
+) -> bool:  # fmt: skip
+    """Search backwards from the target, until no node in the heap can be on a shortest path to it.
+
+    `ahead` gets the delay from a node to the target, if `seen` has the number of this search. Returns whether the
+    search reached the source."""
+    ahead[target] = 0
+    seen[target] = search
+    size = _push(keys, heap, np.int64(0), distance[target], np.int32(target))
+    best = FAR
+    while size and keys[0] <= best:
+        estimate, here = keys[0], heap[0]
+        size = _pop(keys, heap, size)
+        if estimate > ahead[here] + distance[here]:
+            continue
+        if here == source:
+            best = estimate
+            continue
+        for out in range(ptr[here], ptr[here + 1]):
+            arc = back[out]
+            before = head[out]
+            if banned[arc] == stamp:
+                continue
+            total = ahead[here] + delay[arc]
+            if seen[before] != search or total < ahead[before]:
+                seen[before] = search
+                ahead[before] = total
+                size = _push(keys, heap, size, total + distance[before], before)
+    return best < FAR
+
+
+@compiled
+def _follow(
+    ptr: Ints, head: Ints, delay: Longs, source: int, target: int, banned: Ints, stamp: int,
+    ahead: Longs, seen: Ints, search: int, path: Ints,
+) -> int:  # fmt: skip
+    """Write the path that the search found, of several the first in the order of ids. Returns its length."""
+    length = 0
+    here = source
+    while here != target:
+        for arc in range(ptr[here], ptr[here + 1]):
+            there = head[arc]
+            if banned[arc] != stamp and seen[there] == search and delay[arc] + ahead[there] == ahead[here]:
+                path[length] = arc
+                length += 1
+                here = there
+                break
+    return length
+
+
+@compiled
 def _search(
     ptr: Ints, tail: Ints, head: Ints, back: Ints, delay: Longs, width: Floats,
     source: int, receivers: Ints, k: int, spare_ends: bool,
@@ -181,13 +260,11 @@ def _search(
     heap = np.empty(len(head) + 2, dtype=np.int32)
     distance = _distances(ptr, head, delay, source, keys, heap)
     into = _tree(ptr, head, delay, source, distance)
-
-    ahead = np.empty(nodes, dtype=np.int64)  # delay from here to the receiver, valid where `seen` is this search
+    ahead = np.empty(nodes, dtype=np.int64)
     seen = np.zeros(nodes, dtype=np.int32)
     search = 0
     banned = np.full(len(head), -1, dtype=np.int32)
     path = np.empty(nodes, dtype=np.int32)
-
     first = np.zeros(len(receivers) + 1, dtype=np.int32)
     starts = np.zeros(len(receivers) * k + 1, dtype=np.int32)
     arcs = np.empty(len(receivers) * k * 4 + nodes, dtype=np.int32)
@@ -196,21 +273,10 @@ def _search(
         target = receivers[r]
         length = 0
         if target != source and distance[target] < FAR:
-            here = target
-            while here != source:
-                length += 1
-                here = tail[into[here]]
-            here = target
-            for i in range(length - 1, -1, -1):
-                path[i] = into[here]
-                here = tail[into[here]]
+            length = _tree_path(tail, into, source, target, path)
         number = 0
         while length:
-            if used + length > len(arcs):
-                grown = np.empty(2 * len(arcs) + length, dtype=np.int32)
-                for i in range(used):
-                    grown[i] = arcs[i]
-                arcs = grown
+            arcs = with_room(arcs, used, length)
             for i in range(length):
                 arcs[used + i] = path[i]
             used += length
@@ -219,41 +285,11 @@ def _search(
             number += 1
             if number == k or not _ban(ptr, head, back, width, path, length, banned, r, spare_ends):
                 break
-
-            # Search backwards from the receiver, until no node in the heap can be on a shortest path.
             search += 1
-            ahead[target] = 0
-            seen[target] = search
-            size = _push(keys, heap, np.int64(0), distance[target], target)
-            best = FAR
-            while size and keys[0] <= best:
-                estimate, here = keys[0], heap[0]
-                size = _pop(keys, heap, size)
-                if estimate > ahead[here] + distance[here]:
-                    continue
-                if here == source:
-                    best = estimate
-                    continue
-                for out in range(ptr[here], ptr[here + 1]):
-                    arc = back[out]
-                    before = head[out]
-                    if banned[arc] == r:
-                        continue
-                    total = ahead[here] + delay[arc]
-                    if seen[before] != search or total < ahead[before]:
-                        seen[before] = search
-                        ahead[before] = total
-                        size = _push(keys, heap, size, total + distance[before], before)
             length = 0
-            if best < FAR:
-                here = source
-                while here != target:
-                    for arc in range(ptr[here], ptr[here + 1]):
-                        there = head[arc]
-                        if banned[arc] != r and seen[there] == search and delay[arc] + ahead[there] == ahead[here]:
-                            path[length] = arc
-                            length += 1
-                            here = there
-                            break
+            if _search_back(
+                ptr, head, back, delay, distance, source, target, banned, r, keys, heap, ahead, seen, search
+            ):
+                length = _follow(ptr, head, delay, source, target, banned, r, ahead, seen, search, path)
         first[r + 1] = count
     return first, starts[: count + 1].copy(), arcs[:used].copy()

@@ -16,8 +16,8 @@ import numpy as np
 
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
-from wend.planning.arrays import Ints, Longs
-from wend.planning.candidate_paths import CandidatePaths, paths_from
+from wend.planning.arrays import Ints, Longs, Number
+from wend.planning.candidate_paths import CandidatePaths, paths_from, with_room
 from wend.planning.flow_network import CsrGraph, FlowNetwork
 from wend.planning.flow_workload import FlowWorkload
 
@@ -56,31 +56,76 @@ def _of_publisher(
 ) -> tuple[Ints, Ints, Ints, Ints]:
     source = int(workload.publisher[group[0]])
     spans = [workload.of(int(f)) for f in group]
-    wanted = np.unique(np.concatenate(spans))
-    found = find(network.graph, source, wanted, k)
-    missing = np.flatnonzero(np.diff(found.first) == 0)
+    receivers = np.unique(np.concatenate(spans))
+    paths = find(network.graph, source, receivers, k)
+    missing = np.flatnonzero(np.diff(paths.first) == 0)
     if len(missing):
         names = network.names
-        raise ConfigError(f"there is no path from {names[source]} to its receiver {names[int(wanted[missing[0]])]}")
+        raise ConfigError(f"there is no path from {names[source]} to its receiver {names[int(receivers[missing[0]])]}")
     ptr = np.concatenate(([0], np.cumsum([len(s) for s in spans]))).astype(np.int64)
-    near = _nearest_first(network.graph, found)
+    near = _nearest_first(network.graph, paths)
     places = np.full(network.peers, -1, dtype=np.int32)
-    places[wanted[near]] = np.arange(len(near), dtype=np.int32)
+    places[receivers[near]] = np.arange(len(near), dtype=np.int32)
     ranked = np.sort(places[np.concatenate(spans)] + np.repeat(np.arange(len(spans)), np.diff(ptr)) * network.peers)
     members = near[ranked % network.peers].astype(np.int32)
-    return _trees(network.graph.tail, network.graph.head, source, found.first, found.ptr, found.arcs, ptr, members, k)
+    return _trees(network.graph.head, source, paths.first, paths.ptr, paths.arcs, ptr, members, k)
 
 
-def _nearest_first(graph: CsrGraph, found: CandidatePaths) -> Longs:
-    """The positions of the receivers in `found`, ordered by the delay of the first path, then by id."""
-    sums = np.concatenate(([0], np.cumsum(graph.delay[found.arcs])))
-    best = found.first[:-1]
-    return np.lexsort((found.receivers, sums[found.ptr[best + 1]] - sums[found.ptr[best]]))
+def _nearest_first(graph: CsrGraph, paths: CandidatePaths) -> Longs:
+    """The positions of the receivers in `paths`, ordered by the delay of the first path, then by id."""
+    sums = np.concatenate(([0], np.cumsum(graph.delay[paths.arcs])))
+    best = paths.first[:-1]
+    return np.lexsort((paths.receivers, sums[paths.ptr[best + 1]] - sums[paths.ptr[best]]))
+
+
+@compiled
+def _add_tree(
+    head: Ints, first: Ints, path_ptr: Ints, path_arcs: Ints, members: Ints, begin: int, end: int,
+    level: int, far_first: bool, in_tree: Longs, stamp: Number, arcs: Ints, used: int,
+) -> tuple[int, bool]:  # fmt: skip
+    """Append the tree of one union of paths to `arcs`. Returns the number of arcs in use, and whether a receiver has a
+    path of this level."""
+    is_new = False
+    for i in range(begin, end):
+        r = members[begin + end - 1 - i] if far_first else members[i]
+        paths = first[r + 1] - first[r]
+        if level < paths:
+            is_new = True
+        p = first[r] + min(level, paths - 1)
+        last = path_ptr[p + 1]
+        join = last
+        while join > path_ptr[p] and in_tree[head[path_arcs[join - 1]]] != stamp:
+            join -= 1
+        for j in range(join, last):
+            arcs[used] = path_arcs[j]
+            in_tree[head[path_arcs[j]]] = stamp
+            used += 1
+    return used, is_new
+
+
+@compiled
+def _is_known(
+    arcs: Ints, start: int, used: int, lengths: Ints, graphs: int, count: int, mark: Longs, stamp: Number
+) -> bool:
+    """Whether the newest tree, `arcs[start:used]`, equals one of the `count` trees before it."""
+    for j in range(start, used):
+        mark[arcs[j]] = stamp
+    at = start
+    for g in range(graphs - 1, graphs - 1 - count, -1):
+        at -= lengths[g]
+        same = lengths[g] == used - start
+        j = at
+        while same and j < at + lengths[g]:
+            same = mark[arcs[j]] == stamp
+            j += 1
+        if same:
+            return True
+    return False
 
 
 @compiled
 def _trees(
-    tail: Ints, head: Ints, source: int, first: Ints, path_ptr: Ints, path_arcs: Ints, ptr: Longs, members: Ints, k: int
+    head: Ints, source: int, first: Ints, path_ptr: Ints, path_arcs: Ints, ptr: Longs, members: Ints, k: int
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """For each flow the number of its graphs; for each graph its length and level; and all arcs."""
     flows = len(ptr) - 1
@@ -88,9 +133,7 @@ def _trees(
     lengths = np.empty(flows * (2 * k - 1), dtype=np.int32)
     levels = np.empty(flows * (2 * k - 1), dtype=np.int32)
     arcs = np.empty(max(len(members) * k, 16), dtype=np.int32)
-    peers = 0
-    for arc in range(len(head)):
-        peers = max(peers, head[arc] + 1)
+    peers = np.max(head) + 1
     in_tree = np.full(peers, -1, dtype=np.int64)
     mark = np.full(len(head), -1, dtype=np.int64)
     used, graphs = 0, 0
@@ -98,48 +141,18 @@ def _trees(
         for turn in range(2 * k - 1):
             level = (turn + 1) // 2
             far_first = turn > 0 and turn % 2 == 0
-            if used + peers > len(arcs):
-                grown = np.empty(2 * len(arcs) + peers, dtype=np.int32)
-                for j in range(used):
-                    grown[j] = arcs[j]
-                arcs = grown
+            arcs = with_room(arcs, used, peers)
             stamp = np.int64(f) * (2 * k) + turn
             in_tree[source] = stamp
             start = used
-            anew = turn == 0
-            for i in range(ptr[f], ptr[f + 1]):
-                r = members[ptr[f] + ptr[f + 1] - 1 - i] if far_first else members[i]
-                paths = first[r + 1] - first[r]
-                if level < paths:
-                    anew = True
-                p = first[r] + min(level, paths - 1)
-                begin, end = path_ptr[p], path_ptr[p + 1]
-                join = end
-                while join > begin and in_tree[head[path_arcs[join - 1]]] != stamp:
-                    join -= 1
-                for j in range(join, end):
-                    arcs[used] = path_arcs[j]
-                    in_tree[head[path_arcs[j]]] = stamp
-                    used += 1
-            if not anew:
+            used, is_new = _add_tree(
+                head, first, path_ptr, path_arcs, members, ptr[f], ptr[f + 1], level, far_first, in_tree, stamp, arcs,
+                used,
+            )  # fmt: skip
+            if turn > 0 and not is_new:
                 used = start
                 break
-            # A tree that equals an earlier one of this flow is dropped.
-            for j in range(start, used):
-                mark[arcs[j]] = stamp
-            same = False
-            at = start
-            for g in range(graphs - 1, graphs - 1 - counts[f], -1):
-                at -= lengths[g]
-                if lengths[g] == used - start:
-                    same = True
-                    for j in range(at, at + lengths[g]):
-                        if mark[arcs[j]] != stamp:
-                            same = False
-                            break
-                    if same:
-                        break
-            if same:
+            if _is_known(arcs, start, used, lengths, graphs, counts[f], mark, stamp):
                 used = start
                 continue
             lengths[graphs] = used - start

@@ -97,7 +97,7 @@ _NOTHING = Solution(np.zeros(0), 0.0, 0.0, 0)
 
 
 def _still_connected(left: FlowNetwork, workload: FlowWorkload, a: PeerId, b: PeerId) -> tuple[Longs, FlowWorkload]:
-    """The flows without the receivers that their publisher does not reach any more, and their numbers."""
+    """The flows without the receivers that their publisher no longer reaches, and their numbers."""
     side = np.zeros(left.peers, dtype=bool)
     todo, graph = [a], left.graph
     side[a] = True
@@ -146,12 +146,12 @@ def _local(
     of = np.repeat(np.arange(len(workload)), np.diff(graphs.of_flow))
     moved = np.unique(of[crossing & (shares > 0)])
     stay = np.setdiff1d(np.arange(len(workload)), moved)
-    kept = chosen(graphs, np.flatnonzero(np.isin(of, stay)))
+    unmoved = chosen(graphs, np.flatnonzero(np.isin(of, stay)))
     some = DeliveryGraphs(
         np.concatenate(([0], np.cumsum(np.diff(graphs.of_flow)[stay]))).astype(np.int64),
-        kept.ptr,
-        back[kept.arcs].astype(np.int32),
-        kept.level,
+        unmoved.ptr,
+        back[unmoved.arcs].astype(np.int32),
+        unmoved.level,
     )
     base = problem_of(failure.network, _some_flows(workload, stay), some).loads(shares[np.isin(of, stay)])
     mine = np.flatnonzero(np.isin(failure.flows, moved))
@@ -172,11 +172,11 @@ def _local(
     return _as_routes(failure, failure.flows[mine], candidates, found)
 
 
-def _as_routes(failure: _Failure, flows: Longs, graphs: DeliveryGraphs, found: Solution) -> RoutesAfterFailure:
-    used = np.flatnonzero(found.shares > 0)
+def _as_routes(failure: _Failure, flows: Longs, graphs: DeliveryGraphs, solution: Solution) -> RoutesAfterFailure:
+    used = np.flatnonzero(solution.shares > 0)
     some = chosen(graphs, used)
     whole = some._replace(arcs=failure.arcs[some.arcs].astype(np.int32))
-    return RoutesAfterFailure(failure.a, failure.b, flows, whole, found.shares[used], found.y, failure.cut)
+    return RoutesAfterFailure(failure.a, failure.b, flows, whole, solution.shares[used], solution.y, failure.cut)
 
 
 def _overload(failure: _Failure, k: int) -> str:

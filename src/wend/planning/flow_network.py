@@ -1,7 +1,7 @@
 """A flow network: the topology with capacities, as the arrays that planning needs.
 
 A link has its capacity in each direction, so an overlay link is two arcs here. A capacity is in messages per second,
-in bits per second, or both; it is infinite where none is stated. A peer's capacity limits the load that it receives
+in bits per second, or both; it is infinite if none is stated. A peer's capacity limits the load that it receives
 over its links. Its own events do not count, because they come over no link.
 """
 
@@ -101,22 +101,22 @@ class FlowNetwork:
         return stated
 
     def _peers(self, peer: Rate | str | None, head: Ints) -> Floats:
-        found = np.array(self.overlay.capacities, dtype=float).reshape(-1, 2).T.copy()
-        silent = ~np.isfinite(found).any(axis=0)
+        capacities = np.array(self.overlay.capacities, dtype=float).reshape(-1, 2).T.copy()
+        silent = ~np.isfinite(capacities).any(axis=0)
         if isinstance(peer, Rate):
             if not peer.value > 0:
                 raise ConfigError(f"a peer needs a capacity above 0, got {peer}")
-            found[int(peer.bits), silent] = peer.value
+            capacities[int(peer.bits), silent] = peer.value
         elif peer == AGGREGATE:
             for unit in range(2):
                 links = np.bincount(head, weights=self.arc_capacity[unit], minlength=self.peers)
-                found[unit, silent] = links[silent]
+                capacities[unit, silent] = links[silent]
         elif peer is not None:
             raise ConfigError(f"a peer's capacity must be a rate or {AGGREGATE!r}, got {peer!r}")
-        for name, least in zip(self.names, found.min(axis=0).tolist(), strict=True):
+        for name, least in zip(self.names, capacities.min(axis=0).tolist(), strict=True):
             if not least > 0:
                 raise ConfigError(f"peer {name} needs a capacity above 0, got {least:g}")
-        return found
+        return capacities
 
     def widths(self, tail: Ints) -> Floats:
         """The link capacities, if they differ. If all are equal, every link would be a bottleneck. Then the width of an

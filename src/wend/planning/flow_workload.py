@@ -59,16 +59,16 @@ class WorkloadBuilder:
         self._unwanted = 0
 
     def add(self, publisher: PeerId, receivers: Sequence[int] | Ints, rate: float, bits: float, weight: float) -> None:
-        wanted = np.unique(np.asarray(receivers, dtype=np.int32))
-        wanted = wanted[wanted != publisher]
-        if not len(wanted):
+        distinct = np.unique(np.asarray(receivers, dtype=np.int32))
+        distinct = distinct[distinct != publisher]
+        if not len(distinct):
             self._unwanted += 1
             return
-        key = (publisher, wanted.tobytes())
+        key = (publisher, distinct.tobytes())
         place = self._place.setdefault(key, len(self._publishers))
         if place == len(self._publishers):
             self._publishers.append(publisher)
-            self._receivers.append(wanted)
+            self._receivers.append(distinct)
             self._totals.append([0.0, 0.0, 0.0])
         total = self._totals[place]
         total[0] += rate
@@ -79,11 +79,11 @@ class WorkloadBuilder:
         totals = np.array(self._totals, dtype=float).reshape(-1, 3).T
         ptr = np.concatenate(([0], np.cumsum([len(r) for r in self._receivers]))).astype(np.int64)
         receivers = np.concatenate(self._receivers) if self._receivers else np.zeros(0, dtype=np.int32)
-        made = FlowWorkload(
+        workload = FlowWorkload(
             np.array(self._publishers, dtype=np.int32), ptr, receivers, totals[:2].copy(), totals[2] / totals[0]
         )
-        made.unwanted = self._unwanted
-        return made
+        workload.unwanted = self._unwanted
+        return workload
 
 
 def workload_of(flows: Iterable[Flow], names: Sequence[str], where: str = "workload") -> FlowWorkload:

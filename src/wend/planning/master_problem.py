@@ -185,27 +185,27 @@ def _priced(
     of_flow: Longs, ptr: Longs, rows: Ints, demand: Floats, unit: Ints, prices: Floats, costs: Floats
 ) -> Floats:
     """The cost of each graph at these prices of the rows that it loads."""
-    found = np.empty(len(costs))
+    totals = np.empty(len(costs))
     for f in range(len(of_flow) - 1):
         for g in range(of_flow[f], of_flow[f + 1]):
             total = costs[g]
             for j in range(ptr[g], ptr[g + 1]):
                 total += prices[rows[j]] * demand[unit[rows[j]], f]
-            found[g] = total
-    return found
+            totals[g] = total
+    return totals
 
 
 @compiled
 def _cheapest(of_flow: Longs, priced: Floats) -> Longs:
     """The cheapest graph of each flow; of several, the first."""
-    found = np.empty(len(of_flow) - 1, dtype=np.int64)
-    for f in range(len(found)):
+    cheapest = np.empty(len(of_flow) - 1, dtype=np.int64)
+    for f in range(len(cheapest)):
         best = of_flow[f]
         for g in range(of_flow[f], of_flow[f + 1]):
             if priced[g] < priced[best]:
                 best = g
-        found[f] = best
-    return found
+        cheapest[f] = best
+    return cheapest
 
 
 @compiled

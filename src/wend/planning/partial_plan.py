@@ -25,6 +25,7 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.planning.arrays import Floats, Ints, Longs
+from wend.planning.candidate_paths import with_room
 from wend.planning.delivery_graphs import DeliveryGraphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import MESSAGES, FlowWorkload
@@ -46,7 +47,7 @@ EAGER = 0.7
 """The relative change of a price in the first round if its row has twice the load that fits."""
 
 Subtrees = tuple[Ints, Longs, Ints, Ints, Floats]
-"""Several subtrees: their flows; where the arcs of each begin; arcs; levels; values."""
+"""Several subtrees: their flows, the offsets of their arcs, the arcs, the levels and the values."""
 
 
 class PartialSolution(NamedTuple):
@@ -249,15 +250,38 @@ class _Generator:
         return PartialSolution(graphs, shares, value, self.whole, bound * self.scale)
 
     def _shaved(self, shares: Floats, graphs: DeliveryGraphs) -> Floats:
-        """Shares scaled down where the solver's rounding exceeds a flow or a capacity."""
-        asked = problem_of(self.network, self.workload, graphs)
+        """Shares scaled down if the solver's rounding exceeds a flow or a capacity."""
+        problem = problem_of(self.network, self.workload, graphs)
         flow = np.repeat(np.arange(len(self.workload)), np.diff(graphs.of_flow))
         sums = np.bincount(flow, weights=shares, minlength=len(self.workload))
         shares = shares / np.maximum(sums, 1.0)[flow]
         over = np.ones(len(shares))
-        whose = np.repeat(np.arange(len(shares)), np.diff(asked.ptr))
-        np.maximum.at(over, whose, (asked.loads(shares) / asked.capacity)[asked.rows])
+        whose = np.repeat(np.arange(len(shares)), np.diff(problem.ptr))
+        np.maximum.at(over, whose, (problem.loads(shares) / problem.capacity)[problem.rows])
         return shares / over
+
+
+@compiled
+def _value_nodes(
+    f: int, begin: int, end: int, publisher: int, arcs: Ints, tail: Ints, head: Ints, wants: Ints, worth: float,
+    demand: Floats, charged: Ints, unit: Ints, prices: Floats, below: Floats, net: Floats,
+) -> float:  # fmt: skip
+    """Compute for each node of a graph, `arcs[begin:end]`, what the best subtree from it on is worth beyond its price
+    (`net`). Returns that of the best subtree from the publisher on. `below` is 0 before and after."""
+    for j in range(end - 1, begin - 1, -1):
+        here = head[arcs[j]]
+        total = below[here] + (worth if wants[here] == f else 0.0)
+        for kind in range(len(charged)):
+            row = charged[kind, arcs[j]]
+            if row >= 0:
+                total -= prices[row] * demand[unit[row], f]
+        below[here] = 0.0
+        net[here] = total
+        if total > 0:
+            below[tail[arcs[j]]] += total
+    best = float(below[publisher])
+    below[publisher] = 0.0
+    return best
 
 
 @compiled
@@ -267,9 +291,7 @@ def _best_subtrees(
     prices: Floats,
 ) -> tuple[Floats, Ints, Longs, Ints, Ints, Floats]:  # fmt: skip
     flows = len(publisher)
-    peers = 0
-    for arc in range(len(head)):
-        peers = max(peers, head[arc] + 1)
+    peers = np.max(head) + 1
     best_of = np.zeros(flows)
     flow = np.empty(flows, dtype=np.int32)
     starts = np.zeros(flows + 1, dtype=np.int64)
@@ -282,41 +304,28 @@ def _best_subtrees(
     net = np.zeros(peers)
     used, count = 0, 0
     for f in range(flows):
+        source = publisher[f]
         for j in range(receiver_ptr[f], receiver_ptr[f + 1]):
             wants[receivers[j]] = f
         best, best_graph = 0.0, -1
-        for turn in range(2):
-            # The first pass finds the best graph; the second pass computes the values of its nodes again.
-            first, last = (of_flow[f], of_flow[f + 1]) if turn == 0 else (best_graph, best_graph + 1)
-            if first < 0:
-                continue
-            for g in range(first, last):
-                for j in range(ptr[g + 1] - 1, ptr[g] - 1, -1):
-                    here = head[arcs[j]]
-                    total = below[here] + (worth[f] if wants[here] == f else 0.0)
-                    for kind in range(len(charged)):
-                        row = charged[kind, arcs[j]]
-                        if row >= 0:
-                            total -= prices[row] * demand[unit[row], f]
-                    below[here] = 0.0
-                    net[here] = total
-                    if total > 0:
-                        below[tail[arcs[j]]] += total
-                total = below[publisher[f]]
-                below[publisher[f]] = 0.0
-                if turn == 0 and total > best:
-                    best, best_graph = total, g
+        for g in range(of_flow[f], of_flow[f + 1]):
+            total = _value_nodes(
+                f, ptr[g], ptr[g + 1], source, arcs, tail, head, wants, worth[f], demand, charged, unit, prices, below,
+                net,
+            )  # fmt: skip
+            if total > best:
+                best, best_graph = total, g
         best_of[f] = best
         if best_graph < 0:
             continue
-        if used + peers > len(out):
-            grown = np.empty(2 * len(out) + peers, dtype=np.int32)
-            for j in range(used):
-                grown[j] = out[j]
-            out = grown
-        inside[publisher[f]] = f
+        begin, end = ptr[best_graph], ptr[best_graph + 1]
+        _value_nodes(
+            f, begin, end, source, arcs, tail, head, wants, worth[f], demand, charged, unit, prices, below, net
+        )
+        out = with_room(out, used, peers)
+        inside[source] = f
         gain = 0.0
-        for j in range(ptr[best_graph], ptr[best_graph + 1]):
+        for j in range(begin, end):
             here = head[arcs[j]]
             if inside[tail[arcs[j]]] == f and net[here] > 0:
                 inside[here] = f
@@ -330,13 +339,9 @@ def _best_subtrees(
         count += 1
         starts[count] = used
     return (
-        best_of,
-        flow[:count].copy(),
-        starts[: count + 1].copy(),
-        out[:used].copy(),
-        levels[:count].copy(),
+        best_of, flow[:count].copy(), starts[: count + 1].copy(), out[:used].copy(), levels[:count].copy(),
         gains[:count].copy(),
-    )
+    )  # fmt: skip
 
 
 @compiled
@@ -391,7 +396,7 @@ def _most_of_each(
     tail: Ints, head: Ints, charged: Ints, unit: Ints, capacity: Floats, peers: int,
 ) -> Floats:  # fmt: skip
     """For each flow the sum over its receivers of the share of the flow that fits on the receiver's widest path."""
-    found = np.zeros(len(publisher))
+    totals = np.zeros(len(publisher))
     width = np.zeros(peers)
     widest = np.zeros(peers)
     for f in range(len(publisher)):
@@ -408,5 +413,5 @@ def _most_of_each(
                 width[head[arcs[j]]] = here
                 widest[head[arcs[j]]] = max(widest[head[arcs[j]]], here)
         for j in range(receiver_ptr[f], receiver_ptr[f + 1]):
-            found[f] += widest[receivers[j]]
-    return found
+            totals[f] += widest[receivers[j]]
+    return totals

@@ -66,13 +66,13 @@ def _shortest(graph: CsrGraph, costs: Floats, source: int, target: int, k: int) 
     peers = len(graph.ptr) - 1
     matrix = csr_array((costs, graph.head, graph.ptr), shape=(peers, peers))
     lengths, before = yen(matrix, source, target, k, return_predecessors=True)
-    found = []
+    routes = []
     for length, row in zip(lengths.tolist(), before, strict=True):
         nodes = [target]
         while nodes[-1] != source:
             nodes.append(int(row[nodes[-1]]))
-        found.append((length, nodes[::-1]))
-    return [_arcs(graph, nodes) for _, nodes in sorted(found)]
+        routes.append((length, nodes[::-1]))
+    return [_arcs(graph, nodes) for _, nodes in sorted(routes)]
 
 
 def _arcs(graph: CsrGraph, nodes: list[int]) -> Ints:
@@ -84,9 +84,9 @@ def _arcs(graph: CsrGraph, nodes: list[int]) -> Ints:
 
 
 def _collect(receivers: Ints, source: int, choose: Callable[[int], list[Ints]]) -> CandidatePaths:
-    wanted = np.asarray(receivers, dtype=np.int32)
-    each = [choose(target) for target in wanted.tolist()]
+    targets = np.asarray(receivers, dtype=np.int32)
+    each = [choose(target) for target in targets.tolist()]
     paths = [path for found in each for path in found]
     first = np.concatenate(([0], np.cumsum([len(found) for found in each]))).astype(np.int32)
     ptr = np.concatenate(([0], np.cumsum([len(path) for path in paths]))).astype(np.int32)
-    return CandidatePaths(wanted, first, ptr, np.concatenate([*paths, np.zeros(0, dtype=np.int32)]))
+    return CandidatePaths(targets, first, ptr, np.concatenate([*paths, np.zeros(0, dtype=np.int32)]))

@@ -1,4 +1,4 @@
-"""What has changed since a plan was made: its links, their capacities, its workload, and whether it still fits.
+"""Changes since a plan was made: its links, their capacities, its workload, and whether it still fits.
 
 A plan states the workload and the capacities that it was made for, so no other memory is needed. The measures:
 
@@ -29,17 +29,17 @@ class PlanChanges(NamedTuple):
     load: float
 
     def reasons(self, noticeable: float) -> list[str]:
-        """Why another plan should be made, if changes above this share are noticeable; none: it need not be."""
+        """The reasons for a new plan, if changes above this share matter. Without a reason the plan can stay."""
         if self.topology:
             return ["the links are other ones"]
-        found = []
+        changes = []
         if self.workload > noticeable:
-            found.append(f"{100 * self.workload:.0f} % of the workload is another")
+            changes.append(f"{100 * self.workload:.0f} % of the workload is another")
         if self.links > noticeable:
-            found.append(f"the capacity of a link has changed by {100 * self.links:.0f} %")
+            changes.append(f"the capacity of a link has changed by {100 * self.links:.0f} %")
         if self.load > FULL:
-            found.append(f"the plan would load a link or peer to {100 * self.load:.0f} %")
-        return found
+            changes.append(f"the plan would load a link or peer to {100 * self.load:.0f} %")
+        return changes
 
     def __str__(self) -> str:
         shares = {"workload": self.workload, "links": self.links, "highest load": self.load}

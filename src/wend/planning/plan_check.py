@@ -22,7 +22,7 @@ _FINE, _TWICE, _BACK, _ORPHAN, _UNREACHED, _DEAD_END = range(6)
 
 
 def check(plan: Plan, network: FlowNetwork | None = None) -> list[str]:
-    """Every fault, in order of the files; none for a sound plan. With `network`, check its capacities, too."""
+    """Every fault, in the order of the files; empty for a sound plan. With `network`, check its capacities, too."""
     for stage in (_shape, _topology, _flows, _graphs, _hops, _trees, _loads, _failures):
         found = list(stage(plan))
         if found:
@@ -170,12 +170,47 @@ def _trees(plan: Plan) -> Iterator[str]:
 
 
 @compiled
+def _tree_fault(
+    g: int, begin: int, end: int, tails: Ints, heads: Ints, source: int,
+    parent: Ints, stamp: Longs, rooted: Longs, sends: Longs,
+) -> tuple[int, int]:  # fmt: skip
+    """The code of the first fault of a graph, `begin` to `end`, as a tree from the source, and the peer at which it is.
+
+    `stamp`, `rooted` and `sends` get the number of the graph for peers that it enters, reaches and leaves."""
+    code, place = _FINE, 0
+    rooted[source] = g
+    for j in range(begin, end):
+        there = heads[j]
+        if there == source:
+            code, place = _BACK, there
+        elif stamp[there] == g:
+            code, place = _TWICE, there
+        stamp[there] = g
+        parent[there] = tails[j]
+        sends[tails[j]] = g
+    if code != _FINE:
+        return code, place
+    for j in range(begin, end):
+        here, steps = heads[j], 0
+        while rooted[here] != g and stamp[here] == g and steps <= len(parent):
+            here = parent[here]
+            steps += 1
+        if rooted[here] != g:
+            return _ORPHAN, tails[j]
+        here = heads[j]
+        while rooted[here] != g:
+            rooted[here] = g
+            here = parent[here]
+    return _FINE, 0
+
+
+@compiled
 def _walk(
     ptr: Longs, tails: Ints, heads: Ints, flow: Ints, publisher: Ints, receiver_ptr: Longs, receivers: Ints, peers: int,
     partial: Flags,
 ) -> tuple[Ints, Ints]:  # fmt: skip
-    """For each graph the code of its first fault as a tree, and the peer at which it is. A partial one may leave
-    receivers out."""
+    """For each graph the code of its first fault, and the peer at which it is. A partial graph may leave receivers
+    out."""
     graphs = len(ptr) - 1
     code = np.zeros(graphs, dtype=np.int32)
     place = np.zeros(graphs, dtype=np.int32)
@@ -186,31 +221,7 @@ def _walk(
     wants = np.full(peers, -1, dtype=np.int64)
     for g in range(graphs):
         f = flow[g]
-        source = publisher[f]
-        rooted[source] = g
-        for j in range(ptr[g], ptr[g + 1]):
-            there = heads[j]
-            if there == source:
-                code[g], place[g] = _BACK, there
-            elif stamp[there] == g:
-                code[g], place[g] = _TWICE, there
-            stamp[there] = g
-            parent[there] = tails[j]
-            sends[tails[j]] = g
-        if code[g]:
-            continue
-        for j in range(ptr[g], ptr[g + 1]):
-            here, steps = heads[j], 0
-            while rooted[here] != g and stamp[here] == g and steps <= peers:
-                here = parent[here]
-                steps += 1
-            if rooted[here] != g:
-                code[g], place[g] = _ORPHAN, tails[j]
-                break
-            here = heads[j]
-            while rooted[here] != g:
-                rooted[here] = g
-                here = parent[here]
+        code[g], place[g] = _tree_fault(g, ptr[g], ptr[g + 1], tails, heads, publisher[f], parent, stamp, rooted, sends)
         if code[g]:
             continue
         for j in range(receiver_ptr[f], receiver_ptr[f + 1]):
@@ -256,7 +267,7 @@ def _loads(plan: Plan) -> Iterator[str]:
     unit = 0 if plan.head.usage_unit == "msg/s" else 1
     rate, weight = plan.flows["rate_msgs"], plan.flows["weight"]
     sizes = np.diff(plan.flows["receivers_ptr"])
-    for name, said, found in (
+    for name, stated, actual in (
         ("highest_load", plan.head.highest_load, highest),
         ("usage", plan.head.usage, float(loads[unit].sum())),
         ("delivered", plan.head.delivered, float(reached @ rate)),
@@ -264,8 +275,8 @@ def _loads(plan: Plan) -> Iterator[str]:
         ("value", plan.head.value, float(reached @ (rate * weight))),
         ("whole_value", plan.head.whole_value, float(sizes @ (rate * weight))),
     ):
-        if not np.isclose(said, found, rtol=TOLERANCE):
-            yield f"plan.json states that {name} is {said:g}, but it is {found:g}"
+        if not np.isclose(stated, actual, rtol=TOLERANCE):
+            yield f"plan.json states that {name} is {stated:g}, but it is {actual:g}"
 
 
 def _reached(plan: Plan) -> Floats:
@@ -285,11 +296,11 @@ def lost(plan: Plan) -> list[tuple[int, int, float]]:
     flow = plan.graphs["flow"][plan.hops["graph"]].astype(np.int64)
     key = flow * peers + plan.hops["next"]
     whose = np.repeat(np.arange(plan.head.flows), np.diff(plan.flows["receivers_ptr"]))
-    wanted = whose * peers + plan.flows["receivers"]
-    got = np.bincount(key, weights=plan.graphs["share"][plan.hops["graph"]], minlength=plan.head.flows * peers)[wanted]
+    pairs = whose * peers + plan.flows["receivers"]
+    got = np.bincount(key, weights=plan.graphs["share"][plan.hops["graph"]], minlength=plan.head.flows * peers)[pairs]
     short = np.flatnonzero(got < 1 - TOLERANCE)
     missing = (1 - got[short]) * plan.flows["rate_msgs"][whose[short]]
-    order = short[np.lexsort((wanted[short], -missing))]
+    order = short[np.lexsort((pairs[short], -missing))]
     return [(int(whose[i]), int(plan.flows["receivers"][i]), float(1 - got[i])) for i in order]
 
 

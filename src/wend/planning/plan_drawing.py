@@ -119,17 +119,17 @@ def _network(plan: Plan, full: Utilisation, layout: _Layout) -> list[str]:
     bounds = svg.Extent(8, 24, layout.panel - 8, 30 + layout.map_height)
     names, peers = plan.peers["name"], plan.head.peers
     reverse = np.searchsorted(a.astype(np.int64) * peers + b, b.astype(np.int64) * peers + a)
-    found: list[str] = []
+    elements: list[str] = []
     for arc in np.argsort(np.maximum(full.arcs, full.arcs[reverse]), kind="stable").tolist():
         if a[arc] < b[arc]:
             other = int(reverse[arc])
-            said = f"{names[a[arc]]} → {names[b[arc]]}: {full.words(arc)}; back: {full.words(other)}"
-            found += _link(places[a[arc]], places[b[arc]], (full.arcs[arc], full.arcs[other]), said)
+            caption = f"{names[a[arc]]} → {names[b[arc]]}: {full.words(arc)}; back: {full.words(other)}"
+            elements += _link(places[a[arc]], places[b[arc]], (full.arcs[arc], full.arcs[other]), caption)
     radius = 6.0 if peers <= _LABELLED else 4.0 if peers <= 200 else 2.5
     for peer, (x, y) in enumerate(places.tolist()):
         colour = style_of(float(full.peers[peer]))[1] if full.peers[peer] > 0 else "soft"
         disc = svg.circle(x, y, radius, f"fill-{colour} stroke-paper", ' stroke-width="1.5"')
-        found.append(svg.titled(disc, names[peer]))
+        elements.append(svg.titled(disc, names[peer]))
     named = full.named_peers(_NAMED)
     others = np.argsort(-full.peers, kind="stable").tolist() if peers <= _LABELLED else []
     labels = [
@@ -138,26 +138,26 @@ def _network(plan: Plan, full: Utilisation, layout: _Layout) -> list[str]:
     ]
     discs = [(x, y, radius) for x, y in places.tolist()]
     lines = np.hstack((places[a], places[b]))
-    return found + label_elements(place_labels(labels, bounds, discs=discs, lines=lines))
+    return elements + label_elements(place_labels(labels, bounds, discs=discs, lines=lines))
 
 
-def _link(start: Floats, end: Floats, loads: tuple[float, float], said: str) -> list[str]:
+def _link(start: Floats, end: Floats, loads: tuple[float, float], caption: str) -> list[str]:
     """One line, or one for each direction if they differ. Each direction is on its right-hand side."""
     (_, there, wide, _), (_, back, narrow, _) = style_of(loads[0]), style_of(loads[1])
     (x, y), (u, v) = start.tolist(), end.tolist()
     if there == back:
-        return [svg.titled(svg.line(x, y, u, v, f"stroke-{there}", wide), said)]
+        return [svg.titled(svg.line(x, y, u, v, f"stroke-{there}", wide), caption)]
     length = max(float(np.hypot(u - x, v - y)), 1e-9)
     across, down = -(v - y) / length, (u - x) / length
-    found = []
+    elements = []
     for colour, width, sign in sorted(((there, wide, 1.0), (back, narrow, -1.0)), key=lambda one: one[1]):
         off = sign * (width / 2 + 0.4)
         ends = (x + off * across, y + off * down, u + off * across, v + off * down)
-        found.append(svg.titled(svg.line(*ends, f"stroke-{colour}", width), said))
+        elements.append(svg.titled(svg.line(*ends, f"stroke-{colour}", width), caption))
         if colour != LOADS[0] and length > 24:
             at, tip = (ends[:2], ends[2:]) if sign > 0 else (ends[2:], ends[:2])
-            found.append(_arrow(at, tip, 3.2 + 0.9 * width, colour))
-    return found
+            elements.append(_arrow(at, tip, 3.2 + 0.9 * width, colour))
+    return elements
 
 
 def _arrow(start: tuple[float, ...], end: tuple[float, ...], size: float, colour: str) -> str:
@@ -177,14 +177,14 @@ def _arrow(start: tuple[float, ...], end: tuple[float, ...], size: float, colour
 
 def _bottlenecks(full: Utilisation, layout: _Layout) -> list[str]:
     top = 30 + layout.map_height
-    found = [svg.text(_MARGIN, top + 14, "fullest", NOTE, "fill-soft", bold=True)]
+    elements = [svg.text(_MARGIN, top + 14, "fullest", NOTE, "fill-soft", bold=True)]
     for row, (share, name, words) in enumerate(full.ranked[:_NAMED], 1):
         y = top + 14 + 19 * row
         _, colour, width, _ = style_of(share)
         said = _shortened(f"{100 * share:.0f} %  {name}  ({words})", layout.panel - 2 * _MARGIN - 24)
-        found.append(svg.line(_MARGIN, y - 4, _MARGIN + 16, y - 4, f"stroke-{colour}", width))
-        found.append(svg.text(_MARGIN + 24, y, said, NOTE))
-    return found
+        elements.append(svg.line(_MARGIN, y - 4, _MARGIN + 16, y - 4, f"stroke-{colour}", width))
+        elements.append(svg.text(_MARGIN + 24, y, said, NOTE))
+    return elements
 
 
 def _shortened(words: str, most: float) -> str:
@@ -198,7 +198,7 @@ def _shortened(words: str, most: float) -> str:
 
 def _legend(top: float, width: float) -> tuple[list[str], float]:
     """The legend, and its height."""
-    found: list[str] = []
+    elements: list[str] = []
     x, y = _MARGIN, top
     for colour, thick, words in (
         *((step[1], step[2], step[3]) for step in STEPS),
@@ -209,10 +209,10 @@ def _legend(top: float, width: float) -> tuple[list[str], float]:
         if x + wide > width - _MARGIN:
             x, y = _MARGIN, y + 20
         if colour:
-            found.append(svg.line(x, y - 4, x + 24, y - 4, f"stroke-{colour}", thick))
-        found.append(svg.text(x + mark, y, words, SMALL, "fill-soft"))
+            elements.append(svg.line(x, y - 4, x + 24, y - 4, f"stroke-{colour}", thick))
+        elements.append(svg.text(x + mark, y, words, SMALL, "fill-soft"))
         x += wide + 22
-    return found, y - top
+    return elements, y - top
 
 
 def style_of(share: float) -> tuple[float, str, float, str]:

@@ -40,9 +40,9 @@ def make_plan(
     partial: bool = False,
     survive: int = 0,
 ) -> Plan:
-    """A plan that carries all flows. If there is none: an error, or with `partial` the most valuable part that fits.
+    """A plan that carries all flows. If none does: an error, or with `partial` the most valuable part that fits.
 
-    With `survive` it also carries them after the failure of any so many links.
+    With `survive` it also carries them after the failure of that many links.
     """
     if survive not in SURVIVABLE:
         raise ConfigError(f"a plan survives the failure of 0 or 1 links, not of {survive}")
@@ -50,9 +50,9 @@ def make_plan(
         raise ConfigError("a plan that survives failures carries everything: leave out --partial")
     graphs = delivery_graphs(network, workload, k, ranking_of(ranking))
     problem = problem_of(network, workload, graphs)
-    found = solve(problem, goal)
-    if found is not None:
-        used = Allocation(chosen(graphs, np.flatnonzero(found.shares > 0)), found.shares[found.shares > 0])
+    solution = solve(problem, goal)
+    if solution is not None:
+        used = Allocation(chosen(graphs, np.flatnonzero(solution.shares > 0)), solution.shares[solution.shares > 0])
     elif partial:
         part = most_valuable(network, workload, graphs)
         used = Allocation(part.graphs, part.shares)
@@ -64,7 +64,7 @@ def make_plan(
         after = routes_after_failures(network, workload, *used, k, ranking_of(ranking))
     joined, failed = _with_backups(used, after)
     one = Allocation(single, np.ones(len(workload)))
-    plan = _plan(network, workload, goal, k, ranking, joined, one, found is None, failed)
+    plan = _plan(network, workload, goal, k, ranking, joined, one, solution is None, failed)
     if plan.head.highest_load > 1 + TOLERANCE:
         over = f"to {plan.head.highest_load:.6g} times its capacity"
         raise ConfigError(f"rounding loads a link or peer {over}: demands and capacities differ by too much")
@@ -298,13 +298,13 @@ def deliveries(workload: FlowWorkload, used: Allocation, head: Any) -> Floats:
 def _deliveries(
     receiver_ptr: Longs, receivers: Ints, of_flow: Longs, ptr: Longs, arcs: Ints, head: Ints, shares: Floats, peers: int
 ) -> Floats:
-    found = np.zeros(len(of_flow) - 1)
+    reached = np.zeros(len(of_flow) - 1)
     wants = np.full(peers, -1, dtype=np.int64)
-    for f in range(len(found)):
+    for f in range(len(reached)):
         for j in range(receiver_ptr[f], receiver_ptr[f + 1]):
             wants[receivers[j]] = f
         for g in range(of_flow[f], of_flow[f + 1]):
             for j in range(ptr[g], ptr[g + 1]):
                 if wants[head[arcs[j]]] == f:
-                    found[f] += shares[g]
-    return found
+                    reached[f] += shares[g]
+    return reached

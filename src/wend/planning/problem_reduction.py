@@ -81,8 +81,35 @@ def _possible(of_flow: Longs, ptr: Longs, rows: Ints, demand: Floats, unit: Ints
 
 
 @compiled
+def _has_better(
+    a: int, begin: int, choices: int, ptr: Longs, rows: Ints, hops: Floats, places: Longs, keep: Flags, mark: Longs,
+    stamp: int, priced: bool,
+) -> bool:  # fmt: skip
+    """Whether a kept graph of the flow makes graph `a` superfluous: it loads only rows of `a`, and is not longer. Of
+    two graphs that load the same rows the shorter stays; of equally long ones the first."""
+    long = begin + a
+    for j in range(ptr[long], ptr[long + 1]):
+        mark[rows[j]] = stamp
+    room = ptr[long + 1] - ptr[long]
+    for b in range(choices):
+        short = begin + b
+        size = ptr[short + 1] - ptr[short]
+        if a == b or not keep[b] or size > room:
+            continue
+        extra = hops[places[short]] - hops[places[long]]
+        if (priced and extra > 0) or (size == room and (extra > 0 or (extra == 0 and b > a))):
+            continue
+        j = ptr[short]
+        while j < ptr[short + 1] and mark[rows[j]] == stamp:
+            j += 1
+        if j == ptr[short + 1]:
+            return True
+    return False
+
+
+@compiled
 def _shrink(
-    of_flow: Longs, ptr: Longs, rows: Ints, hops: Floats, demand: Floats, unit: Ints, kept: Flags, base: Floats,
+    of_flow: Longs, ptr: Longs, rows: Ints, hops: Floats, demand: Floats, unit: Ints, binding: Flags, base: Floats,
     priced: bool,
 ) -> tuple[Longs, Longs, Ints, Longs]:  # fmt: skip
     """One round: drop rows that cannot bind, move common rows to `base`, drop dominated graphs."""
@@ -102,7 +129,7 @@ def _shrink(
         begin = graphs
         for g in range(first, last):
             for j in range(ptr[g], ptr[g + 1]):
-                if kept[rows[j]] and count[rows[j]] < choices:
+                if binding[rows[j]] and count[rows[j]] < choices:
                     out_rows[used] = rows[j]
                     used += 1
             places[graphs] = g
@@ -113,43 +140,19 @@ def _shrink(
             if count[row] == choices:
                 base[row] += demand[unit[row], f]
             count[row] = 0
-        # Of two graphs that load the same rows the shorter stays; of equally long ones the first.
         keep = np.ones(choices, dtype=np.bool_)
         for a in range(choices):
-            long = begin + a
-            stamp = first + a
-            for j in range(out_ptr[long], out_ptr[long + 1]):
-                mark[out_rows[j]] = stamp
-            for b in range(choices):
-                short = begin + b
-                size = out_ptr[short + 1] - out_ptr[short]
-                room = out_ptr[long + 1] - out_ptr[long]
-                if a == b or not keep[b] or size > room:
-                    continue
-                cheaper = hops[places[short]] - hops[places[long]]
-                if priced and cheaper > 0:
-                    continue
-                if size == room and (cheaper > 0 or (cheaper == 0 and b > a)):
-                    continue
-                within = True
-                for j in range(out_ptr[short], out_ptr[short + 1]):
-                    if mark[out_rows[j]] != stamp:
-                        within = False
-                        break
-                if within:
-                    keep[a] = False
-                    break
-        to, graph = out_ptr[begin], begin
+            keep[a] = not _has_better(a, begin, choices, out_ptr, out_rows, hops, places, keep, mark, first + a, priced)
+        used, graphs = out_ptr[begin], begin
         for a in range(choices):
             if keep[a]:
                 start, end = out_ptr[begin + a], out_ptr[begin + a + 1]
                 for j in range(start, end):
-                    out_rows[to + j - start] = out_rows[j]
-                to += end - start
-                places[graph] = places[begin + a]
-                graph += 1
-                out_ptr[graph] = to
-        used, graphs = to, graph
+                    out_rows[used + j - start] = out_rows[j]
+                used += end - start
+                places[graphs] = places[begin + a]
+                graphs += 1
+                out_ptr[graphs] = used
         out_flow[f + 1] = graphs
     return out_flow, out_ptr[: graphs + 1].copy(), out_rows[:used].copy(), places[:graphs].copy()
 

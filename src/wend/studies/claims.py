@@ -168,11 +168,11 @@ def _part(entry: dict[str, Any], own: dict[str, Any], value: float) -> ClaimValu
     def operand(name: str) -> ClaimOperand | None:
         if isinstance(own.get(name), list):
             return ClaimOperand(str(metric), tuple(one for each in own[name] for one in _alternatives({**at, **each})))
-        said = {**entry.get(name, {}), **own.get(name, {})}
-        if not said and name != "of":
+        fields = {**entry.get(name, {}), **own.get(name, {})}
+        if not fields and name != "of":
             return None
-        chosen = said.pop("metric", f"packets_{count}" if metric == "packets" else metric)
-        return ClaimOperand(chosen, _alternatives({**at, **said}))
+        chosen = fields.pop("metric", f"packets_{count}" if metric == "packets" else metric)
+        return ClaimOperand(chosen, _alternatives({**at, **fields}))
 
     of = operand("of")
     assert of is not None

@@ -214,12 +214,12 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
 
     def shares(self) -> frozenset[str]:
         """The metrics that are shares, between 0 and 1, by the panels that show them."""
-        found = set()
+        metrics = set()
         for figure in self.figures:
             for panel in (one for one in figure.panels if one.percent and one.share):
                 lines = panel.series if panel.series is not None else figure.series
-                found |= {panel.metric, *(metric or "" for _, metric in panel.curve), *(one.metric for one in lines)}
-        return frozenset(found - {""}) | self.other_shares
+                metrics |= {panel.metric, *(metric or "" for _, metric in panel.curve), *(one.metric for one in lines)}
+        return frozenset(metrics - {""}) | self.other_shares
 
     def only(self, figures: list[str], strategies: frozenset[str]) -> "Study":
         """Select figures and tables (all if none is named) and strategies of the study."""

@@ -213,12 +213,12 @@ def _comparison_view(comparison: ComparisonTable | None, finished: Finished) -> 
         base = finished.estimates.get((settings[comparison.reference], comparison.price))
         cells = []
         for setting in settings.values():
-            found = finished.estimates.get((setting, comparison.metric))
+            estimate = finished.estimates.get((setting, comparison.metric))
             price = finished.estimates.get((setting, comparison.price))
             cost = f"{price.mean / base.mean:.2f}" if price and base and base.mean else None
-            half = _spread(found, True, SHARE).strip("()") if found else ""
-            value = _number(found.mean, True) if found else "–"
-            cells.append({"value": value, "half": half, "cost": cost, "known": found is not None})
+            half = _spread(estimate, True, SHARE).strip("()") if estimate else ""
+            value = _number(estimate.mean, True) if estimate else "–"
+            cells.append({"value": value, "half": half, "cost": cost, "known": estimate is not None})
         if any(cell["known"] for cell in cells):
             rows.append({"label": label, "cells": cells})
     columns = [{"label": series.label, "mark": legend_mark(series)} for series in comparison.series]

@@ -114,13 +114,13 @@ def _available() -> frozenset[str]:
     return frozenset(STRATEGIES)
 
 
-def _choose(study: Study, wanted: list[str], available: frozenset[str]) -> tuple[frozenset[str], list[str]]:
+def _choose(study: Study, names: list[str], available: frozenset[str]) -> tuple[frozenset[str], list[str]]:
     known = study.strategies()
-    for name in wanted:
+    for name in names:
         if name not in known & available:
             there = ", ".join(sorted(known & available))
             raise ConfigError(f"the study {study.name} has no strategy {name!r}; it has {there}")
-    chosen = (frozenset(wanted) or known) & available
+    chosen = (frozenset(names) or known) & available
     return chosen, sorted(known - chosen)
 
 

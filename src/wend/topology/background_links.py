@@ -42,13 +42,13 @@ def draw_background(s: WorldSettings, overlay: Overlay, placement: "Placement | 
         return ()
     if placement is not None:
         return _on_underlay(flows, s.seed, overlay, placement)
-    found = []
+    shared = []
     for index, link in enumerate(overlay.links):
         rng = stream(s.seed, "background", index)
         if rng.random() < flows.share:
             for arc in ((link.a, link.b), (link.b, link.a)):
-                found.append(SharedLink((arc,), _rtts(flows, rng), index))
-    return tuple(found)
+                shared.append(SharedLink((arc,), _rtts(flows, rng), index))
+    return tuple(shared)
 
 
 def _on_underlay(flows: BackgroundFlows, seed: int, overlay: Overlay, placement: "Placement") -> tuple[SharedLink, ...]:
@@ -63,14 +63,14 @@ def _on_underlay(flows: BackgroundFlows, seed: int, overlay: Overlay, placement:
             first = placement.underlay.ends[component - placement.first_link][0] == router
             arcs.setdefault((component, int(first)), []).append((link.a, link.b))
             arcs.setdefault((component, int(not first)), []).append((link.b, link.a))
-    found = []
+    shared = []
     for component in sorted({component for component, _ in arcs}):
         rng = stream(seed, "background", component)
         if rng.random() < flows.share:
             for direction in (0, 1):
                 if (component, direction) in arcs:
-                    found.append(SharedLink(tuple(arcs[component, direction]), _rtts(flows, rng), None))
-    return tuple(found)
+                    shared.append(SharedLink(tuple(arcs[component, direction]), _rtts(flows, rng), None))
+    return tuple(shared)
 
 
 def _rtts(flows: BackgroundFlows, rng: np.random.Generator) -> tuple[Nanos, ...]:

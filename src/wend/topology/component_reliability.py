@@ -63,16 +63,16 @@ def in_time(reliability: Floats, *, down_s: float, begin: Nanos, end: Nanos, see
         raise ConfigError(f"the mean outage must be longer than 0 s, got {down_s:g} s")
     if (reliability <= 0).any():
         raise ConfigError("a component with reliability 0 is never up: outages in time need a reliability above 0")
-    found: list[Outage] = []
+    outages: list[Outage] = []
     for component in np.flatnonzero(reliability < 1).tolist():
         rng = stream(seed, "failures", "time", component)
         up_s = down_s * reliability[component] / (1 - reliability[component])
         now = begin + seconds(rng.exponential(up_s))
         while now < end:
             until = now + max(1, seconds(rng.exponential(down_s)))
-            found.append((component, now, min(until, end)))
+            outages.append((component, now, min(until, end)))
             now = until + seconds(rng.exponential(up_s))
-    return Intervals(len(reliability), found)
+    return Intervals(len(reliability), outages)
 
 
 class UnderlayFaults:

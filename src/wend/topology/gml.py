@@ -22,31 +22,31 @@ def parse(text: str, where: str) -> Pairs:
     at = 0
     text = text.rstrip()
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        token = _TOKEN.match(text, at)
+        if token is None:
             raise _error(text, at, where, "is not GML")
-        at = found.end()
-        if found["open"]:
+        at = token.end()
+        if token["open"]:
             if key is None or len(stack) > _DEEPEST:
-                raise _error(text, found.start("open"), where, "opens a list that has no key or is nested too deeply")
+                raise _error(text, token.start("open"), where, "opens a list that has no key or is nested too deeply")
             inner: Pairs = []
             stack[-1].append((key, inner))
             stack.append(inner)
             key = None
-        elif found["close"]:
+        elif token["close"]:
             if key is not None or len(stack) == 1:
-                raise _error(text, found.start("close"), where, "closes no open list, or follows a key without a value")
+                raise _error(text, token.start("close"), where, "closes no open list, or follows a key without a value")
             stack.pop()
-        elif found["text"] is not None:
+        elif token["text"] is not None:
             if key is None:
-                raise _error(text, found.start("text"), where, "is a text without a key")
-            stack[-1].append((key, unescape(found["text"])))
+                raise _error(text, token.start("text"), where, "is a text without a key")
+            stack[-1].append((key, unescape(token["text"])))
             key = None
-        elif found["word"] is not None:
+        elif token["word"] is not None:
             if key is None:
-                key = found["word"]
+                key = token["word"]
             else:
-                stack[-1].append((key, _number(found["word"])))
+                stack[-1].append((key, _number(token["word"])))
                 key = None
     if len(stack) > 1 or key is not None:
         raise ConfigError(f"{where} ends in the middle of a list or a pair")
@@ -89,11 +89,11 @@ def quote(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    def letter(found: "re.Match[str]") -> str:
-        code = int(found[1])
-        return chr(code) if code < 0xD800 or 0xDFFF < code < 0x110000 else found[0]  # a surrogate is no character
+    def letter(match: "re.Match[str]") -> str:
+        code = int(match[1])
+        return chr(code) if code < 0xD800 or 0xDFFF < code < 0x110000 else match[0]  # a surrogate is no character
 
-    return re.sub("|".join(_ENTITIES), lambda found: _ENTITIES[found[0]], _CODE.sub(letter, text))
+    return re.sub("|".join(_ENTITIES), lambda match: _ENTITIES[match[0]], _CODE.sub(letter, text))
 
 
 def _number(word: str) -> int | float | str:

@@ -1,6 +1,6 @@
-"""Links that work badly: they corrupt and reorder packets, delay them for a while, or are congested by other traffic.
+"""Disturbances of links: they corrupt, reorder or delay packets, or other traffic congests them.
 
-A run draws delay spikes and background loads once, from its seed, for every link of the overlay. Where the scenario
+A run draws delay spikes and background loads once, from its seed, for every link of the overlay. If the scenario
 has an underlay, it draws them for the links of the underlay: overlay links that share one are disturbed together.
 """
 
@@ -74,14 +74,14 @@ class Disturbances(msgspec.Struct, frozen=True):
 
     def periods(self) -> Iterator[tuple[Anomaly, Outage]]:
         """All disturbances by kind: (link, from, until)."""
-        for link, found in enumerate(self.links):
-            if found.corruption:
+        for link, conditions in enumerate(self.links):
+            if conditions.corruption:
                 yield "corruption", (link, self.begin_ns, self.end_ns)
-            if found.reordering:
+            if conditions.reordering:
                 yield "reordering", (link, self.begin_ns, self.end_ns)
             kinds: tuple[tuple[Anomaly, tuple[DisturbedPeriods, ...]], ...] = (
-                ("delay", found.spikes_ms),
-                ("congestion", found.loads),
+                ("delay", conditions.spikes_ms),
+                ("congestion", conditions.loads),
             )
             for kind, components in kinds:
                 for start, until in sorted(period for one in components for period in one):
@@ -131,13 +131,13 @@ def _periods(
     end: Nanos,
 ) -> dict[int, DisturbedPeriods]:
     """By component that is ever disturbed: its periods, each with an amount from the given range."""
-    found = {}
+    periods = {}
     for component in components:
         rng = stream(seed, "disturbances", what, component)
         times = list(alternating(faults, rng, begin=begin, end=end))
         if times:
-            found[component] = DisturbedPeriods([(*time, float(rng.uniform(*amounts))) for time in times])
-    return found
+            periods[component] = DisturbedPeriods([(*time, float(rng.uniform(*amounts))) for time in times])
+    return periods
 
 
 def _joined(conditions: Sequence[LinkConditions]) -> LinkConditions:

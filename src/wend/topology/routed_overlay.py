@@ -1,8 +1,8 @@
 """An overlay in which all peers reach each other: a message between two peers takes the shortest route of links.
 
 So a strategy that needs no links of its own, such as one on a DHT, runs in the same world as one that forwards hop by
-hop. Routes are fixed, as routes of the Internet are for the length of an outage: a route is down while any of its
-links is.
+hop. Routes are fixed, as Internet routes are during an outage: a route is down while any of its links is
+down.
 """
 
 from math import prod
@@ -38,7 +38,7 @@ def _routes(overlay: Overlay) -> dict[tuple[PeerId, PeerId], list[int]]:
     costs = np.array([link.delay_ns for link in overlay.links], dtype=np.float64)
     matrix = csr_array((costs, (ends[:, 0], ends[:, 1])), shape=(overlay.peers, overlay.peers))
     _, before = dijkstra(matrix, directed=False, return_predecessors=True)
-    found = {}
+    routes = {}
     for a in range(overlay.peers):
         for b in range(a + 1, overlay.peers):
             route, at = [], b
@@ -48,5 +48,5 @@ def _routes(overlay: Overlay) -> dict[tuple[PeerId, PeerId], list[int]]:
                     raise ConfigError(f"there is no route between the peers {a} and {b}")
                 route.append(overlay.link(earlier, at))
                 at = earlier
-            found[a, b] = route
-    return found
+            routes[a, b] = route
+    return routes

@@ -87,11 +87,11 @@ def _used(under: Underlay, spots: Floats, over: Ints) -> Iterator[str]:
         if over[link]:
             width = 1.2 + 6 * math.sqrt(over[link] / most)
             a, b = under.ends[link].tolist()
-            said = f"{under.names[a]} – {under.names[b]}: {_counted(int(over[link]), 'overlay link')}"
+            caption = f"{under.names[a]} – {under.names[b]}: {_counted(int(over[link]), 'overlay link')}"
             yield svg.titled(
                 f'<path class="used stroke-{_colour(int(over[link]), most)}" stroke-opacity="0.75" '
                 f'stroke-linecap="round" stroke-width="{width:.1f}" d="{_segment(spots, [a, b])}"/>',
-                said,
+                caption,
             )
 
 
@@ -127,7 +127,7 @@ def _shared(under: Underlay, spots: Floats, through: Ints, links: int) -> Iterat
 
 
 def _peers(placement: Placement, spots: Floats, landmarks: frozenset[PeerId]) -> Iterator[str]:
-    """Landmarks come last, so nothing covers them. A number is left out where discs overlap."""
+    """Landmarks come last, so nothing covers them. A number is left out if discs overlap."""
     size = _peer_size(placement)
     numbered: list[svg.Extent] = []
     order = sorted(range(placement.peers), key=lambda peer: peer not in landmarks)
@@ -218,16 +218,16 @@ def _legend(top: float, overlay: Overlay, through: Ints, over: int, landmarks: b
         if through.any():
             entries.append(_scale("router shared by", "of them", 2, int(through.max())))
     entries.append((38, [svg.line(0, 0, 34, 0, "stroke-faint", 1.4)], "unused link"))
-    found: list[str] = []
+    elements: list[str] = []
     x, y = _MARGIN, top + 22
     for width, shapes, words in entries:
         wide = width + 6 + svg.width_of(words, SMALL)
         if x + wide > WIDTH - _MARGIN:
             x, y = _MARGIN, y + 26
-        found.append(f'<g transform="translate({x:.1f}, {y:.1f})">{"".join(shapes)}</g>')
-        found.append(svg.text(x + width + 6, y + 4, words, SMALL, "fill-soft"))
+        elements.append(f'<g transform="translate({x:.1f}, {y:.1f})">{"".join(shapes)}</g>')
+        elements.append(svg.text(x + width + 6, y + 4, words, SMALL, "fill-soft"))
         x += wide + 24
-    return found, y + 54
+    return elements, y + 54
 
 
 def _scale(what: str, whose: str, low: int, high: int) -> tuple[float, list[str], str]:

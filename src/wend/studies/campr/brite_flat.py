@@ -29,16 +29,16 @@ def grown(peers: int, growth: Growth, *, seed: int, links: int = 2, side_km: flo
     spots = rng.random((peers, 2)) * side_km
     reach = BETA * math.sqrt(2) * side_km
     degree = np.zeros(peers)
-    found: list[OverlayLink] = []
+    overlay_links: list[OverlayLink] = []
     for here in range(1, peers):
         weights = np.exp(-_distances(spots, here) / reach) if growth == "waxman" else degree[:here]
         count = min(links, here)
         chosen = np.arange(here) if count == here else rng.choice(here, count, replace=False, p=weights / weights.sum())
         for there in sorted(chosen.tolist()):
             away = float(np.hypot(*(spots[here] - spots[there])))
-            found.append(OverlayLink(there, here, fibre_ns(away)))
+            overlay_links.append(OverlayLink(there, here, fibre_ns(away)))
             degree[[here, there]] += 1
-    return Overlay(peers, found)
+    return Overlay(peers, overlay_links)
 
 
 def _distances(spots: NDArray[np.float64], here: int) -> NDArray[np.float64]:

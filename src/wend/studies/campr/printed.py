@@ -77,11 +77,11 @@ class Program:
     def paths(self, publisher: int) -> list[list[Nodes]]:
         if publisher not in self._own:
             everyone = np.arange(len(self.graph.ptr) - 1, dtype=np.int32)
-            found = paths_from(self.graph, publisher, everyone, self.k, spare_ends=True)
+            paths = paths_from(self.graph, publisher, everyone, self.k, spare_ends=True)
             self._own[publisher] = [
-                [self._nodes(publisher, found.arcs[found.ptr[p] : found.ptr[p + 1]]) for p in range(first, last)]
+                [self._nodes(publisher, paths.arcs[paths.ptr[p] : paths.ptr[p + 1]]) for p in range(first, last)]
                 + [()] * (self.k - (last - first))
-                for first, last in zip(found.first[:-1].tolist(), found.first[1:].tolist(), strict=True)
+                for first, last in zip(paths.first[:-1].tolist(), paths.first[1:].tolist(), strict=True)
             ]
         return self._own[publisher]
 
@@ -160,13 +160,13 @@ def single(graph: CsrGraph, messages: Iterable[Message]) -> Single:
 def _arcs(graph: CsrGraph, program: Program, tree: Nodes) -> list[int]:
     """The arcs of a tree. With one path each, the last arc of its own path leads to a node."""
     publisher = tree[0]
-    found = []
+    arcs = []
     for node in tree:
         if node != publisher:
             before = program.paths(publisher)[node][0][-2]
             first, last = graph.ptr[before : before + 2]
-            found.append(int(first + np.searchsorted(graph.head[first:last], node)))
-    return found
+            arcs.append(int(first + np.searchsorted(graph.head[first:last], node)))
+    return arcs
 
 
 def lost(network: FlowNetwork, one: Single) -> float:

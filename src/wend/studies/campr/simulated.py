@@ -81,14 +81,14 @@ def run_simulated(trial: SimulatedTrial, seed: int) -> dict[str, float]:
         world.plan = Forwarding(plan) if plan is not None else None
         summary = play(world).summary
     delay_ms = summary.delay_ms.p99
-    found = {
+    metrics = {
         "undelivered": 1.0 - summary.delivery,
         "dropped": _dropped(summary) / summary.expected,
         "packets": summary.data_packets / summary.expected,
         "delay_s": np.nan if delay_ms is None else delay_ms / 1000,
         "single_load": single_load,
     }
-    return found if plan is None else found | _of_plan(plan)
+    return metrics if plan is None else metrics | _of_plan(plan)
 
 
 def _dropped(summary: Summary) -> int:

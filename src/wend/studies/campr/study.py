@@ -281,10 +281,10 @@ CAMPR = Study(
         "fall. A delivery takes more hops, and each hop may drop it. For the program as printed it falls: there a "
         "message loads one path and not a tree, while the nodes that share the load, and the number of deliveries, "
         "grow with the network. Taken literally (a link carries 20 messages, and publishing counts like receiving), "
-        "nearly everything is lost at any size. Unpopular messages lose less where more publishers share them.",
+        "nearly everything is lost at any size. Unpopular messages lose less if more publishers share them.",
         "Chapter 5 runs the plans in the simulator. One flow of one message a second stands for a hundred messages, "
         "evenly spaced over ten seconds. Links serialise, with queues of 32. ACKs use no capacity, nothing fails, "
-        "and deadlines never bind. Strategies without a plan get the same links and the same events. Where "
+        "and deadlines never bind. Strategies without a plan get the same links and the same events. If "
         "capacities are per node, peers serialise what they receive, and links carry any load.",
     ),
 )

@@ -139,7 +139,7 @@ def _network_and_workload(cell: CellTrial, seed: int, link: Rate) -> tuple[FlowN
 def _honest(cell: CellTrial, seed: int) -> dict[str, float]:
     network, workload = _network_and_workload(cell, seed, Rate(MBIT, bits=True))
     floor = receivers_floor(network, workload)
-    found = {"wanted": workload.deliveries(), "needed_floor": floor}
+    metrics = {"wanted": workload.deliveries(), "needed_floor": floor}
     needed: list[float] = []
     spent: list[tuple[float, float]] = []
     while not needed or (len(needed) < cell.most_k and _may_help(floor, needed[-1], len(needed))):
@@ -153,18 +153,18 @@ def _honest(cell: CellTrial, seed: int) -> dict[str, float]:
     single = up_to(graphs, 1)
     floors = {capacity: floor_loss(network, workload, capacity) for capacity in CAPACITIES}
     everything = np.ones(len(workload))
-    found |= {"needed_1": needed[0], "needed": needed[-1]}
-    found |= {"hops": _mean_hops(network, workload, single), "intake": len(single.arcs) / len(workload) / cell.nodes}
+    metrics |= {"needed_1": needed[0], "needed": needed[-1]}
+    metrics |= {"hops": _mean_hops(network, workload, single), "intake": len(single.arcs) / len(workload) / cell.nodes}
     if cell.least_at:
         within, _ = _network_and_workload(cell, seed, Rate(cell.least_at * MBIT, bits=True))
         lost, wanted = undelivered_at_least(within, workload, single)
-        found["least"] = max(lost / wanted, floor_loss(within, workload))
+        metrics["least"] = max(lost / wanted, floor_loss(within, workload))
     for capacity in CAPACITIES:
         k = next((i for i, need in enumerate(needed, 1) if need <= capacity * (1 + _SAME)), 0)
         alone = dropped_share(network, workload, single, everything, capacity)
-        found |= {
+        metrics |= {
             f"single_{capacity}": alone,
-            f"lost_{capacity}": alone * found["wanted"],
+            f"lost_{capacity}": alone * metrics["wanted"],
             f"planned_{capacity}": 0.0 if k else dropped_share(network, workload, graphs, best.shares, capacity),
             f"floor_{capacity}": floors[capacity],
             f"k_{capacity}": k or nan,
@@ -172,7 +172,7 @@ def _honest(cell: CellTrial, seed: int) -> dict[str, float]:
             f"paths_s_{capacity}": spent[k - 1][0] if k else nan,
             f"model_s_{capacity}": spent[k - 1][1] if k else nan,
         }
-    return found
+    return metrics
 
 
 def _may_help(floor: float, needed: float, k: int) -> bool:
@@ -276,17 +276,17 @@ def _printed(cell: CellTrial, seed: int) -> dict[str, float]:
         needed.append(cell.scale * printed.needed_capacity(graph, messages, len(needed) + 1))
     one = printed.single(graph, messages)
     wanted = float(cell.scale * sum(len(each) for each in receivers))
-    found = {"wanted": wanted, "needed_1": needed[0], "needed": needed[-1]}
+    metrics = {"wanted": wanted, "needed_1": needed[0], "needed": needed[-1]}
     for capacity in CAPACITIES:
         k = next((i for i, need in enumerate(needed, 1) if need <= capacity * (1 + _SAME)), 0)
         lost = cell.scale * printed.lost(network_of(cell, seed, Rate(capacity / cell.scale)), one)
-        found |= {
+        metrics |= {
             f"single_{capacity}": lost / wanted,
             f"lost_{capacity}": lost,
             f"k_{capacity}": k or nan,
             f"solved_{capacity}": float(k > 0),
         }
-    return found
+    return metrics
 
 
 @cache

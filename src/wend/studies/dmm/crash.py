@@ -35,7 +35,7 @@ class CrashTrial(msgspec.Struct, frozen=True):
 TABLE_NS: Nanos = 40 * SECOND
 """How often peers probe their routing tables: without ACKs nothing else tells them that an entry is dead."""
 CRASH_NS: Nanos = 120 * SECOND
-"""The paper's peers crash at 400 s. Here the overlay is settled at the start, and beacons have come round."""
+"""The paper's peers crash at 400 s. Here the overlay is settled at the start, and every peer has sent beacons."""
 WINDOW_NS: Nanos = 10 * SECOND
 FIRST_WINDOW, LAST_WINDOW = -6, 20
 """Windows of publications before and after the crash."""

@@ -1,7 +1,7 @@
 """The workload of section VI of the dmm paper: range subscriptions and publications on ten attributes.
 
-Subscriptions and publications are drawn as arrays, so that brute force over all pairs takes seconds: these pairs are
-what a run has to deliver. Attribute a has the column a; 0 stands for an attribute that a publication lacks.
+Subscriptions and publications are drawn as arrays, so that brute force over all pairs takes seconds: a run has
+to deliver these pairs. Attribute a has the column a; 0 stands for an attribute that a publication lacks.
 """
 
 from typing import Literal, NamedTuple
@@ -41,17 +41,17 @@ class RangeSubscriptions(NamedTuple):
     @property
     def texts(self) -> list[str]:
         """The filters."""
-        asked = self.low > 0
+        has_predicate = self.low > 0
         return [
             " and ".join(
                 f"{NAMES[at]} >= {low[at]} and {NAMES[at]} <= {high[at]}" for at in np.flatnonzero(names).tolist()
             )
-            for low, high, names in zip(self.low.tolist(), self.high.tolist(), asked, strict=True)
+            for low, high, names in zip(self.low.tolist(), self.high.tolist(), has_predicate, strict=True)
         ]
 
 
 class PointPublications(NamedTuple):
-    """(publications, attributes): the value of each attribute, 0 where a publication lacks it."""
+    """(publications, attributes): the value of each attribute, 0 if a publication lacks it."""
 
     values: Values
     publisher: Ints
@@ -95,14 +95,14 @@ def draw_subscriptions(
         raise ConfigError(f"a subscription has 1 to {ATTRIBUTES} predicates, got {predicates}")
     rng = stream(seed, "dmm", "subscriptions")
     draws = Draws.of(distribution)
-    asked = draws.some(rng, count, predicates or 1, predicates or MOST_PREDICATES)
+    has_predicate = draws.some(rng, count, predicates or 1, predicates or MOST_PREDICATES)
     one, other = (draws.numbers(rng, (count, ATTRIBUTES)) for _ in range(2))
     low, high = np.minimum(one, other), np.maximum(one, other)
     if predicates:
-        first = asked.cumsum(axis=1) == 1
-        wide = asked & ~(first & asked)
+        first = has_predicate.cumsum(axis=1) == 1
+        wide = has_predicate & ~(first & has_predicate)
         low[wide], high[wide] = 1, HIGHEST
-    low[~asked], high[~asked] = 0, HIGHEST
+    low[~has_predicate], high[~has_predicate] = 0, HIGHEST
     turns = stream(seed, "dmm", "subscribers").permutation(subscribers)
     return RangeSubscriptions(low, high, turns[np.arange(count) % len(turns)])
 
@@ -123,16 +123,16 @@ def draw_publications(
 def matches(subscriptions: RangeSubscriptions, publications: PointPublications) -> Pairs:
     """All pairs that match, by brute force."""
     low, high = np.ascontiguousarray(subscriptions.low.T), np.ascontiguousarray(subscriptions.high.T)
-    found = []
+    matching = []
     for values in publications.values:
         holds = np.ones(low.shape[1], dtype=np.bool_)
         for at, value in enumerate(values):
             holds &= low[at] <= value
             if value:
                 holds &= value <= high[at]
-        found.append(np.flatnonzero(holds))
-    counts = [len(each) for each in found]
-    return Pairs(np.repeat(np.arange(len(found)), counts), np.concatenate([np.empty(0, dtype=np.int64), *found]))
+        matching.append(np.flatnonzero(holds))
+    counts = [len(each) for each in matching]
+    return Pairs(np.repeat(np.arange(len(matching)), counts), np.concatenate([np.empty(0, dtype=np.int64), *matching]))
 
 
 def rounds(seed: int, publishers: Ints, begin_ns: Nanos, period_ns: Nanos, count: int) -> tuple[Ints, Ints]:

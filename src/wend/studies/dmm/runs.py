@@ -57,8 +57,8 @@ CACHED: dict[str, Any] = {"tree_cache": True, "tree_beacon_ns": 15 * SECOND, "tr
 CACHE_BODIES = frozenset({"TreeInfo"})
 """The messages that fill caches."""
 ROUND_TRIP_NS: Nanos = 2 * SECOND
-"""What ACKs wait for where no round trip is measured; the mean is 1.4 s. Without ACKs it would only decide the age
-of events, hop by hop: after a hundred hops they would seem older than the run."""
+"""How long peers wait for an ACK if no round trip is measured; the mean is 1.4 s. Without ACKs it would only decide the
+age of events, hop by hop: after a hundred hops they would seem older than the run."""
 STRATEGIES = {
     "dmm": StudiedStrategy("dmm", SPACES, CACHED, drain_ns=LONG_DRAIN_NS),
     "dmm-ar": StudiedStrategy("dmm-ar", SPACES, CACHED),
@@ -101,7 +101,7 @@ class Played(NamedTuple):
     made: NDArray[np.bool_]
     """Whether it was made."""
     delay_ns: Ints
-    """-1 where it was not."""
+    """-1 if it was not."""
     hops: Ints
     messages: dict[str, MessageCounts]
     """By what they are for: `publication`, `subscription`, `cache`, `acks`, `membership`."""

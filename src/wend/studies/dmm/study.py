@@ -237,7 +237,7 @@ DMM_STUDY = Study(
         "The paper's algorithms send every message once, without ACKs, as the paper does. `rendezvous` uses ACKs per "
         "hop; these are counted apart.",
         "A message gets lost with a probability of 0.1 %, whatever its physical path. The DHT notices a dead peer "
-        "after 30 s. The overlay is settled at the start. It probes its routing tables every hour; where peers crash, "
+        "after 30 s. The overlay is settled at the start. It probes its routing tables every hour; if peers crash, "
         "every 40 s.",
         "The paper counts 7 physical messages per match, which fits overlay messages: both are shown. It says that dmm "
         "costs more than dmm-ar; the algorithms as described show the opposite at these sizes.",

@@ -92,7 +92,7 @@ def run_scale(trial: ScaleTrial, seed: int) -> Metrics:
     due, made = played.setting.due, played.made
     count = max(1, len(made))
     publication = played.counted("publication")
-    found: Metrics = {
+    metrics: Metrics = {
         "delivery": float(made.mean()) if len(made) else 1.0,
         "matches": len(made),
         "messages": played.counted("publication", "subscription", "cache").sent,
@@ -106,27 +106,27 @@ def run_scale(trial: ScaleTrial, seed: int) -> Metrics:
     times = np.array([event.time_ns for event in played.setting.workload.publications], dtype=np.int64)
     slices = (times[due.publication] - trial.begin_ns) // PERIOD_NS
     warm = slices >= 3
-    found |= _delays(played, made, "")
-    found |= _delays(played, made & warm, "_warm")
+    metrics |= _delays(played, made, "")
+    metrics |= _delays(played, made & warm, "_warm")
     for at in range(SLICES):
         here = made & (slices == at)
         if here.any():
-            found[f"delay_{at}"] = float(played.delay_ns[here].mean()) / SECOND
-            found[f"median_{at}"] = float(np.median(played.delay_ns[here])) / SECOND
-            found[f"hops_{at}"] = float(played.hops[here].mean())
-    return {**found, **_state_metrics(played)}
+            metrics[f"delay_{at}"] = float(played.delay_ns[here].mean()) / SECOND
+            metrics[f"median_{at}"] = float(np.median(played.delay_ns[here])) / SECOND
+            metrics[f"hops_{at}"] = float(played.hops[here].mean())
+    return {**metrics, **_state_metrics(played)}
 
 
 def _delays(played: Played, chosen: NDArray[np.bool_], name: str) -> Metrics:
     if not chosen.any():
         return {}
     delay, hops = played.delay_ns[chosen] / SECOND, played.hops[chosen]
-    found = {
+    metrics = {
         f"delay{name}_s": float(delay.mean()),
         f"delay{name}_median_s": float(np.median(delay)),
         f"hops{name}": float(hops.mean()),
     }
-    return found if name else {**found, "hops_median": float(np.median(hops))}
+    return metrics if name else {**metrics, "hops_median": float(np.median(hops))}
 
 
 def _state_metrics(played: Played) -> Metrics:

@@ -2,7 +2,7 @@
 
 The faults are those of esposito's taxonomy (section 2.2). `play(fault, strategy, seed)` plays one world and checks what
 the strategy promises (`drivers/sim/checks.py`). Every fault begins with the first publication. In worlds with
-persistency it heals early enough for all promises to be judged.
+persistence it heals early enough for all promises to be judged.
 """
 
 import random
@@ -28,7 +28,7 @@ Draw = random.Random
 
 
 class FaultRow(msgspec.Struct, frozen=True):
-    """What one strategy made of one world with one fault."""
+    """The result of one strategy in one world with one fault."""
 
     fault: str
     strategy: str
@@ -37,14 +37,14 @@ class FaultRow(msgspec.Struct, frozen=True):
     delivered: int
     on_time: int
     doubled: int
-    """Notifications of an event that the same subscription had been notified of."""
+    """Second and further notifications of one event to one subscription."""
     lost: int
     broken: tuple[str, ...]
     """The promises that do not hold, each with a sentence."""
 
 
 def stores_events(strategy: str) -> bool:
-    """Whether a strategy stores events for peers that cannot be reached, if it is asked to."""
+    """Whether a strategy can store events for unreachable peers."""
     made = INTEREST[ROUTING[strategy].needs.durable_interest]
     return issubclass(made, Interest) and made.durable
 
@@ -77,7 +77,7 @@ def fault_scenario(fault: str, strategy: str, seed: int) -> Scenario:
         "persistency": persistency and stores_events(strategy),
     }
     if strategy not in LINKED:
-        # peers tell anew what crashed ones held, several times before the world is judged
+        # peers repeat the state of crashed ones, several times before the world is judged
         fields |= {"beacon": "5s", "expiry": "15s", "cluster_beacon": "5s"}
     for one in draw.sample(FAULTS, 3) if fault == COMBINED else (fault,):
         fields |= _FIELDS[one](draw)
@@ -97,16 +97,16 @@ def play(fault: str, strategy: str, seed: int) -> FaultRow:
 def judge(fault: str, outcome: Outcome) -> FaultRow:
     """The row of a world that was played."""
     rows = list(outcome.trace.deliveries.numbers("publisher", "incarnation", "sequence", "subscriber", "subscription"))
-    made, scenario = outcome.summary, outcome.world.scenario
+    summary, scenario = outcome.summary, outcome.world.scenario
     return FaultRow(
         fault=fault,
         strategy=scenario.strategy,
         seed=scenario.seed,
-        expected=made.expected,
-        delivered=made.delivered,
-        on_time=made.delivered_on_time,
+        expected=summary.expected,
+        delivered=summary.delivered,
+        on_time=summary.delivered_on_time,
         doubled=len(rows) - len({tuple(row.tolist()) for row in rows}),
-        lost=made.expected - made.delivered,
+        lost=summary.expected - summary.delivered,
         broken=tuple(map(str, check(outcome))),
     )
 

@@ -1,10 +1,10 @@
 """Runs of the esposito study: one node publishes at a time, all others subscribe, and links or nodes crash.
 
 The paper simulates 2 hours, most of which are alike. A run here is shorter, and failures have been going on for 3 hours
-when it begins. Peers join while everything works. Then what is down at that time goes down, and what is published
-counts when peers have had time to react.
+when it begins. Peers join while everything works. Then the components that are down at that time go down. Events
+count once peers have had time to react.
 
-Scribe sends every message once, as the paper's does. Wend's own Scribe, with an ACK per hop, stands beside it.
+Scribe sends every message once, as the paper's does. The study also runs Wend's own Scribe, with an ACK per hop.
 """
 
 from collections.abc import Mapping
@@ -54,10 +54,10 @@ OUTAGES = Outages(
 """Section 4.1, for each link. The paper says nothing else of nodes, so they crash by the same distributions."""
 WARMUP_NS: Nanos = 20 * SECOND
 SETTLE_NS: Nanos = 30 * SECOND
-"""What is published so soon after the first failures does not count."""
+"""Events published this soon after the first failures do not count."""
 DRAIN_NS: Nanos = 40 * SECOND
 PUBLISHERS = 10
-"""They publish in turn, each on a topic of its own, so that a result does not hang on the place of one root."""
+"""They publish in turn, each on a topic of its own, so that a result does not depend on the place of one root."""
 RATE_HZ = 1.0
 HOUR_S = 3600
 UNDERLAYS: dict[Homing, str] = {"single": "power-law-single", "multi": "power-law"}
@@ -75,7 +75,7 @@ class CrashRun(msgspec.Struct, frozen=True):
     backups: int = 1
     """k: backups of each."""
     duration_s: float = 120.0
-    """How long nodes publish. What they publish in the first 30 s does not count."""
+    """How long nodes publish. Events of the first 30 s do not count."""
 
 
 RUN_METRICS = (
@@ -99,7 +99,7 @@ def run_crashes(run: CrashRun, seed: int) -> Metrics:
     world = outcome.world
     measured = Measured(outcome)
     moments = np.linspace(measured.begin_ns, world.stop_ns, 20).astype(np.int64).tolist()
-    found = {
+    metrics = {
         **measured.metrics(),
         "nodes_down": float(
             np.mean([not world.peer_faults.up(peer, now) for peer in range(run.nodes) for now in moments])
@@ -108,11 +108,13 @@ def run_crashes(run: CrashRun, seed: int) -> Metrics:
     }
     if isinstance(world.faults, UnderlayFaults) and world.placement is not None:
         links = range(world.placement.first_link, world.placement.first_peer)
-        found["links_down"] = float(
+        metrics["links_down"] = float(
             np.mean([not world.faults.component_up(link, now) for link in links for now in moments])
         )
-        found["rejected"] = world.faults.rejected * HOUR_S / (OUTAGES.past_s + (world.end_ns - world.begin_ns) / SECOND)
-    return found
+        metrics["rejected"] = (
+            world.faults.rejected * HOUR_S / (OUTAGES.past_s + (world.end_ns - world.begin_ns) / SECOND)
+        )
+    return metrics
 
 
 class Measured:
@@ -133,20 +135,20 @@ class Measured:
     def metrics(self) -> Metrics:
         sent = self._summary.data_packets + sum(self._summary.control.values())
         delay = self._delay_ms
-        found = {
+        metrics = {
             "success": (len(delay) - self._again) / max(1, self._expected),
             "doubled": float(self._again),
             "messages": sent,
             "per_delivery": sent / max(1, self._summary.delivered),
         }
         if len(delay):
-            found |= {
+            metrics |= {
                 "latency_ms": float(delay.mean()),
                 "latency_median_ms": float(np.median(delay)),
                 "latency_p99_ms": float(np.percentile(delay, 99)),
                 "deviation_ms": float(delay.std()),
             }
-        return found
+        return metrics
 
 
 def scenario_of(run: CrashRun, seed: int) -> Scenario:

@@ -207,7 +207,7 @@ ESPOSITO = Study(
         "hours when it begins: peers join, then what is down goes down, and after 30 s events count. So a run sees as "
         "many failures at a time as the paper's. More topologies stand for more time.",
         "One node publishes a message every second, and all others subscribe. Ten nodes publish in turn, each on a "
-        "topic of its own, so that no result hangs on the place of one root.",
+        "topic of its own, so that no result depends on the place of one root.",
         "`scribe` sends every message once and its Pastry probes neighbours once a minute, as in the simulator that "
         "the paper used. With ACKs per hop it is Wend's own Scribe with its defaults.",
         "Latency is measured over all deliveries, also over those that were repaired late.",

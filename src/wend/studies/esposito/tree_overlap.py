@@ -1,6 +1,6 @@
 """How much the paths of two trees overlap: plain Scribe's two trees, and two trees between clusters.
 
-A run without failures, until the trees are formed. Then each peer, or coordinator, says who its parents are. The paths
+A run without failures, until the trees are formed. Then each peer, or coordinator, names its parents. The paths
 under the edges are those of the underlay. Every tree of the run is paired with another: Scribe has a tree for each
 topic, so two topics are two trees; clusters have two trees for each topic.
 """
@@ -94,7 +94,7 @@ def _edge(world: World, child: str, parent: str, a: PeerId, b: PeerId) -> TreeEd
 
 
 def _pairs(trees: Trees) -> list[tuple[tuple[str, int], tuple[str, int]]]:
-    """The trees of one group, or, where a group has one tree, each with the next."""
+    """The trees of one group, or, if a group has one tree, each with the next."""
     several = [pair for pair in combinations(sorted(trees), 2) if pair[0][0] == pair[1][0]]
     ordered = sorted(trees)
     return several or list(zip(ordered[::2], ordered[1::2], strict=False))

@@ -35,17 +35,17 @@ MATRIX_METRICS = (
 def run_matrix(run: MatrixRun, seed: int) -> Metrics:
     """Shares of what was expected, and counts for each world. A world is the same for all strategies."""
     seeds = range((seed - 1) * run.worlds, seed * run.worlds)
-    found: Metrics = {"matrix_worlds": len(MATRIX) * run.worlds, "broken": 0.0}
+    metrics: Metrics = {"matrix_worlds": len(MATRIX) * run.worlds, "broken": 0.0}
     for fault in MATRIX:
         rows = [play(fault, run.strategy, one) for one in seeds]
         expected = max(1, sum(row.expected for row in rows))
-        found[matrix_metric(fault, "delivered")] = sum(row.delivered for row in rows) / expected
-        found[matrix_metric(fault, "on_time")] = sum(row.on_time for row in rows) / expected
-        found[matrix_metric(fault, "doubled")] = sum(row.doubled for row in rows) / run.worlds
-        found[matrix_metric(fault, "lost")] = sum(row.lost for row in rows) / run.worlds
-        found[matrix_metric(fault, "broken")] = _broken(rows)
-        found["broken"] += _broken(rows)
-    return found
+        metrics[matrix_metric(fault, "delivered")] = sum(row.delivered for row in rows) / expected
+        metrics[matrix_metric(fault, "on_time")] = sum(row.on_time for row in rows) / expected
+        metrics[matrix_metric(fault, "doubled")] = sum(row.doubled for row in rows) / run.worlds
+        metrics[matrix_metric(fault, "lost")] = sum(row.lost for row in rows) / run.worlds
+        metrics[matrix_metric(fault, "broken")] = _broken(rows)
+        metrics["broken"] += _broken(rows)
+    return metrics
 
 
 def _broken(rows: list[FaultRow]) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
@@ -19,6 +20,7 @@ from wend.topology.routing import Index
 from wend.topology.underlay import Floats, Ints
 
 MOST_TREES = 8
+Flags = NDArray[np.bool_]
 Tree = Sequence[int]
 """The indices of the overlay links of a spanning tree."""
 
@@ -88,21 +90,73 @@ def root_tree(overlay: Overlay, tree: Tree, root: int = 0) -> tuple[list[int], l
 
 
 @compiled
+def _touch(component: int, bit: int, mask: Ints, touched: Ints, count: int) -> int:
+    """Note that a component is on the path of a tree. Returns the number of components noted."""
+    if mask[component] == 0:
+        touched[count] = component
+        count += 1
+    mask[component] |= bit
+    return count
+
+
+@compiled
+def _touch_path(
+    x: int, y: int, bit: int, parents: Index, uplinks: Index, depths: Index, starts: Ints, components: Index,
+    first_peer: int, mask: Ints, touched: Ints, count: int,
+) -> int:  # fmt: skip
+    """Note the components on the path between two peers in one tree."""
+    count = _touch(first_peer + x, bit, mask, touched, count)
+    count = _touch(first_peer + y, bit, mask, touched, count)
+    while x != y:
+        if depths[x] >= depths[y]:
+            link = uplinks[x]
+            x = peer = parents[x]
+        else:
+            link = uplinks[y]
+            y = peer = parents[y]
+        count = _touch(first_peer + peer, bit, mask, touched, count)
+        for i in range(starts[link], starts[link + 1]):
+            count = _touch(components[i], bit, mask, touched, count)
+    return count
+
+
+@compiled
+def _add_unions(tree: int, sums: Floats, total: float) -> float:
+    """Add the terms of inclusion and exclusion for the unions of a tree with any of those before it."""
+    for union in range(1 << tree, 2 << tree):
+        log, sign = 0.0, -1.0
+        for m in range(1, len(sums)):
+            if m & union:
+                log += sums[m]
+        for bit in range(tree + 1):
+            if union >> bit & 1:
+                sign = -sign
+        total += sign * np.exp(log)
+    return total
+
+
+@compiled
+def _fewest_links(tree: int, links: Flags, fewest: Floats) -> float:
+    """The least number of links that cut the paths of the first trees, up to this one."""
+    reach = (2 << tree) - 1
+    fewest[:] = np.inf
+    fewest[0] = 0.0
+    for covered in range(reach + 1):  # a mask that covers more bits is a higher number: one pass is enough
+        for m in range(1, len(links)):
+            if links[m]:
+                more = covered | (m & reach)
+                fewest[more] = min(fewest[more], fewest[covered] + 1)
+    return float(fewest[reach])
+
+
+@compiled
 def _joint(
-    a: Ints,
-    b: Ints,
-    parents: Index,
-    uplinks: Index,
-    depths: Index,
-    starts: Ints,
-    components: Index,
-    logs: Floats,
-    first_link: int,
-    first_peer: int,
-) -> tuple[Floats, Floats]:
+    a: Ints, b: Ints, parents: Index, uplinks: Index, depths: Index, starts: Ints, components: Index, logs: Floats,
+    first_link: int, first_peer: int,
+) -> tuple[Floats, Floats]:  # fmt: skip
     k = len(parents)
     full = 1 << k
-    found = np.zeros((len(a), k))
+    reliability = np.zeros((len(a), k))
     cut = np.zeros((len(a), k))
     mask = np.zeros(len(logs), dtype=np.int64)
     touched = np.empty(len(logs), dtype=np.int64)
@@ -112,31 +166,10 @@ def _joint(
     for pair in range(len(a)):
         count = 0
         for tree in range(k):
-            bit = 1 << tree
-            x, y = a[pair], b[pair]
-            for peer in (x, y):
-                if mask[first_peer + peer] == 0:
-                    touched[count] = first_peer + peer
-                    count += 1
-                mask[first_peer + peer] |= bit
-            while x != y:
-                if depths[tree, x] >= depths[tree, y]:
-                    link = uplinks[tree, x]
-                    x = parents[tree, x]
-                    peer = x
-                else:
-                    link = uplinks[tree, y]
-                    y = parents[tree, y]
-                    peer = y
-                if mask[first_peer + peer] == 0:
-                    touched[count] = first_peer + peer
-                    count += 1
-                mask[first_peer + peer] |= bit
-                for i in range(starts[link], starts[link + 1]):
-                    if mask[components[i]] == 0:
-                        touched[count] = components[i]
-                        count += 1
-                    mask[components[i]] |= bit
+            count = _touch_path(
+                a[pair], b[pair], 1 << tree, parents[tree], uplinks[tree], depths[tree], starts, components, first_peer,
+                mask, touched, count,
+            )  # fmt: skip
         sums[:] = 0.0
         links[:] = False
         for i in range(count):
@@ -147,24 +180,7 @@ def _joint(
             mask[component] = 0
         total = 0.0
         for tree in range(k):
-            # The unions of this tree with any of those before it.
-            for union in range(1 << tree, 2 << tree):
-                log, sign = 0.0, -1.0
-                for m in range(1, full):
-                    if m & union:
-                        log += sums[m]
-                for bit in range(tree + 1):
-                    if union >> bit & 1:
-                        sign = -sign
-                total += sign * np.exp(log)
-            found[pair, tree] = total
-            reach = (2 << tree) - 1
-            fewest[:] = np.inf
-            fewest[0] = 0.0
-            for covered in range(reach + 1):  # a mask that covers more bits is a higher number: one pass is enough
-                for m in range(1, full):
-                    if links[m]:
-                        more = covered | (m & reach)
-                        fewest[more] = min(fewest[more], fewest[covered] + 1)
-            cut[pair, tree] = fewest[reach]
-    return found, cut
+            total = _add_unions(tree, sums, total)
+            reliability[pair, tree] = total
+            cut[pair, tree] = _fewest_links(tree, links, fewest)
+    return reliability, cut

@@ -47,11 +47,11 @@ class Similarity(NamedTuple):
 def discovery(placement: Placement, traced: Iterable[Pair], traceroutes: int | None = None) -> Discovery:
     """The links that traces between the pairs `traced` show. Paths are symmetric: a pair counts as one traceroute,
     unless `traceroutes` states the number."""
-    wanted = sorted({(min(a, b), max(a, b)) for a, b in traced})
-    a, b = np.array(wanted, dtype=np.int64).reshape(-1, 2).T
+    pairs = sorted({(min(a, b), max(a, b)) for a, b in traced})
+    a, b = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     seen = len(placement.paths(a, b).links())
     total = len(placement.paths(*placement.pairs()).links())
-    return Discovery(seen, total, len(wanted) if traceroutes is None else traceroutes)
+    return Discovery(seen, total, len(pairs) if traceroutes is None else traceroutes)
 
 
 def similarity(placement: Placement, overlay: Overlay) -> Similarity:

@@ -271,7 +271,7 @@ QUIST = Study(
         "Links are links between routers, as the thesis defines its underlay. Last miles do not count as "
         "discovered. The event ratio is counted, not computed: each event has its own state of all routers, links, "
         "peers and last miles, and the trees forward it to the subscribers.",
-        "Where failures are processes in time, peers run in the simulator, detect failures and retransmit. On time "
+        "If failures are processes in time, peers run in the simulator, detect failures and retransmit. On time "
         "is within three times the shortest delay. The thesis's trees send once (broken lines).",
         "No single distribution gives both of the thesis's path reliabilities (Table 7.2). The study uses the one "
         "that the thesis describes on both underlays, and tunes it to neither.",

@@ -69,7 +69,7 @@ def run_timed(trial: TimedTrial, seed: int) -> dict[str, float]:
         for now in range(world.begin_ns + topic.phase_ns, world.stop_ns, topic.period_ns)
     ]
     summary = play(world).summary
-    found = {
+    metrics = {
         "delivered": summary.delivery,
         "on_time": summary.on_time,
         "packets": summary.packets.shared,
@@ -79,8 +79,8 @@ def run_timed(trial: TimedTrial, seed: int) -> dict[str, float]:
         reliable = reliabilities(placement, seed)
         reliable[placement.first_peer : placement.first_last_mile] = 1.0  # peers do not fail here
         built = build_trees(overlay, link_weights(placement, overlay, reliable), trial.trees, trial.strategy, seed=seed)
-        found["static"] = _static(world, built.trees, events)
-    return found
+        metrics["static"] = _static(world, built.trees, events)
+    return metrics
 
 
 def _up(world: World, now: Nanos) -> Flags:
@@ -89,22 +89,22 @@ def _up(world: World, now: Nanos) -> Flags:
 
 def _at_once(world: World, events: list[Event]) -> float:
     ends = np.array([(link.a, link.b) for link in world.overlay.links], dtype=np.int64)
-    reached = wanted = 0
+    reached = expected = 0
     for now, publisher, subscribers in events:
         _, component = components(world.overlay.peers, ends[_up(world, now)])
         reached += sum(int(component[peer] == component[publisher]) for peer in subscribers)
-        wanted += len(subscribers)
-    return reached / max(1, wanted)
+        expected += len(subscribers)
+    return reached / max(1, expected)
 
 
 def _static(world: World, trees: list[list[int]], events: list[Event]) -> float:
     """The share that static trees deliver. The states of overlay links come from the simulated underlay."""
     forwarding = TreeForwarding(world.overlay, trees)
     everyone = np.ones(world.overlay.peers, dtype=np.bool_)
-    reached = wanted = 0
+    reached = expected = 0
     for now, publisher, subscribers in events:
         wants = np.zeros(world.overlay.peers, dtype=np.bool_)
         wants[list(subscribers)] = True
         reached += int(forwarding.send(publisher, wants, _up(world, now), everyone)[-1])
-        wanted += len(subscribers)
-    return reached / max(1, wanted)
+        expected += len(subscribers)
+    return reached / max(1, expected)

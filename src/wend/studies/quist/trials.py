@@ -89,7 +89,7 @@ def run_underlay(trial: UnderlayTrial, seed: int) -> dict[str, float]:
     paths = placement.paths(*placement.pairs())
     alone = of_paths(paths.starts, paths.components, testbed.reliability)
     hops = paths.lengths() - 1
-    found = {
+    metrics = {
         "routers": placement.underlay.routers,
         "edges": placement.underlay.links,
         "hops": float(hops.mean()),
@@ -98,8 +98,8 @@ def run_underlay(trial: UnderlayTrial, seed: int) -> dict[str, float]:
         "worst_path": float(alone.min()),
     }
     for name, values in by_type(testbed).items():
-        found[f"alpha_{name}"] = float(-1 / np.log(values).mean()) if len(values) else np.nan
-    return found
+        metrics[f"alpha_{name}"] = float(-1 / np.log(values).mean()) if len(values) else np.nan
+    return metrics
 
 
 def by_type(testbed: "Testbed") -> dict[str, Floats]:
@@ -169,16 +169,16 @@ def run_similarity(trial: SimilarityTrial, seed: int) -> dict[str, float]:
             return {}  # a random overlay with so few links is not connected
         raise
     like = similarity(testbed.placement, overlay)
-    found = {"stretch": like.stretch, "hop_ratio": like.hop_ratio, "path_match": like.path_match}
+    metrics = {"stretch": like.stretch, "hop_ratio": like.hop_ratio, "path_match": like.path_match}
     if traced:
         seen = discovery(testbed.placement, traced, trial.k * trial.peers)
-        found |= {
+        metrics |= {
             "discovery": seen.ratio,
             "discovery_with_last_miles": (seen.discovered + trial.peers) / (seen.total + trial.peers),
             "efficiency": seen.efficiency,
             "efficiency_100": 100 * seen.efficiency,
         }
-    return {**found, "links": len(overlay.links), "traceroutes": len({tuple(sorted(pair)) for pair in traced})}
+    return {**metrics, "links": len(overlay.links), "traceroutes": len({tuple(sorted(pair)) for pair in traced})}
 
 
 def overlay_of(testbed: "Testbed", strategy: Kinds, k: int, seed: int) -> tuple[Overlay, tuple[Pair, ...]]:
@@ -225,14 +225,14 @@ def run_forest(trial: ForestTrial, seed: int) -> dict[str, float]:
     """Section 7.3, and the messages that building the trees takes."""
     if trial.strategy == "random":
         return dict(_base(trial, seed))
-    found = _forest(trial, seed)
+    metrics = _forest(trial, seed)
     base = _base(msgspec.structs.replace(trial, strategy="random", builder="mrst", k=DEGREE), seed)
     gains = {
-        f"{metric}_gain_{trees}": 100 * (found[f"{metric}_{trees}"] / base[f"{metric}_{trees}"] - 1)
+        f"{metric}_gain_{trees}": 100 * (metrics[f"{metric}_{trees}"] / base[f"{metric}_{trees}"] - 1)
         for metric in ("reliability", "events")
         for trees in range(1, trial.trees + 1)
     }
-    return {**found, **gains}
+    return {**metrics, **gains}
 
 
 @lru_cache(_CACHED)
