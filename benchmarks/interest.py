@@ -17,7 +17,7 @@ from typing import NamedTuple
 from benchmarks.rows import Row
 from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.peer import LivePeer
-from wend.matching.bitmaps import BitmapIndex
+from wend.matching.bitmap_index import BitmapIndex
 from wend.matching.filters import parse
 from wend.model.events import Attributes, Event, EventId, Qos
 from wend.model.randomness import stream

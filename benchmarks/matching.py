@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from benchmarks.rows import Row
 from wend.matching.batch import Batch
-from wend.matching.bitmaps import BitmapIndex
+from wend.matching.bitmap_index import BitmapIndex
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter
 from wend.matching.values import Values, between

@@ -1,4 +1,4 @@
-"""What strategies deliver in time under overload, beside the best that any strategy could (`planning/bound.py`).
+"""What strategies deliver in time under overload, beside the best that any strategy could (`on_time_bound.py`).
 
 20 peers of degree 5, whose links carry 200 messages/s in each direction, nothing fails, and deadlines are 3 times the
 shortest delay. With 40 events/s of each of 10 topics the busiest link of a shortest-path tree is about full; this is
@@ -22,6 +22,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.on_time_bound import on_time_bound
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.sim.run import simulate
 from wend.drivers.world import World, build
@@ -30,11 +31,10 @@ from wend.model.plan import Plan
 from wend.model.rates import BITS_PER_BYTE
 from wend.model.summary import Summary
 from wend.model.units import SECOND
-from wend.planning.bound import on_time_bound
-from wend.planning.make import make_plan
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import FlowWorkload, WorkloadBuilder
 from wend.planning.models import Goal
-from wend.planning.network import FlowNetwork
-from wend.planning.workload import FlowWorkload, WorkloadBuilder
+from wend.planning.planner import make_plan
 from wend.topology.graph import Overlay
 
 STRATEGIES = ("adaptive", "d-tree", "dcrd")

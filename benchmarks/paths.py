@@ -17,8 +17,8 @@ from wend.model.randomness import stream
 from wend.model.rates import Rate
 from wend.pipeline.paths import SCHEMA, Wanted, paths_here, write_paths
 from wend.pipeline.session import spark_session
-from wend.planning.network import CsrGraph, FlowNetwork
-from wend.topology.brite_flat import grown
+from wend.planning.flow_network import CsrGraph, FlowNetwork
+from wend.studies.campr.brite_flat import grown
 
 
 def drawn(peers: int, sources: int) -> tuple[CsrGraph, Wanted]:

@@ -17,14 +17,14 @@ import numpy as np
 from benchmarks.rows import Row
 from wend.model.randomness import stream
 from wend.model.rates import Rate
-from wend.planning.graphs import delivery_graphs
-from wend.planning.make import make_plan
+from wend.planning.candidate_paths import paths_from
+from wend.planning.delivery_graphs import delivery_graphs
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import draw_workload
 from wend.planning.models import Goal, balance
-from wend.planning.network import FlowNetwork
-from wend.planning.paths import paths_from
+from wend.planning.planner import make_plan
 from wend.planning.problem import problem_of
-from wend.planning.workload import draw_workload
-from wend.topology.brite_flat import grown
+from wend.studies.campr.brite_flat import grown
 from wend.topology.graph import Overlay
 
 K = 5

@@ -15,10 +15,10 @@ from wend.drivers.sim.run import Outcome, play
 from wend.drivers.world import build
 from wend.model.plan import Plan
 from wend.model.units import SECOND
-from wend.planning.make import make_plan
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import FlowWorkload, draw_workload, write_workload
 from wend.planning.models import parse_goal
-from wend.planning.network import FlowNetwork
-from wend.planning.workload import FlowWorkload, draw_workload, write_workload
+from wend.planning.planner import make_plan
 from wend.topology.faults import Intervals
 
 MAPS = ("Abilene", "Arpanet19728", "BtNorthAmerica")

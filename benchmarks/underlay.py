@@ -15,14 +15,15 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from benchmarks.rows import Row
+from tests.oracles.trees import mrst
+from wend.studies.quist.construction import link_weights
+from wend.studies.quist.joint_reliability import joint_reliability, root_tree
 from wend.topology.catalog import make
+from wend.topology.component_reliability import reliabilities
 from wend.topology.graph import Overlay
-from wend.topology.joint_reliability import joint_reliability, root_tree
 from wend.topology.overlays import choose_landmarks, landmark
 from wend.topology.placement import Placement, place
-from wend.topology.reliability import reliabilities
 from wend.topology.routing import shortest_paths
-from wend.topology.trees import mrst, weights
 
 TREES = 5
 SOME_PAIRS = 300
@@ -39,7 +40,7 @@ def measure() -> dict[str, float]:
     placement = place(under, 250, 1)
     chances = reliabilities(placement, 1)
     overlay = landmark(placement, choose_landmarks(placement, 15, 1))
-    trees = mrst(overlay, weights(placement, overlay, chances), TREES)
+    trees = mrst(overlay, link_weights(placement, overlay, chances), TREES)
     first = joint_reliability(placement, overlay, trees, chances)
     together = min(_seconds(lambda: joint_reliability(placement, overlay, trees, chances)) for _ in range(3))
     began = time.thread_time()

@@ -17,6 +17,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from line_chart import ChartLine, line_chart
+
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ROOT / "docs" / "figures"
 DATA = FIGURES / "on-time.json"
@@ -35,7 +37,7 @@ def measure() -> dict[str, Any]:
     """Simulate Figure 3 of the dcrd study: 20 peers of degree 5. `adaptive` and `dcrd` wait for real ACKs."""
     from wend.drivers.scenarios import Scenario
     from wend.drivers.sim import simulate
-    from wend.studies import dcrd
+    from wend.studies.dcrd import study as dcrd
 
     series = {one.strategy: one for one in (dcrd.ORACLE, dcrd.ADAPTIVE[0], dcrd.DCRD_ROUND_TRIP, *dcrd.PAPER[2:3])}
     assert series.keys() == LABELS.keys()
@@ -57,7 +59,6 @@ def measure() -> dict[str, Any]:
 
 
 def readme_picture(data: dict[str, Any]) -> str:
-    from wend.pictures.charts import ChartLine, line_chart
     from wend.pictures.palette import STRATEGIES
 
     lines = []
@@ -78,7 +79,6 @@ def readme_picture(data: dict[str, Any]) -> str:
 
 
 def matching_picture(data: dict[str, Any]) -> str:
-    from wend.pictures.charts import ChartLine, line_chart
 
     found = data["events_per_s"]
     lines = [
@@ -113,7 +113,6 @@ OVERLOAD = {
 
 def overload_picture(data: dict[str, Any]) -> str:
     """Offered load against what arrives in time, both in units of the load that fits on a tree."""
-    from wend.pictures.charts import ChartLine, line_chart
 
     loads = data["loads"]
     best = tuple((load["load"], load["load"] * load["bound"]) for load in loads)

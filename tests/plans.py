@@ -75,7 +75,7 @@ def plan_of(peers: int, links: Iterable[tuple[int, int]], *flows: Flow, honest: 
 
 
 def _honest(plan: Plan) -> Plan:
-    from wend.planning.check import loads_of
+    from wend.planning.plan_check import loads_of
 
     messages, _ = loads_of(plan)
     plan.arcs["after_msgs"] = messages

@@ -142,7 +142,7 @@ def test_a_damaged_plan_is_refused(here: Path, wend: Wend) -> None:
 def test_the_path_of_the_picture_is_checked_before_it_is_drawn(
     here: Path, wend: Wend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from wend.planning import drawing
+    from wend.planning import plan_drawing as drawing
 
     assert wend(here, *plan(here)).returncode == 0
     assert wend(here, "plan", "show", "out", "--out", "far/away/plan.svg").returncode == 0
@@ -197,7 +197,7 @@ def test_the_first_plan_reports_that_it_compiles_and_the_next_does_not(
 ) -> None:
     import numba
 
-    from wend.planning import make
+    from wend.planning import planner as make
 
     slow, make_plan = numba.njit(lambda n: n + 1), make.make_plan
 

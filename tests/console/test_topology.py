@@ -10,10 +10,10 @@ import pytest
 from tests.console.calls import COMPILING, Said
 from wend.topology import formats
 from wend.topology.catalog import make
-from wend.topology.drawing import draw
-from wend.topology.overlap import meeting_routers
+from wend.topology.link_overlap import meeting_routers
 from wend.topology.overlays import choose_landmarks, landmark
 from wend.topology.placement import Placement, place
+from wend.topology.underlay_drawing import draw
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -15,7 +15,7 @@ from wend.model.settings import settings_of
 from wend.model.trace import TABLES
 from wend.pipeline.rows import COLUMNS, FROM_OUTSIDE
 from wend.pipeline.scenario_files import load_scenarios
-from wend.studies.study import Size
+from wend.studies.study_model import Size
 
 SIMULATE, SWEEP = "docs/how-to/simulate.md", "docs/how-to/sweep-and-studies.md"
 

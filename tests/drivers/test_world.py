@@ -17,8 +17,8 @@ from wend.model.fault_settings import Outages, Spread
 from wend.model.scenario import Content, Pace
 from wend.model.units import SECOND
 from wend.strategies.clusters.membership.settings import ClusterSettings
-from wend.topology.clusters import near_clusters
-from wend.topology.reliability import UnderlayFaults
+from wend.topology.component_reliability import UnderlayFaults
+from wend.topology.peer_clusters import near_clusters
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -11,9 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.matching.strategies import events, filters, range_events
-from wend.matching import bitmaps, buckets, table
+from wend.matching import bitmap_index as bitmaps
+from wend.matching import bitmap_table as table
+from wend.matching import buckets
 from wend.matching.batch import Batch
-from wend.matching.bitmaps import BitmapIndex
+from wend.matching.bitmap_index import BitmapIndex
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter, parse
 from wend.matching.values import after, before, between

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.matching import strategies
-from wend.matching import normal
+from wend.matching import normal_form as normal
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import MAX_FILTER_CHARS, Filter, parse
 from wend.matching.syntax import COLUMNS, MAX_DEPTH, MAX_PREDICATES

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wend.matching.warnings import filter_warnings
+from wend.matching.filter_warnings import filter_warnings
 
 NEVER = "no event can match this filter"
 

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wend.pictures.labels import Label, label_elements, place_labels, spread
+from scripts.line_chart import spread
+from wend.pictures.labels import Label, label_elements, place_labels
 from wend.pictures.svg import Extent, width_of
 
 BOUNDS = Extent(0, 0, 300, 200)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,19 @@ import pytest
 from tests.pictures.extents import Picture
 from tests.plans import plan_of
 from wend.model.plan import Plan
-from wend.pictures.charts import ChartLine, RankedRow, line_chart, ranked_dots
+from wend.pictures.charts import RankedRow, ranked_dots
 from wend.pictures.palette import COLOURS
-from wend.planning import drawing as plan_drawing
-from wend.topology import drawing as topology_drawing
+from wend.planning import plan_drawing
+from wend.topology import underlay_drawing as topology_drawing
 from wend.topology.catalog import make
 from wend.topology.overlays import choose_landmarks, landmark, scattered
 from wend.topology.placement import place
 
 ROOT = Path(__file__).parents[2]
 FIGURES = ROOT / "docs" / "figures"
+sys.path.insert(0, str(ROOT / "scripts"))
+from line_chart import ChartLine, line_chart  # noqa: E402
+
 _spec = importlib.util.spec_from_file_location("pictures", ROOT / "scripts" / "pictures.py")
 assert _spec is not None and _spec.loader is not None
 script = importlib.util.module_from_spec(_spec)

@@ -24,7 +24,7 @@ from wend.model.plan import read_plan
 from wend.model.units import MINUTE, SECOND
 from wend.pipeline.flows import far_away, missing, observed_span, senseless, write_flows
 from wend.pipeline.match_input import read_events
-from wend.planning.check import check
+from wend.planning.plan_check import check
 
 pytestmark = [needs_java, pytest.mark.spark]
 ROOT = Path(__file__).parents[2]

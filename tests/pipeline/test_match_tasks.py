@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.matching.strategies import events, filters, range_events
-from wend.matching.bitmaps import BitmapIndex
+from wend.matching.bitmap_index import BitmapIndex
 from wend.matching.filters import Filter, parse
 from wend.model.errors import FilterError
 from wend.model.events import Attributes

@@ -15,9 +15,9 @@ from tests.spark import needs_java
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate
 from wend.pipeline import paths as spread
-from wend.planning.network import CsrGraph, FlowNetwork
-from wend.planning.paths import paths_from
-from wend.topology.brite_flat import grown
+from wend.planning.candidate_paths import paths_from
+from wend.planning.flow_network import CsrGraph, FlowNetwork
+from wend.studies.campr.brite_flat import grown
 
 
 def wanted_of(peers: int, sources: list[int], share: int = 1) -> dict[int, Any]:

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from tests.oracles import topology_inference as inference
 from tests.spark import needs_java
 from wend.model.errors import ConfigError, WendError
 from wend.pipeline.topology import infer, read_records
-from wend.topology import inference
 from wend.topology.catalog import make
-from wend.topology.overlap import overlaps
+from wend.topology.link_overlap import overlaps
 from wend.topology.overlays import scattered
 from wend.topology.placement import Placement, place
 from wend.topology.traceroute import Tracer, Traceroute

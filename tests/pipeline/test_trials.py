@@ -109,11 +109,11 @@ def test_a_metric_that_was_not_announced_is_an_error() -> None:
 
 
 def test_the_code_of_a_trial_is_what_it_names_and_its_own_file() -> None:
-    from wend.planning.workload import draw_workload
+    from wend.planning.flow_workload import draw_workload
 
     assert BOXES.code() == code_hash(("model", "topology"))
     planned = Trials((TrialKind("plan", Box, draw_workload, (), parts=("model",)),))
-    assert planned.parts == ("model", "planning/workload.py")
+    assert planned.parts == ("model", "planning/flow_workload.py")
     with pytest.raises(ValueError, match="Wend's source has no planing"):
         code_hash(("model", "planing"))
 

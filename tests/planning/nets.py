@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from wend.model.rates import Rate
-from wend.planning.network import FlowNetwork
-from wend.planning.workload import Flow, FlowWorkload, workload_of
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import Flow, FlowWorkload, workload_of
 from wend.topology.graph import Overlay, OverlayLink
 
 

@@ -6,13 +6,13 @@ from itertools import product
 import numpy as np
 import pytest
 
+from benchmarks.on_time_bound import on_time_bound
 from benchmarks.overload import measure
 from tests.planning.nets import overlay
 from wend.model.events import PeerId
 from wend.model.units import MS, SECOND
-from wend.planning.bound import on_time_bound
-from wend.planning.network import FlowNetwork
-from wend.planning.workload import Flow, workload_of
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import Flow, workload_of
 
 Links = list[tuple[int, int, int, float]]
 LINE: Links = [(0, 1, 10 * MS, 100.0), (1, 2, 10 * MS, 100.0), (1, 3, 10 * MS, 100.0)]

@@ -17,11 +17,11 @@ from wend.model.flows import Flow
 from wend.model.plan import read_plan
 from wend.model.rates import Rate
 from wend.pipeline.telemetry.measured import measured_overlay
-from wend.planning.changes import changes_since
-from wend.planning.make import make_plan
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import FlowWorkload, workload_of
 from wend.planning.models import parse_goal
-from wend.planning.network import FlowNetwork
-from wend.planning.workload import FlowWorkload, workload_of
+from wend.planning.plan_changes import changes_since
+from wend.planning.planner import make_plan
 
 WINDOW = 60 * 10**9
 SQUARE = [(0, 1), (1, 2), (2, 3), (0, 3)]

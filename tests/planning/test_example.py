@@ -12,12 +12,12 @@ import pytest
 
 from wend.console.app import app
 from wend.model.plan import read_plan
-from wend.planning.check import check
-from wend.planning.graphs import DeliveryGraphs, delivery_graphs
+from wend.planning.delivery_graphs import DeliveryGraphs, delivery_graphs
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import FlowWorkload, read_workload
 from wend.planning.models import balance, least_usage
-from wend.planning.network import FlowNetwork
+from wend.planning.plan_check import check
 from wend.planning.problem import Problem, problem_of
-from wend.planning.workload import FlowWorkload, read_workload
 from wend.topology.maps import from_graphml
 
 ROOT = Path(__file__).parents[2]

@@ -22,12 +22,12 @@ from wend.model.forwarding import Forwarding
 from wend.model.plan import Plan
 from wend.model.randomness import stream
 from wend.model.units import MS, SECOND
-from wend.planning.graphs import delivery_graphs
-from wend.planning.make import make_plan
+from wend.planning.delivery_graphs import delivery_graphs
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import MESSAGES, FlowWorkload, draw_workload, write_workload
 from wend.planning.models import balance, parse_goal
-from wend.planning.network import FlowNetwork
+from wend.planning.planner import make_plan
 from wend.planning.problem import problem_of
-from wend.planning.workload import MESSAGES, FlowWorkload, draw_workload, write_workload
 from wend.protocol.notices import REFUSED
 from wend.topology.graph import Overlay
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.planning.nets import networks, overlay, workload
 from tests.planning.test_paths import listed
 from wend.model.errors import ConfigError
-from wend.planning.graphs import DeliveryGraphs, delivery_graphs, up_to
-from wend.planning.network import FlowNetwork
-from wend.planning.paths import paths_from
-from wend.planning.workload import Flow, FlowWorkload, workload_of
+from wend.planning.candidate_paths import paths_from
+from wend.planning.delivery_graphs import DeliveryGraphs, delivery_graphs, up_to
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import Flow, FlowWorkload, workload_of
 
 Tree = list[tuple[int, int]]
 

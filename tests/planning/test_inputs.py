@@ -11,8 +11,8 @@ from pyarrow import parquet
 from tests.planning.nets import overlay
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate, parse_rate
-from wend.planning.network import FlowNetwork
-from wend.planning.workload import (
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import (
     BITS,
     MESSAGES,
     Flow,

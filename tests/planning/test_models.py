@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from tests.oracles.optimal_plan import optimal
 from tests.planning.nets import random_network, workload
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate
-from wend.planning import master, partial
-from wend.planning.graphs import DeliveryGraphs, delivery_graphs
+from wend.planning import master_problem as master
+from wend.planning import partial_plan as partial
+from wend.planning.delivery_graphs import DeliveryGraphs, delivery_graphs
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import MESSAGES, Flow, FlowWorkload, workload_of
 from wend.planning.models import Goal, balance, blend, least_usage, parse_goal, solve
-from wend.planning.network import FlowNetwork
-from wend.planning.optimal import optimal
-from wend.planning.partial import most_valuable, undelivered, undelivered_at_least
+from wend.planning.partial_plan import most_valuable, undelivered, undelivered_at_least
 from wend.planning.problem import Problem, problem_of
-from wend.planning.workload import MESSAGES, Flow, FlowWorkload, workload_of
 from wend.topology.graph import Overlay, OverlayLink
 
 KINDS = ("link", "peer", "both")

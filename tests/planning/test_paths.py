@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.planning.nets import networks, overlay
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate
-from wend.planning.network import FlowNetwork
-from wend.planning.paths import CandidatePaths, paths_from
-from wend.planning.ranking import by_capacity, by_rejecting, ranking
-from wend.topology.brite_flat import grown
+from wend.planning.candidate_paths import CandidatePaths, paths_from
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.path_ranking import by_capacity, by_rejecting, ranking
+from wend.studies.campr.brite_flat import grown
 
 Path = tuple[int, ...]
 

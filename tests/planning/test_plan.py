@@ -20,15 +20,15 @@ from wend.model.errors import ConfigError
 from wend.model.forwarding import read_forwarding
 from wend.model.plan import TABLES, Plan, fingerprint, read_plan
 from wend.model.rates import Rate
-from wend.planning import make
+from wend.planning import planner as make
 from wend.planning.arrays import TOLERANCE, tidy
-from wend.planning.check import check, lost
-from wend.planning.drawing import draw, style_of
-from wend.planning.make import make_plan
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import Flow, workload_of
 from wend.planning.models import Goal, Solution, parse_goal
-from wend.planning.network import FlowNetwork
+from wend.planning.plan_check import check, lost
+from wend.planning.plan_drawing import draw, style_of
+from wend.planning.planner import make_plan
 from wend.planning.problem import Problem
-from wend.planning.workload import Flow, workload_of
 from wend.topology.graph import Overlay, OverlayLink
 
 BUTTERFLY = [

@@ -14,14 +14,14 @@ from tests.planning.nets import networks, overlay, workload
 from wend.model.errors import ConfigError
 from wend.model.plan import Plan, read_plan
 from wend.model.rates import Rate
-from wend.planning.check import check, shares_after
-from wend.planning.graphs import delivery_graphs
-from wend.planning.make import make_plan
+from wend.planning.delivery_graphs import delivery_graphs
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import FlowWorkload, draw_workload
 from wend.planning.models import balance, parse_goal
-from wend.planning.network import FlowNetwork
+from wend.planning.path_ranking import ranking
+from wend.planning.plan_check import check, shares_after
+from wend.planning.planner import make_plan
 from wend.planning.problem import problem_of
-from wend.planning.ranking import ranking
-from wend.planning.workload import FlowWorkload, draw_workload
 from wend.topology.graph import Overlay
 
 BALANCE = parse_goal("balance")

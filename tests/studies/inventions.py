@@ -6,8 +6,8 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from wend.studies.claims import Estimate, estimate, judge, load_claims
-from wend.studies.run import Finished
-from wend.studies.study import Fields, Study
+from wend.studies.study_model import Fields, Study
+from wend.studies.study_run import Finished
 
 
 def invented_study(study: Study, size_name: str = "default", figures: tuple[str, ...] = ()) -> Finished:

@@ -7,13 +7,13 @@ import pytest
 
 from wend.model.rates import Rate
 from wend.pipeline.trials import Trial
-from wend.planning.graphs import delivery_graphs
-from wend.planning.network import FlowNetwork
-from wend.planning.paths import paths_from
-from wend.studies import campr_printed as printed
-from wend.studies.campr import CAMPR, POPULARITY, TRIALS
-from wend.studies.campr_simulated import SimulatedTrial
-from wend.studies.campr_trials import (
+from wend.planning.candidate_paths import paths_from
+from wend.planning.delivery_graphs import delivery_graphs
+from wend.planning.flow_network import FlowNetwork
+from wend.studies.campr import printed
+from wend.studies.campr.simulated import SimulatedTrial
+from wend.studies.campr.study import CAMPR, POPULARITY, TRIALS
+from wend.studies.campr.trials import (
     CAPACITIES,
     MBIT,
     CellTrial,
@@ -25,7 +25,7 @@ from wend.studies.campr_trials import (
     workload_of,
 )
 from wend.studies.claims import Estimate, load_claims
-from wend.studies.run import study_runs
+from wend.studies.study_run import study_runs
 from wend.topology.graph import Overlay, OverlayLink
 
 SMALL = {"nodes": 30, "messages": 60}
@@ -118,8 +118,8 @@ def test_full_peers_drop_evenly_and_spare_those_behind() -> None:
     chain = FlowNetwork(overlay(4, [(0, 1), (1, 2), (1, 3)]), link=Rate(1.0, bits=True), peer="links")
     chain.arc_capacity[:] = np.inf
     chain.peer_capacity[1, :] = [9.0, 5.0, 9.0, 2.5]
-    from wend.planning.workload import Flow
-    from wend.planning.workload import workload_of as flows_of
+    from wend.planning.flow_workload import Flow
+    from wend.planning.flow_workload import workload_of as flows_of
 
     work = flows_of([Flow(0, [2, 3], rate="10bit/s", size_bytes=1)], chain.names)
     graphs = delivery_graphs(chain, work, 1)
@@ -132,8 +132,8 @@ def test_a_publisher_that_is_charged_drops_what_it_has_no_room_for() -> None:
     line = FlowNetwork(overlay(3, [(0, 1), (1, 2)]), link=Rate(1.0, bits=True), peer="links")
     line.arc_capacity[:] = np.inf
     line.peer_capacity[1, :] = [10.0, 99.0, 99.0]
-    from wend.planning.workload import Flow
-    from wend.planning.workload import workload_of as flows_of
+    from wend.planning.flow_workload import Flow
+    from wend.planning.flow_workload import workload_of as flows_of
 
     work = flows_of([Flow(p, [2 - p], rate="10bit/s", size_bytes=1) for p in (0, 2)], line.names)
     assert dropped_share(line, work, delivery_graphs(line, work, 1), np.ones(2), 1.0) == 0.0
@@ -165,8 +165,8 @@ def test_peers_that_feed_each_other_settle() -> None:
     ring.arc_capacity[:] = np.inf
     p = 0.8
     ring.peer_capacity[1, :] = 10.0 * sum(p**hop for hop in range(1, 6))
-    from wend.planning.workload import Flow
-    from wend.planning.workload import workload_of as flows_of
+    from wend.planning.flow_workload import Flow
+    from wend.planning.flow_workload import workload_of as flows_of
 
     work = flows_of([Flow(a, [(a + 5) % 12], rate="10bit/s", size_bytes=1) for a in range(12)], ring.names)
     assert dropped_share(ring, work, delivery_graphs(ring, work, 1), np.ones(12), 1.0) == pytest.approx(1 - p**5)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from wend.studies.campr_simulated import (
+from wend.studies.campr.simulated import (
     SimulatedTrial,
     run_simulated,
     simulated_network,

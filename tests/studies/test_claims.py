@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from wend.studies.claims import Estimate, Result, holds, judge, load_claims, parse_claims
-from wend.studies.dcrd import DCRD
-from wend.studies.study import Size
+from wend.studies.dcrd.study import DCRD
+from wend.studies.study_model import Size
 
 SIZE = Size(name="test", duration_s=10.0, seeds=3)
 
@@ -38,7 +38,7 @@ def values(**per_strategy: Any) -> dict[str, dict[int, dict[str, float | None]]]
 
 
 def verdict(text: str, **per_strategy: Any) -> Result:
-    (result,) = judge(parse_claims(text, "x"), values(**per_strategy), SIZE)
+    (result,) = judge(parse_claims(text), values(**per_strategy), SIZE)
     return result
 
 
@@ -195,7 +195,7 @@ def test_an_interval_ends_where_values_are_impossible() -> None:
     assert Estimate(0.01, 0.03, 5).interval((0.0, 1.0)) == (0.0, 0.04)
     assert Estimate(0.5, None, 1).interval((0.0, 1.0)) is None
     plain, difference, ratio = (
-        parse_claims(CLAIM + text, "x")[0].parts[0]
+        parse_claims(CLAIM + text)[0].parts[0]
         for text in ("", 'minus = { strategy = "d-tree" }\n', 'over = { strategy = "oracle" }\n')
     )
     assert plain.bounds({"on_time"}) == (0.0, 1.0)
@@ -215,7 +215,7 @@ def test_what_was_not_run_is_not_judged() -> None:
 
 def test_a_value_too_few_or_too_many_is_refused() -> None:
     with pytest.raises(ValueError, match="zip"):
-        parse_claims(CLAIM.replace("value = 0.10", "value = [0.1, 0.2]"), "x")
+        parse_claims(CLAIM.replace("value = 0.10", "value = [0.1, 0.2]"))
 
 
 def test_the_claims_of_the_study_are_whole() -> None:
@@ -234,7 +234,7 @@ def test_doubtful_claims_say_why(study: str) -> None:
 
 def test_lists_of_several_fields_stand_for_all_combinations() -> None:
     text = CLAIM.replace("degree = 5", "degree = [5, 6], pf = [0.1, 0.2]")
-    (claim,) = parse_claims(text, "x")
+    (claim,) = parse_claims(text)
     assert [(s["degree"], s["pf"], s["strategy"]) for s in claim.settings()] == [
         (5, 0.1, "dcrd"), (5, 0.2, "dcrd"), (6, 0.1, "dcrd"), (6, 0.2, "dcrd"),
     ]  # fmt: skip
@@ -242,5 +242,5 @@ def test_lists_of_several_fields_stand_for_all_combinations() -> None:
 
 def test_parts_that_differ_in_other_fields_are_named_by_them() -> None:
     text = CLAIM + "parts = [{ of = { degree = 8 }, minus = { degree = 5 } }, { at = { messages = 10 } }]\n"
-    (claim,) = parse_claims(text, "x")
+    (claim,) = parse_claims(text)
     assert [part.label for part in claim.parts] == ["degree 8, minus degree 5", "10 messages"]

@@ -7,11 +7,8 @@ from wend.drivers.sim.swarm_workload import Workload, brute_force
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
 from wend.studies.claims import load_claims
-from wend.studies.dmm import DMM_STUDY
-from wend.studies.dmm_crash import CRASH_METRICS, CRASH_NS, CrashTrial, crash_setting, recovery_s, run_crash
-from wend.studies.dmm_runs import STRATEGIES, play
-from wend.studies.dmm_trials import SCALE_METRICS, TRIALS, ScaleTrial, run_scale, scale_setting
-from wend.studies.dmm_workload import (
+from wend.studies.dmm.crash import CRASH_METRICS, CRASH_NS, CrashTrial, crash_setting, recovery_s, run_crash
+from wend.studies.dmm.range_workload import (
     ATTRIBUTES,
     HIGHEST,
     draw_publications,
@@ -21,7 +18,10 @@ from wend.studies.dmm_workload import (
     timed_publications,
     timed_subscriptions,
 )
-from wend.studies.run import study_runs
+from wend.studies.dmm.runs import STRATEGIES, play
+from wend.studies.dmm.study import DMM_STUDY
+from wend.studies.dmm.trials import SCALE_METRICS, TRIALS, ScaleTrial, run_scale, scale_setting
+from wend.studies.study_run import study_runs
 
 SMALL = {"peers": 40, "subscriptions": 60, "publishers": 8, "domains": 3}
 PEERS = np.arange(50)

@@ -6,9 +6,8 @@ from wend.drivers.sim.run import simulate
 from wend.model.units import SECOND
 from wend.strategies.registry import ROUTING
 from wend.studies.claims import load_claims, parse_claims
-from wend.studies.esposito import ESPOSITO
-from wend.studies.esposito_overlap import OVERLAP_METRICS, OverlapRun, run_overlap, trees_of
-from wend.studies.esposito_runs import (
+from wend.studies.esposito.fault_matrix import FAULTS, play
+from wend.studies.esposito.runs import (
     KNOWN,
     PUBLISHERS,
     RUN_METRICS,
@@ -20,9 +19,10 @@ from wend.studies.esposito_runs import (
     run_crashes,
     scenario_of,
 )
-from wend.studies.esposito_trials import MATRIX, MATRIX_METRICS, MatrixRun, matrix_metric, run_matrix
-from wend.studies.fault_matrix import FAULTS, play
-from wend.studies.run import study_runs
+from wend.studies.esposito.study import ESPOSITO
+from wend.studies.esposito.tree_overlap import OVERLAP_METRICS, OverlapRun, run_overlap, trees_of
+from wend.studies.esposito.trials import MATRIX, MATRIX_METRICS, MatrixRun, matrix_metric, run_matrix
+from wend.studies.study_run import study_runs
 
 DEFAULT = ESPOSITO.size("default")
 SHORT = {"nodes": 24, "duration_s": 36.0}
@@ -65,8 +65,7 @@ rel = ">="
 metric = "on_time"
 at = { ack = "free" }
 parts = [{ label = "both", of = [{ peers = 20, degree = 3 }, { peers = 40, degree = 5 }], minus = { peers = 80 } }]
-""",
-        "x",
+"""
     )
     (part,) = claim.parts
     assert part.of.settings == ({"ack": "free", "peers": 20, "degree": 3}, {"ack": "free", "peers": 40, "degree": 5})

@@ -5,7 +5,7 @@ import pytest
 from wend.drivers.sim.checks import promised
 from wend.drivers.sim.run import play as play_world
 from wend.drivers.world import World
-from wend.studies.fault_matrix import COMBINED, FAULTS, STRATEGIES, fault_world, judge, play, stores_events
+from wend.studies.esposito.fault_matrix import COMBINED, FAULTS, STRATEGIES, fault_world, judge, play, stores_events
 
 WORLDS = [((*FAULTS, COMBINED)[n % 10], STRATEGIES[(n + n // 10) % len(STRATEGIES)], n) for n in range(40)]
 CHUNK = 10

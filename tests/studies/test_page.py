@@ -13,9 +13,9 @@ from tests.studies.inventions import invented_study
 from wend.pictures.palette import COLOURS, MARKERS, SERIES
 from wend.studies import find_study
 from wend.studies.claims import Estimate
-from wend.studies.dcrd import DCRD, FIGURE_2
-from wend.studies.report import RANKS, write_report
-from wend.studies.study import Series
+from wend.studies.dcrd.study import DCRD, FIGURE_2
+from wend.studies.study_model import Series
+from wend.studies.study_report import RANKS, write_report
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")

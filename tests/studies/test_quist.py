@@ -12,16 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.oracles.trees import mrst
 from tests.spark import needs_java
 from tests.topology.placements import overlays, placements
 from wend.model.errors import ConfigError, WendError
 from wend.pipeline.trials import Trial
 from wend.studies.claims import load_claims
-from wend.studies.quist import QUIST, K
-from wend.studies.quist_construction import build_trees, form_overlay
-from wend.studies.quist_events import Publications, draw_workload, publish
-from wend.studies.quist_timed import TIMED_METRICS, TimedTrial, run_timed
-from wend.studies.quist_trials import (
+from wend.studies.quist.construction import build_trees, form_overlay, link_weights
+from wend.studies.quist.joint_reliability import joint_reliability
+from wend.studies.quist.study import QUIST, K
+from wend.studies.quist.timed import TIMED_METRICS, TimedTrial, run_timed
+from wend.studies.quist.tree_forwarding import Publications, draw_workload, publish
+from wend.studies.quist.trials import (
     FOREST_METRICS,
     SIMILARITY_METRICS,
     SPREAD_METRICS,
@@ -32,15 +34,13 @@ from wend.studies.quist_trials import (
     make_testbed,
     run_similarity,
 )
-from wend.studies.report import write_report
-from wend.studies.run import run_study, study_runs
+from wend.studies.study_report import write_report
+from wend.studies.study_run import run_study, study_runs
 from wend.topology.catalog import make
+from wend.topology.component_reliability import per_event, reliabilities
 from wend.topology.graph import Overlay
-from wend.topology.joint_reliability import joint_reliability
 from wend.topology.overlays import chain, landmark, scattered
 from wend.topology.placement import Placement, place
-from wend.topology.reliability import per_event, reliabilities
-from wend.topology.trees import mrst, weights
 
 SMALL = {"underlay": "power-law", "peers": 24, "k": 5}
 
@@ -146,7 +146,7 @@ def test_the_nearest_are_nearer_than_the_farthest() -> None:
 def test_trees_by_messages_are_kruskals() -> None:
     testbed = make_testbed("power-law", 40, 1)
     overlay = scattered(testbed.placement, 6, 1)
-    weight = weights(testbed.placement, overlay, testbed.reliability)
+    weight = link_weights(testbed.placement, overlay, testbed.reliability)
     built = build_trees(overlay, weight, 3, "mrst", seed=5)
     assert built.trees == mrst(overlay, weight, 3)
     assert built.messages == sum(built.by_type.values()) > 3 * 39
@@ -221,7 +221,7 @@ def test_the_event_ratio_is_the_joint_reliability_of_its_pairs() -> None:
     placement = place(make("power-law", 4), 20, 4)
     overlay = scattered(placement, 5, 4)
     chances = reliabilities(placement, 4)
-    trees = mrst(overlay, weights(placement, overlay, chances), 3)
+    trees = mrst(overlay, link_weights(placement, overlay, chances), 3)
     events = 3000
     publishers = np.full(events, 2, dtype=np.int64)
     wants = np.zeros((events, 20), dtype=np.bool_)

@@ -12,10 +12,10 @@ from tests.spark import invented, needs_java, poisoned
 from wend.model.errors import ConfigError
 from wend.pictures import palette
 from wend.studies.claims import Result
-from wend.studies.dcrd import DCRD
+from wend.studies.dcrd.study import DCRD
 from wend.studies.figures import INK
-from wend.studies.report import VERDICTS, count_verdicts, write_report
-from wend.studies.run import Finished, run_study
+from wend.studies.study_report import VERDICTS, count_verdicts, write_report
+from wend.studies.study_run import Finished, run_study
 
 pytestmark = [needs_java, pytest.mark.spark]
 

@@ -6,8 +6,8 @@ from wend.model.errors import ConfigError
 from wend.pipeline.rows import scenario_key
 from wend.studies import find_study
 from wend.studies.claims import load_claims
-from wend.studies.dcrd import DCRD
-from wend.studies.run import study_runs
+from wend.studies.dcrd.study import DCRD
+from wend.studies.study_run import study_runs
 
 EVERY = DCRD.strategies()
 DEFAULT = DCRD.size("default")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.topology.placements import overlays, placed, placements
 from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND
-from wend.topology import reliability as rel
+from wend.topology import component_reliability as rel
 from wend.topology.catalog import make
 from wend.topology.faults import Faults, Intervals
 from wend.topology.placement import Placement, place

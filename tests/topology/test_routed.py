@@ -7,7 +7,7 @@ from wend.model.units import SECOND
 from wend.topology import generators
 from wend.topology.all_pairs import all_pairs
 from wend.topology.faults import Intervals, PerSecond
-from wend.topology.routed import routed
+from wend.topology.routed_overlay import routed
 
 
 @given(st.integers(0, 50))

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.topology.placements import overlays, placed, placements, row
 from wend.model.errors import ConfigError
 from wend.model.paths import shared
-from wend.topology.overlap import meeting_routers, neighbours_that_meet, overlaps, shared_routers
+from wend.studies.quist.similarity import discovery, similarity
+from wend.topology.link_overlap import meeting_routers, neighbours_that_meet, overlaps, shared_routers
 from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, landmark_tree, scattered
 from wend.topology.placement import Placement
-from wend.topology.similarity import discovery, similarity
 from wend.topology.underlay import Draft, LinkKind, RouterKind
 
 

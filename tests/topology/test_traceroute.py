@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.oracles.topology_inference import InferredNetwork, infer
 from tests.topology.placements import placements, row
 from wend.model.errors import ConfigError
 from wend.topology.catalog import make
-from wend.topology.inference import InferredNetwork, Node, infer, merge
+from wend.topology.inference import Node, merge
 from wend.topology.placement import Placement, place
 from wend.topology.traceroute import Tracer, Traceroute
 

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.oracles.trees import mrst, shortest_path_trees, trees_from
 from tests.topology.placements import overlays, placements, row
 from wend.model.errors import ConfigError
+from wend.studies.quist.construction import link_weights
+from wend.topology.component_reliability import of_paths, reliabilities
 from wend.topology.graph import Overlay, OverlayLink
-from wend.topology.reliability import of_paths, reliabilities
-from wend.topology.trees import mrst, shortest_path_trees, trees_from, weights
 
 
 @st.composite
@@ -89,7 +90,7 @@ def test_a_weight_is_the_failure_of_a_link_and_its_two_peers(data: st.DataObject
     chances = reliabilities(placement, seed)
     starts, components = placement.link_components(overlay)
     alone = of_paths(starts, components, chances)
-    for i, (link, weight) in enumerate(zip(overlay.links, weights(placement, overlay, chances), strict=True)):
+    for i, (link, weight) in enumerate(zip(overlay.links, link_weights(placement, overlay, chances), strict=True)):
         path = np.prod([chances[c] for c in components[starts[i] : starts[i + 1]]])
         assert alone[i] == pytest.approx(path)
         ends = chances[placement.first_peer + link.a] * chances[placement.first_peer + link.b]

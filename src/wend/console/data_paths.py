@@ -21,7 +21,7 @@ from wend.model.rates import parse_rate
 
 if TYPE_CHECKING:
     from wend.pipeline.paths import Wanted
-    from wend.planning.network import CsrGraph
+    from wend.planning.flow_network import CsrGraph
     from wend.topology.graph import Overlay
 
 
@@ -57,7 +57,7 @@ def data_paths(
     import numpy as np
 
     from wend.pipeline.paths import is_large
-    from wend.planning.network import FlowNetwork
+    from wend.planning.flow_network import FlowNetwork
 
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")

@@ -11,7 +11,7 @@ from wend.model.errors import ConfigError
 from wend.model.rates import parse_rate
 
 if TYPE_CHECKING:
-    from wend.planning.workload import FlowWorkload
+    from wend.planning.flow_workload import FlowWorkload
     from wend.topology.graph import Overlay
 
 
@@ -31,7 +31,7 @@ def measured_workload(tables: str, names: Sequence[str]) -> "FlowWorkload":
     """The flows that telemetry has measured."""
     from wend.pipeline.telemetry.measured import measured_flows
     from wend.pipeline.telemetry.recordings import read_workload
-    from wend.planning.workload import workload_of
+    from wend.planning.flow_workload import workload_of
 
     folder = _folder_of(tables, "workload", "flows")
     return workload_of(measured_flows(read_workload(None, folder)), names, tables)

@@ -20,7 +20,7 @@ from wend.model.rates import Rate, parse_rate
 
 if TYPE_CHECKING:
     from wend.model.plan import Plan
-    from wend.planning.network import FlowNetwork
+    from wend.planning.flow_network import FlowNetwork
     from wend.topology.graph import Overlay
 
 SHOWN = 10
@@ -88,9 +88,9 @@ def make(
     if tables is None and (topology is None or workload is None):
         raise ConfigError("a plan needs --topology and --workload, or --from (wend plan --help)")
     from wend.console.show import compiling, counted, remark, stoppable
-    from wend.planning.make import make_plan
+    from wend.planning.flow_workload import read_workload
     from wend.planning.models import parse_goal
-    from wend.planning.workload import read_workload
+    from wend.planning.planner import make_plan
 
     wanted = parse_goal(goal)
     if out is not None:
@@ -136,7 +136,7 @@ def draw(
 ) -> None:
     """Draw a workload with the parameters of the CAMPR thesis."""
     from wend.console.show import counted
-    from wend.planning.workload import draw_workload, write_workload
+    from wend.planning.flow_workload import draw_workload, write_workload
 
     check_file(out)
     overlay = _overlay(topology or "regular", peers, degree, seed)
@@ -159,7 +159,7 @@ def show(
 ) -> None:
     """Draw the utilisation of links before and after a plan, and name the fullest."""
     from wend.model.plan import read_plan
-    from wend.planning.drawing import draw as picture
+    from wend.planning.plan_drawing import draw as picture
 
     path = folder / "plan.svg" if out is None else out
     if out is not None:
@@ -191,7 +191,7 @@ def verify(
     """Check the files of a plan; with --topology, also check the plan against that topology."""
     from wend.console.show import compiling, counted, messages, output
     from wend.model.plan import read_plan
-    from wend.planning.check import check
+    from wend.planning.plan_check import check
 
     made = read_plan(folder)
     network = None
@@ -221,7 +221,7 @@ def _overlay(topology: str, peers: int | None, degree: int | None, seed: int | N
 
 
 def _network(overlay: "Overlay", link: str | None, peer: str | None) -> "FlowNetwork":
-    from wend.planning.network import AGGREGATE, FlowNetwork
+    from wend.planning.flow_network import AGGREGATE, FlowNetwork
 
     each = None if link is None else _rate(link, "--link-capacity")
     if each is not None and all(min(e.capacity_msgs, e.capacity_bps) < inf for e in overlay.links):
@@ -292,8 +292,8 @@ def _after_failures(made: "Plan") -> list[tuple[str, str, str]]:
 def _metrics(made: "Plan") -> dict[str, Any]:
     import msgspec
 
-    from wend.planning.check import lost
-    from wend.planning.drawing import Utilisation
+    from wend.planning.plan_check import lost
+    from wend.planning.plan_drawing import Utilisation
 
     found = msgspec.to_builtins(made.head)
     for state in ("before", "after"):
@@ -314,8 +314,8 @@ def _metrics(made: "Plan") -> dict[str, Any]:
 
 def _print(made: "Plan", wall_s: float | None, where: Path | None) -> None:
     from wend.console.show import counted, facts, output, percent
-    from wend.planning.check import lost
-    from wend.planning.drawing import Utilisation
+    from wend.planning.plan_check import lost
+    from wend.planning.plan_drawing import Utilisation
 
     head = made.head
     full = Utilisation(made, "after").ranked

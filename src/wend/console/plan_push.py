@@ -99,7 +99,7 @@ def push_settings(watch: str, before: str, tolerance: float, version: int | None
 
 def check_sound(made: "Plan", folder: Path) -> None:
     """Refuse a plan that is damaged. Peers could not tell."""
-    from wend.planning.check import check
+    from wend.planning.plan_check import check
 
     if made.content != made.head.content:
         raise ConfigError(f"{folder} is damaged: its tables are not those that were planned")

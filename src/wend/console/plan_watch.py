@@ -17,9 +17,9 @@ from wend.model.units import SECOND, parse_duration
 if TYPE_CHECKING:
     from wend.drivers.live.plans.push import PushSettings
     from wend.model.plan import Plan
+    from wend.planning.flow_network import FlowNetwork
+    from wend.planning.flow_workload import FlowWorkload
     from wend.planning.models import Goal
-    from wend.planning.network import FlowNetwork
-    from wend.planning.workload import FlowWorkload
 
 
 def register(plan: typer.Typer) -> None:
@@ -103,8 +103,8 @@ class PlanMonitor:
 
     def look(self, measured: str, capacity: str | None, since_ns: int) -> dict[str, Any]:
         """Look once. Returns what happened, with a sentence for people."""
-        from wend.planning.changes import changes_since
-        from wend.planning.network import FlowNetwork
+        from wend.planning.flow_network import FlowNetwork
+        from wend.planning.plan_changes import changes_since
 
         network = FlowNetwork(measured_links(measured, capacity, since_ns))
         flows = measured_workload(measured, network.names)
@@ -127,7 +127,7 @@ class PlanMonitor:
         self, network: "FlowNetwork", flows: "FlowWorkload", why: list[str], about: dict[str, Any]
     ) -> dict[str, Any]:
         from wend.console.plan_push import run_push
-        from wend.planning.make import make_plan
+        from wend.planning.planner import make_plan
 
         made = make_plan(network, flows, self._goal, self._k, survive=self._survive)
         said = {"replanned": True, "pushed": False, "why": why, "changes": about, "plan": made.id}

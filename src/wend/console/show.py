@@ -51,7 +51,7 @@ def remark(sentences: Iterable[str]) -> None:
 
 def warn_of_filters(filters: Iterable[str], where: str = "") -> None:
     """Print a warning on stderr for each filter that is probably not what its author means."""
-    from wend.matching.warnings import filter_warnings
+    from wend.matching.filter_warnings import filter_warnings
     from wend.model.errors import FilterError
 
     for text in filters:

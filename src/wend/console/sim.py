@@ -168,7 +168,7 @@ def _mean_s(spread: Spread) -> str:
 
 def _underlay(world: Any) -> str:
     """How much the overlay links share: the network, the length of a link's path, and how often links fail together."""
-    from wend.topology.overlap import neighbours_that_meet
+    from wend.topology.link_overlap import neighbours_that_meet
 
     placement, links = world.placement, world.overlay.links
     routers = placement.paths([link.a for link in links], [link.b for link in links]).lengths().mean()

@@ -20,7 +20,7 @@ from wend.model.units import SECOND, parse_duration
 
 if TYPE_CHECKING:
     from wend.studies.claims import Estimate
-    from wend.studies.run import Finished
+    from wend.studies.study_run import Finished
 
 Master = Annotated[
     str | None,
@@ -72,8 +72,8 @@ def study(
     """Run the evaluation of a paper on Spark, and write the report. Finished runs are not repeated."""
     from wend.pipeline.session import spark_session
     from wend.studies import find_study
-    from wend.studies.report import PAGES  # loads all that a report needs, before any run
-    from wend.studies.run import choose, run_study
+    from wend.studies.study_report import PAGES  # loads all that a report needs, before any run
+    from wend.studies.study_run import choose, run_study
 
     limit_s = _limit_s(time_limit)
     if smoke and full:
@@ -107,8 +107,8 @@ def study(
 
 
 def _report(finished: "Finished", folder: Path, as_json: bool) -> None:
-    from wend.studies.report import as_json as report_json
-    from wend.studies.report import write_report
+    from wend.studies.study_report import as_json as report_json
+    from wend.studies.study_report import write_report
 
     page = write_report(finished, folder)
     if as_json:

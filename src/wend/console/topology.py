@@ -160,9 +160,9 @@ def show(
 ) -> None:
     """Draw a network with an overlay on it, as SVG, and show the routers that overlay links share."""
     from wend.topology.catalog import make as make_underlay
-    from wend.topology.drawing import draw
     from wend.topology.overlays import choose_landmarks
     from wend.topology.placement import place
+    from wend.topology.underlay_drawing import draw
 
     check_file(out, ".svg")
     if peers < 2:
@@ -185,7 +185,7 @@ def show(
     words = {"tdo-landmark": f"{k} landmarks", "chain": f"{k} traced paths per peer", "random": f"{k} neighbours"}
     title = f"{underlay.name}, seed {seed}" + (f": {overlay} overlay, {words[overlay]}" if overlay in words else "")
     write_text(out, draw(placement, over, title, landmarks))
-    from wend.topology.overlap import meeting_routers
+    from wend.topology.link_overlap import meeting_routers
 
     through = meeting_routers(placement, over)
     shared, worst = int((through > 1).sum()), int(through.argmax())

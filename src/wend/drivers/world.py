@@ -31,11 +31,11 @@ from wend.protocol.ports import LocalSubscription, Neighbour, Started
 from wend.strategies.registry import membership_of, plugin
 from wend.topology import faults, generators, maps
 from wend.topology.all_pairs import all_pairs
-from wend.topology.background import draw_background
-from wend.topology.clusters import domain_clusters, near_clusters
-from wend.topology.disturbances import draw_disturbances
+from wend.topology.background_links import draw_background
 from wend.topology.graph import Overlay, OverlayLink
-from wend.topology.routed import routed
+from wend.topology.link_disturbances import draw_disturbances
+from wend.topology.peer_clusters import domain_clusters, near_clusters
+from wend.topology.routed_overlay import routed
 
 if TYPE_CHECKING:  # underlays bring a compiler with them, and most scenarios have none
     from wend.topology.placement import Placement

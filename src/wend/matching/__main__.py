@@ -2,8 +2,8 @@
 
 import sys
 
+from wend.matching.filter_warnings import filter_warnings
 from wend.matching.filters import parse
-from wend.matching.warnings import filter_warnings
 from wend.model.errors import FilterError
 
 USAGE = "usage: python -m wend.matching \"temperature in [10, 20] and location = 'Stuttgart'\""

@@ -1,7 +1,7 @@
 """Batches: many events as columns, the input of the compiled index.
 
 A column is a NumPy array of integers, doubles or truth values with a value for every event, or a list of any values
-with None where an event lacks the attribute. A row of a batch is the attributes of one event.
+with None for events that lack the attribute. A row of a batch is the attributes of one event.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,12 +38,12 @@ class Batch(msgspec.Struct, frozen=True):
 
     def row(self, at: int) -> Attributes:
         """One event of the batch."""
-        found: Attributes = {}
+        attributes: Attributes = {}
         for name, column in self.columns.items():
             value = column[at] if isinstance(column, list) else column[at].item()
             if value is not None:
-                found[name] = value
-        return found
+                attributes[name] = value
+        return attributes
 
     def part(self, start: int, stop: int) -> "Batch":
         """The events from `start` to before `stop`."""

@@ -6,67 +6,81 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wend.matching.buckets import FALSE, FIRST_NUMBER, MISSING, NOTHING, AttributeBuckets, Cell, is_double
+from wend.matching.buckets import FALSE, FIRST_NUMBER, MISSING, NOTHING, AttributeBuckets, is_double
 from wend.matching.values import WHOLE
 from wend.model.events import Range
 
 Doubles = NDArray[np.float64]
+ColumnCells = tuple[NDArray[np.int64], NDArray[np.bool_], Doubles]
+"""The cells of a column: rows, whether each is inexact, and values."""
 
 
-class BatchBuckets(AttributeBuckets):
-    """The rows of one attribute, for single events and for batches."""
+class BatchBuckets:
+    """Finds the cells of whole columns in the buckets of one attribute."""
 
-    _doubles: tuple[Doubles, Doubles] | None = None
-    """Borders and limits."""
+    def __init__(self, buckets: AttributeBuckets) -> None:
+        self._buckets = buckets
+        self._doubles: tuple[Doubles, Doubles] | None = None
+        """Borders and limits of the numbers. They are valid until the number of changes differs."""
+        self._changes = -1
 
-    def _forget(self) -> None:
-        super()._forget()
-        self._doubles = None
-
-    def column(self, column: Any, length: int) -> tuple[NDArray[np.int64], NDArray[np.bool_], Doubles] | None:
-        """The cells of a column: rows, whether each is inexact, and values. None if the column has a range."""
+    def cells(self, column: Any, length: int) -> ColumnCells | None:
+        """The cells of a column; None if the column has a range."""
         if column is None:
-            return np.full(length, MISSING), np.zeros(length, dtype=bool), np.zeros(length)
+            return _exact(np.full(length, MISSING))
         if isinstance(column, np.ndarray):
-            if column.dtype == np.bool_:
-                return FALSE + column.astype(np.int64), np.zeros(length, dtype=bool), np.zeros(length)
-            if column.dtype == np.float64 or not length or np.abs(column).max() <= WHOLE:
-                found = self._numbers(column.astype(np.float64, copy=False))
-                if found is not None:
-                    return found
+            cells = self._of_array(column)
+            if cells is not None:
+                return cells
             column = column.tolist()
+        return self._of_list(column)
+
+    def _of_array(self, column: NDArray[Any]) -> ColumnCells | None:
+        """The cells of an array; None if doubles cannot represent its values."""
+        if column.dtype == np.bool_:
+            return _exact(FALSE + column.astype(np.int64))
+        if column.dtype == np.float64 or not len(column) or np.abs(column).max() <= WHOLE:
+            return self._of_doubles(column.astype(np.float64, copy=False))
+        return None
+
+    def _of_list(self, column: list[Any]) -> ColumnCells | None:
         kinds = set(map(type, column))
         if kinds <= {float} or (kinds == {int} and max(map(abs, column)) <= WHOLE):
-            found = self._numbers(np.array(column, dtype=np.float64))
-            if found is not None:
-                return found
+            cells = self._of_doubles(np.array(column, dtype=np.float64))
+            if cells is not None:
+                return cells
         if Range in kinds:
             return None
-        cells = self._texts(column) if kinds <= {str, type(None)} else [self.cell(value) for value in column]
+        if kinds <= {str, type(None)}:  # texts repeat, so each is looked up once
+            by_text = {value: self._buckets.find(value) for value in dict.fromkeys(column)}
+            rows = [by_text[value] for value in column]
+        else:
+            rows = [self._buckets.cell(value) for value in column]
         return (
-            np.array([cell[0] for cell in cells], dtype=np.int64),
-            np.array([not cell[1] for cell in cells], dtype=bool),
-            np.array([cell[2] for cell in cells], dtype=np.float64),
+            np.array([row for row, _, _ in rows], dtype=np.int64),
+            np.array([not exact for _, exact, _ in rows], dtype=bool),
+            np.array([value for _, _, value in rows], dtype=np.float64),
         )
 
-    def _texts(self, column: list[Any]) -> list[Cell]:
-        """The cells of texts. Texts repeat, so each is looked up once."""
-        known = {value: self._cell(value) for value in dict.fromkeys(column)}
-        return [known[value] for value in column]
-
-    def _numbers(self, column: Doubles) -> tuple[NDArray[np.int64], NDArray[np.bool_], Doubles] | None:
+    def _of_doubles(self, column: Doubles) -> ColumnCells | None:
         """The cells of doubles; None if a border is not a double."""
-        if self._doubles is None:
-            if not all(is_double(border) for border in self.numbers.borders):
+        numbers = self._buckets.numbers
+        if self._doubles is None or self._changes != numbers.changes:
+            if not all(is_double(border) for border in numbers.borders):
                 return None
-            limits = [math.inf if limit is None else _below(limit) for limit in self.numbers.limits]
-            self._doubles = np.array(self.numbers.borders, dtype=np.float64), np.array(limits)
+            limits = [math.inf if limit is None else _below(limit) for limit in numbers.limits]
+            self._doubles = np.array(numbers.borders, dtype=np.float64), np.array(limits)
+            self._changes = numbers.changes
         borders, limits_at = self._doubles
         at = np.searchsorted(borders, column, side="right")
         limit = limits_at[at]
         nan = np.isnan(column)
         inexact = ~((column < limit) | (limit == math.inf) | nan)
         return np.where(nan, NOTHING, FIRST_NUMBER + at), inexact, column
+
+
+def _exact(rows: NDArray[np.int64]) -> ColumnCells:
+    return rows, np.zeros(len(rows), dtype=bool), np.zeros(len(rows))
 
 
 def _below(limit: Any) -> float:

@@ -21,10 +21,10 @@ MOST_CELLS = 16
 CROWDED = 64
 """Boxes in a cell; a box that would be one more is not in the grid."""
 FEW = 2
-"""Boxes in a cell of a new grid, on average; with more it is not worth while."""
+"""Boxes in a cell of a new grid, on average; with more it is not worthwhile."""
 MOST_BORDERS = 1024
 SAMPLED = 128
-"""Boxes that are looked at to choose the attributes of a grid."""
+"""The number of boxes that are sampled to choose the attributes of a grid."""
 _ROW_BITS = 12
 _ROW_MASK = (1 << _ROW_BITS) - 1
 
@@ -56,11 +56,11 @@ class _Axis:
 
     def columns(self, values: Values) -> set[int]:
         """The columns that a set of values meets."""
-        found: set[int] = set()
+        columns: set[int] = set()
         for low, end in pieces(values.strings if self.of_texts else values.numbers):
             first, last = self.span(low, end)
-            found.update(range(first, last + 1))
-        return found
+            columns.update(range(first, last + 1))
+        return columns
 
 
 class BoxGrid:
@@ -98,11 +98,11 @@ class BoxGrid:
 
     @property
     def size(self) -> int:
-        """How many cells it can have."""
+        """The largest possible number of cells."""
         return len(self._x.borders) * len(self._y.borders)
 
     def add(self, key: Any, box: Box) -> bool:
-        """Add a box under a new key; whether it belongs here."""
+        """Add a box under a new key. Returns False if it does not belong here."""
         numbers = self.cells_of(box)
         if numbers is None:
             return False
@@ -129,7 +129,7 @@ class BoxGrid:
                 at = 2 * cell[::2].index(key)
                 del cell[at : at + 2]
 
-    def match(self, attributes: Attributes, found: list[Any]) -> None:
+    def match(self, attributes: Attributes, keys: list[Any]) -> None:
         """Append the keys of the boxes that an event is in."""
         x, y = self._x, self._y
         a: Any = attributes.get(x.name)
@@ -138,19 +138,19 @@ class BoxGrid:
             return
         if type(a) is Range or type(b) is Range:
             near = self._near({x.name: _values_of(a), y.name: _values_of(b)})
-            found += [key for key in near if fits(self.boxes[key], attributes)]
+            keys += [key for key in near if fits(self.boxes[key], attributes)]
             return
         if isinstance(a, str) is not x.of_texts or isinstance(b, str) is not y.of_texts:
             return
         cell = self._cells.get((bisect_right(x.borders, a) << _ROW_BITS) + bisect_right(y.borders, b))
         if cell is not None:
-            found += [cell[at - 1] for at in range(1, len(cell), 2) if fits(cell[at], attributes)]
+            keys += [cell[at - 1] for at in range(1, len(cell), 2) if fits(cell[at], attributes)]
 
-    def intersecting(self, offer: Conjunction, found: set[Any]) -> None:
+    def intersecting(self, offer: Conjunction, keys: set[Any]) -> None:
         allowed = offer.allowed() if offer.bindings else dict(offer.values)
         for key in self._near(allowed):
-            if key not in found and conjunction_of(self.boxes[key]).intersects(offer):
-                found.add(key)
+            if key not in keys and conjunction_of(self.boxes[key]).intersects(offer):
+                keys.add(key)
 
     def _near(self, allowed: dict[str, Values]) -> Iterable[Any]:
         """The keys of the boxes in cells that meet these values, each once."""
@@ -159,10 +159,10 @@ class BoxGrid:
         rows = None if y is None else self._y.columns(y)
         if columns is None and rows is None:
             return list(self.boxes)
-        found: dict[Any, None] = {}
+        keys: dict[Any, None] = {}
         for number in self._numbers(columns, rows):
-            found.update(dict.fromkeys(self._cells.get(number, ())[::2]))
-        return found
+            keys.update(dict.fromkeys(self._cells.get(number, ())[::2]))
+        return keys
 
     def _numbers(self, columns: set[int] | None, rows: set[int] | None) -> Iterator[int]:
         """The cells in these columns and rows; None stands for all."""
@@ -178,25 +178,32 @@ class BoxGrid:
 
 
 def grid_of(boxes: list[Box]) -> BoxGrid | None:
-    """A grid to which most of those boxes belong that have its attributes; None if no grid is worth while."""
+    """A grid for most of the boxes that have two common attributes; None if no grid is worthwhile."""
     step = max(1, len(boxes) // SAMPLED)
+    names = _most_common_pair(boxes, step)
+    if names is None:
+        return None
+    x, y = names
+    both = [box for box in boxes if x in box[::3] and y in box[::3]]
+    kinds = type(_side(both[0], x)[0]) is str, type(_side(both[0], y)[0]) is str
+    alike = [box for box in both if (type(_side(box, x)[0]) is str, type(_side(box, y)[0]) is str) == kinds]
+    grid = BoxGrid(x, y, alike)
+    sample = [grid.cells_of(box) for box in alike[::step]]
+    cells = [len(one) for one in sample if one is not None]
+    is_worth_it = 2 * len(cells) > len(sample) and 2 * len(alike) > len(both) and sum(cells) * step <= FEW * grid.size
+    return grid if is_worth_it else None
+
+
+def _most_common_pair(boxes: list[Box], step: int) -> tuple[str, str] | None:
+    """Two attributes that at least a quarter of a sample of boxes has; None if there are no such two."""
     counts: dict[tuple[str, str], int] = {}
     for box in boxes[::step]:
         for pair in combinations(box[: 3 * 4 : 3], 2):
             counts[pair] = counts.get(pair, 0) + 1
     if not counts:
         return None
-    (x, y), count = max(counts.items(), key=lambda one: (one[1], one[0]))
-    if 4 * count * step < len(boxes):
-        return None
-    both = [box for box in boxes if x in box[::3] and y in box[::3]]
-    kinds = type(_side(both[0], x)[0]) is str, type(_side(both[0], y)[0]) is str
-    alike = [box for box in both if (type(_side(box, x)[0]) is str, type(_side(box, y)[0]) is str) == kinds]
-    made = BoxGrid(x, y, alike)
-    sample = [made.cells_of(box) for box in alike[::step]]
-    cells = [len(one) for one in sample if one is not None]
-    worth = 2 * len(cells) > len(sample) and 2 * len(alike) > len(both) and sum(cells) * step <= FEW * made.size
-    return made if worth else None
+    names, count = max(counts.items(), key=lambda one: (one[1], one[0]))
+    return names if 4 * count * step >= len(boxes) else None
 
 
 def _side(box: Box, name: str) -> tuple[Any, Any]:

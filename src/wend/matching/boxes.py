@@ -49,7 +49,7 @@ def _interval(values: Values) -> tuple[Any, Any] | None:
 
 
 def conjunction_of(one: Compact) -> Conjunction:
-    """The conjunction that `compact` was given."""
+    """The conjunction of a compact one: the inverse of `compact`."""
     if isinstance(one, Conjunction):
         return one
     return Conjunction(tuple([(name, _values(low, end)) for name, low, end in intervals(one)]))

@@ -66,19 +66,19 @@ class TypeBuckets:
 
     def note(self, cuts: Cuts) -> list[int]:
         """Record the cuts inside buckets; returns the rows of these buckets."""
-        found = []
+        rows = []
         for order, cut in enumerate(cuts):
             at = self.inner(cut)
             if at is None:
                 continue
-            found.append(self.first + at)
+            rows.append(self.first + at)
             limit = self.limits[at]
             below = self.bottom if order % 2 == 0 else cut
             self.begins_inside = self.begins_inside or order % 2 == 0
             if limit is None or below < limit:
                 self.limits[at] = below
                 self.changes += 1
-        return found
+        return rows
 
     def cell(self, value: Any) -> tuple[int, bool]:
         at = bisect_right(self.borders, value)
@@ -101,7 +101,8 @@ class AttributeBuckets:
         """Numbers for the texts that filters compare with `=`."""
         self.doubtful = False
         """Whether an event had a value for which its row was not exact."""
-        self._known: dict[int | str, Cell] = {}
+        self._cells: dict[int | str, Cell] = {}
+        """A cache of cells."""
 
     @property
     def begins_inside(self) -> bool:
@@ -116,11 +117,11 @@ class AttributeBuckets:
                 return [self.numbers.run(*values.numbers)]
             if len(values.strings) == 2 and not values.numbers:
                 return [self.strings.run(*values.strings)]
-        found: list[Run] = [(MISSING, MISSING)] if values.absent else []
-        found.extend((FALSE + value, FALSE + value) for value in values.booleans)
+        runs: list[Run] = [(MISSING, MISSING)] if values.absent else []
+        runs.extend((FALSE + value, FALSE + value) for value in values.booleans)
         for kind, cuts in ((self.numbers, values.numbers), (self.strings, values.strings)):
-            found.extend(kind.run(low, end) for low, end in pieces(cuts))
-        return _joined(found)
+            runs.extend(kind.run(low, end) for low, end in pieces(cuts))
+        return _joined(runs)
 
     def note(self, values: Values) -> list[int]:
         """Record a set; returns the rows that it divides, which may be inexact from now on."""
@@ -129,12 +130,8 @@ class AttributeBuckets:
         if values.strings:
             rows += self.strings.note(values.strings)
         if self.numbers.changes + self.strings.changes != before:
-            self._forget()
+            self._cells.clear()  # some rows are no longer exact
         return rows
-
-    def _forget(self) -> None:
-        """Forget the cells of values: some rows are no longer exact."""
-        self._known.clear()
 
     def ends(self, values: Values) -> tuple[float, float] | None:
         """A set as low <= v < end in doubles, with texts as their numbers; None if that is impossible."""
@@ -144,7 +141,7 @@ class AttributeBuckets:
         if len(values.strings) == 2 and not values.numbers and values.strings[1] == values.strings[0] + "\0":
             if values.strings[0] not in self.names:
                 self.names[values.strings[0]] = len(self.names)
-                self._forget()
+                self._cells.clear()
             number = float(self.names[values.strings[0]])
             return number, number + 0.5
         return None
@@ -153,15 +150,16 @@ class AttributeBuckets:
         """The cell of a single value; None is a missing attribute."""
         # Truth values and doubles are not cached: they can be equal to an integer.
         if type(value) is not int and type(value) is not str:
-            return self._cell(value)
-        found = self._known.get(value)
-        if found is None:
-            if len(self._known) >= CACHED:
-                self._known.clear()
-            found = self._known[value] = self._cell(value)
-        return found
+            return self.find(value)
+        cell = self._cells.get(value)
+        if cell is None:
+            if len(self._cells) >= CACHED:
+                self._cells.clear()
+            cell = self._cells[value] = self.find(value)
+        return cell
 
-    def _cell(self, value: Any) -> Cell:
+    def find(self, value: Any) -> Cell:
+        """The cell of a single value, without the cache."""
         if value is None:
             return MISSING, True, 0.0
         if isinstance(value, str):
@@ -184,13 +182,14 @@ class AttributeBuckets:
         return kind.run(cuts[0], cuts[1] if len(cuts) > 1 else None)
 
 
-def with_rows(wanted: Sequence[Conjunction]) -> dict[str, tuple[list[int], list[Values]]]:
-    """The attributes that need rows for these conjunctions, with the positions and the sets of all that constrain them.
+def with_rows(conjunctions: Sequence[Conjunction]) -> dict[str, tuple[list[int], list[Values]]]:
+    """The attributes that need rows for these conjunctions. For each: the positions and the sets of those
+    that constrain it.
 
-    Each other attribute is rare, and conjunctions that constrain it are tested themselves.
+    All other attributes are rare. Conjunctions that constrain them are tested one by one.
     """
     groups: dict[str, tuple[list[int], list[Values]]] = {}
-    for slot, one in enumerate(wanted):
+    for slot, one in enumerate(conjunctions):
         for name, values in constraints(one):
             group = groups.get(name)
             if group is None:
@@ -198,7 +197,7 @@ def with_rows(wanted: Sequence[Conjunction]) -> dict[str, tuple[list[int], list[
             group[0].append(slot)
             group[1].append(values)
     most = sorted(groups, key=lambda name: (-len(groups[name][0]), name))[:MAX_SIDES]
-    return {name: groups[name] for name in sorted(most) if len(groups[name][0]) * RARE >= len(wanted)}
+    return {name: groups[name] for name in sorted(most) if len(groups[name][0]) * RARE >= len(conjunctions)}
 
 
 def borders(kind: str, sets: Iterable[Values]) -> list[Any]:
@@ -231,13 +230,13 @@ def is_double(value: Any) -> bool:
 
 
 def _joined(runs: Iterable[Run]) -> list[Run]:
-    found: list[Run] = []
+    joined: list[Run] = []
     for first, last in runs:
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
         else:
-            found.append((first, last))
-    return found
+            joined.append((first, last))
+    return joined
 
 
 def others(runs: list[Run], rows: int) -> Iterator[Run]:

@@ -28,7 +28,7 @@ _COMPARE = {1: compare.lt, 2: compare.eq, 3: compare.le, 4: compare.gt, 5: compa
 
 
 class Binding(msgspec.Struct, frozen=True, gc=False, order=True):
-    """A comparison of `left` with `factor * right`. With a factor of 1 both may be of any kind, but of the same."""
+    """A comparison of `left` with `factor * right`. With a factor of 1 both may be of any one kind."""
 
     left: str
     right: str
@@ -128,15 +128,15 @@ class Conjunction(msgspec.Struct, frozen=True, gc=False):
     bindings: tuple[Binding, ...] = ()
 
     def matches(self, attributes: Attributes) -> bool:
-        for name, wanted in self.values:
+        for name, allowed in self.values:
             value = attributes.get(name)
             if type(value) is int:  # most values are numbers or texts: no call for these
-                if not bisect_right(wanted.numbers, value) & 1:
+                if not bisect_right(allowed.numbers, value) & 1:
                     return False
             elif type(value) is str:
-                if not bisect_right(wanted.strings, value) & 1:
+                if not bisect_right(allowed.strings, value) & 1:
                     return False
-            elif not (wanted.absent if value is None else wanted.allows(value)):
+            elif not (allowed.absent if value is None else allowed.allows(value)):
                 return False
         return not self.bindings or all(binding.matches(attributes) for binding in self.bindings)
 
@@ -146,11 +146,11 @@ class Conjunction(msgspec.Struct, frozen=True, gc=False):
 
     def allowed(self) -> dict[str, Values]:
         """The possible values of each constrained attribute, with the constraints that bindings imply."""
-        found = dict(self.values)
+        allowed = dict(self.values)
         for binding in self.bindings:
             for name in (binding.left, binding.right):
-                found[name] = found.get(name, ANYTHING) & binding.implied
-        return found
+                allowed[name] = allowed.get(name, ANYTHING) & binding.implied
+        return allowed
 
     def covers(self, other: "Conjunction") -> bool:
         """Whether it matches every event that the other matches. Exact without bindings; with them False may be
@@ -192,32 +192,38 @@ def bound(left: str, outcomes: int, factor: Number, right: str) -> Binding:
 
 def conjoined(sides: Iterable[tuple[str, Values]], bindings: Iterable[Binding]) -> Conjunction | None:
     """The conjunction of constraints and bindings, in canonical form; None if nothing can match."""
-    asked: dict[str, list[Values]] = {}
-    for name, wanted in sides:
-        asked.setdefault(name, []).append(wanted)
-    values = {name: wanted[0] if len(wanted) == 1 else _all_of(wanted) for name, wanted in asked.items()}
-    combined: dict[tuple[str, str, Number], int] = {}
+    by_name: dict[str, list[Values]] = {}
+    for name, one_set in sides:
+        by_name.setdefault(name, []).append(one_set)
+    values = {name: sets[0] if len(sets) == 1 else _intersection(sets) for name, sets in by_name.items()}
+    merged = _merged_bindings(bindings)
+    if merged is None or not all(values.values()) or (merged and not _bindable(values, merged)):
+        return None
+    for binding in merged:
+        for name in (binding.left, binding.right):
+            if name in values and values[name] >= binding.implied:
+                del values[name]
+    constrained = {name: allowed for name, allowed in values.items() if allowed != ANYTHING}
+    return Conjunction(tuple(sorted(constrained.items())), merged)
+
+
+def _merged_bindings(bindings: Iterable[Binding]) -> tuple[Binding, ...] | None:
+    """One binding for each two attributes and factor, sorted; None if two of them contradict each other."""
+    outcomes: dict[tuple[str, str, Number], int] = {}
     for one in bindings:
         key = (one.left, one.right, one.factor)
-        combined[key] = combined.get(key, 7) & one.outcomes
-    if not all(values.values()) or not all(combined.values()):
+        outcomes[key] = outcomes.get(key, 7) & one.outcomes
+    if not all(outcomes.values()):
         return None
-    merged = tuple(Binding(*key, outcomes) for key, outcomes in sorted(combined.items()))
-    if merged and not _bindable(values, merged):
-        return None
-    for name, implied in [(name, b.implied) for b in merged for name in (b.left, b.right)]:
-        if name in values and values[name] >= implied:
-            del values[name]
-    needed = {name: wanted for name, wanted in values.items() if wanted != ANYTHING}
-    return Conjunction(tuple(sorted(needed.items())), merged)
+    return tuple(Binding(*key, both) for key, both in sorted(outcomes.items()))
 
 
-def _all_of(wanted: list[Values]) -> Values:
+def _intersection(sets: list[Values]) -> Values:
     """The intersection, by pairs: so the cost of five hundred holes in one attribute is not quadratic."""
-    while len(wanted) > 1:
-        odd = wanted[-1:] if len(wanted) % 2 else []
-        wanted = [a & b for a, b in zip(wanted[::2], wanted[1::2], strict=False)] + odd
-    return wanted[0]
+    while len(sets) > 1:
+        odd = sets[-1:] if len(sets) % 2 else []
+        sets = [a & b for a, b in zip(sets[::2], sets[1::2], strict=False)] + odd
+    return sets[0]
 
 
 def _bindable(values: dict[str, Values], bindings: tuple[Binding, ...]) -> bool:

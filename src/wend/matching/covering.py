@@ -39,11 +39,11 @@ class CoveringIndex(Generic[K]):
 
     def add(self, key: K, wanted: Filter) -> list[K]:
         """Add a filter, or replace the one with this key. Returns the keys that became uncovered."""
-        found = self.discard(key)
+        uncovered = self.discard(key)
         self._filters[key] = wanted
         if self._place(key):
-            found.append(key)
-        return found
+            uncovered.append(key)
+        return uncovered
 
     def discard(self, key: K) -> list[K]:
         """Remove a filter. Returns the keys that became uncovered, because it had covered them."""
@@ -60,7 +60,7 @@ class CoveringIndex(Generic[K]):
         return [orphan for orphan in orphans if self._place(orphan)]
 
     def _place(self, key: K) -> bool:
-        """Find a filter that covers this one; True if there is none."""
+        """Find a filter that covers this one. Returns True if no filter does."""
         wanted = self._filters[key]
         coverer = self._find(wanted)
         if coverer is None:
@@ -78,19 +78,19 @@ class CoveringIndex(Generic[K]):
         if ends is None:
             return None
         low, high = ends
-        found = self._uncovered.match(low)
-        if low != high and found:
+        candidates = self._uncovered.match(low)
+        if low != high and candidates:
             also = set(self._uncovered.match(high))
-            found = tuple([key for key in found if key in also])
-        for key in found:
+            candidates = tuple([key for key in candidates if key in also])
+        for key in candidates:
             if any(theirs.covers(one) for theirs in self._filters[key].conjunctions):
                 return key
         return None
 
 
 def _ends(one: Conjunction) -> tuple[Attributes, Attributes] | None:
-    """The lowest and the highest event that the conjunction matches; None where it has none. An attribute that may be
-    missing is."""
+    """The lowest and the highest event that the conjunction matches; None if it matches no event. An
+    attribute that may be missing is missing in both."""
     low: Attributes = {}
     high: Attributes = {}
     for name, values in one.allowed().items() if one.bindings else one.values:

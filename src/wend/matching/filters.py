@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from wend.matching.conjunctions import Conjunction
-from wend.matching.normal import normalised
+from wend.matching.normal_form import normalised
 from wend.matching.printer import filter_text, predicate_texts
 from wend.matching.sides import Sides, side
 from wend.matching.syntax import MAX_FILTER_CHARS, MAX_PREDICATES, read
@@ -27,7 +27,7 @@ so that a full cache stays small."""
 
 _known: dict[str, "Filter"] = {}
 _in_use: "WeakValueDictionary[str, Filter]" = WeakValueDictionary()
-"""The filters that somebody still has. The peers of a simulation share them: a subscription stands at several peers."""
+"""The filters that are still in use. The peers of a simulation share them: several peers store one subscription."""
 
 
 class Filter(msgspec.Struct, frozen=True, weakref=True, dict=True):
@@ -43,7 +43,7 @@ class Filter(msgspec.Struct, frozen=True, weakref=True, dict=True):
 
     @cached_property
     def sides(self) -> Sides | None:
-        """Its sides if it is one box, for tables that try it with many events; else None."""
+        """Its sides if it is one box, for tables that test it against many events; else None."""
         if len(self.conjunctions) != 1 or self.conjunctions[0].bindings:
             return None
         return tuple([side(name, values) for name, values in self.conjunctions[0].values])
@@ -77,14 +77,14 @@ def parse(text: str) -> Filter:
     """Parse a filter. Raises FilterError, whose text shows the position of the error."""
     if len(text) > MAX_FILTER_CHARS:
         raise FilterError(f"a filter may have {MAX_FILTER_CHARS} characters, this one has {len(text)}")
-    found = _known.get(text)
-    if found is None:
-        found = _in_use.get(text) or _parsed(text)
-        if len(text) <= CACHED_CHARS and len(found.conjunctions) <= CACHED_CONJUNCTIONS:
+    parsed = _known.get(text)
+    if parsed is None:
+        parsed = _in_use.get(text) or _parsed(text)
+        if len(text) <= CACHED_CHARS and len(parsed.conjunctions) <= CACHED_CONJUNCTIONS:
             if len(_known) >= CACHED:
                 _known.clear()
-            _known[text] = _in_use[text] = found
-    return found
+            _known[text] = _in_use[text] = parsed
+    return parsed
 
 
 def cached() -> int:
@@ -93,16 +93,16 @@ def cached() -> int:
 
 
 def _parsed(text: str) -> Filter:
-    found = Filter(normalised(read(text)))
+    parsed = Filter(normalised(read(text)))
     # Peers send each other the normal form, so it must obey the limits, too. Small and simple filters, which most are,
     # cannot exceed them.
-    small = len(text) <= 256 and len(found.conjunctions) == 1 and found.conjunctions[0].weight <= 40
+    small = len(text) <= 256 and len(parsed.conjunctions) == 1 and parsed.conjunctions[0].weight <= 40
     if not small:
-        predicates = sum(len(predicate_texts(one)) for one in found.conjunctions)
-        chars = len(str(found))
+        predicates = sum(len(predicate_texts(one)) for one in parsed.conjunctions)
+        chars = len(str(parsed))
         if predicates > MAX_PREDICATES or chars > MAX_FILTER_CHARS:
             raise FilterError(
                 f"the filter is too large: in its normal form it has {predicates} predicates and {chars} characters, "
                 f"and {MAX_PREDICATES} and {MAX_FILTER_CHARS} are allowed"
             )
-    return found
+    return parsed

@@ -1,8 +1,9 @@
 """The filter index of a peer: the keys of the filters that match an event, sorted.
 
-Filters of the form `topic = '…'` are in a dictionary, and so are those with other predicates beside that one. Of these,
-and of filters without a topic, a few are tried one by one, which is faster than any index; many are in a bitmap index.
-It holds no filters, only what is needed to match: there may be very many.
+A dictionary holds the filters that require one topic (`topic = '…'`), alone or with other predicates. While the filters
+with other predicates, or those without a topic, are few, they are tried one by one, which is faster than any index.
+When they are many, a bitmap index holds them. The index stores no filters, only what it needs to match: there may be
+very many.
 """
 
 from typing import Any, Generic, Protocol, TypeVar
@@ -110,7 +111,7 @@ class Index(Generic[K]):
                     self._add_other(each, Filter(tuple([conjunction_of(one) for one in ones])), ones)
 
     def filter(self, key: K) -> Filter:
-        """The filter with this key. It is made anew: the index does not hold it."""
+        """The filter with this key. The index does not hold it, so it is built again."""
         topic = self._topics.get(key)
         if topic is None:
             if self._bitmaps is None:
@@ -153,36 +154,36 @@ class Index(Generic[K]):
 
     def _match_range(self, topics: Range, attributes: Attributes) -> tuple[K, ...]:
         """An event with a range of topics matches the filters of all of them."""
-        found = list(self._match_others(attributes))
+        keys_found = list(self._match_others(attributes))
         for topic, keys in self._by_topic.items():
             if _one_topic(topic).allows(topics):
-                found += keys
+                keys_found += keys
         for topic, narrower in (self._narrower or {}).items():
             if _one_topic(topic).allows(topics):
-                found += narrower.match(attributes)
-        return tuple(sorted(found))
+                keys_found += narrower.match(attributes)
+        return tuple(sorted(keys_found))
 
     def intersecting(self, offer: Filter) -> tuple[K, ...]:
         """The keys of the filters that intersect this one."""
         topic = offer.topic
         if self._bitmaps is not None:
-            found = list(self._bitmaps.intersecting(offer))
+            keys = list(self._bitmaps.intersecting(offer))
         else:
-            found = [key for key, (wanted, _) in self._others.items() if wanted.intersects(offer)]
+            keys = [key for key, (wanted, _) in self._others.items() if wanted.intersects(offer)]
         if topic is not None:
-            found += self._by_topic.get(topic, ())
+            keys += self._by_topic.get(topic, ())
             narrower = self._under(topic)
             if narrower is not None:
-                found += narrower.intersecting(Filter((Conjunction(()),)))
-            return tuple(sorted(found))
+                keys += narrower.intersecting(Filter((Conjunction(()),)))
+            return tuple(sorted(keys))
         for one_topic in {**self._by_topic, **(self._narrower or {})}:
             met = _with_topic(offer, one_topic)
             if met.conjunctions:
-                found += self._by_topic.get(one_topic, ())
+                keys += self._by_topic.get(one_topic, ())
                 narrower = self._under(one_topic)
                 if narrower is not None:
-                    found += narrower.intersecting(met)
-        return tuple(sorted(found))
+                    keys += narrower.intersecting(met)
+        return tuple(sorted(keys))
 
 
 class FewFilters(Generic[K]):
@@ -223,12 +224,12 @@ class FewFilters(Generic[K]):
         return tuple(found)
 
     def intersecting(self, offer: Filter) -> tuple[K, ...]:
-        found = [key for key, (one,) in self.items() if Filter((conjunction_of(one),)).intersects(offer)]
-        return tuple(found)
+        keys = [key for key, (one,) in self.items() if Filter((conjunction_of(one),)).intersects(offer)]
+        return tuple(keys)
 
 
 def _added(index: FewFilters[K] | PeerBitmapIndex[K], key: K, one: Compact) -> FewFilters[K] | PeerBitmapIndex[K]:
-    """Add a filter. The index that has it then: another one if there are many by now."""
+    """Add a filter. Returns the index that holds it now: another kind if there are many filters by now."""
     if isinstance(index, PeerBitmapIndex):
         index.add_conjunctions(key, [one])
         return index
@@ -242,7 +243,7 @@ def _added(index: FewFilters[K] | PeerBitmapIndex[K], key: K, one: Compact) -> F
 
 
 def _removed(index: FewFilters[K] | PeerBitmapIndex[K], key: K) -> FewFilters[K] | PeerBitmapIndex[K]:
-    """Remove a filter. The index that has the others then: another one if they are few by now."""
+    """Remove a filter. Returns the index that holds the others: another kind if they are few by now."""
     index.discard(key)
     if isinstance(index, FewFilters) or len(index) > MANY // 2:
         return index
@@ -253,7 +254,7 @@ def _removed(index: FewFilters[K] | PeerBitmapIndex[K], key: K) -> FewFilters[K]
 
 
 def _split(wanted: Filter) -> tuple[str | None, list[Compact]]:
-    """The topic that a filter requires, if it is one conjunction that does, and the conjunctions that are left then."""
+    """The topic that a filter requires, if it is one conjunction that does, and the remaining conjunctions."""
     conjunctions = wanted.conjunctions
     if len(conjunctions) == 1 and not conjunctions[0].bindings:
         for at, (name, values) in enumerate(conjunctions[0].values):
@@ -270,11 +271,11 @@ def _one_topic(topic: str) -> Values:
 
 
 def _with_topic(offer: Filter, topic: str) -> Filter:
-    """The conjunctions of an offer that allow a topic, without saying so."""
-    found = []
+    """The conjunctions of an offer that allow a topic, without their constraint on it."""
+    conjunctions = []
     for one in offer.conjunctions:
         allowed = one.allowed() if one.bindings else dict(one.values)
         if TOPIC not in allowed or allowed[TOPIC].allows(topic):
             sides = tuple([(name, values) for name, values in one.values if name != TOPIC])
-            found.append(Conjunction(sides, one.bindings))
-    return Filter(tuple(found))
+            conjunctions.append(Conjunction(sides, one.bindings))
+    return Filter(tuple(conjunctions))

@@ -90,15 +90,15 @@ def settle(
     planes: Ints,
     values: Doubles,
     left: Words,
-    asked: Ints,
+    doubts: Ints,
     width: int,
     height: int,
 ) -> int:
-    """Decide doubtful slots by comparing doubles if possible, and list the others in `asked`, as (event, slot).
+    """Decide doubtful slots by comparing doubles if possible, and list the others in `doubts`, as (event, slot).
 
     The doubtful cells of event i are those from `starts[i]` to before `starts[i + 1]`. For each cell, `edges` is the
     row with the doubtful slots (0: all slots are), `planes` is the index of their ends, and `values` is the event's
-    value. Returns the number of slots to list, which may exceed the size of `asked`; the caller may call again."""
+    value. Returns the number of slots to list, which may exceed the size of `doubts`; the caller may call again."""
     size = U(check.size)
     marked = np.zeros(width, dtype=np.uint64)
     count = 0
@@ -132,15 +132,15 @@ def settle(
                                 ask = False
                                 break
                     if ask:
-                        if count < asked.shape[0]:
-                            asked[count, 0] = event
-                            asked[count, 1] = slot
+                        if count < doubts.shape[0]:
+                            doubts[count, 0] = event
+                            doubts[count, 1] = slot
                         count += 1
     return count
 
 
 @compiled
-def reordered(left: Words, ranks: Ints, found: Words, size: int) -> None:
+def reordered(left: Words, ranks: Ints, by_rank: Words, size: int) -> None:
     """Reorder bits from slots to ranks. Several slots may have the same rank."""
     for at in range(U(left.size)):
         word = left[at]
@@ -148,7 +148,7 @@ def reordered(left: Words, ranks: Ints, found: Words, size: int) -> None:
         first = (at - base) * U(64)
         while word != U(0):
             rank = U(ranks[first + lowest(word)])
-            found[base + rank // U(64)] |= U(1) << (rank % U(64))
+            by_rank[base + rank // U(64)] |= U(1) << (rank % U(64))
             word &= word - U(1)
 
 
@@ -175,38 +175,38 @@ def tallied(left: Words, totals: Ints, size: int) -> None:
 
 
 @compiled
-def two(word: Any, keys: Ints, first: Any, found: Ints, to: Any) -> Any:
+def two(word: Any, keys: Ints, first: Any, out: Ints, to: Any) -> Any:
     """Write the keys of the two lowest bits (arbitrary keys if there are fewer); returns the other bits."""
-    found[to] = keys[first + (lowest(word) & U(63))]
+    out[to] = keys[first + (lowest(word) & U(63))]
     word &= word - U(1)
-    found[to + U(1)] = keys[first + (lowest(word) & U(63))]
+    out[to + U(1)] = keys[first + (lowest(word) & U(63))]
     return word & (word - U(1))
 
 
 @compiled
-def spread(word: Any, keys: Ints, first: Any, found: Ints, to: Any, limit: Any, density: float) -> None:
+def spread(word: Any, keys: Ints, first: Any, out: Ints, to: Any, limit: Any, density: float) -> None:
     """Write the keys of all bits of a word, and nothing at or after `limit`.
 
     The variant depends on the average number of bits per word. A loop over single bits is slow, because the processor
     cannot predict its length. So two, four or eight keys are written at once; the next word overwrites surplus keys."""
     if density >= SPARSE and to + U(8) <= limit:
-        word = two(word, keys, first, found, to)
+        word = two(word, keys, first, out, to)
         to += U(2)
         if density >= MIDDLE:
-            word = two(word, keys, first, found, to)
+            word = two(word, keys, first, out, to)
             to += U(2)
         if density >= DENSE:
-            word = two(word, keys, first, found, to)
-            word = two(word, keys, first, found, to + U(2))
+            word = two(word, keys, first, out, to)
+            word = two(word, keys, first, out, to + U(2))
             to += U(4)
     while word != U(0):
-        found[to] = keys[first + lowest(word)]
+        out[to] = keys[first + lowest(word)]
         word &= word - U(1)
         to += U(1)
 
 
 @compiled
-def listed(left: Words, keys: Ints, offsets: Ints, found: Ints, size: int, width: int) -> None:
+def listed(left: Words, keys: Ints, offsets: Ints, out: Ints, size: int, width: int) -> None:
     """Write the keys of all bits, for each event at its offset. It proceeds by block, so that keys stay in the
     cache."""
     at = offsets[:-1].copy()
@@ -219,16 +219,16 @@ def listed(left: Words, keys: Ints, offsets: Ints, found: Ints, size: int, width
             to = U(at[event])
             for w in range(U(width)):
                 word = left[begin + w]
-                spread(word, keys, first + w * U(64), found, to, limit, density)
+                spread(word, keys, first + w * U(64), out, to, limit, density)
                 to += ones(word)
             at[event] = to
 
 
 @compiled
 def wanting(
-    table: Words, alive: Words, rows: Ints, keys: Ints, found: Ints, expected: int, width: int, height: int
+    table: Words, alive: Words, rows: Ints, keys: Ints, out: Ints, expected: int, width: int, height: int
 ) -> int:
-    """`unrefused` and `listed` in one pass, for one event; returns the number of keys. `found` can hold all keys."""
+    """`unrefused` and `listed` in one pass, for one event; returns the number of keys. `out` can hold all keys."""
     gathered = np.zeros(width, dtype=np.uint64)
     density = expected / alive.size
     to = U(0)
@@ -237,6 +237,6 @@ def wanting(
         refused(table, rows, gathered, here * U(height), width)
         for w in range(U(width)):
             word = alive[here + w] & ~gathered[w]
-            spread(word, keys, (here + w) * U(64), found, to, U(found.size), density)
+            spread(word, keys, (here + w) * U(64), out, to, U(out.size), density)
             to += ones(word)
     return int(to)

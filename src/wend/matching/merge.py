@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from wend.matching.conjunctions import Binding, Conjunction, conjoined
 from wend.matching.filters import MAX_FILTER_CHARS, Filter
-from wend.matching.normal import MAX_STEPS, TRUE
+from wend.matching.normal_form import MAX_STEPS, TRUE
 from wend.matching.printer import conjunction_text, expressible
 from wend.matching.values import ANYTHING, PRESENT, Cuts, Values, after, joined, of_kind, pieces
 
@@ -58,25 +58,28 @@ def _merged(a: Conjunction, b: Conjunction) -> tuple[Conjunction, bool, set[str]
         return b, True, set(), set()
     same = a.bindings == b.bindings
     mine, theirs = (dict(a.values), dict(b.values)) if same else (a.allowed(), b.allowed())
-    sides: dict[str, Values] = {}
-    widened: set[str] = set()
-    differing = 0
-    for name in sorted(mine.keys() | theirs.keys()):
-        left, right = mine.get(name, ANYTHING), theirs.get(name, ANYTHING)
-        union = left | right
-        hull = union if left == right and expressible(union) else _hull(union)
-        differing += left != right
-        if hull != union or (union == ANYTHING and ANYTHING not in (left, right)):
-            widened.add(name)  # an unconstrained attribute may also be NaN
-        if hull != ANYTHING:
-            sides[name] = hull
+    names = sorted(mine.keys() | theirs.keys())
+    pairs = {name: (mine.get(name, ANYTHING), theirs.get(name, ANYTHING)) for name in names}
+    hulls = {name: _merged_side(left, right) for name, (left, right) in pairs.items()}
+    widened = {name for name, (_, is_wider) in hulls.items() if is_wider}
     bindings = _common(a.bindings, b.bindings)
-    merged = conjoined(sides.items(), bindings) or TRUE
-    constrained = merged.allowed().keys()
-    dropped = {name for name in mine.keys() | theirs.keys() if name not in constrained}
-    dropped |= {n for one in {*a.bindings, *b.bindings} - {*bindings} for n in (one.left, one.right)}
+    merged = conjoined([(name, hull) for name, (hull, _) in hulls.items() if hull != ANYTHING], bindings) or TRUE
+    dropped = (set(names) - merged.allowed().keys()) | _attributes({*a.bindings, *b.bindings} - {*bindings})
+    differing = sum(left != right for left, right in pairs.values())
     perfect = differing <= 1 and not widened and same
     return merged, perfect, widened - dropped, set() if perfect else dropped
+
+
+def _attributes(bindings: Iterable[Binding]) -> set[str]:
+    return {name for one in bindings for name in (one.left, one.right)}
+
+
+def _merged_side(left: Values, right: Values) -> tuple[Values, bool]:
+    """The smallest set around both that predicates can express, and whether it has values that neither has."""
+    union = left | right
+    hull = union if left == right and expressible(union) else _hull(union)
+    # An unconstrained attribute may also be NaN.
+    return hull, hull != union or (union == ANYTHING and ANYTHING not in (left, right))
 
 
 def _common(a: Iterable[Binding], b: Iterable[Binding]) -> list[Binding]:
@@ -109,10 +112,10 @@ def _short(values: Values) -> bool:
 def _filled(cuts: Cuts) -> Cuts:
     """The cuts with all gaps filled, except a few gaps of single values, which `!=` can express."""
     last_end = cuts[-1] if len(cuts) % 2 == 0 else None
-    known = list(pieces(cuts))
-    starts = [low for (_, end), (low, _) in pairwise(known) if after(end) == low]
+    intervals = list(pieces(cuts))
+    starts = [low for (_, end), (low, _) in pairwise(intervals) if after(end) == low]
     if len(starts) > MERGED_HOLES:
         starts = []
-    ends = [end for (_, end), (low, _) in pairwise(known) if low in starts]
+    ends = [end for (_, end), (low, _) in pairwise(intervals) if low in starts]
     lows, highs = [cuts[0], *starts], [*ends, last_end]
     return joined(*((low,) if high is None else (low, high) for low, high in zip(lows, highs, strict=True)))

@@ -2,8 +2,8 @@
 
 Conjunctions are in blocks of up to a few thousand, with rows of bits (`peer_blocks.py`). A few new conjunctions are
 tried one by one. If they are many when an event comes, they become a block first, and two blocks of one size become one
-of the next size. A removed conjunction only loses its bit; a block that has lost most of them is made anew. So the cost
-of a change does not grow with the number of filters.
+of the next size. A removed conjunction only loses its bit; a block that has lost most of them is built again. So the
+cost of a change does not grow with the number of filters.
 
 If most of a few thousand new conjunctions are narrow in two attributes, they go to a grid (`box_grids.py`), and so do
 those that come after them.
@@ -206,28 +206,28 @@ class PeerBitmapIndex(Generic[K]):
     def match(self, attributes: Attributes) -> tuple[K, ...]:
         if len(self._new) > SMALLEST:
             self._make_block()
-        found: list[Any] = []
+        keys: list[Any] = []
         for block in self._blocks.values():
-            block.match(attributes, found)
+            block.match(attributes, keys)
         for grid in self._grids:
-            grid.match(attributes, found)
+            grid.match(attributes, keys)
         for key, one in self._new.values():
             if fits(one, attributes):
-                found.append(key)
+                keys.append(key)
         if self._several:
-            return tuple(sorted(set(found)))
-        found.sort()
-        return tuple(found)
+            return tuple(sorted(set(keys)))
+        keys.sort()
+        return tuple(keys)
 
     def intersecting(self, offer: Filter) -> tuple[K, ...]:
         """The keys of the filters that intersect this one."""
-        found: set[Any] = set()
+        keys: set[Any] = set()
         for one in offer.conjunctions:
             for block in self._blocks.values():
-                block.intersecting(one, found)
+                block.intersecting(one, keys)
             for grid in self._grids:
-                grid.intersecting(one, found)
+                grid.intersecting(one, keys)
             for key, other in self._new.values():
-                if key not in found and conjunction_of(other).intersects(one):
-                    found.add(key)
-        return tuple(sorted(found))
+                if key not in keys and conjunction_of(other).intersects(one):
+                    keys.add(key)
+        return tuple(sorted(keys))

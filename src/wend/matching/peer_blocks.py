@@ -1,6 +1,6 @@
 """Blocks of the bitmap index of a peer: which conjunctions of a block match one event.
 
-A block divides the values of each attribute into rows. A row is one integer of Python, with a bit for every conjunction
+A block divides the values of each attribute into rows. A row is one Python integer, with a bit for every conjunction
 of the block that some value in the row matches. An event has one row per attribute, and one `and` per attribute leaves
 the conjunctions that may match. If a bound of a conjunction lies inside the row, the conjunction itself decides.
 """
@@ -17,19 +17,19 @@ from wend.model.events import Attributes, Range
 MAX_ROWS = 256
 """The most borders between numbers, or between texts, of one attribute."""
 FEWEST_ROWS = 32
-"""A small block has fewer, one for 16 conjunctions, but not fewer than this."""
+"""A small block has fewer borders, one for 16 conjunctions, but at least this many."""
 MAX_SIDES = 64
 RARE = 64
 """An attribute has no rows if fewer than one in this many conjunctions constrains it."""
 SPARSE = 24
-"""So few bits are found one by one."""
+"""Up to this many bits are found one by one."""
 
 
 class _Side:
     """One attribute of a block: the rows of its values.
 
-    The rows are: any other value, or none; numbers below the first border, between two, above the last; the same for
-    texts."""
+    Row 0 stands for a missing attribute and for values of other kinds. Then come the rows of numbers (below the first
+    border, between two, above the last), then those of texts."""
 
     __slots__ = ("allowed", "first_text", "limits", "numbers", "partial", "texts")
 
@@ -39,34 +39,38 @@ class _Side:
         self.texts = _borders([one for one in members if type(one[1]) is str], "")
         self.first_text = 2 + len(self.numbers)
         rows = self.first_text + len(self.texts) + 1
-        edges = [0] * (rows + 1)
-        """By row: the slots that begin or end to allow it."""
         self.partial = [0] * rows
         """By row: the slots that allow a part of it."""
         self.limits: list[Any] = [None] * rows
         """By row: where the first of these parts ends. All of them allow the values below."""
+        self.allowed: list[int] = []
+        """By row: the slots that allow some value in it."""
+        edges = [0] * (rows + 1)
+        """By row: the slots that begin or cease to allow it."""
         free = everyone
         for slot, low, end in members:
-            bit = 1 << slot
-            free &= ~bit
-            borders, base = (self.texts, self.first_text) if type(low) is str else (self.numbers, 1)
-            first = bisect_right(borders, low)
-            last = len(borders) if end is None else bisect_left(borders, end)
-            edges[base + first] ^= bit
-            edges[base + last + 1] ^= bit
-            if borders[first - 1] != low if first else low not in ("", -inf):
-                self.partial[base + first] |= bit
-                self.limits[base + first] = "" if type(low) is str else -inf
-            if end is not None and (last == len(borders) or borders[last] != end):
-                self.partial[base + last] |= bit
-                limit = self.limits[base + last]
-                if limit is None or end < limit:
-                    self.limits[base + last] = end
-        self.allowed: list[int] = []
+            free &= ~(1 << slot)
+            self._add(1 << slot, low, end, edges)
         allowed = 0
         for row in range(rows):
             allowed ^= edges[row]
             self.allowed.append(allowed | free)
+
+    def _add(self, bit: int, low: Any, end: Any, edges: list[int]) -> None:
+        """Enter an interval: the edges of its run of rows, and the rows of which it allows a part."""
+        borders, base = (self.texts, self.first_text) if type(low) is str else (self.numbers, 1)
+        first = bisect_right(borders, low)
+        last = len(borders) if end is None else bisect_left(borders, end)
+        edges[base + first] ^= bit
+        edges[base + last + 1] ^= bit
+        if borders[first - 1] != low if first else low not in ("", -inf):
+            self.partial[base + first] |= bit
+            self.limits[base + first] = "" if type(low) is str else -inf
+        if end is not None and (last == len(borders) or borders[last] != end):
+            self.partial[base + last] |= bit
+            limit = self.limits[base + last]
+            if limit is None or end < limit:
+                self.limits[base + last] = end
 
     def row(self, value: Any) -> int:
         """The row of a single value."""
@@ -78,14 +82,14 @@ class _Side:
 
     def touched(self, values: Values) -> int:
         """The slots that allow some of these values."""
-        found = self.allowed[0] if values.absent or values.booleans else 0
+        slots = self.allowed[0] if values.absent or values.booleans else 0
         for cuts, borders, base in ((values.numbers, self.numbers, 1), (values.strings, self.texts, self.first_text)):
             for low, end in pieces(cuts):
                 first = bisect_right(borders, low)
                 last = len(borders) if end is None else bisect_left(borders, end)
                 for row in range(base + first, base + last + 1):
-                    found |= self.allowed[row]
-        return found
+                    slots |= self.allowed[row]
+        return slots
 
 
 def _borders(members: list[tuple[int, Any, Any]], bottom: Any) -> list[Any]:
@@ -151,7 +155,7 @@ class Block:
                 slots.pop(slot, None)
         self.owners[slot] = self.members[slot] = None
 
-    def match(self, attributes: Attributes, found: list[Any]) -> None:
+    def match(self, attributes: Attributes, keys: list[Any]) -> None:
         """Append the keys of the conjunctions that match."""
         left, doubt = self.alive, self.check
         for name, side in self.sides:
@@ -178,17 +182,21 @@ class Block:
             owners = self.owners
             if doubt:
                 members = self.members
-                found += [owners[slot] for slot in _positions(doubt) if fits(members[slot], attributes)]
+                keys += [owners[slot] for slot in _positions(doubt) if fits(members[slot], attributes)]
                 left ^= doubt
             if left:
-                found += [owners[slot] for slot in _positions(left)]
+                keys += [owners[slot] for slot in _positions(left)]
         if self.rare:
-            for name in attributes:
-                for slot in self.rare.get(name, ()):
-                    if fits(self.members[slot], attributes):
-                        found.append(self.owners[slot])
+            self._match_rare(attributes, keys)
 
-    def intersecting(self, offer: Conjunction, found: set[Any]) -> None:
+    def _match_rare(self, attributes: Attributes, keys: list[Any]) -> None:
+        """The same for the conjunctions without rows."""
+        for name in attributes:
+            for slot in self.rare.get(name, ()):
+                if fits(self.members[slot], attributes):
+                    keys.append(self.owners[slot])
+
+    def intersecting(self, offer: Conjunction, keys: set[Any]) -> None:
         allowed = offer.allowed() if offer.bindings else dict(offer.values)
         left = self.alive
         for name, side in self.sides:
@@ -196,22 +204,22 @@ class Block:
                 left &= side.touched(allowed[name])
         for slot in (*_positions(left), *[slot for slots in self.rare.values() for slot in slots]):
             owner = self.owners[slot]
-            if owner not in found and conjunction_of(self.members[slot]).intersects(offer):
-                found.add(owner)
+            if owner not in keys and conjunction_of(self.members[slot]).intersects(offer):
+                keys.add(owner)
 
 
 def _positions(bits: int) -> list[int]:
     """The positions of the set bits."""
-    found = []
+    positions = []
     if bits.bit_count() <= SPARSE:
         while bits:
             at = bits.bit_length() - 1
-            found.append(at)
+            positions.append(at)
             bits ^= 1 << at
-        return found
+        return positions
     text = bin(bits)[:1:-1]  # the lowest first
     at = text.find("1")
     while at >= 0:
-        found.append(at)
+        positions.append(at)
         at = text.find("1", at + 1)
-    return found
+    return positions

@@ -3,7 +3,7 @@
 Testing all pairs is quadratic. A conjunction that covers another constrains only attributes that the other constrains,
 too. So filters are grouped by their constrained attributes, and each group is tested only against groups with a subset
 of them. Within a group, "contains this interval" is a row of bits: for each value of an attribute, the filters that
-begin at or before it and those that end at or after it. A row is one integer of Python, and one `and` over a few rows
+begin at or before it and those that end at or after it. A row is one Python integer, and one `and` over a few rows
 tests a filter against thousands.
 
 Wide filters come first, and only uncovered ones become rows; covering is transitive, so that is enough. If an attribute
@@ -35,19 +35,22 @@ def uncovered(filters: Sequence[Filter]) -> list[int]:
     first: dict[Filter, int] = {}
     for at, one in enumerate(filters):
         first.setdefault(one, at)
-    single = {at: one.conjunctions[0] for one, at in first.items() if len(one.conjunctions) == 1}
-    left = [at for one, at in first.items() if len(one.conjunctions) > 1]
-    plain = _Boxes([(at, one) for at, one in single.items() if not one.bindings])
-    left.extend(plain.survivors())
-    # Conjunctions with bindings are few: they are tested one by one.
-    bound = [(at, one) for at, one in single.items() if one.bindings]
-    rest = [(at, one) for at, one in bound if not plain.cover(one)]
-    left.extend(at for at, one in rest if not any(_before(a, o, at, one) for a, o in rest if a != at))
-    return sorted(left)
+    disjunctions = [at for one, at in first.items() if len(one.conjunctions) > 1]
+    single = [(at, one.conjunctions[0]) for one, at in first.items() if len(one.conjunctions) == 1]
+    boxes = _Boxes([(at, one) for at, one in single if not one.bindings])
+    survivors = boxes.survivors()
+    bound = [(at, one) for at, one in single if one.bindings and not boxes.cover(one)]
+    return sorted([*disjunctions, *survivors, *_uncovered_bound(bound)])
 
 
-def _before(a: int, other: Conjunction, at: int, one: Conjunction) -> bool:
-    return other.covers(one) and (a < at or not one.covers(other))
+def _uncovered_bound(bound: list[tuple[int, Conjunction]]) -> list[int]:
+    """Of conjunctions with bindings, those that no other one covers. They are few, so each pair is tested."""
+
+    def is_covered(at: int, one: Conjunction) -> bool:
+        others = [(place, other) for place, other in bound if place != at and other.covers(one)]
+        return any(place < at or not one.covers(other) for place, other in others)
+
+    return [at for at, one in bound if not is_covered(at, one)]
 
 
 def _sides(conjunction: Conjunction) -> Iterator[tuple[Key, Any, Any, bool]]:
@@ -147,13 +150,13 @@ class _Boxes:
 
     def _below(self, mask: int) -> list[int]:
         """The groups whose keys are a subset of these, found by their lowest key."""
-        found = [0] if 0 in self.tiles else []
+        masks = [0] if 0 in self.tiles else []
         left = mask
         while left:
             lowest = left & -left
             left ^= lowest
-            found.extend(m for m in self.by_lowest.get(lowest, ()) if m & ~mask == 0)
-        return sorted(found, key=lambda m: (m.bit_count(), m))
+            masks.extend(m for m in self.by_lowest.get(lowest, ()) if m & ~mask == 0)
+        return sorted(masks, key=lambda m: (m.bit_count(), m))
 
     def _reduced(self, mask: int) -> list[int]:
         bits = [bit for bit in range(mask.bit_length()) if mask >> bit & 1 and bit in self.sides]
@@ -198,20 +201,20 @@ class _Boxes:
         all_ = (1 << len(tile.members)) - 1
         left = []
         for at, member in enumerate(block):
-            found = all_ & ~(1 << at) if own else all_
+            coverers = all_ & ~(1 << at) if own else all_
             for side, begins, ends in sides:
-                found &= begins[side.low_rows[member]] & ends[side.high_rows[member]]
+                coverers &= begins[side.low_rows[member]] & ends[side.high_rows[member]]
             # All filters are distinct, so no two boxes of a group are equal: a containing box is larger.
-            if not found or not (exact or self._decided(member, tile, found)):
+            if not coverers or not (exact or self._decided(member, tile, coverers)):
                 left.append(member)
         return left
 
-    def _decided(self, me: int, tile: _Tile, found: int) -> bool:
+    def _decided(self, me: int, tile: _Tile, coverers: int) -> bool:
         """Whether one of the candidates that the bits give covers a filter, by an exact test."""
         members = []
-        while found:
-            lowest = found & -found
-            found ^= lowest
+        while coverers:
+            lowest = coverers & -coverers
+            coverers ^= lowest
             members.append(tile.members[lowest.bit_length() - 1])
         for bit, *_ in tile.tables:
             side = self.sides[bit]

@@ -1,4 +1,4 @@
-"""The sides of a box: what a filter asks of each attribute, laid out so that a table tries it with little work.
+"""The sides of a box: the values that a filter allows for each attribute, in a form that is fast to test.
 
 Most filters are one box, and most values are integers: then a side is tested by two comparisons.
 """
@@ -11,8 +11,8 @@ from wend.matching.values import Values
 from wend.model.events import Attributes
 
 Side = tuple[str, Any, Any, bool, Values]
-"""The attribute's name, the least integer of its interval, the least one beyond it, whether no number outside of it is
-wanted, and all values."""
+"""The attribute's name, the least integer of its interval, the least integer beyond it, whether no number outside of it
+is allowed, and all allowed values."""
 Sides = tuple[Side, ...]
 
 

@@ -263,19 +263,19 @@ class Reader:
         return tuple(filter(None, (between(low, high, low_open, high_open),)))
 
     def listed(self) -> list[Scalar]:
-        found: list[Scalar] = []
-        while not found or self.at(","):
+        scalars: list[Scalar] = []
+        while not scalars or self.at(","):
             self.take()
             place = self.token.place
-            found.append(self.value("a value"))
-            if kind_of(found[0]) != kind_of(found[-1]):
+            scalars.append(self.value("a value"))
+            if kind_of(scalars[0]) != kind_of(scalars[-1]):
                 self.fail(
-                    place, f"a set holds values of one kind, not a {kind_of(found[0])} and a {kind_of(found[-1])}"
+                    place, f"a set holds values of one kind, not a {kind_of(scalars[0])} and a {kind_of(scalars[-1])}"
                 )
-            if len(found) > MAX_SET:
+            if len(scalars) > MAX_SET:
                 self.fail(place, f"a set may have {MAX_SET} values, this one has more")
         self.need("}", ",")
-        return found
+        return scalars
 
     # ---- names and values
 
@@ -319,13 +319,13 @@ class Reader:
         if "\\" not in inner:
             return inner
 
-        def meant(found: re.Match[str]) -> str:
-            code, letter = found.groups()
+        def meant(escape: re.Match[str]) -> str:
+            code, letter = escape.groups()
             if code is not None and int(code, 16) <= 0x10FFFF:
                 return chr(int(code, 16))
             if letter is not None and (letter in _QUOTES or letter in _ESCAPED):
                 return _ESCAPED.get(letter, letter)
-            self.fail(token.place + 1 + found.start(), "a backslash goes before a quote, \\, n, t, r or u{hex}")
+            self.fail(token.place + 1 + escape.start(), "a backslash goes before a quote, \\, n, t, r or u{hex}")
 
         return _ESCAPE.sub(meant, inner)
 

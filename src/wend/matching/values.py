@@ -122,16 +122,16 @@ def gaps(cuts: Cuts) -> Cuts:
 
 def listed(cuts: Cuts, limit: int) -> list[Any] | None:
     """All values, if there are at most `limit`."""
-    found: list[Any] = []
+    values: list[Any] = []
     for low, high in pieces(cuts):
         if high is None or low == -math.inf:
             return None
         while low < high:
-            if len(found) == limit:
+            if len(values) == limit:
                 return None
-            found.append(low)
+            values.append(low)
             low = after(low)
-    return found
+    return values
 
 
 def within(cuts: Cuts, low: Any, end: Any) -> bool:

@@ -83,16 +83,16 @@ class TextDomain(msgspec.Struct, frozen=True):
         return sum(base**more for more in range(self.length - depth + 1))
 
     def cell(self, value: str) -> int:
-        found = 0
+        number = 0
         for depth, letter in enumerate(value[: self.length]):
             under = self._below(depth + 1)
             at = bisect_left(self.letters, letter)
             if at < len(self.letters) and self.letters[at] == letter:
-                found += 1 + at * under
+                number += 1 + at * under
             else:
                 # It is above all texts that continue with a smaller letter, and below those with a larger one.
-                return found + at * under
-        return found
+                return number + at * under
+        return number
 
 
 Domain = NumberDomain | TextDomain

@@ -12,7 +12,7 @@
 "Before" is the load with single shortest paths, "after" the load of the plan. A delivery graph has a number that is
 unique in the plan, and a message carries this number. Writing replaces the folder in one step. Every file holds a hash
 of the whole plan, so a reader detects files of different plans in one folder. Reading checks the format of the files
-and that they belong together; `wend.planning.check` checks whether the plan is sound.
+and that they belong together; `wend.planning.plan_check` checks whether the plan is sound.
 """
 
 import hashlib

@@ -1,30 +1,19 @@
-"""Two kinds of charts as SVG, labelled at the data, without a legend: lines, and ranked dots."""
+"""A chart of ranked dots as SVG, labelled at the data, without a legend."""
 
 from collections.abc import Sequence
-from math import log10
 from typing import NamedTuple
 
-from wend.pictures.labels import spread
-from wend.pictures.style import HEADING, NOTE, SMALL, TEXT, TITLE
-from wend.pictures.svg import circle, document, line, path, text, titled, width_of
+from wend.pictures.style import NOTE, SMALL, TEXT, TITLE
+from wend.pictures.svg import circle, document, line, text, titled, width_of
 
 _EDGE = 20.0
 _HEAD = 70.0
-
-
-class ChartLine(NamedTuple):
-    """One line of a chart, with its label at its right end; a line may do without."""
-
-    label: str
-    colour: str
-    points: tuple[tuple[float, float], ...]
-    strong: bool = False
-    """Whether the chart is about this line."""
-    broken: bool = False
+_PITCH = 23.0
+_COLUMN = 74.0
 
 
 class RankedRow(NamedTuple):
-    """One row of ranked dots. A value is None where nothing was measured."""
+    """One row of ranked dots. A value is None if nothing was measured."""
 
     label: str
     colour: str
@@ -33,57 +22,19 @@ class RankedRow(NamedTuple):
     strong: bool = False
 
 
-def line_chart(
-    title: str,
-    subtitle: str,
-    x_label: str,
-    lines: Sequence[ChartLine],
-    x_ticks: Sequence[tuple[float, str]],
-    y_ticks: Sequence[tuple[float, str]],
-    size: tuple[float, float] = (760.0, 400.0),
-    *,
-    log: bool = False,
-) -> str:
-    """Lines with their labels at their ends. The ticks are (value, words), the lowest and highest at the borders. With
-    `log` both scales are logarithmic."""
-    width, height = size
-    left = _EDGE + max(width_of(words, NOTE) for _, words in y_ticks) + 8
-    right = width - _EDGE - 16 - max(width_of(one.label, HEADING, bold=one.strong) for one in lines)
-    top, bottom = _HEAD + 8, height - 52
-    x_low, x_high = x_ticks[0][0], x_ticks[-1][0]
-    y_low, y_high = y_ticks[0][0], y_ticks[-1][0]
+class _Layout(NamedTuple):
+    """The places of a chart: the scale from `left` to `right`, which begins at the share `low`, and the columns."""
 
-    def share(value: float, low: float, high: float) -> float:
-        return log10(value / low) / log10(high / low) if log else (value - low) / (high - low)
+    width: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+    low: float
+    columns: list[float]
 
-    def at(x: float, y: float) -> tuple[float, float]:
-        return left + share(x, x_low, x_high) * (right - left), bottom - share(y, y_low, y_high) * (bottom - top)
-
-    body = [text(_EDGE, 32, title, TITLE, bold=True), text(_EDGE, 54, subtitle, TEXT, "fill-soft")]
-    for value, words in y_ticks:
-        _, y = at(x_low, value)
-        body.append(line(left, y, right, y, "stroke-line"))
-        body.append(text(left - 8, y + 4, words, NOTE, "fill-soft", "end"))
-    for value, words in x_ticks:
-        x, _ = at(value, y_low)
-        body.append(text(x, bottom + 20, words, NOTE, "fill-soft", "middle"))
-    body.append(text((left + right) / 2, height - 12, x_label, NOTE, "fill-soft", "middle"))
-    labelled = [one for one in lines if one.label]
-    ends = [at(*one.points[-1]) for one in labelled]
-    places = spread([y for _, y in ends], 1.35 * HEADING, top, bottom)
-    for one in sorted(lines, key=lambda one: one.strong):
-        spots = [at(*point) for point in one.points]
-        dashes = ' stroke-dasharray="7 4"' if one.broken else ""
-        more = f' stroke-linejoin="round"{dashes}'
-        body.append(path(spots, f"stroke-{one.colour}", 4.0 if one.strong else 2.2, more))
-        for (x, y), (given, value) in zip(spots, one.points, strict=True):
-            dot = circle(x, y, 4.6 if one.strong else 3.2, f"fill-{one.colour} stroke-paper", ' stroke-width="1.2"')
-            body.append(titled(dot, f"{one.label}: {value:,.1f} at {given:,g}".lstrip(": ")))
-    for one, (x, y), place in zip(labelled, ends, places, strict=True):
-        if abs(place - y) > 3:
-            body.append(line(x + 6, y, x + 13, place, f"stroke-{one.colour}"))
-        body.append(text(x + 16, place + 5, one.label, HEADING, f"fill-{one.colour}", bold=one.strong))
-    return document(width, height, title, body, subtitle)
+    def at(self, share: float) -> float:
+        return self.left + (share - self.low) / (1 - self.low) * (self.right - self.left)
 
 
 def ranked_dots(
@@ -97,48 +48,59 @@ def ranked_dots(
     """One row per label, in the given order, with a dot for each of at most two groups and their numbers beside.
 
     The values are shares. The first group has filled dots, the second one rings."""
-    pitch = 23.0
-    top = _HEAD + 34
-    bottom = top + pitch * len(rows)
-    known = [value for row in rows for value in row.values if value is not None]
-    low = max(0.0, min(0.9, int(min(known) * 10) / 10)) if known else 0.0
+    layout = _layout(groups, note_head, rows, width)
+    body = [text(_EDGE, 32, title, TITLE, bold=True), text(_EDGE, 54, subtitle, TEXT, "fill-soft")]
+    body += _heads(layout, groups, note_head) + _scale(layout)
+    for number, row in enumerate(rows):
+        body += _row(layout, groups, row, layout.top + _PITCH * (number + 0.5))
+    return document(width, layout.bottom + 34, title, body, subtitle)
+
+
+def _layout(groups: Sequence[str], note_head: str, rows: Sequence[RankedRow], width: float) -> _Layout:
+    shares = [value for row in rows for value in row.values if value is not None]
+    low = max(0.0, min(0.9, int(min(shares) * 10) / 10)) if shares else 0.0
     left = _EDGE + 12 + max(width_of(row.label, TEXT, bold=row.strong) for row in rows)
     note_width = max(width_of(words, SMALL) for words in (*note_head.split("\n"), *(row.note for row in rows)))
-    columns = [width - _EDGE - note_width - 18 - 74 * place for place in range(len(groups))][::-1]
-    right = columns[0] - 74
-    ticks = [low + step * (0.1 if 1 - low > 0.11 else 0.02) for step in range(11)]
+    columns = [width - _EDGE - note_width - 18 - _COLUMN * place for place in range(len(groups))][::-1]
+    top = _HEAD + 34
+    return _Layout(width, left, columns[0] - _COLUMN, top, top + _PITCH * len(rows), low, columns)
 
-    def at(value: float) -> float:
-        return left + (value - low) / (1 - low) * (right - left)
 
-    body = [text(_EDGE, 32, title, TITLE, bold=True), text(_EDGE, 54, subtitle, TEXT, "fill-soft")]
-    for place, words in enumerate(groups):
-        x = columns[place]
-        body.append(text(x, top - 14, words, NOTE, "fill-soft", "end"))
-        body.append(_dot(x - width_of(words, NOTE) - 9, top - 18, "grey", ring=place > 0))
+def _heads(layout: _Layout, groups: Sequence[str], note_head: str) -> list[str]:
+    body = []
+    for place, (words, x) in enumerate(zip(groups, layout.columns, strict=True)):
+        body.append(text(x, layout.top - 14, words, NOTE, "fill-soft", "end"))
+        body.append(_dot(x - width_of(words, NOTE) - 9, layout.top - 18, "grey", ring=place > 0))
     for number, words in enumerate(note_head.split("\n")[::-1]):
-        body.append(text(width - _EDGE, top - 14 - 14 * number, words, SMALL, "fill-soft", "end"))
-    for value in [tick for tick in ticks if tick <= 1 + 1e-9]:
-        body.append(line(at(value), top - 4, at(value), bottom + 2, "stroke-line"))
-        body.append(text(at(value), bottom + 18, f"{100 * value:.0f} %", SMALL, "fill-soft", "middle"))
-    for number, row in enumerate(rows):
-        y = top + pitch * (number + 0.5)
-        css = f"fill-{row.colour}" if row.strong else "fill-ink"
-        body.append(text(_EDGE, y + 4.5, row.label, TEXT, css, bold=row.strong))
-        drawn = [(place, value) for place, value in enumerate(row.values) if value is not None]
-        if len(drawn) > 1:
-            body.append(line(at(drawn[0][1]), y, at(drawn[-1][1]), y, f"stroke-{row.colour}", 2.0))
-        for place, value in drawn[::-1]:
-            dot = _dot(at(value), y, row.colour, ring=place > 0)
-            body.append(titled(dot, f"{row.label}, {groups[place]}: {100 * value:.2f} %"))
-            body.append(text(columns[place], y + 4.5, f"{100 * value:.1f} %", NOTE, "fill-ink", "end", bold=row.strong))
-        body += [
-            text(columns[place], y + 4.5, "–", NOTE, "fill-soft", "end")
-            for place, value in enumerate(row.values)
-            if value is None
-        ]
-        body.append(text(width - _EDGE, y + 4.5, row.note, NOTE, "fill-soft", "end"))
-    return document(width, bottom + 34, title, body, subtitle)
+        body.append(text(layout.width - _EDGE, layout.top - 14 - 14 * number, words, SMALL, "fill-soft", "end"))
+    return body
+
+
+def _scale(layout: _Layout) -> list[str]:
+    step = 0.1 if 1 - layout.low > 0.11 else 0.02
+    body = []
+    for share in [layout.low + number * step for number in range(11)]:
+        if share <= 1 + 1e-9:
+            x = layout.at(share)
+            body.append(line(x, layout.top - 4, x, layout.bottom + 2, "stroke-line"))
+            body.append(text(x, layout.bottom + 18, f"{100 * share:.0f} %", SMALL, "fill-soft", "middle"))
+    return body
+
+
+def _row(layout: _Layout, groups: Sequence[str], row: RankedRow, y: float) -> list[str]:
+    css = f"fill-{row.colour}" if row.strong else "fill-ink"
+    body = [text(_EDGE, y + 4.5, row.label, TEXT, css, bold=row.strong)]
+    measured = [(place, value) for place, value in enumerate(row.values) if value is not None]
+    if len(measured) > 1:
+        body.append(line(layout.at(measured[0][1]), y, layout.at(measured[-1][1]), y, f"stroke-{row.colour}", 2.0))
+    for place, value in measured[::-1]:
+        dot = _dot(layout.at(value), y, row.colour, ring=place > 0)
+        body.append(titled(dot, f"{row.label}, {groups[place]}: {100 * value:.2f} %"))
+        number = f"{100 * value:.1f} %"
+        body.append(text(layout.columns[place], y + 4.5, number, NOTE, "fill-ink", "end", bold=row.strong))
+    absent = [place for place, value in enumerate(row.values) if value is None]
+    body += [text(layout.columns[place], y + 4.5, "–", NOTE, "fill-soft", "end") for place in absent]
+    return [*body, text(layout.width - _EDGE, y + 4.5, row.note, NOTE, "fill-soft", "end")]
 
 
 def _dot(x: float, y: float, colour: str, *, ring: bool) -> str:

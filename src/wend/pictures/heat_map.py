@@ -16,7 +16,7 @@ _LABELS = ("always up", "up to 1 %", "5 %", "20 %", "50 %", "more")
 
 
 class HeatRow(NamedTuple):
-    """One row of a heat map. A value is a share of 1, or None where nothing is known."""
+    """One row of a heat map. A value is a share of 1, or None if nothing is known."""
 
     label: str
     values: tuple[float | None, ...]
@@ -69,7 +69,7 @@ def heat_map(
 
 
 def _cells(row: HeatRow, left: float, y: float, step: float, pitch: float) -> list[str]:
-    """Cells of one colour that follow each other are one rectangle. Where all is known, what is always up is the ground
+    """Cells of one colour that follow each other are one rectangle. If all is known, what is always up is the ground
     on which the others lie: this halves the picture."""
 
     def box(begin: int, end: int, colour: str) -> str:
@@ -82,16 +82,16 @@ def _cells(row: HeatRow, left: float, y: float, step: float, pitch: float) -> li
 
     colours = [None if value is None else shade(value) for value in row.values]
     ground = SHADES[0] if None not in colours else None
-    found = [box(0, len(colours), ground)] if ground is not None else []
+    elements = [box(0, len(colours), ground)] if ground is not None else []
     begin = 0
     for at in range(1, len(colours) + 1):
         if at < len(colours) and colours[at] == colours[begin]:
             continue
         colour = colours[begin]
         if colour is not None and colour != ground:
-            found.append(box(begin, at, colour))
+            elements.append(box(begin, at, colour))
         begin = at
-    return found
+    return elements
 
 
 def stacked_bars(

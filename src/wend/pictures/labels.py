@@ -6,7 +6,7 @@ and gets a leader line; other labels are left out.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -54,37 +54,39 @@ def place_labels(
 ) -> list[PlacedLabel]:
     """The labels that fit, with their places. `labels` is in order of importance. `discs` (x, y, radius) may not be
     covered, `lines` rather not."""
-    blocked: list[Extent] = []
     nodes = np.array(discs, dtype=np.float64).reshape(-1, 3)
     segments = np.zeros((0, 4)) if lines is None else lines
     placed: list[PlacedLabel] = []
-    for label in [one for one in labels if one.needed] + [one for one in labels if not one.needed]:
-        best: tuple[float, Extent, bool] | None = None
-        for step, reach in enumerate(_REACHES if label.needed else _REACHES[:1]):
-            for turn, direction in enumerate(_AROUND):
-                box = _beside(label, direction, reach, size)
-                if not box.within(bounds) or any(box.overlaps(other) for other in blocked) or _covers(box, nodes):
-                    continue
-                cost = _crossings(_grown(box), segments) + 0.01 * turn + 2.0 * step
-                if best is None or cost < best[0]:
-                    best = cost, box, step > 0
-        if best is not None:
-            placed.append(PlacedLabel(label, best[1], best[2]))
-            blocked.append(best[1])
+    for label in sorted(labels, key=lambda one: not one.needed):
+        spots = [
+            (_crossings(_grown(box), segments) + 0.01 * turn + 2.0 * step, step, box)
+            for step, turn, box in _positions(label, size)
+            if box.within(bounds) and not any(box.overlaps(other.box) for other in placed) and not _covers(box, nodes)
+        ]
+        if spots:
+            _, step, box = min(spots, key=lambda spot: spot[0])
+            placed.append(PlacedLabel(label, box, step > 0))
     return placed
+
+
+def _positions(label: Label, size: float) -> Iterator[tuple[int, int, Extent]]:
+    """The positions that a label may take, each with the numbers of its distance and of its direction."""
+    for step, reach in enumerate(_REACHES if label.needed else _REACHES[:1]):
+        for turn, direction in enumerate(_AROUND):
+            yield step, turn, _beside(label, direction, reach, size)
 
 
 def label_elements(placed: Iterable[PlacedLabel], size: float = SMALL, css: str = "fill-soft") -> list[str]:
     """The placed labels as SVG. A halo separates words from lines behind them."""
-    found = []
+    elements = []
     for label, box, leader in placed:
         if leader:
             x, y = min(max(label.x, box.left), box.right), min(max(label.y, box.top), box.bottom)
-            found.append(line(label.x, label.y, x, y, "stroke-soft", 0.8))
+            elements.append(line(label.x, label.y, x, y, "stroke-soft", 0.8))
         colour = "fill-ink" if label.needed else css
         baseline = box.bottom - DESCENT * size
-        found.append(text(box.left, baseline, label.words, size, f"{colour} halo", bold=label.needed))
-    return found
+        elements.append(text(box.left, baseline, label.words, size, f"{colour} halo", bold=label.needed))
+    return elements
 
 
 def node_box(x: float, y: float, radius: float) -> Extent:
@@ -133,31 +135,3 @@ def _crossings(box: Extent, segments: Segments) -> int:
         enter = np.where(~flat & (step < 0), np.maximum(enter, at), enter)
         leave = np.where(~flat & (step > 0), np.minimum(leave, at), leave)
     return int((~outside & (enter <= leave)).sum())
-
-
-def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Positions near the wanted ones, in their order, at least `gap` apart and between `low` and `high`.
-
-    If there is not enough space for all, they are closer together."""
-    if not wanted:
-        return []
-    gap = min(gap, (high - low) / max(1, len(wanted) - 1))
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    # Groups of positions that touch: (sum of the wanted places of their first members, members).
-    groups: list[tuple[float, int]] = []
-    for i in order:
-        groups.append((wanted[i], 1))
-        while len(groups) > 1 and _first(groups[-2], gap, low, high) + gap * groups[-2][1] > _first(
-            groups[-1], gap, low, high
-        ):
-            total, count = groups.pop()
-            before, members = groups[-1]
-            groups[-1] = before + total - gap * members * count, members + count
-    places = [_first(group, gap, low, high) + gap * member for group in groups for member in range(group[1])]
-    return [place for _, place in sorted(zip(order, places, strict=True))]
-
-
-def _first(group: tuple[float, int], gap: float, low: float, high: float) -> float:
-    """The position of a group's first member."""
-    total, members = group
-    return min(max(total / members, low), high - gap * (members - 1))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from wend.matching.bitmaps import BitmapIndex
+from wend.matching.bitmap_index import BitmapIndex
 from wend.matching.filters import Filter
 from wend.model.errors import ConfigError
 from wend.pipeline import match_broadcast, match_partitioned

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from wend.matching.bitmaps import BitmapIndex
+from wend.matching.bitmap_index import BitmapIndex
 from wend.matching.filters import Filter
 from wend.pipeline.code_hash import code_hash
 from wend.pipeline.mapped_pickle import dump_mapped, load_mapped

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from wend.matching.bitmaps import BitmapIndex
+from wend.matching.bitmap_index import BitmapIndex
 from wend.matching.filters import Filter
 from wend.pipeline.match_input import batch_of, parsed
 from wend.pipeline.match_output import (

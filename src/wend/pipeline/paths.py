@@ -22,8 +22,8 @@ from wend.model.errors import ConfigError
 from wend.model.files import written
 from wend.pipeline.storage import literal_path, spark_path
 from wend.planning.arrays import Ints
-from wend.planning.network import CsrGraph
-from wend.planning.paths import CandidatePaths, paths_from
+from wend.planning.candidate_paths import CandidatePaths, paths_from
+from wend.planning.flow_network import CsrGraph
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,9 +15,9 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.planning.arrays import Floats, Longs
-from wend.planning.master import EQUAL, optimise
+from wend.planning.master_problem import EQUAL, optimise
 from wend.planning.problem import Problem
-from wend.planning.reduce import reduce
+from wend.planning.problem_reduction import reduce
 
 TIGHT = EQUAL
 """The relative slack of a bound that the solver has just computed."""
@@ -93,15 +93,15 @@ def blend(problem: Problem, weight: float, *, reduced: bool = True) -> Solution 
 def _optimise(problem: Problem, *, cost: float, cost_y: float, limit: float | None, reduced: bool) -> Solution | None:
     """Minimise cost x usage + cost_y x y with y at most `limit`. Tests compare it with and without reduction."""
     small = reduce(problem, limit=limit if cost_y == 0 else None, priced=cost > 0) if reduced else None
-    asked = problem if small is None else small.problem
-    found = optimise(asked, cost=cost, cost_y=cost_y, limit=limit)
-    if found is None:
+    smaller = problem if small is None else small.problem
+    solution = optimise(smaller, cost=cost, cost_y=cost_y, limit=limit)
+    if solution is None:
         return None
-    shares = _tidy(asked.of_flow, found.shares)
+    shares = _tidy(smaller.of_flow, solution.shares)
     if small is not None:
         shares = small.shares(problem, shares)
     y = float((problem.loads(shares) / problem.capacity).max(initial=0.0))
-    return Solution(shares, y, problem.usage(shares), found.columns)
+    return Solution(shares, y, problem.usage(shares), solution.columns)
 
 
 def _tidy(of_flow: Longs, values: Floats) -> Floats:

@@ -12,9 +12,9 @@ from wend.model.compiled import compiled
 from wend.model.events import PeerId
 from wend.model.rates import Rate
 from wend.planning.arrays import Floats, Ints, Longs
-from wend.planning.graphs import DeliveryGraphs
-from wend.planning.network import FlowNetwork
-from wend.planning.workload import BITS, MESSAGES, FlowWorkload
+from wend.planning.delivery_graphs import DeliveryGraphs
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import BITS, MESSAGES, FlowWorkload
 
 
 class CapacityRows(NamedTuple):
@@ -98,7 +98,7 @@ def problem_of(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGra
 def charges(network: FlowNetwork) -> Ints:
     """The rows that a message on an arc loads, by kind of capacity and arc; -1 for none."""
     head = network.graph.head
-    found = []
+    rows_by_kind = []
     start = 0
     for capacity, place in (
         (network.arc_capacity[MESSAGES], np.arange(len(head))),
@@ -109,9 +109,9 @@ def charges(network: FlowNetwork) -> Ints:
         finite = np.isfinite(capacity)
         if finite.any():
             numbers = np.where(finite, start + np.cumsum(finite) - 1, -1)
-            found.append(numbers[place].astype(np.int32))
+            rows_by_kind.append(numbers[place].astype(np.int32))
             start += int(finite.sum())
-    return np.array(found, dtype=np.int32).reshape(len(found), len(head))
+    return np.array(rows_by_kind, dtype=np.int32).reshape(len(rows_by_kind), len(head))
 
 
 @compiled

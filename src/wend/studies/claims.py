@@ -3,6 +3,22 @@
 A claim is computed seed by seed (a gain is the gain on the same topology), then averaged, with a 95 % interval. The
 verdict depends on the mean alone; otherwise few seeds with wide intervals would make every claim true. A verdict is
 *sure* if every mean within the interval gives the same verdict.
+
+The `claims.toml` of a paper has an entry for each claim:
+
+value, rel, tol   the paper's number, and how Wend's is compared with it: "=" within tol, ">=" or "<=" up to tol,
+                  "factor" up to tol times more or less
+metric, at, of    the metric of a run, the setting (fields of the run), the strategy
+minus, over       another strategy or setting, to subtract or to divide by, seed by seed. A list of values stands for
+                  the mean over them, several lists for all combinations, a list of tables for the mean over them
+parts             the differences between the parts of a claim. Every part is judged on its own. The verdict does not
+                  depend on a part with info = true
+plain             a plain number, not a share in percent
+count             for traffic: shared (one copy per link) or unicast (one per destination)
+doubt             no interpretation of the paper gives this number: the report shows it, and no verdict depends on it
+figure            the figure that shows it; note: an explanation for the reader
+
+`defaults` at the top has the fields of every setting, unless a claim overrides them.
 """
 
 import tomllib
@@ -16,7 +32,7 @@ from typing import Any, Literal
 import msgspec
 
 from wend.pipeline.metrics import t_quantile
-from wend.studies.study import Fields, Size
+from wend.studies.study_model import Fields, Size
 
 Relation = Literal["=", ">=", "<=", "factor"]
 Verdict = Literal["met", "not met", "contradicted", "doubtful", "not run"]
@@ -27,13 +43,6 @@ Bounds = tuple[float, float]
 ANY: Bounds = (-inf, inf)
 SHARE: Bounds = (0.0, 1.0)
 
-_DEFAULTS: dict[str, Fields] = {
-    "dcrd": {"ack": "free"},
-    "campr": {"kind": "cell"},
-    "dmm": {"kind": "scale"},
-    "esposito": {"kind": "crashes"},
-}
-"""By study: the fields of every setting, unless the claim gives others."""
 _NAMES = {"pf": "Pf", "pl": "Pl"}
 _COUNTED = ("peers", "nodes", "messages")
 
@@ -132,19 +141,19 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_claims(study: str) -> list[Claim]:
-    text = files("wend.studies").joinpath("claims.toml").read_text(encoding="utf-8")
-    return parse_claims(text, study)
+    return parse_claims(files("wend.studies").joinpath(study, "claims.toml").read_text(encoding="utf-8"))
 
 
-def parse_claims(text: str, study: str) -> list[Claim]:
-    entries = tomllib.loads(text)["claim"]
-    return [_claim(entry) for entry in entries if entry["id"].startswith(f"{study}.")]
+def parse_claims(text: str) -> list[Claim]:
+    content = tomllib.loads(text)
+    return [_claim(entry, content.get("defaults", {})) for entry in content["claim"]]
 
 
-def _claim(entry: dict[str, Any]) -> Claim:
+def _claim(entry: dict[str, Any], defaults: Fields) -> Claim:
     differences = entry.get("parts", [{}])
     values = entry["value"] if isinstance(entry["value"], list) else [entry["value"]] * len(differences)
-    parts = [_part(entry, own, value) for own, value in zip(differences, values, strict=True)]
+    base = {**entry, "at": {**defaults, **entry.get("at", {})}}
+    parts = [_part(base, own, value) for own, value in zip(differences, values, strict=True)]
     about = {name: entry[name] for name in ("id", "what", "setting", "figure", "rel")}
     extra = {name: entry[name] for name in ("doubt", "contradicted", "plain", "count", "note") if name in entry}
     extra.setdefault("plain", entry.get("metric") == "packets")
@@ -152,19 +161,18 @@ def _claim(entry: dict[str, Any]) -> Claim:
 
 
 def _part(entry: dict[str, Any], own: dict[str, Any], value: float) -> ClaimValue:
-    study = str(entry["id"]).partition(".")[0]
-    at = {**_DEFAULTS.get(study, {}), **entry.get("at", {}), **own.get("at", {})}
+    at = {**entry["at"], **own.get("at", {})}
     metric = own.get("metric", entry.get("metric"))
     count = own.get("count", entry.get("count", ""))
 
     def operand(name: str) -> ClaimOperand | None:
         if isinstance(own.get(name), list):
             return ClaimOperand(str(metric), tuple(one for each in own[name] for one in _alternatives({**at, **each})))
-        said = {**entry.get(name, {}), **own.get(name, {})}
-        if not said and name != "of":
+        fields = {**entry.get(name, {}), **own.get(name, {})}
+        if not fields and name != "of":
             return None
-        chosen = said.pop("metric", f"packets_{count}" if metric == "packets" else metric)
-        return ClaimOperand(chosen, _alternatives({**at, **said}))
+        chosen = fields.pop("metric", f"packets_{count}" if metric == "packets" else metric)
+        return ClaimOperand(chosen, _alternatives({**at, **fields}))
 
     of = operand("of")
     assert of is not None

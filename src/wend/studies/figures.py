@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from wend.pictures.palette import COLOURS, MARKERS, SERIES, STRATEGIES
 from wend.pictures.style import POINTS, matplotlib_style
 from wend.studies.claims import ANY, SHARE, Bounds, Claim, Estimate
-from wend.studies.study import Figure, Panel, Point, Series, Size
+from wend.studies.study_model import Figure, Panel, Point, Series, Size
 
 Estimates = Mapping[tuple[str, str], Estimate]
 """(setting, metric) -> measured value"""
@@ -133,15 +133,15 @@ class Drawing:
     def _line(self, axes: Axes, panel: Panel, series: Series, points: list[Point]) -> None:
         scale = 100.0 if panel.percent else 1.0
         found = [(point, self._estimate(point)) for point in points]
-        known = [(point.x, estimate) for point, estimate in found if estimate is not None]
-        if not known:
+        shown = [(point.x, estimate) for point, estimate in found if estimate is not None]
+        if not shown:
             return
-        x = [at for at, _ in known]
-        mean = [scale * estimate.mean for _, estimate in known]
+        x = [at for at, _ in shown]
+        mean = [scale * estimate.mean for _, estimate in shown]
         look = _look(series)
         axes.plot(x, mean, **look)
         if not self.size.thin:
-            ends = [estimate.interval(bounds_of(panel)) or (estimate.mean, estimate.mean) for _, estimate in known]
+            ends = [estimate.interval(bounds_of(panel)) or (estimate.mean, estimate.mean) for _, estimate in shown]
             low, high = [scale * end for end, _ in ends], [scale * end for _, end in ends]
             axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
         for at, value in self._stars(points):

@@ -8,7 +8,7 @@ from wend.model.events import PeerId
 
 
 def all_pairs(peers: int, links: list[tuple[PeerId, PeerId, int]]) -> np.ndarray:
-    """The shortest distance between every two peers, as an integer; -1 where there is no path."""
+    """The shortest distance between every two peers, as an integer; -1 if there is no path."""
     ends = np.array([(a, b) for a, b, _ in links], dtype=np.int64).reshape(-1, 2)
     costs = np.array([cost for *_, cost in links], dtype=np.float64)
     matrix = csr_array((costs, (ends[:, 0], ends[:, 1])), shape=(peers, peers))

@@ -49,11 +49,11 @@ def make(name: str, seed: int = 1) -> Underlay:
 
 def real_maps() -> list[str]:
     """The names of topohub's maps, as `make` takes them."""
-    found = []
+    names = []
     for folder in files("topohub").joinpath("data").iterdir():
         if folder.is_dir():
-            found += [f"topohub:{folder.name}/{name}" for name in _maps(folder)]
-    return sorted(found)
+            names += [f"topohub:{folder.name}/{name}" for name in _maps(folder)]
+    return sorted(names)
 
 
 def _maps(folder: object) -> list[str]:

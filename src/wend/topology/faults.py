@@ -59,12 +59,12 @@ class PerSecond:
         return second >= self._seconds or not self._down[component][second]
 
     def outages(self) -> Iterator[Outage]:
-        found = []
+        outages = []
         for component in range(self._drawn.shape[1]):
             padded = np.concatenate(([0], self._drawn[:, component].astype(np.int8), [0]))
             edges = np.flatnonzero(np.diff(padded)) * SECOND
-            found += [(component, int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
-        return iter(sorted(found, key=lambda o: (o[1], o[0])))
+            outages += [(component, int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+        return iter(sorted(outages, key=lambda o: (o[1], o[0])))
 
     def calendar(self, component: int, seconds: int) -> bytes | None:
         return self._down[component].ljust(seconds, b"\0")
@@ -87,8 +87,8 @@ class Intervals:
         return bisect_right(self._edges[component], now) % 2 == 0
 
     def outages(self) -> Iterator[Outage]:
-        found = [(p, e[i], e[i + 1]) for p, e in enumerate(self._edges) for i in range(0, len(e), 2)]
-        return iter(sorted(found, key=lambda o: (o[1], o[0])))
+        outages = [(p, e[i], e[i + 1]) for p, e in enumerate(self._edges) for i in range(0, len(e), 2)]
+        return iter(sorted(outages, key=lambda o: (o[1], o[0])))
 
     def calendar(self, component: int, seconds: int) -> bytes | None:
         return None
@@ -104,18 +104,18 @@ class Intervals:
 
 def draw_outages(components: int, outages: Outages, *, begin: Nanos, end: Nanos, seed: int, what: str) -> Intervals:
     """Outages of components that alternate between up and down independently. At `end` all are up."""
-    found: list[Outage] = []
+    times: list[Outage] = []
     for component in range(components):
         rng = stream(seed, "faults", what, component)
-        found += [(component, *time) for time in alternating(outages, rng, begin=begin, end=end)]
-    return Intervals(components, found)
+        times += [(component, *time) for time in alternating(outages, rng, begin=begin, end=end)]
+    return Intervals(components, times)
 
 
 def alternating(
     outages: Outages, rng: np.random.Generator, *, begin: Nanos, end: Nanos
 ) -> Iterator[tuple[Nanos, Nanos]]:
-    """The times in which one component is down: (from, until). At `end` it is up. What went down before `begin` goes
-    down at that time."""
+    """The times in which one component is down: (from, until). At `end` it is up. A component that went down before
+    `begin` goes down at `begin`."""
     now = begin - seconds(outages.past_s) + _draw(outages.up, rng)
     while now < end:
         until = now + _draw(outages.down, rng)
@@ -136,11 +136,11 @@ def draw_partitions(peers: int, partitions: Partitions, *, begin: Nanos, end: Na
     """One partition after the other, each of a random group of at least one peer and not of all. At `end` all are
     connected."""
     rng = stream(seed, "faults", "partitions")
-    found = []
+    drawn = []
     for start, until in list(alternating(partitions, rng, begin=begin, end=end)):
         count = min(peers - 1, max(1, round(float(rng.uniform(*partitions.share)) * peers)))
-        found.append(Partition(start, until, frozenset(rng.permutation(peers)[:count].tolist())))
-    return found
+        drawn.append(Partition(start, until, frozenset(rng.permutation(peers)[:count].tolist())))
+    return drawn
 
 
 def with_partitions(overlay: Overlay, faults: Faults, partitions: Sequence[Partition]) -> Faults:
@@ -165,16 +165,16 @@ def without_partitions(
     first = min((start for _, start, _ in outages), default=0)
     for a, b in ends:
         neighbours[a][b] = neighbours[b][a] = first
-    found = []
+    accepted = []
     for link, start, until in sorted(outages, key=lambda outage: (outage[1], outage[0])):
         a, b = ends[link]
         before = neighbours[a][b]
         neighbours[a][b] = neighbours[b][a] = max(before, until)
         if _connected(neighbours, a, b, start):
-            found.append((link, start, until))
+            accepted.append((link, start, until))
         else:
             neighbours[a][b] = neighbours[b][a] = before
-    return found, len(outages) - len(found)
+    return accepted, len(outages) - len(accepted)
 
 
 def _connected(neighbours: Sequence[Mapping[int, Nanos]], a: int, b: int, now: Nanos) -> bool:
@@ -213,7 +213,7 @@ def read_faults(path: Path, overlay: Overlay) -> Intervals:
         rows = parquet.read_table(path, schema=schema("faults")).to_pylist()
     except (ArrowException, OSError):
         raise ConfigError(f"{path} is not a table of faults: {why}") from None
-    found = []
+    outages = []
     for row in rows:
         if None in row.values():
             raise ConfigError(f"{path} is not a table of faults: {why or 'it has missing values'}")
@@ -227,8 +227,8 @@ def read_faults(path: Path, overlay: Overlay) -> Intervals:
             raise ConfigError(f"{path} has a failure of {row['a']}-{row['b']}, but there is no such link") from None
         if row["until_ns"] < row["time_ns"]:
             raise ConfigError(f"{path}: the failure of {row['a']}-{row['b']} ends before it begins")
-        found.append((link, row["time_ns"], row["until_ns"]))
-    return Intervals(len(overlay.links), found)
+        outages.append((link, row["time_ns"], row["until_ns"]))
+    return Intervals(len(overlay.links), outages)
 
 
 def _draw(spread: Spread, rng: np.random.Generator) -> Nanos:

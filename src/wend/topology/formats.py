@@ -160,14 +160,14 @@ def _across(a: Attributes, b: Attributes) -> int | None:
 
 
 def _kind(kinds: Any, data: Attributes, name: str, what: str) -> Any:
-    given = data.get("kind")
-    if given is None:
+    stated = data.get("kind")
+    if stated is None:
         return kinds(0)
     try:
-        return kinds[str(given).upper()]
+        return kinds[str(stated).upper()]
     except KeyError:
         known = ", ".join(kind.name.lower() for kind in kinds)
-        raise ConfigError(f"{name}: {what} has kind {given!r}, which is none of {known}") from None
+        raise ConfigError(f"{name}: {what} has kind {stated!r}, which is none of {known}") from None
 
 
 def _domain(node: Attributes, name: str, what: str) -> int:

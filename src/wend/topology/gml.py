@@ -22,31 +22,31 @@ def parse(text: str, where: str) -> Pairs:
     at = 0
     text = text.rstrip()
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        token = _TOKEN.match(text, at)
+        if token is None:
             raise _error(text, at, where, "is not GML")
-        at = found.end()
-        if found["open"]:
+        at = token.end()
+        if token["open"]:
             if key is None or len(stack) > _DEEPEST:
-                raise _error(text, found.start("open"), where, "opens a list that has no key or is nested too deeply")
+                raise _error(text, token.start("open"), where, "opens a list that has no key or is nested too deeply")
             inner: Pairs = []
             stack[-1].append((key, inner))
             stack.append(inner)
             key = None
-        elif found["close"]:
+        elif token["close"]:
             if key is not None or len(stack) == 1:
-                raise _error(text, found.start("close"), where, "closes no open list, or follows a key without a value")
+                raise _error(text, token.start("close"), where, "closes no open list, or follows a key without a value")
             stack.pop()
-        elif found["text"] is not None:
+        elif token["text"] is not None:
             if key is None:
-                raise _error(text, found.start("text"), where, "is a text without a key")
-            stack[-1].append((key, unescape(found["text"])))
+                raise _error(text, token.start("text"), where, "is a text without a key")
+            stack[-1].append((key, unescape(token["text"])))
             key = None
-        elif found["word"] is not None:
+        elif token["word"] is not None:
             if key is None:
-                key = found["word"]
+                key = token["word"]
             else:
-                stack[-1].append((key, _number(found["word"])))
+                stack[-1].append((key, _number(token["word"])))
                 key = None
     if len(stack) > 1 or key is not None:
         raise ConfigError(f"{where} ends in the middle of a list or a pair")
@@ -59,21 +59,27 @@ def read(path: Path) -> tuple[list[dict[str, Any]], list[tuple[int, int, dict[st
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None
-    graph = next((value for key, value in parse(text, str(path)) if key == "graph" and isinstance(value, list)), None)
-    if graph is None:
+    graphs = _lists(parse(text, str(path)), "graph")
+    if not graphs:
         raise ConfigError(f"{path} is not a GML file: it has no graph")
-    nodes = [dict(value) for key, value in graph if key == "node" and isinstance(value, list)]
+    graph = graphs[0]
+    nodes = [dict(node) for node in _lists(graph, "node")]
     place = {node.get("id"): i for i, node in enumerate(nodes)}
     if None in place or len(place) < len(nodes):
         raise ConfigError(f"{path}: every node needs an id, and no two the same")
     edges = []
-    for data in (dict(value) for key, value in graph if key == "edge" and isinstance(value, list)):
+    for data in map(dict[str, Any], _lists(graph, "edge")):
         a, b = (place.get(data.get(end)) for end in ("source", "target"))
         if a is None or b is None:
             ends = f"{data.get('source')} to {data.get('target')}"
             raise ConfigError(f"{path}: an edge leads from {ends}, and one of them is not a node")
         edges.append((a, b, data))
     return nodes, edges, dict(graph).get("directed") == 1
+
+
+def _lists(pairs: Pairs, key: str) -> list[Pairs]:
+    """The lists with a key, in order."""
+    return [value for name, value in pairs if name == key and isinstance(value, list)]
 
 
 def quote(text: str) -> str:
@@ -83,11 +89,11 @@ def quote(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    def letter(found: "re.Match[str]") -> str:
-        code = int(found[1])
-        return chr(code) if code < 0xD800 or 0xDFFF < code < 0x110000 else found[0]  # a surrogate is no character
+    def letter(match: "re.Match[str]") -> str:
+        code = int(match[1])
+        return chr(code) if code < 0xD800 or 0xDFFF < code < 0x110000 else match[0]  # a surrogate is no character
 
-    return re.sub("|".join(_ENTITIES), lambda found: _ENTITIES[found[0]], _CODE.sub(letter, text))
+    return re.sub("|".join(_ENTITIES), lambda match: _ENTITIES[match[0]], _CODE.sub(letter, text))
 
 
 def _number(word: str) -> int | float | str:

@@ -23,7 +23,7 @@ class OverlayLink(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     delay_ns: Nanos
     loss: float = 0.0
     capacity_msgs: float = inf
-    """Messages per second; infinite where the topology states none."""
+    """Messages per second; infinite if the topology states none."""
     capacity_bps: float = inf
     """Bits per second."""
 
@@ -59,11 +59,11 @@ class Overlay:
 
     @cached_property
     def _neighbours(self) -> tuple[tuple[PeerId, ...], ...]:
-        found: list[list[PeerId]] = [[] for _ in range(self.peers)]
+        neighbours: list[list[PeerId]] = [[] for _ in range(self.peers)]
         for link in self.links:
-            found[link.a].append(link.b)
-            found[link.b].append(link.a)
-        return tuple(tuple(sorted(f)) for f in found)
+            neighbours[link.a].append(link.b)
+            neighbours[link.b].append(link.a)
+        return tuple(tuple(sorted(f)) for f in neighbours)
 
     def neighbours(self, peer: PeerId) -> tuple[PeerId, ...]:
         return self._neighbours[peer]

@@ -1,6 +1,6 @@
 """Layout of drawings: the positions of nodes, and the aspect ratio that they give to a picture.
 
-A map's own positions come first, with north on top. Where a map has none, a spring layout chooses them. All drawings
+A map's own positions come first, with north on top. If a map has none, a spring layout chooses them. All drawings
 use this module, so a network looks the same in all of them."""
 
 import math
@@ -21,7 +21,7 @@ def globe(node: Attributes) -> tuple[float, float] | None:
 
 
 def positions_of(nodes: Sequence[Attributes]) -> list[tuple[float, float]]:
-    """The position of each node of a map, y downwards; nan where the map states none."""
+    """The position of each node of a map, y downwards; nan if the map states none."""
     squeeze = _squeeze(nodes)
     return [_spot(node, squeeze) or (math.nan, math.nan) for node in nodes]
 

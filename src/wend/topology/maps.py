@@ -125,14 +125,14 @@ def links_of(what: str, graph: MapGraph, names: Sequence[str]) -> list[MapLink]:
     for a, b, data in graph.edges:
         if a != b:
             edges.setdefault((a, b) if graph.directed else (min(a, b), max(a, b)), []).append(data)
-    found = []
+    links = []
     for a, b in sorted({(min(pair), max(pair)) for pair in edges}):
         where = f"{what}, link {names[a]}-{names[b]}"
         there = edges.get((a, b), [])
         if graph.directed:
             _check_symmetric(there, edges.get((b, a), []), where, names[a], names[b])
-        found.append(MapLink(a, b, there[0], _together(there, where), where))
-    return found
+        links.append(MapLink(a, b, there[0], _together(there, where), where))
+    return links
 
 
 def _check_symmetric(there: Sequence[Attributes], back: Sequence[Attributes], where: str, a: str, b: str) -> None:
@@ -142,13 +142,13 @@ def _check_symmetric(there: Sequence[Attributes], back: Sequence[Attributes], wh
             f"{where}: the map is directed and has no edge {missing}, but links have two directions; "
             "if each edge stands for both, declare the map undirected"
         )
-    for said, differ in (
+    for property_name, differ in (
         ("delays", delay_of(there[0], -1, where) != delay_of(back[0], -1, where)),
         ("capacities", _together(there, where) != _together(back, where)),
         ("kinds", there[0].get("kind") != back[0].get("kind")),
     ):
         if differ:
-            raise ConfigError(f"{where}: its two directions have different {said}, but they must be equal")
+            raise ConfigError(f"{where}: its two directions have different {property_name}, but they must be equal")
 
 
 def _together(parallel: Sequence[Attributes], where: str) -> Capacity:

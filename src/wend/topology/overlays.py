@@ -36,11 +36,11 @@ def landmark_tree(placement: Placement, root: PeerId) -> list[Pair]:
     first = residents(placement)
     others = np.array([peer for peer in range(placement.peers) if peer != root], dtype=np.int64)
     paths = placement.paths(np.full(len(others), root, dtype=np.int64), others)
-    found = []
+    edges = []
     for i, peer in enumerate(others.tolist()):
         passed = [first[router] for router in paths.via(i)[1:-1] if router in first]
-        found.append((passed[-1] if passed else root, peer))
-    return found
+        edges.append((passed[-1] if passed else root, peer))
+    return edges
 
 
 def chain(placement: Placement, traced: Iterable[Pair]) -> Overlay:
@@ -70,8 +70,8 @@ def choose_landmarks(placement: Placement, count: int, seed: int) -> list[PeerId
 
 def choose_traced(placement: Placement, each: int, seed: int) -> list[Pair]:
     """For every peer, pairs with `each` random others."""
-    found = []
+    pairs = []
     for peer in range(placement.peers):
         drawn = stream(seed, "overlay", "traced", peer).permutation(placement.peers)
-        found += [(peer, other) for other in drawn[drawn != peer][:each].tolist()]
-    return found
+        pairs += [(peer, other) for other in drawn[drawn != peer][:each].tolist()]
+    return pairs

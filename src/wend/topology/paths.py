@@ -29,12 +29,12 @@ def tree(
             if there in done:
                 continue
             total = so_far + cost
-            known = distance.get(there)
-            if known is None or total < known:
+            earlier = distance.get(there)
+            if earlier is None or total < earlier:
                 distance[there] = total
                 parent[there] = here
                 heapq.heappush(heap, (total, there))
-            elif total == known and here < parent[there]:
+            elif total == earlier and here < parent[there]:
                 parent[there] = here
     return distance, parent
 
@@ -60,7 +60,7 @@ def k_shortest(costs: Costs, source: PeerId, target: PeerId, k: int) -> list[tup
     if source == target:
         return [(source,)]
     turned = _turned(costs)
-    found: list[tuple[PeerId, ...]] = []
+    routes: list[tuple[PeerId, ...]] = []
     prefixes: dict[tuple[PeerId, ...], tuple[dict[PeerId, int], set[PeerId]]] = {}
     """By prefix: the distances to the target without it, and the peers that follow it in a path known so far."""
     heap: list[tuple[int, tuple[PeerId, ...], int]] = []
@@ -79,9 +79,9 @@ def k_shortest(costs: Costs, source: PeerId, target: PeerId, k: int) -> list[tup
             heapq.heappush(heap, (spent + total, prefix + _descent(costs, distance, there, target), len(prefix)))
 
     leave((source,), 0)
-    while heap and len(found) < k:
+    while heap and len(routes) < k:
         _, path, shared = heapq.heappop(heap)
-        found.append(path)
+        routes.append(path)
         spent = 0
         for i in range(1, len(path)):
             prefix = path[:i]
@@ -90,7 +90,7 @@ def k_shortest(costs: Costs, source: PeerId, target: PeerId, k: int) -> list[tup
             if i >= shared:
                 leave(prefix, spent)
             spent += costs[path[i - 1]][path[i]]
-    return found
+    return routes
 
 
 def _turned(costs: Costs) -> dict[PeerId, dict[PeerId, int]]:

@@ -1,7 +1,7 @@
 """Placement: peers attached to the routers of an underlay.
 
 An overlay link runs over a path of routers and underlay links. Everything that can fail is a component with a number:
-first the routers, then the links, then the peers, then each peer's last mile. Two overlay links fail together where
+first the routers, then the links, then the peers, then each peer's last mile. Two overlay links fail together if
 they share a component.
 """
 

@@ -143,7 +143,7 @@ def _borders(
 
 
 def _second_uplinks(
-    draft: Draft, shape: PowerLaw, wanted: int, sizes: list[int], rng: np.random.Generator, delays: np.random.Generator
+    draft: Draft, shape: PowerLaw, count: int, sizes: list[int], rng: np.random.Generator, delays: np.random.Generator
 ) -> None:
     """Spend the remaining edges on links from access routers to a second gateway of their AS."""
     free = []
@@ -153,13 +153,13 @@ def _second_uplinks(
         upper = range(first + core, first + core + gateways)
         free += [(a, g) for a in range(first + core + gateways, first + size) for g in upper if not draft.linked(a, g)]
         first += size
-    if not 0 <= wanted <= len(free):
-        least = shape.edges - wanted
+    if not 0 <= count <= len(free):
+        least = shape.edges - count
         raise ConfigError(
             f"power-law: {shape.routers} routers in {shape.domains} AS take {least} to {least + len(free)} edges here, "
             f"not {shape.edges}"
         )
-    for i in sorted(rng.permutation(len(free))[:wanted].tolist()):
+    for i in sorted(rng.permutation(len(free))[:count].tolist()):
         access, gateway = free[i]
         draft.link(access, gateway, LinkKind.INNER, _draw(delays, shape.access_ms))
 

@@ -199,12 +199,12 @@ def _dijkstra(starts: Ints, there: Index, link: Index, costs: Ints, sources: Int
 
 @compiled
 def _hops(distance: Ints, before: Index) -> Ints:
-    found = np.zeros(before.shape, dtype=np.int64)
+    hops = np.zeros(before.shape, dtype=np.int64)
     for row in range(len(before)):
         for node in np.argsort(distance[row], kind="mergesort"):  # a predecessor is nearer than its node
             if before[row, node] >= 0:
-                found[row, node] = found[row, before[row, node]] + 1
-    return found
+                hops[row, node] = hops[row, before[row, node]] + 1
+    return hops
 
 
 @compiled

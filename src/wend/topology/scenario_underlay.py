@@ -17,10 +17,10 @@ from wend.model.randomness import stream
 from wend.model.scenario import WorldSettings
 from wend.model.units import SECOND, Nanos, seconds
 from wend.topology import catalog, generators
+from wend.topology.component_reliability import UnderlayFaults, in_time, reliabilities
 from wend.topology.faults import Faults, Intervals, Outage, draw_outages, without_partitions
 from wend.topology.graph import Overlay
 from wend.topology.placement import Placement, place
-from wend.topology.reliability import UnderlayFaults, in_time, reliabilities
 from wend.topology.routing import Index
 from wend.topology.traceroute import Hop, Tracer
 from wend.topology.underlay import Underlay

@@ -18,7 +18,7 @@ Hop = int | None
 
 
 class Traceroute(msgspec.Struct, frozen=True):
-    """The result of a trace. `hops` are the routers from the source's to the target's, None where none answered."""
+    """The result of a trace. `hops` are the routers on the path, None for those that did not answer."""
 
     source: PeerId
     target: PeerId

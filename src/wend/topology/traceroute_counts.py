@@ -1,6 +1,6 @@
 """Counts of traceroute records: the stage of topology inference that reads every hop, on Arrow columns.
 
-A record is `source, target, time_ns, hops, reached`. Hops are addresses, null where no router answered. The counts have
+A record is `source, target, time_ns, hops, reached`. Hops are addresses, null if no router answered. The counts have
 few rows, however many records there are:
 
     link     a and b answered one after the other
@@ -88,7 +88,7 @@ def _nowhere(kind: str, seen: int) -> pa.Table:
 
 
 class _Paths:
-    """The paths of a batch, concatenated: the node at each position, -1 where no router answered, and its trace."""
+    """The paths of a batch, concatenated: the node at each position, -1 if no router answered, and its trace."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         hops = batch.column("hops")
@@ -184,20 +184,20 @@ def _rows(
     columns["gap"] = pa.array(np.zeros(len(a), dtype=np.int64) if gap is None else gap)
     keys = list(columns)
     table = pa.table({**columns, "time": pa.array(paths.time[trace])})
-    found = table.group_by(keys, use_threads=False).aggregate([("time", "count"), ("time", "min"), ("time", "max")])
-    words = [_named(paths, found.column(f"m{i}")) for i in range(width)]
-    rows = found.num_rows
+    counts = table.group_by(keys, use_threads=False).aggregate([("time", "count"), ("time", "min"), ("time", "max")])
+    words = [_named(paths, counts.column(f"m{i}")) for i in range(width)]
+    rows = counts.num_rows
     text = pc.binary_join_element_wise(*words, "\n") if words else pa.array([""] * rows, pa.string())
     return pa.table(
         {
             "kind": pa.array([kind] * rows, pa.string()),
-            "a": _named(paths, found.column("a")),
-            "b": _named(paths, found.column("b")),
-            "gap": found.column("gap").cast(pa.int32()),
+            "a": _named(paths, counts.column("a")),
+            "b": _named(paths, counts.column("b")),
+            "gap": counts.column("gap").cast(pa.int32()),
             "middle": text,
-            "seen": found.column("time_count"),
-            "first_ns": found.column("time_min"),
-            "last_ns": found.column("time_max"),
+            "seen": counts.column("time_count"),
+            "first_ns": counts.column("time_min"),
+            "last_ns": counts.column("time_max"),
         }
     ).combine_chunks()
 

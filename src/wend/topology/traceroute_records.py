@@ -158,8 +158,8 @@ def _ranges(starts: Ints, sizes: Ints) -> Ints:
 
 
 def _crossed(placement: Placement, paths: UnderlayPaths, used: Bools) -> frozenset[tuple[str, str]]:
-    found = set()
+    crossed = set()
     for link in np.unique(np.concatenate([paths[i][1::2] for i in np.flatnonzero(used).tolist()])).tolist():
         a, b = (address(int(router)) for router in placement.underlay.ends[link - placement.first_link])
-        found.add((min(a, b), max(a, b)))
-    return frozenset(found)
+        crossed.add((min(a, b), max(a, b)))
+    return frozenset(crossed)

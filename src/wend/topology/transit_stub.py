@@ -73,15 +73,15 @@ def transit_stub(seed: int, shape: TransitStub = QUIST, name: str = "transit-stu
 def _transit_domain(draft: Draft, shape: TransitStub, domain: int, delays: np.random.Generator) -> list[int]:
     """Add a transit domain. Drawings show domains on a circle, and the routers of each on a smaller circle."""
     centre = _centre(shape, domain)
-    made = []
+    routers = []
     for i in range(shape.transit_size):
         turn = 2 * math.pi * i / shape.transit_size
         x, y = centre[0] + 95 * math.cos(turn), centre[1] + 95 * math.sin(turn)
-        made.append(draft.router(RouterKind.TRANSIT, domain, x, y))
-    for i, a in enumerate(made):
-        for b in made[i + 1 :]:
+        routers.append(draft.router(RouterKind.TRANSIT, domain, x, y))
+    for i, a in enumerate(routers):
+        for b in routers[i + 1 :]:
             draft.link(a, b, LinkKind.TRANSIT, _draw(delays, shape.transit_ms))
-    return made
+    return routers
 
 
 def _centre(shape: TransitStub, domain: int) -> tuple[float, float]:
@@ -104,13 +104,13 @@ def _stub_domain(
     outward = 2 * math.pi * spot / shape.transit_size
     fan = outward + (number - (shape.stubs - 1) / 2) * 2 * math.pi / (shape.transit_size * shape.stubs)
     x0, y0 = np.add(_centre(shape, ring), (165 * math.cos(fan), 165 * math.sin(fan)))
-    made = []
+    routers = []
     for i in range(shape.stub_size):
         turn = 2 * math.pi * i / shape.stub_size
-        made.append(draft.router(RouterKind.ACCESS, domain, x0 + 9 * math.cos(turn), y0 + 9 * math.sin(turn)))
+        routers.append(draft.router(RouterKind.ACCESS, domain, x0 + 9 * math.cos(turn), y0 + 9 * math.sin(turn)))
     for i, j in _connected_pairs(shape.stub_size, shape.stub_density, domain, wiring):
-        draft.link(made[i], made[j], LinkKind.INNER, _draw(delays, shape.stub_ms))
-    gateway = int(wiring.choice(made))
+        draft.link(routers[i], routers[j], LinkKind.INNER, _draw(delays, shape.stub_ms))
+    gateway = int(wiring.choice(routers))
     draft.link(gateway, transit, LinkKind.BORDER, _draw(delays, shape.uplink_ms))
 
 

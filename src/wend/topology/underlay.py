@@ -46,14 +46,14 @@ class Underlay(msgspec.Struct, frozen=True, eq=False):
     router_kind: Bytes
     domain: Ints
     position: Floats
-    """(routers, 2): where to draw each router; nan where the map has no position."""
+    """(routers, 2): where to draw each router; nan if the map has no position for it."""
     ends: Ints
     """(links, 2): sorted, the lower router first, without loops and duplicates."""
     link_kind: Bytes
     delay_ns: Ints
     names: tuple[str, ...]
     router_capacity: tuple[Capacity, ...]
-    """As the map states it; infinite where it states none. Plans respect it, routing does not."""
+    """As the map states it; infinite if it states none. Plans respect it, routing does not."""
     link_capacity: tuple[Capacity, ...]
     remarks: tuple[str, ...] = ()
     """One sentence for each fact that the map does not state and Wend had to choose. The console prints them."""
@@ -111,7 +111,7 @@ class Draft:
 
     def done(self) -> Underlay:
         links = sorted(self._links.items())
-        made = Underlay(
+        underlay = Underlay(
             self.name,
             router_kind=np.array([r[0] for r in self._routers], dtype=np.int8),
             domain=np.array([r[1] for r in self._routers], dtype=np.int64),
@@ -124,12 +124,12 @@ class Draft:
             link_capacity=tuple(capacity for _, (*_, capacity) in links),
             remarks=self.remarks,
         )
-        if made.routers < 2 or components(made.routers, made.ends)[0] > 1:
+        if underlay.routers < 2 or components(underlay.routers, underlay.ends)[0] > 1:
             raise ConfigError(f"{self.name} is not a connected network of two routers or more")
-        if (made.delay_ns <= 0).any():
-            a, b = made.ends[int(np.argmin(made.delay_ns))]
-            raise ConfigError(f"{self.name}: link {made.names[a]}-{made.names[b]} has no delay")
-        return made
+        if (underlay.delay_ns <= 0).any():
+            a, b = underlay.ends[int(np.argmin(underlay.delay_ns))]
+            raise ConfigError(f"{self.name}: link {underlay.names[a]}-{underlay.names[b]} has no delay")
+        return underlay
 
 
 def components(routers: int, ends: Ints) -> tuple[int, Ints]:

@@ -13,10 +13,10 @@ from tests.ports import free_ports
 from wend.drivers.live.config import load
 from wend.drivers.live.process import PeerService
 from wend.model.rates import Rate
-from wend.planning.make import make_plan
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import FlowWorkload
 from wend.planning.models import parse_goal
-from wend.planning.network import FlowNetwork
-from wend.planning.workload import FlowWorkload
+from wend.planning.planner import make_plan
 from wend.strategies.planned.failover import FailoverRouting
 from wend.topology.graph import Overlay, OverlayLink
 

@@ -16,8 +16,8 @@ from wend.drivers.sim.run import play
 from wend.drivers.world import World, build
 from wend.model.units import MS, SECOND
 from wend.strategies.registry import linked_strategies
+from wend.topology.component_reliability import UnderlayFaults
 from wend.topology.faults import Intervals
-from wend.topology.reliability import UnderlayFaults
 from wend.topology.scenario_underlay import Traceroutes, component_pf
 
 CRASH = {"up": {"kind": "exponential", "mean_s": 9.0}, "down": {"kind": "exponential", "mean_s": 0.7}}

@@ -1,4 +1,4 @@
-"""Simulated links that corrupt, reorder and delay packets, or are congested (`topology/disturbances.py`).
+"""Simulated links that corrupt, reorder and delay packets, or are congested (`topology/link_disturbances.py`).
 
 A corrupted packet arrives, fails the check of its checksum, and is refused: the receiver's state machine never sees it.
 A reordered packet is held back while later ones overtake it. Nothing else lets packets overtake each other: a packet
@@ -23,7 +23,7 @@ from wend.model.randomness import stream
 from wend.model.trace import Trace
 from wend.model.units import MS, Nanos
 from wend.protocol.messages import Ack, Message
-from wend.topology.disturbances import Disturbances
+from wend.topology.link_disturbances import Disturbances
 
 CORRUPTED: Final = "corrupted"
 """The entry of the agenda for a corrupted packet, and the reason for which its receiver refuses it."""

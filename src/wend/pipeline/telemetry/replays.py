@@ -85,10 +85,10 @@ def _plan(world: "World") -> None:
     """Plan for the links and flows of a world, and let its peers follow that."""
     from wend.model.flows import Flow, told_apart
     from wend.model.forwarding import read_forwarding
-    from wend.planning.make import make_plan
+    from wend.planning.flow_network import FlowNetwork
+    from wend.planning.flow_workload import workload_of
     from wend.planning.models import parse_goal
-    from wend.planning.network import FlowNetwork
-    from wend.planning.workload import workload_of
+    from wend.planning.planner import make_plan
 
     peers = told_apart(world.overlay.names)
     flows = [

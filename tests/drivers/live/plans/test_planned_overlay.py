@@ -13,10 +13,10 @@ from wend.model.flows import Flow, told_apart
 from wend.model.plan import Plan, read_plan
 from wend.model.rates import Rate
 from wend.model.units import SECOND
-from wend.planning.make import make_plan
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import workload_of
 from wend.planning.models import parse_goal
-from wend.planning.network import FlowNetwork
-from wend.planning.workload import workload_of
+from wend.planning.planner import make_plan
 
 
 def plan_for(world: World, folder: Path) -> Plan:

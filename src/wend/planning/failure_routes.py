@@ -1,0 +1,191 @@
+"""Plans that survive the failure of any single link: for every failure, routes that avoid it within all capacities.
+
+Routes after a failure are chosen before it. For each link the planner solves the balance problem on the network without
+it. The highest of these loads, over all links, is the least that any choice of routes can promise: `highest`. A failure
+should move few flows. So the planner first lets only the flows move that cross the failed link, while the others keep
+their routes. If that needs no more than `highest`, it is the plan for this failure; otherwise all flows may move.
+
+If a link is a bridge, its failure cuts receivers off. They are left out of that failure's plan, and counted.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wend.model.errors import ConfigError
+from wend.model.events import PeerId
+from wend.planning.arrays import Flags, Floats, Longs
+from wend.planning.delivery_graphs import DeliveryGraphs, Find, chosen, delivery_graphs
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import FlowWorkload
+from wend.planning.models import TIGHT, Solution, balance, least_usage
+from wend.planning.problem import Problem, problem_of, rows_of
+
+SURVIVABLE = (0, 1)
+"""How many links may fail at once."""
+
+
+class RoutesAfterFailure(NamedTuple):
+    """The routes of flows after the failure of one link."""
+
+    a: PeerId
+    b: PeerId
+    flows: Longs
+    """The flows that move."""
+    graphs: DeliveryGraphs
+    """The graphs in use of these flows, in the arcs of the whole network."""
+    shares: Floats
+    highest: float
+    """The highest load of a link or peer."""
+    cut: int
+    """The receivers of flows that the failure cuts off."""
+
+
+class _Failure(NamedTuple):
+    """One failure, before its routes are chosen."""
+
+    a: PeerId
+    b: PeerId
+    network: FlowNetwork
+    arcs: Longs
+    """The numbers of this network's arcs in the whole one."""
+    flows: Longs
+    """The flows that still have receivers."""
+    workload: FlowWorkload
+    graphs: DeliveryGraphs
+    problem: Problem
+    best: Solution
+    """With the least load, if every flow may move."""
+    cut: int
+
+
+def routes_after_failures(
+    network: FlowNetwork,
+    workload: FlowWorkload,
+    graphs: DeliveryGraphs,
+    shares: Floats,
+    k: int,
+    find: Find,
+) -> list[RoutesAfterFailure]:
+    """The routes after each failure, by link, if `graphs` with `shares` are in use before. Raises `ConfigError` for a
+    failure after which the workload does not fit."""
+    failures = []
+    for link in network.overlay.links:
+        found = _failure(network, workload, min(link.a, link.b), max(link.a, link.b), k, find)
+        if found.best.y > 1 + TIGHT:
+            raise ConfigError(_overload(found, k))
+        failures.append(found)
+    highest = max((each.best.y for each in failures), default=0.0)
+    made = [_routes(each, workload, graphs, shares, highest) for each in failures]
+    return sorted(made, key=lambda each: (each.a, each.b))
+
+
+def _failure(network: FlowNetwork, workload: FlowWorkload, a: PeerId, b: PeerId, k: int, find: Find) -> _Failure:
+    left, arcs = network.without(a, b)
+    flows, rest = _still_connected(left, workload, a, b)
+    cut = len(workload.receivers) - len(rest.receivers)
+    if not len(rest):
+        no_arcs = np.zeros(0, dtype=np.int32)
+        nothing = DeliveryGraphs(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), no_arcs, no_arcs)
+        return _Failure(a, b, left, arcs, flows, rest, nothing, problem_of(left, rest, nothing), _NOTHING, cut)
+    graphs = delivery_graphs(left, rest, k, find)
+    problem = problem_of(left, rest, graphs)
+    return _Failure(a, b, left, arcs, flows, rest, graphs, problem, balance(problem), cut)
+
+
+_NOTHING = Solution(np.zeros(0), 0.0, 0.0, 0)
+
+
+def _still_connected(left: FlowNetwork, workload: FlowWorkload, a: PeerId, b: PeerId) -> tuple[Longs, FlowWorkload]:
+    """The flows without the receivers that their publisher no longer reaches, and their numbers."""
+    side = np.zeros(left.peers, dtype=bool)
+    todo, graph = [a], left.graph
+    side[a] = True
+    while todo:
+        here = todo.pop()
+        for there in graph.head[graph.ptr[here] : graph.ptr[here + 1]].tolist():
+            if not side[there]:
+                side[there] = True
+                todo.append(there)
+    if side[b]:
+        return np.arange(len(workload)), workload
+    whose = np.repeat(np.arange(len(workload)), np.diff(workload.ptr))
+    kept = side[workload.receivers] == side[workload.publisher[whose]]
+    flows = np.unique(whose[kept])
+    return flows, _some_flows(workload, flows, kept)
+
+
+def _some_flows(workload: FlowWorkload, flows: Longs, kept: Flags | None = None) -> FlowWorkload:
+    """Some flows of a workload, with all receivers or with those that are kept."""
+    whose = np.repeat(np.arange(len(workload)), np.diff(workload.ptr))
+    mine = np.isin(whose, flows) if kept is None else np.isin(whose, flows) & kept
+    ptr = np.concatenate(([0], np.cumsum(np.bincount(whose[mine], minlength=len(workload))[flows]))).astype(np.int64)
+    return FlowWorkload(
+        workload.publisher[flows], ptr, workload.receivers[mine], workload.demand[:, flows], workload.weight[flows]
+    )
+
+
+def _routes(
+    failure: _Failure, workload: FlowWorkload, graphs: DeliveryGraphs, shares: Floats, highest: float
+) -> RoutesAfterFailure:
+    local = _local(failure, workload, graphs, shares, highest)
+    if local is not None:
+        return local
+    found = least_usage(failure.problem, limit=failure.best.y * (1 + TIGHT)) or failure.best
+    return _as_routes(failure, failure.flows, failure.graphs, found)
+
+
+def _local(
+    failure: _Failure, workload: FlowWorkload, graphs: DeliveryGraphs, shares: Floats, highest: float
+) -> RoutesAfterFailure | None:
+    """Routes that move only flows that cross the failed link; None if these load something higher than `highest`."""
+    back = np.full(len(graphs.arcs) and int(graphs.arcs.max()) + 1, -1, dtype=np.int64)
+    known = failure.arcs[failure.arcs < len(back)]
+    back[known] = np.arange(len(failure.arcs))[failure.arcs < len(back)]
+    crossing = np.add.reduceat(back[graphs.arcs] < 0, graphs.ptr[:-1]) > 0
+    of = np.repeat(np.arange(len(workload)), np.diff(graphs.of_flow))
+    moved = np.unique(of[crossing & (shares > 0)])
+    stay = np.setdiff1d(np.arange(len(workload)), moved)
+    unmoved = chosen(graphs, np.flatnonzero(np.isin(of, stay)))
+    some = DeliveryGraphs(
+        np.concatenate(([0], np.cumsum(np.diff(graphs.of_flow)[stay]))).astype(np.int64),
+        unmoved.ptr,
+        back[unmoved.arcs].astype(np.int32),
+        unmoved.level,
+    )
+    base = problem_of(failure.network, _some_flows(workload, stay), some).loads(shares[np.isin(of, stay)])
+    mine = np.flatnonzero(np.isin(failure.flows, moved))
+    each = np.repeat(np.arange(len(failure.flows)), np.diff(failure.graphs.of_flow))
+    picked = chosen(failure.graphs, np.flatnonzero(np.isin(each, mine)))
+    candidates = picked._replace(
+        of_flow=np.concatenate(([0], np.cumsum(np.diff(failure.graphs.of_flow)[mine]))).astype(np.int64)
+    )
+    problem = problem_of(failure.network, _some_flows(failure.workload, mine), candidates)._replace(base=base)
+    limit = highest * (1 + TIGHT)
+    if not len(mine):
+        load = float((base / problem.capacity).max(initial=0.0))
+        return _as_routes(failure, mine, candidates, Solution(np.zeros(0), load, 0.0, 0)) if load <= limit else None
+    best = balance(problem)
+    if best.y > limit:
+        return None
+    found = least_usage(problem, limit=best.y * (1 + TIGHT)) or best
+    return _as_routes(failure, failure.flows[mine], candidates, found)
+
+
+def _as_routes(failure: _Failure, flows: Longs, graphs: DeliveryGraphs, solution: Solution) -> RoutesAfterFailure:
+    used = np.flatnonzero(solution.shares > 0)
+    some = chosen(graphs, used)
+    whole = some._replace(arcs=failure.arcs[some.arcs].astype(np.int32))
+    return RoutesAfterFailure(failure.a, failure.b, flows, whole, solution.shares[used], solution.y, failure.cut)
+
+
+def _overload(failure: _Failure, k: int) -> str:
+    loads = failure.problem.loads(failure.best.shares)
+    worst = int((loads / failure.problem.capacity).argmax())
+    rows, names = rows_of(failure.network), failure.network.names
+    load = rows.rate(worst, float(loads[worst]))
+    capacity = rows.rate(worst, float(failure.problem.capacity[worst]))
+    return (
+        f"the workload does not survive the failure of link {names[failure.a]}-{names[failure.b]} with k = {k}: at "
+        f"best, {rows.name(worst, names)} would carry {load} and can carry {capacity}"
+    )

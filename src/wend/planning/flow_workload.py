@@ -1,0 +1,183 @@
+"""Workloads: flows from a publisher to its receivers, with a rate, a size and a weight.
+
+A flow is everything that one publisher sends to one set of receivers (thesis, definition 3.1). So input flows with the
+same publisher and receivers are merged, and their rates add up. Flows are columns, not objects: a workload of ten
+thousand messages has six million receivers.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wend.model.errors import ConfigError
+from wend.model.events import PeerId
+from wend.model.flows import Flow, demands, read_flows, told_apart
+from wend.model.randomness import stream
+from wend.model.rates import BITS_PER_BYTE
+from wend.planning.arrays import Floats, Ints, Longs
+
+MESSAGES, BITS = 0, 1
+"""The units of a demand: the rows of `FlowWorkload.demand`."""
+
+
+class FlowWorkload:
+    """Merged flows. The receivers of flow `f` are `receivers[ptr[f]:ptr[f + 1]]`, ascending, without its publisher."""
+
+    def __init__(self, publisher: Ints, ptr: Longs, receivers: Ints, demand: Floats, weight: Floats) -> None:
+        self.publisher = publisher
+        self.ptr = ptr
+        self.receivers = receivers
+        self.demand = demand
+        """By unit (messages/s, bit/s) and flow."""
+        self.weight = weight
+        self.unwanted = 0
+        """The number of input flows whose only receiver is their own publisher. They need no plan."""
+
+    def __len__(self) -> int:
+        return len(self.publisher)
+
+    def of(self, flow: int) -> Ints:
+        """The receivers of a flow."""
+        return self.receivers[self.ptr[flow] : self.ptr[flow + 1]]
+
+    def deliveries(self) -> float:
+        """Deliveries per second."""
+        return float(np.diff(self.ptr) @ self.demand[MESSAGES])
+
+
+class WorkloadBuilder:
+    """Merges flows as they are added. A merged flow has the position of the first one."""
+
+    def __init__(self) -> None:
+        self._place: dict[tuple[int, bytes], int] = {}
+        self._publishers: list[int] = []
+        self._receivers: list[Ints] = []
+        self._totals: list[list[float]] = []
+        self._unwanted = 0
+
+    def add(self, publisher: PeerId, receivers: Sequence[int] | Ints, rate: float, bits: float, weight: float) -> None:
+        distinct = np.unique(np.asarray(receivers, dtype=np.int32))
+        distinct = distinct[distinct != publisher]
+        if not len(distinct):
+            self._unwanted += 1
+            return
+        key = (publisher, distinct.tobytes())
+        place = self._place.setdefault(key, len(self._publishers))
+        if place == len(self._publishers):
+            self._publishers.append(publisher)
+            self._receivers.append(distinct)
+            self._totals.append([0.0, 0.0, 0.0])
+        total = self._totals[place]
+        total[0] += rate
+        total[1] += bits
+        total[2] += rate * weight
+
+    def build(self) -> FlowWorkload:
+        totals = np.array(self._totals, dtype=float).reshape(-1, 3).T
+        ptr = np.concatenate(([0], np.cumsum([len(r) for r in self._receivers]))).astype(np.int64)
+        receivers = np.concatenate(self._receivers) if self._receivers else np.zeros(0, dtype=np.int32)
+        workload = FlowWorkload(
+            np.array(self._publishers, dtype=np.int32), ptr, receivers, totals[:2].copy(), totals[2] / totals[0]
+        )
+        workload.unwanted = self._unwanted
+        return workload
+
+
+def workload_of(flows: Iterable[Flow], names: Sequence[str], where: str = "workload") -> FlowWorkload:
+    """Check and merge flows. An error names the wrong flow, counted from 1."""
+    builder = WorkloadBuilder()
+    for flow in demands(flows, names, where):
+        builder.add(flow.publisher, flow.receivers, flow.rate_msgs, flow.rate_bps, flow.weight)
+    made = builder.build()
+    if not len(made):
+        raise ConfigError(f"{where} has no flow with a receiver other than its publisher")
+    return made
+
+
+def read_workload(path: Path, names: Sequence[str]) -> FlowWorkload:
+    """Read a workload from JSON lines, or from Parquet with the same columns."""
+    return workload_of(read_flows(path), names, str(path))
+
+
+def write_workload(workload: FlowWorkload, path: Path, names: Sequence[str] = ()) -> None:
+    """Write the merged flows as JSON lines or, if the path ends in .parquet, as Parquet. Peers have their names if
+    `names` tell them apart."""
+    called = told_apart(names)
+    if isinstance(called, range):
+        called = ()
+    sizes = workload.demand[BITS] / workload.demand[MESSAGES] / BITS_PER_BYTE
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".parquet":
+            _write_parquet(workload, sizes, path, called)
+            return
+        with path.open("w", encoding="utf-8") as file:
+            for f in range(len(workload)):
+                publisher, receivers = int(workload.publisher[f]), workload.of(f).tolist()
+                line: dict[str, Any] = {"publisher": publisher, "receivers": receivers}
+                if called:
+                    line = {"publisher": called[publisher], "receivers": [called[r] for r in receivers]}
+                line["rate"] = float(workload.demand[MESSAGES, f])
+                line |= {"size_bytes": float(sizes[f]), "weight": float(workload.weight[f])}
+                file.write(json.dumps(line) + "\n")
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _write_parquet(workload: FlowWorkload, sizes: Floats, path: Path, called: Sequence[int | str]) -> None:
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    publisher, receivers = arrow.array(workload.publisher), arrow.array(workload.receivers)
+    if called:
+        words = arrow.array(called)
+        publisher, receivers = words.take(publisher), words.take(receivers)
+    table = arrow.table(
+        {
+            "publisher": publisher,
+            "receivers": arrow.ListArray.from_arrays(workload.ptr.astype(np.int32), receivers),
+            "rate": workload.demand[MESSAGES],
+            "size_bytes": sizes,
+            "weight": workload.weight,
+        }
+    )
+    parquet.write_table(table, path)
+
+
+def draw_workload(
+    peers: int,
+    messages: int,
+    *,
+    popularity: float,
+    seed: int,
+    receivers: float = 0.75,
+    publishers: float = 0.10,
+    rate: float = 1.0,
+    size_bytes: float = 0.0,
+) -> FlowWorkload:
+    """Draw the thesis's workload (section 4.3). A share of the peers receives, and a share publishes, in turn. The
+    number of a message's receivers is uniform around `popularity` of all receivers, with the widest possible range."""
+    for name, share in (("popularity", popularity), ("receivers", receivers), ("publishers", publishers)):
+        if not 0 < share <= 1:
+            raise ConfigError(f"{name} must be above 0 and at most 1, got {share:g}")
+    if messages < 1 or not rate > 0 or size_bytes < 0:
+        got = f"got {messages}, {rate:g} and {size_bytes:g}"
+        raise ConfigError(f"a workload needs at least 1 message, a rate above 0 and a size of 0 or more, {got}")
+    rng = stream(seed, "workload", "flows", peers)
+    receiving = np.sort(rng.permutation(peers)[: max(round(receivers * peers), 1)])
+    publishing = rng.permutation(peers)[: max(round(publishers * peers), 1)].tolist()
+    reach = len(receiving)
+    around, spread = popularity * reach, min(popularity, 1 - popularity) * reach
+    counts = np.clip(np.rint(rng.uniform(around - spread, around + spread, messages)), 1, reach).astype(int)
+    builder = WorkloadBuilder()
+    bits = rate * size_bytes * BITS_PER_BYTE
+    for number, count in enumerate(counts.tolist()):
+        chosen = rng.choice(receiving, count, replace=False, shuffle=False)
+        builder.add(publishing[number % len(publishing)], chosen, rate, bits, 1.0)
+    made = builder.build()
+    if not len(made):
+        raise ConfigError(f"of {peers} peers none receives a message of another")
+    return made

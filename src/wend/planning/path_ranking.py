@@ -1,0 +1,92 @@
+"""The two other path rankings that the thesis tried first (sections 3.5.1 and 3.5.3), for comparison.
+
+`capacity` ranks loop-free paths by the sum of 1 / width, so wide detours come before short paths. `rejecting` ranks by
+delay and accepts a path only if its bottleneck is wider than that of the last accepted path. It considers `CONSIDERED`
+candidates, because the thesis has a limit, too. Both list paths with Yen's algorithm and are far slower than
+`paths_from`.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import yen
+
+from wend.model.errors import ConfigError
+from wend.planning.arrays import Floats, Ints
+from wend.planning.candidate_paths import CandidatePaths, paths_from
+from wend.planning.flow_network import CsrGraph
+
+CONSIDERED = 50
+
+
+def by_capacity(graph: CsrGraph, source: int, receivers: Ints, k: int) -> CandidatePaths:
+    costs = 1.0 / np.minimum(graph.width, 1e12)
+
+    def choose(target: int) -> list[Ints]:
+        return _shortest(graph, costs, source, target, k)
+
+    return _collect(receivers, source, choose)
+
+
+def by_rejecting(graph: CsrGraph, source: int, receivers: Ints, k: int) -> CandidatePaths:
+    costs = graph.delay.astype(float)
+
+    def choose(target: int) -> list[Ints]:
+        accepted: list[Ints] = []
+        widest = 0.0
+        for path in _shortest(graph, costs, source, target, CONSIDERED):
+            bottleneck = float(graph.width[path].min())
+            if bottleneck > widest and len(accepted) < k:
+                accepted.append(path)
+                widest = bottleneck
+        return accepted
+
+    return _collect(receivers, source, choose)
+
+
+RANKINGS: dict[str, Callable[[CsrGraph, int, Ints, int], CandidatePaths]] = {
+    "bottleneck-disjoint": paths_from,
+    "capacity": by_capacity,
+    "rejecting": by_rejecting,
+}
+
+
+def ranking(name: str) -> Callable[[CsrGraph, int, Ints, int], CandidatePaths]:
+    if name not in RANKINGS:
+        raise ConfigError(f"there is no ranking {name!r}: choose {', '.join(RANKINGS)}")
+    return RANKINGS[name]
+
+
+def _shortest(graph: CsrGraph, costs: Floats, source: int, target: int, k: int) -> list[Ints]:
+    """Up to k loop-free paths as arcs, the cheapest first; paths of equal cost are ordered by ids."""
+    if source == target:
+        return []
+    peers = len(graph.ptr) - 1
+    matrix = csr_array((costs, graph.head, graph.ptr), shape=(peers, peers))
+    lengths, before = yen(matrix, source, target, k, return_predecessors=True)
+    routes = []
+    for length, row in zip(lengths.tolist(), before, strict=True):
+        nodes = [target]
+        while nodes[-1] != source:
+            nodes.append(int(row[nodes[-1]]))
+        routes.append((length, nodes[::-1]))
+    return [_arcs(graph, nodes) for _, nodes in sorted(routes)]
+
+
+def _arcs(graph: CsrGraph, nodes: list[int]) -> Ints:
+    arcs = []
+    for a, b in pairwise(nodes):
+        first, last = graph.ptr[a : a + 2]
+        arcs.append(first + int(np.searchsorted(graph.head[first:last], b)))
+    return np.array(arcs, dtype=np.int32)
+
+
+def _collect(receivers: Ints, source: int, choose: Callable[[int], list[Ints]]) -> CandidatePaths:
+    targets = np.asarray(receivers, dtype=np.int32)
+    each = [choose(target) for target in targets.tolist()]
+    paths = [path for found in each for path in found]
+    first = np.concatenate(([0], np.cumsum([len(found) for found in each]))).astype(np.int32)
+    ptr = np.concatenate(([0], np.cumsum([len(path) for path in paths]))).astype(np.int32)
+    return CandidatePaths(targets, first, ptr, np.concatenate([*paths, np.zeros(0, dtype=np.int32)]))

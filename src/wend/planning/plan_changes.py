@@ -1,0 +1,101 @@
+"""Changes since a plan was made: its links, their capacities, its workload, and whether it still fits.
+
+A plan states the workload and the capacities that it was made for, so no other memory is needed. The measures:
+
+- workload: the rates that appeared or disappeared, as a share of all rates of the plan. A flow is known by its
+  publisher and receivers, so a flow with other receivers is another one.
+- links: the largest relative change of a capacity.
+- load: the highest load that the plan would cause now, with the flows that it knows.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wend.model.plan import Plan
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import MESSAGES, FlowWorkload
+from wend.planning.plan_check import loads_of
+
+FULL = 1.0 + 1e-6
+
+
+class PlanChanges(NamedTuple):
+    """How much has changed, as shares."""
+
+    topology: bool
+    workload: float
+    links: float
+    load: float
+
+    def reasons(self, noticeable: float) -> list[str]:
+        """The reasons for a new plan, if changes above this share matter. Without a reason the plan can stay."""
+        if self.topology:
+            return ["the links are other ones"]
+        changes = []
+        if self.workload > noticeable:
+            changes.append(f"{100 * self.workload:.0f} % of the workload is another")
+        if self.links > noticeable:
+            changes.append(f"the capacity of a link has changed by {100 * self.links:.0f} %")
+        if self.load > FULL:
+            changes.append(f"the plan would load a link or peer to {100 * self.load:.0f} %")
+        return changes
+
+    def __str__(self) -> str:
+        shares = {"workload": self.workload, "links": self.links, "highest load": self.load}
+        return ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items())
+
+
+def changes_since(plan: Plan, network: FlowNetwork, workload: FlowWorkload) -> PlanChanges:
+    """Compare a plan with the network and the workload of today."""
+    if network.fingerprint != plan.head.topology:
+        return PlanChanges(True, 0.0, 0.0, 0.0)
+    before, now = _rates(plan), _workload_rates(workload)
+    whole = sum(before.values())
+    moved = sum(abs(now.get(flow, 0.0) - before.get(flow, 0.0)) for flow in before.keys() | now.keys())
+    links = 0.0
+    for unit, suffix in enumerate(("msgs", "bps")):
+        for then, today in (
+            (plan.arcs[f"capacity_{suffix}"], network.arc_capacity[unit]),
+            (plan.peers[f"capacity_{suffix}"], network.peer_capacity[unit]),
+        ):
+            links = max(links, _largest_change(then, today))
+    return PlanChanges(False, moved / whole if whole else float(bool(now)), links, _load(plan, network, now))
+
+
+Flows = dict[tuple[int, tuple[int, ...]], float]
+"""Publisher and receivers -> messages a second."""
+
+
+def _rates(plan: Plan) -> Flows:
+    ptr, flows = plan.flows["receivers_ptr"], plan.flows
+    return {
+        (int(publisher), tuple(flows["receivers"][ptr[f] : ptr[f + 1]].tolist())): float(flows["rate_msgs"][f])
+        for f, publisher in enumerate(flows["publisher"].tolist())
+    }
+
+
+def _workload_rates(workload: FlowWorkload) -> Flows:
+    return {
+        (int(workload.publisher[f]), tuple(workload.of(f).tolist())): float(workload.demand[MESSAGES, f])
+        for f in range(len(workload))
+    }
+
+
+def _largest_change(then: np.ndarray, today: np.ndarray) -> float:
+    both = np.isfinite(then) & np.isfinite(today)
+    if (np.isfinite(then) != np.isfinite(today)).any():
+        return 1.0
+    return float((np.abs(today[both] - then[both]) / then[both]).max(initial=0.0))
+
+
+def _load(plan: Plan, network: FlowNetwork, now: Flows) -> float:
+    """The highest load if the flows of the plan have the rates of today."""
+    factor = np.array([now.get(flow, 0.0) / rate if rate else 0.0 for flow, rate in _rates(plan).items()])
+    loads = loads_of(plan, plan.graphs["share"] * factor[plan.graphs["flow"]])
+    highest = 0.0
+    for unit in range(2):
+        into = np.bincount(plan.arcs["b"], weights=loads[unit], minlength=network.peers)
+        highest = max(highest, float((loads[unit] / network.arc_capacity[unit]).max(initial=0.0)))
+        highest = max(highest, float((into / network.peer_capacity[unit]).max(initial=0.0)))
+    return highest

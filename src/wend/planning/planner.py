@@ -1,0 +1,310 @@
+"""Making a plan from a network and a workload: paths, delivery graphs, linear program, forwarding tables."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wend.model.compiled import compiled
+from wend.model.errors import ConfigError
+from wend.model.plan import Plan, PlanHeader
+from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs, tidy
+from wend.planning.delivery_graphs import DeliveryGraphs, chosen, delivery_graphs
+from wend.planning.failure_routes import SURVIVABLE, RoutesAfterFailure, routes_after_failures
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import BITS, MESSAGES, FlowWorkload
+from wend.planning.models import Goal, balance, solve
+from wend.planning.partial_plan import most_valuable
+from wend.planning.path_ranking import ranking as ranking_of
+from wend.planning.problem import Problem, problem_of, rows_of
+from wend.planning.problem_reduction import reduce
+
+UNITS = ("msg/s", "bit/s")
+SUFFIX = ("msgs", "bps")
+
+
+class Allocation(NamedTuple):
+    """The delivery graphs in use, and the share of its flow that each carries."""
+
+    graphs: DeliveryGraphs
+    shares: Floats
+
+
+def make_plan(
+    network: FlowNetwork,
+    workload: FlowWorkload,
+    goal: Goal,
+    k: int,
+    *,
+    ranking: str = "bottleneck-disjoint",
+    partial: bool = False,
+    survive: int = 0,
+) -> Plan:
+    """A plan that carries all flows. If none does: an error, or with `partial` the most valuable part that fits.
+
+    With `survive` it also carries them after the failure of that many links.
+    """
+    if survive not in SURVIVABLE:
+        raise ConfigError(f"a plan survives the failure of 0 or 1 links, not of {survive}")
+    if survive and partial:
+        raise ConfigError("a plan that survives failures carries everything: leave out --partial")
+    graphs = delivery_graphs(network, workload, k, ranking_of(ranking))
+    problem = problem_of(network, workload, graphs)
+    solution = solve(problem, goal)
+    if solution is not None:
+        used = Allocation(chosen(graphs, np.flatnonzero(solution.shares > 0)), solution.shares[solution.shares > 0])
+    elif partial:
+        part = most_valuable(network, workload, graphs)
+        used = Allocation(part.graphs, part.shares)
+    else:
+        raise ConfigError(_does_not_fit(network, problem, k))
+    single = chosen(graphs, graphs.of_flow[:-1])
+    after: list[RoutesAfterFailure] = []
+    if survive:
+        after = routes_after_failures(network, workload, *used, k, ranking_of(ranking))
+    joined, failed = _with_backups(used, after)
+    one = Allocation(single, np.ones(len(workload)))
+    plan = _plan(network, workload, goal, k, ranking, joined, one, solution is None, failed)
+    if plan.head.highest_load > 1 + TOLERANCE:
+        over = f"to {plan.head.highest_load:.6g} times its capacity"
+        raise ConfigError(f"rounding loads a link or peer {over}: demands and capacities differ by too much")
+    return plan
+
+
+def _does_not_fit(network: FlowNetwork, problem: Problem, k: int) -> str:
+    """An error that names the bottleneck: of the rows with the highest load at the optimum, the one with the most load
+    that no choice of graphs can move."""
+    loads = problem.loads(balance(problem).shares)
+    full = loads / problem.capacity
+    fixed = reduce(problem, limit=None, priced=False).problem.base / problem.capacity
+    worst = int(np.where(full > full.max() * (1 - 1e-6), 1 + fixed, 0.0).argmax())
+    rows = rows_of(network)
+    load, capacity = rows.rate(worst, float(loads[worst])), rows.rate(worst, float(problem.capacity[worst]))
+    where = rows.name(worst, network.names)
+    return f"the workload does not fit with k = {k}: at best, {where} would carry {load} and can carry {capacity}"
+
+
+def _plan(
+    network: FlowNetwork,
+    workload: FlowWorkload,
+    goal: Goal,
+    k: int,
+    ranking: str,
+    used: Allocation,
+    single: Allocation,
+    partial: bool,
+    failed: dict[str, Any],
+) -> Plan:
+    head = network.graph.head
+    before, after = arc_loads(workload, single, head), arc_loads(workload, used, head)
+    reached = deliveries(workload, used, head)
+    has_message_rates = np.isfinite([network.arc_capacity[MESSAGES].min(), network.peer_capacity[MESSAGES].min()]).any()
+    unit = MESSAGES if has_message_rates else BITS
+    worth = workload.demand[MESSAGES] * workload.weight
+    header = PlanHeader(
+        topology=network.fingerprint,
+        goal=str(goal),
+        k=k,
+        ranking=ranking,
+        partial=partial,
+        peers=network.peers,
+        links=len(network.overlay.links),
+        flows=len(workload),
+        graphs=len(used.shares),
+        highest_load=tidy(highest(network, after)),
+        highest_load_single=tidy(highest(network, before)),
+        survive=int(len(failed["failures"]["failure"]) > 0),
+        highest_load_failed=tidy(float(failed["failures"]["highest_load"].max(initial=0.0))),
+        usage=tidy(float(after[unit].sum())),
+        usage_single=tidy(float(before[unit].sum())),
+        usage_unit=UNITS[unit],
+        delivered=tidy(float(reached @ workload.demand[MESSAGES])),
+        wanted=workload.deliveries(),
+        value=tidy(float(reached @ worth)),
+        whole_value=float(np.diff(workload.ptr) @ worth),
+    )
+    tables = {**_network_tables(network, before, after), **_flow_tables(network, workload, used), **failed}
+    return Plan(header, tables)
+
+
+def _network_tables(network: FlowNetwork, before: Floats, after: Floats) -> dict[str, Any]:
+    """The tables of peers and arcs, with their capacities and their loads on single paths and as planned."""
+    graph = network.graph
+    x, y = np.array(network.overlay.positions, dtype=float).reshape(-1, 2).T.copy()
+    peers = {"peer": np.arange(network.peers, dtype=np.int32), "name": list(network.names), "x": x, "y": y}
+    arcs = {"a": graph.tail, "b": graph.head, "delay_ns": graph.delay}
+    for unit, suffix in enumerate(SUFFIX):
+        arcs[f"capacity_{suffix}"] = network.arc_capacity[unit]
+        peers[f"capacity_{suffix}"] = network.peer_capacity[unit]
+        for name, loads in (("before", before[unit]), ("after", after[unit])):
+            arcs[f"{name}_{suffix}"] = loads
+            peers[f"{name}_{suffix}"] = received(loads, network)
+    return {"peers": peers, "arcs": arcs}
+
+
+def _flow_tables(network: FlowNetwork, workload: FlowWorkload, used: Allocation) -> dict[str, Any]:
+    return {
+        "flows": {
+            "flow": np.arange(len(workload), dtype=np.int32),
+            "publisher": workload.publisher,
+            "receivers": workload.receivers,
+            "receivers_ptr": workload.ptr,
+            "rate_msgs": workload.demand[MESSAGES],
+            "rate_bps": workload.demand[BITS],
+            "weight": workload.weight,
+        },
+        "graphs": {
+            "graph": np.arange(len(used.shares), dtype=np.int32),
+            "flow": flow_of(used.graphs).astype(np.int32),
+            "share": used.shares,
+            "level": used.graphs.level,
+        },
+        "hops": _hops(network, used.graphs),
+    }
+
+
+class _GraphSet:
+    """The distinct graphs of all flows, numbered for each flow in the order in which they were added."""
+
+    def __init__(self, flows: int) -> None:
+        self._numbers: list[dict[bytes, int]] = [{} for _ in range(flows)]
+        self._graphs: list[list[tuple[Ints, int, float]]] = [[] for _ in range(flows)]
+
+    def add(self, flow: int, arcs: Ints, level: int, share: float) -> int:
+        """The number of a graph in its flow. An equal graph that was added earlier keeps its share."""
+        key, graphs = np.sort(arcs).tobytes(), self._graphs[flow]
+        if key not in self._numbers[flow]:
+            self._numbers[flow][key] = len(graphs)
+            graphs.append((arcs, level, share))
+        return self._numbers[flow][key]
+
+    def allocation(self) -> Allocation:
+        every = [graph for graphs in self._graphs for graph in graphs]
+        graphs = DeliveryGraphs(
+            _offsets([len(graphs) for graphs in self._graphs]),
+            _offsets([len(arcs) for arcs, *_ in every]),
+            np.concatenate([arcs for arcs, *_ in every]).astype(np.int32),
+            np.array([level for _, level, _ in every], dtype=np.int32),
+        )
+        return Allocation(graphs, np.array([share for *_, share in every], dtype=np.float64))
+
+
+def _offsets(counts: list[int]) -> Longs:
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+
+
+def _with_backups(used: Allocation, after: list[RoutesAfterFailure]) -> tuple[Allocation, dict[str, Any]]:
+    """All graphs of a plan, those in use only after a failure with a share of 0, and the tables of failures."""
+    flows = len(used.graphs.of_flow) - 1
+    graphs = _GraphSet(flows)
+    for flow, arcs, level, share in _each(np.arange(flows), used.graphs, used.shares):
+        graphs.add(flow, arcs, level, share)
+    backups = [
+        (number, flow, graphs.add(flow, arcs, level, 0.0), share)
+        for number, failure in enumerate(after)
+        for flow, arcs, level, share in _each(failure.flows, failure.graphs, failure.shares)
+    ]
+    allocation = graphs.allocation()
+    failures, flows_of, numbers, shares = np.array(backups, dtype=np.float64).reshape(-1, 4).T.copy()
+    backup_flows = flows_of.astype(np.int32)
+    tables = {
+        "failures": {
+            "failure": np.arange(len(after), dtype=np.int32),
+            "a": np.array([each.a for each in after], dtype=np.int32),
+            "b": np.array([each.b for each in after], dtype=np.int32),
+            "highest_load": np.array([each.highest for each in after], dtype=np.float64),
+            "moved": np.array([len(each.flows) for each in after], dtype=np.int32),
+            "cut": np.array([each.cut for each in after], dtype=np.int32),
+        },
+        "backups": {
+            "failure": failures.astype(np.int32),
+            "flow": backup_flows,
+            "graph": (allocation.graphs.of_flow[backup_flows] + numbers).astype(np.int32),
+            "share": shares,
+        },
+    }
+    return allocation, tables
+
+
+def _each(flows: Longs, graphs: DeliveryGraphs, shares: Floats) -> Iterator[tuple[int, Ints, int, float]]:
+    """Flow, arcs, level and share of each graph."""
+    for place, flow in enumerate(flows.tolist()):
+        for g in range(int(graphs.of_flow[place]), int(graphs.of_flow[place + 1])):
+            yield flow, graphs.arcs[graphs.ptr[g] : graphs.ptr[g + 1]], int(graphs.level[g]), float(shares[g])
+
+
+def _hops(network: FlowNetwork, graphs: DeliveryGraphs) -> dict[str, Any]:
+    """The table of hops, sorted by peer, graph and next hop."""
+    peer, graph, following = _dealt(graphs.ptr, graphs.arcs, network.graph.tail, network.graph.head, network.peers)
+    return {"peer": peer, "graph": graph, "next": following}
+
+
+@compiled
+def _dealt(ptr: Longs, arcs: Ints, tail: Ints, head: Ints, peers: int) -> tuple[Ints, Ints, Ints]:
+    """Counting sort of all arcs by tail. Within a tail they are ordered by graph, then by head."""
+    at = np.zeros(peers + 1, dtype=np.int64)
+    for arc in arcs:
+        at[tail[arc] + 1] += 1
+    for place in range(peers):
+        at[place + 1] += at[place]
+    peer = np.empty(len(arcs), dtype=np.int32)
+    graph = np.empty(len(arcs), dtype=np.int32)
+    following = np.empty(len(arcs), dtype=np.int32)
+    for g in range(len(ptr) - 1):
+        for arc in np.sort(arcs[ptr[g] : ptr[g + 1]]):
+            place = at[tail[arc]]
+            at[tail[arc]] += 1
+            peer[place] = tail[arc]
+            graph[place] = g
+            following[place] = head[arc]
+    return peer, graph, following
+
+
+def flow_of(graphs: DeliveryGraphs) -> Longs:
+    """The flow that each graph belongs to."""
+    return np.repeat(np.arange(len(graphs.of_flow) - 1), np.diff(graphs.of_flow))
+
+
+def arc_loads(workload: FlowWorkload, used: Allocation, head: Any) -> Floats:
+    """The load of each arc, by unit."""
+    each = workload.demand[:, flow_of(used.graphs)] * used.shares
+    lengths = np.diff(used.graphs.ptr)
+    return np.array([np.bincount(used.graphs.arcs, np.repeat(e, lengths), minlength=len(head)) for e in each])
+
+
+def received(loads: Floats, network: FlowNetwork) -> Floats:
+    """The load that each peer receives over all its links."""
+    return np.asarray(np.bincount(network.graph.head, weights=loads, minlength=network.peers), dtype=np.float64)
+
+
+def highest(network: FlowNetwork, loads: Floats) -> float:
+    """The highest utilisation of an arc or peer."""
+    most = 0.0
+    for unit in (MESSAGES, BITS):
+        most = max(most, float((loads[unit] / network.arc_capacity[unit]).max(initial=0.0)))
+        most = max(most, float((received(loads[unit], network) / network.peer_capacity[unit]).max(initial=0.0)))
+    return most
+
+
+def deliveries(workload: FlowWorkload, used: Allocation, head: Any) -> Floats:
+    """For each flow the number of receivers that a message reaches, on average over its graphs."""
+    return _deliveries(
+        workload.ptr, workload.receivers, used.graphs.of_flow, used.graphs.ptr, used.graphs.arcs, head, used.shares,
+        int(head.max()) + 1,
+    )  # fmt: skip
+
+
+@compiled
+def _deliveries(
+    receiver_ptr: Longs, receivers: Ints, of_flow: Longs, ptr: Longs, arcs: Ints, head: Ints, shares: Floats, peers: int
+) -> Floats:
+    reached = np.zeros(len(of_flow) - 1)
+    wants = np.full(peers, -1, dtype=np.int64)
+    for f in range(len(reached)):
+        for j in range(receiver_ptr[f], receiver_ptr[f + 1]):
+            wants[receivers[j]] = f
+        for g in range(of_flow[f], of_flow[f + 1]):
+            for j in range(ptr[g], ptr[g + 1]):
+                if wants[head[arcs[j]]] == f:
+                    reached[f] += shares[g]
+    return reached

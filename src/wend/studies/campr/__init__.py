@@ -1,0 +1,1 @@
+"""The CAMPR thesis: congestion avoidance by planning."""

@@ -1,0 +1,175 @@
+"""The program of the thesis as its Appendix A prints it, with its defects, to explain the figures of chapter 4.
+
+The program differs from the text:
+
+- a known path *replaces* the delivery graph instead of joining it, so the graph of a message ends as the path to its
+  last receiver;
+- a receiver on a known path is recorded but not added;
+- a graph without a further path stays empty, and the solver may use it at no cost, though it reaches nobody;
+- the last publisher never publishes.
+
+Receivers outside the graph count neither as delivered nor as lost. Only the study uses this module.
+
+There is one deviation: here publishing uses no capacity of the publisher. In the printed program it does, and then
+hardly any cell would have the solution that the thesis reports.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from wend.planning.arrays import Ints
+from wend.planning.candidate_paths import paths_from
+from wend.planning.delivery_graphs import DeliveryGraphs
+from wend.planning.flow_network import CsrGraph, FlowNetwork
+from wend.planning.flow_workload import MESSAGES, FlowWorkload
+from wend.planning.models import balance
+from wend.planning.partial_plan import most_valuable
+from wend.planning.problem import Problem
+
+Nodes = tuple[int, ...]
+Message = tuple[int, Sequence[int]]
+"""The publisher, and the receivers in the order of the draw."""
+
+
+class Program:
+    """`get_trees` of the Appendix for one k. It remembers paths from message to message."""
+
+    def __init__(self, graph: CsrGraph, k: int) -> None:
+        self.graph = graph
+        self.k = k
+        self._own: dict[int, list[list[Nodes]]] = {}
+        self._known: dict[int, dict[int, list[Nodes]]] = {}
+
+    def trees(self, publisher: int, receivers: Sequence[int]) -> tuple[Nodes, ...]:
+        """The k delivery graphs of a message, as lists of nodes. A graph without a path is empty."""
+        known = self._known.setdefault(publisher, {})
+        trees: list[Nodes] = [()] * self.k
+        for receiver in self._that_matter(publisher, receivers):
+            if receiver == publisher:
+                trees = [(*tree, publisher) for tree in trees]
+            elif receiver in known:
+                trees = list(known[receiver])
+            elif (held := self._contained(known, receiver)) is not None:
+                known[receiver] = held
+            else:
+                known[receiver] = self.paths(publisher)[receiver]
+                trees = [_united(tree, path) for tree, path in zip(trees, known[receiver], strict=True)]
+        return tuple(trees)
+
+    def _that_matter(self, publisher: int, receivers: Sequence[int]) -> Sequence[int]:
+        """If all receivers are known, only the last one has an effect (and the publisher, if it comes later)."""
+        known = self._known[publisher]
+        if any(receiver not in known and receiver != publisher for receiver in receivers):
+            return receivers
+        last = next((i for i in range(len(receivers) - 1, -1, -1) if receivers[i] != publisher), 0)
+        return receivers[last:]
+
+    def _contained(self, known: dict[int, list[Nodes]], receiver: int) -> list[Nodes] | None:
+        """Find the first known receiver whose paths all pass this one; return the paths up to this one."""
+        for other in sorted(known):
+            if all(receiver in path for path in known[other]):
+                return [path[: path.index(receiver) + 1] for path in known[other]]
+        return None
+
+    def paths(self, publisher: int) -> list[list[Nodes]]:
+        if publisher not in self._own:
+            everyone = np.arange(len(self.graph.ptr) - 1, dtype=np.int32)
+            paths = paths_from(self.graph, publisher, everyone, self.k, spare_ends=True)
+            self._own[publisher] = [
+                [self._nodes(publisher, paths.arcs[paths.ptr[p] : paths.ptr[p + 1]]) for p in range(first, last)]
+                + [()] * (self.k - (last - first))
+                for first, last in zip(paths.first[:-1].tolist(), paths.first[1:].tolist(), strict=True)
+            ]
+        return self._own[publisher]
+
+    def _nodes(self, publisher: int, arcs: Ints) -> Nodes:
+        return (publisher, *self.graph.head[arcs].tolist())
+
+
+def _united(tree: Nodes, path: Nodes) -> Nodes:
+    return (*tree, *(node for node in path if node not in tree))
+
+
+def needed_capacity(graph: CsrGraph, messages: Iterable[Message], k: int) -> float:
+    """The least capacity per link, in messages, at which the program's load-balancing model has a solution. The
+    capacity of a node is the sum over its links."""
+    program = Program(graph, k)
+    flows: dict[tuple[Nodes, ...], int] = {}
+    for publisher, receivers in messages:
+        made = program.trees(publisher, receivers)
+        trees = tuple(tuple(node for node in tree if node != publisher) for tree in made)
+        if all(trees):  # an empty one carries any number of messages, to nobody
+            flows[trees] = flows.get(trees, 0) + 1
+    if not flows:
+        return 0.0
+    members = [sorted(set(tree)) for trees in flows for tree in trees]
+    count = len(flows)
+    degree = np.diff(graph.ptr).astype(float)
+    problem = Problem(
+        of_flow=np.arange(count + 1, dtype=np.int64) * k,
+        ptr=np.concatenate(([0], np.cumsum([len(m) for m in members]))).astype(np.int64),
+        rows=np.fromiter(chain.from_iterable(members), dtype=np.int32),
+        hops=np.zeros(count * k),
+        demand=np.array([list(flows.values()), [0] * count], dtype=float),
+        usage_unit=MESSAGES,
+        unit=np.zeros(len(degree), dtype=np.int32),
+        capacity=degree,
+        base=np.zeros(len(degree)),
+    )
+    return balance(problem).y
+
+
+class Single(NamedTuple):
+    """The single delivery graphs of a workload, as the program makes them. Equal graphs are one flow."""
+
+    workload: FlowWorkload
+    graphs: DeliveryGraphs
+
+
+def single(graph: CsrGraph, messages: Iterable[Message]) -> Single:
+    program = Program(graph, 1)
+    flows: dict[tuple[Nodes, Nodes], int] = {}
+    for publisher, receivers in messages:
+        (tree,) = program.trees(publisher, receivers)
+        wanted = set(receivers)
+        on_it = tuple(sorted({node for node in tree if node in wanted and node != publisher}))
+        if on_it:
+            flows[tree, on_it] = flows.get((tree, on_it), 0) + 1
+    arcs = [_arcs(graph, program, tree) for tree, _ in flows]
+    count = len(flows)
+    receivers_ptr = np.concatenate(([0], np.cumsum([len(on_it) for _, on_it in flows]))).astype(np.int64)
+    workload = FlowWorkload(
+        np.array([tree[0] for tree, _ in flows], dtype=np.int32),
+        receivers_ptr,
+        np.array([node for _, on_it in flows for node in on_it], dtype=np.int32),
+        np.array([list(flows.values()), [0] * count], dtype=float),
+        np.ones(count),
+    )
+    graphs = DeliveryGraphs(
+        np.arange(count + 1, dtype=np.int64),
+        np.concatenate(([0], np.cumsum([len(each) for each in arcs]))).astype(np.int64),
+        np.array([arc for each in arcs for arc in each], dtype=np.int32),
+        np.ones(count, dtype=np.int32),
+    )
+    return Single(workload, graphs)
+
+
+def _arcs(graph: CsrGraph, program: Program, tree: Nodes) -> list[int]:
+    """The arcs of a tree. With one path each, the last arc of its own path leads to a node."""
+    publisher = tree[0]
+    arcs = []
+    for node in tree:
+        if node != publisher:
+            before = program.paths(publisher)[node][0][-2]
+            first, last = graph.ptr[before : before + 2]
+            arcs.append(int(first + np.searchsorted(graph.head[first:last], node)))
+    return arcs
+
+
+def lost(network: FlowNetwork, one: Single) -> float:
+    """The messages that receivers on the graphs lose, by the undelivered model (section 3.6.3)."""
+    best = most_valuable(network, one.workload, one.graphs)
+    return max(best.whole - best.value, 0.0)

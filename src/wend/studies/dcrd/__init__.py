@@ -1,0 +1,1 @@
+"""The dcrd paper: routing around failing links."""

@@ -1,0 +1,1 @@
+"""The dmm paper: content-based matching on a DHT."""

@@ -1,0 +1,1 @@
+"""The esposito paper: clusters with several coordinators under crashes."""

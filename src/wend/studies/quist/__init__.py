@@ -1,0 +1,1 @@
+"""The quist thesis: underlay-aware overlays, and k trees over them."""

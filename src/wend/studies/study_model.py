@@ -1,0 +1,237 @@
+"""The data model of a study: figures, panels, series, axes and tables.
+
+The figures, tables and claims of a study decide which runs it needs. Nothing here executes a run. A run is a simulated
+scenario or a trial (`wend.pipeline.trials`). A point of a figure is a *setting* (a run without its seed), so figures
+that share a setting share its runs.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from wend.drivers.scenarios import Scenario, make_scenario
+from wend.model.errors import ConfigError
+from wend.pipeline.rows import setting_key
+from wend.pipeline.trials import Trial, Trials
+
+Fields = dict[str, Any]
+Run = Scenario | Trial
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """The size of a study: the simulated seconds, and the number of topologies, each with its own seed."""
+
+    name: str
+    seeds: int
+    duration_s: float = 0.0
+    """Simulated seconds; 0 for trials."""
+    trials: Trials | None = None
+    """The kinds of trials, if the runs are not simulations."""
+    fixed: Fields = {}
+    """Fields of every run at this size."""
+    by_kind: dict[str, Fields] = {}
+    """Fields of every trial of a kind at this size."""
+    thin: bool = False
+    """Whether axes are reduced to their `thin` values, for a smoke run."""
+    leaves_out: frozenset[str] = frozenset()
+    """Kinds of trials that are not run at this size, with the figures that show them."""
+
+    def runs(self, fields: Fields) -> list[Run]:
+        """The runs of one setting. A seed gives the same topology for every strategy."""
+        return [self._run(fields, seed) for seed in range(1, self.seeds + 1)]
+
+    def setting(self, fields: Fields) -> str:
+        run = self._run(fields, 0)
+        if isinstance(run, Scenario):
+            return setting_key(run)
+        assert self.trials is not None
+        return self.trials.setting(run)
+
+    def _run(self, fields: Fields, seed: int) -> Run:
+        if self.trials is not None:
+            own = self.by_kind.get(fields.get("kind", ""), {})
+            return self.trials.trial({**fields, **self.fixed, **own}, seed)
+        return make_scenario({**fields, **self.fixed, "duration": f"{self.duration_s}s", "seed": seed})
+
+    @property
+    def length(self) -> str:
+        """The length of a run, for the text before "x 5 topologies"."""
+        return f"{self.duration_s:g} simulated seconds" if self.duration_s else ""
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a panel. A variant of a strategy has its colour and marker, and a broken line."""
+
+    label: str
+    fields: Fields
+    variant: bool = False
+    metric: str = ""
+    """Overrides the metric of the panel, if lines are different metrics of the same runs."""
+    colour: str = ""
+    """The name of a colour of `wend.pictures.palette`. It overrides the colour of the strategy, if several lines have
+    one strategy."""
+
+    @property
+    def strategy(self) -> str:
+        return str(self.fields["strategy"])
+
+
+class Axis(msgspec.Struct, frozen=True, kw_only=True):
+    """The field of the run that a figure varies."""
+
+    field: str
+    values: tuple[float, ...]
+    thin: tuple[float, ...]
+    label: str
+    log: bool = False
+
+
+class Panel(msgspec.Struct, frozen=True, kw_only=True):
+    """One pair of axes: one metric along the axis of the figure, or a curve of several metrics."""
+
+    title: str
+    label: str
+    metric: str = ""
+    curve: tuple[tuple[float, str | None], ...] = ()
+    """(x, metric) pairs of the same setting. Without a metric the value is 0."""
+    curve_label: str = ""
+    curve_log: bool = False
+    at: Fields = {}
+    percent: bool = True
+    share: bool = True
+    """Whether the value is a share, which cannot exceed 100 %."""
+    signed: bool = False
+    """Whether the value can be negative."""
+    series: tuple[Series, ...] | None = None
+
+
+class Point(msgspec.Struct, frozen=True):
+    x: float
+    metric: str | None
+    fields: Fields
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    title: str
+    caption: str
+    base: Fields
+    panels: tuple[Panel, ...]
+    series: tuple[Series, ...]
+    axis: Axis | None = None
+
+    def lines(self, panel: Panel, size: Size) -> Iterator[tuple[Series, list[Point]]]:
+        """The series of a panel with their points, in the order of the axis."""
+        for series in panel.series if panel.series is not None else self.series:
+            yield series, list(self._points(panel, series, size))
+
+    def _points(self, panel: Panel, series: Series, size: Size) -> Iterator[Point]:
+        fixed = {**self.base, **panel.at, **series.fields}
+        for x, metric in panel.curve:
+            yield Point(x, metric, fixed)
+        if self.axis is not None:
+            for x in self.axis.thin if size.thin else self.axis.values:
+                yield Point(x, series.metric or panel.metric, {**fixed, self.axis.field: x})
+
+    def settings(self, size: Size) -> Iterator[Fields]:
+        for panel in self.panels:
+            for _, points in self.lines(panel, size):
+                yield from (point.fields for point in points)
+
+    def restrict(self, strategies: frozenset[str]) -> "Figure":
+        """The same figure with only the series of these strategies."""
+
+        def chosen(series: tuple[Series, ...]) -> tuple[Series, ...]:
+            return tuple(one for one in series if one.strategy in strategies)
+
+        panels = tuple(
+            msgspec.structs.replace(panel, series=None if panel.series is None else chosen(panel.series))
+            for panel in self.panels
+        )
+        return msgspec.structs.replace(self, panels=panels, series=chosen(self.series))
+
+
+class ComparisonTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table of one metric of every series at chosen settings; beside it another metric, relative to one series."""
+
+    title: str
+    text: str
+    rows: tuple[tuple[str, Fields], ...]
+    series: tuple[Series, ...]
+    metric: str
+    price: str
+    reference: str
+    """The label of the series that `price` is divided by."""
+
+
+class MetricRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric in every column of a table, with the values that the paper states."""
+
+    label: str
+    metric: str
+    percent: bool = False
+    digits: int = 2
+    paper: dict[str, float] = {}
+    """The values of the paper, by the label of the column."""
+
+
+class MetricTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table of several metrics. Each column is a setting."""
+
+    name: str
+    title: str
+    text: str
+    columns: tuple[tuple[str, Fields], ...]
+    rows: tuple[MetricRow, ...]
+
+
+class Study(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    title: str
+    paper: str
+    sizes: tuple[Size, ...]
+    figures: tuple[Figure, ...]
+    comparison: ComparisonTable | None = None
+    tables: tuple[MetricTable, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """Explanations for the reader, a paragraph each."""
+    other_shares: frozenset[str] = frozenset()
+    """Metrics that are shares by figures that were not selected."""
+
+    def figures_at(self, size: Size) -> tuple["Figure", ...]:
+        """The figures that a size runs."""
+        return tuple(figure for figure in self.figures if figure.base.get("kind") not in size.leaves_out)
+
+    def size(self, name: str) -> Size:
+        return next(size for size in self.sizes if size.name == name)
+
+    def strategies(self) -> frozenset[str]:
+        panels = [panel.series for figure in self.figures for panel in figure.panels if panel.series]
+        every = [figure.series for figure in self.figures] + panels
+        columns = [str(fields["strategy"]) for table in self.tables for _, fields in table.columns]
+        return frozenset([series.strategy for group in every for series in group] + columns)
+
+    def shares(self) -> frozenset[str]:
+        """The metrics that are shares, between 0 and 1, by the panels that show them."""
+        metrics = set()
+        for figure in self.figures:
+            for panel in (one for one in figure.panels if one.percent and one.share):
+                lines = panel.series if panel.series is not None else figure.series
+                metrics |= {panel.metric, *(metric or "" for _, metric in panel.curve), *(one.metric for one in lines)}
+        return frozenset(metrics - {""}) | self.other_shares
+
+    def only(self, figures: list[str], strategies: frozenset[str]) -> "Study":
+        """Select figures and tables (all if none is named) and strategies of the study."""
+        known = [*(figure.name for figure in self.figures), *(table.name for table in self.tables)]
+        for name in figures:
+            if name not in known:
+                raise ConfigError(f"the study {self.name} has no figure {name!r}; it has {', '.join(known)}")
+        chosen = [figure.restrict(strategies) for figure in self.figures if not figures or figure.name in figures]
+        tables = [
+            msgspec.structs.replace(table, columns=columns)
+            for table in self.tables
+            if not figures or table.name in figures
+            if (columns := tuple(column for column in table.columns if column[1]["strategy"] in strategies))
+        ]
+        return msgspec.structs.replace(self, figures=tuple(chosen), tables=tuple(tables), other_shares=self.shares())

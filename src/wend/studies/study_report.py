@@ -1,0 +1,303 @@
+"""The report of a study: its runs, its results, and a comparison with the numbers of the paper.
+
+`report.html` is one self-contained file, with the figures inside; it follows the light or dark mode of the screen.
+`report.md` is the same for a repository. `figures/` has every figure as SVG and PNG. `report.json` has the claims for
+programs.
+"""
+
+import platform
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from wend import __version__
+from wend.model.errors import ConfigError
+from wend.pictures.style import FONT, page_colours
+from wend.studies.claims import ANY, SHARE, Bounds, Estimate, Judged, Result
+from wend.studies.figures import Drawing, bounds_of, legend_mark, shown_series, stated_values
+from wend.studies.study_model import ComparisonTable, Fields, Figure, MetricRow, MetricTable, Panel, Point, Study
+from wend.studies.study_run import Finished
+
+PAGES = ("report.html", "report.md", "report.json")
+VERDICTS = ("met", "not met", "contradicted", "doubtful", "not run")
+RANKS = {verdict: rank for rank, verdict in enumerate(("not met", "contradicted", "doubtful", "met", "not run"))}
+"""The order of claims in the report: failures first."""
+
+
+def write_report(finished: Finished, out: Path) -> Path:
+    """Write the report into `out`; return the path of the HTML page."""
+    folder = out / "figures"
+    html, markdown, for_programs = (out / name for name in PAGES)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        view = _view(finished, folder)
+        environment = _templates()
+        for page in (html, markdown):
+            page.write_text(environment.get_template(f"{page.name}.j2").render(view), encoding="utf-8")
+        for_programs.write_bytes(msgspec.json.format(msgspec.json.encode(as_json(finished)), indent=2))
+    except OSError as error:
+        raise ConfigError(f"cannot write the report to {out}: {error.strerror or error}") from None
+    return html
+
+
+def as_json(finished: Finished) -> dict[str, Any]:
+    """The results of a study as one JSON object."""
+    return {
+        "study": finished.study.name,
+        "size": finished.size.name,
+        "duration_s": finished.size.duration_s,
+        "seeds": finished.size.seeds,
+        "code": finished.code,
+        "runs": finished.runs,
+        "ran": finished.ran,
+        "failures": finished.failures,
+        "left_out": finished.left_out,
+        "elapsed_s": finished.elapsed_s,
+        "simulated_wall_s": finished.simulated_wall_s,
+        "verdicts": count_verdicts(finished.claims),
+        "unsure": count_verdicts(_unsure(finished.claims)),
+        "claims": [_claim_json(result, finished.study.shares()) for result in finished.claims],
+    }
+
+
+def count_verdicts(results: list[Result]) -> dict[str, int]:
+    return {verdict: sum(result.verdict == verdict for result in results) for verdict in VERDICTS}
+
+
+def _unsure(results: list[Result]) -> list[Result]:
+    return [result for result in results if result.sure is False]
+
+
+def _claim_json(result: Result, shares: frozenset[str]) -> dict[str, Any]:
+    claim = result.claim
+    return {
+        "id": claim.id,
+        "verdict": result.verdict,
+        "sure": result.sure,
+        "rel": claim.rel,
+        "tol": claim.tol,
+        "doubt": claim.doubt,
+        "parts": [
+            {
+                "label": judged.part.label,
+                "paper": judged.part.value,
+                "ours": judged.ours.mean if judged.ours else None,
+                "half": judged.ours.half if judged.ours else None,
+                "interval": judged.ours.interval(judged.part.bounds(shares)) if judged.ours else None,
+                "seeds": judged.ours.seeds if judged.ours else 0,
+                "within": judged.within,
+                "sure": judged.sure,
+                "info": judged.part.info,
+            }
+            for judged in result.parts
+        ],
+    }
+
+
+def _templates() -> Any:
+    from jinja2 import Environment, PackageLoader, select_autoescape
+
+    return Environment(
+        loader=PackageLoader("wend.studies"),
+        autoescape=select_autoescape(enabled_extensions=("html.j2",), default=False),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _view(finished: Finished, folder: Path) -> dict[str, Any]:
+    """The values for the templates. Templates decide the layout; all numbers are computed here."""
+    size = finished.size
+    every = [result.claim for result in finished.claims]
+    each = f", {size.duration_s:g} s each" if size.duration_s else ""
+    where = f"Seeds 1–{size.seeds}{each}, code {finished.code}."
+    smoke = "SMOKE RUN, not a result. " if size.thin else ""
+    drawing = Drawing(size, finished.estimates, stated_values(every, size), smoke + where)
+    figures = finished.study.figures_at(size)
+    for figure in figures:
+        drawing.save(figure, folder)
+    gated = [result for result in finished.claims if result.verdict in ("met", "not met", "contradicted")]
+    ranked = sorted(finished.claims, key=lambda result: RANKS[result.verdict])
+    return {
+        "study": finished.study,
+        "finished": finished,
+        "size": size,
+        "smoke": size.thin,
+        "verdicts": count_verdicts(finished.claims),
+        "unsure": count_verdicts(_unsure(finished.claims)),
+        "gated": len(gated),
+        "claims": [_claim_view(result, finished.study) for result in ranked],
+        "tables": [_table_view(table, finished) for table in finished.study.tables],
+        "comparison": _comparison_view(finished.study.comparison, finished),
+        "figures": [_figure_view(figure, drawing, finished) for figure in figures],
+        "light": page_colours(dark=False),
+        "dark": page_colours(dark=True),
+        "font": FONT,
+        "versions": _versions(),
+        "elapsed": _duration(finished.elapsed_s),
+        "simulated_wall": _duration(finished.simulated_wall_s),
+    }
+
+
+def _claim_view(result: Result, study: Study) -> dict[str, Any]:
+    claim = result.claim
+    of_table = claim.figure in {table.name for table in study.tables}
+    return {
+        "id": claim.id,
+        "what": claim.what + (f" ({claim.count})" if claim.count else ""),
+        "setting": claim.setting,
+        "place": claim.figure if of_table else f"Figure {claim.figure}",
+        "anchor": anchor(claim.figure if of_table else f"figure {claim.figure}"),
+        "verdict": result.verdict,
+        "rank": RANKS[result.verdict],
+        "sure": result.sure,
+        "note": claim.note,
+        "parts": [_part_view(judged, result, study.shares()) for judged in result.parts],
+    }
+
+
+def _part_view(judged: Judged, result: Result, shares: frozenset[str]) -> dict[str, Any]:
+    claim, part = result.claim, judged.part
+    percent = not claim.plain
+    sign = {"=": "", ">=": "≥ ", "<=": "≤ ", "factor": ""}[claim.rel]
+    tolerance = f" ± {_stated(claim.tol, percent)}" if claim.tol and claim.rel != "factor" else ""
+    factor = f", within a factor of {claim.tol:g}" if claim.rel == "factor" else ""
+    return {
+        "label": part.label,
+        "paper": f"{sign}{_stated(part.value, percent)}{tolerance}{' %' if percent else ''}{factor}",
+        "ours": _estimate(judged.ours, percent, part.bounds(shares)),
+        "within": judged.within,
+        "sure": judged.sure,
+        "info": part.info,
+    }
+
+
+def anchor(name: str) -> str:
+    """The id of a section, for links within the page."""
+    return name.lower().replace(" ", "-")
+
+
+def _table_view(table: MetricTable, finished: Finished) -> dict[str, Any]:
+    shares = finished.study.shares()
+
+    def cell(row: MetricRow, label: str, fields: Fields) -> dict[str, str]:
+        found = finished.estimates.get((finished.size.setting(fields), row.metric))
+        paper = row.paper.get(label)
+        return {
+            "ours": _estimate(found, row.percent, SHARE if row.metric in shares else ANY, digits=row.digits),
+            "paper": "" if paper is None else _stated(paper, row.percent) + (" %" if row.percent else ""),
+        }
+
+    return {
+        "name": table.name,
+        "anchor": anchor(table.name),
+        "title": table.title,
+        "text": table.text,
+        "columns": [label for label, _ in table.columns],
+        "stated": any(row.paper for row in table.rows),
+        "rows": [
+            {"label": row.label, "cells": [cell(row, label, fields) for label, fields in table.columns]}
+            for row in table.rows
+        ],
+    }
+
+
+def _comparison_view(comparison: ComparisonTable | None, finished: Finished) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = []
+    if comparison is None:
+        return {"rows": rows}
+    for label, at in comparison.rows:
+        fields = {series.label: {**at, **series.fields} for series in comparison.series}
+        settings = {name: finished.size.setting(each) for name, each in fields.items()}
+        base = finished.estimates.get((settings[comparison.reference], comparison.price))
+        cells = []
+        for setting in settings.values():
+            estimate = finished.estimates.get((setting, comparison.metric))
+            price = finished.estimates.get((setting, comparison.price))
+            cost = f"{price.mean / base.mean:.2f}" if price and base and base.mean else None
+            half = _spread(estimate, True, SHARE).strip("()") if estimate else ""
+            value = _number(estimate.mean, True) if estimate else "–"
+            cells.append({"value": value, "half": half, "cost": cost, "known": estimate is not None})
+        if any(cell["known"] for cell in cells):
+            rows.append({"label": label, "cells": cells})
+    columns = [{"label": series.label, "mark": legend_mark(series)} for series in comparison.series]
+    return {"title": comparison.title, "text": comparison.text, "columns": columns, "rows": rows}
+
+
+def _figure_view(figure: Figure, drawing: Drawing, finished: Finished) -> dict[str, Any]:
+    legend = [{"label": series.label, "mark": legend_mark(series)} for series in shown_series(figure)]
+    return {
+        "name": figure.name,
+        "title": figure.title,
+        "caption": figure.caption,
+        "legend": legend,
+        "stars": drawing.has_stars(figure),
+        "panels": [
+            {"title": panel.title, "svg": drawing.inline(figure, panel), "table": _table(figure, panel, finished)}
+            for panel in figure.panels
+        ],
+    }
+
+
+def _table(figure: Figure, panel: Panel, finished: Finished) -> dict[str, Any]:
+    lines = list(figure.lines(panel, finished.size))
+    xs = [f"{point.x:g}" for point in lines[0][1] if point.metric is not None] if lines else []
+    return {
+        "xs": xs,
+        "rows": [
+            {"label": series.label, "cells": [_cell(point, panel, finished) for point in points if point.metric]}
+            for series, points in lines
+        ],
+    }
+
+
+def _cell(point: Point, panel: Panel, finished: Finished) -> str:
+    found = finished.estimates.get((finished.size.setting(point.fields), point.metric or ""))
+    return _estimate(found, panel.percent, bounds_of(panel), unit=False)
+
+
+def _estimate(
+    estimate: Estimate | None, percent: bool, bounds: Bounds = ANY, *, unit: bool = True, digits: int = 2
+) -> str:
+    if estimate is None:
+        return "–"
+    spread = _spread(estimate, percent, bounds, digits)
+    number = f"{_number(estimate.mean, percent, digits)} {spread}".strip()
+    return f"{number} %" if percent and unit else number
+
+
+def _spread(estimate: Estimate, percent: bool, bounds: Bounds, digits: int = 2) -> str:
+    """The 95 % interval: ± half its width, or its ends if it would reach beyond what is possible."""
+    ends = estimate.interval(bounds)
+    if ends is None or estimate.half is None:
+        return ""
+    low, high = (_number(end, percent, digits) for end in ends)
+    if bounds[0] <= estimate.mean - estimate.half and estimate.mean + estimate.half <= bounds[1]:
+        return f"± {_number(estimate.half, percent, digits)}"
+    return f"({low} to {high})"
+
+
+def _number(value: float, percent: bool, digits: int = 2) -> str:
+    """Format a number: shares in percent, others as they are."""
+    return f"{100 * value if percent else value:.{digits}f}"
+
+
+def _stated(value: float, percent: bool) -> str:
+    """Format a number of the paper, with the paper's digits."""
+    return f"{100 * value if percent else value:.5g}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _versions() -> str:
+    from importlib.metadata import version
+
+    spark = version("pyspark")
+    return f"Wend {__version__}, Python {platform.python_version()}, Spark {spark}"

@@ -1,0 +1,137 @@
+"""Run a study: collect its runs, sweep them, average them, judge the claims.
+
+Results leave Spark here: a row per run for the claims, which compare strategies seed by seed, and a row per setting and
+metric for the figures.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wend.model.errors import ConfigError
+from wend.pipeline.metrics import by_setting
+from wend.pipeline.simulations import Runner, Simulations
+from wend.pipeline.sweep import LIMIT_S, sweep
+from wend.pipeline.work import Work
+from wend.studies.claims import Claim, Estimate, Result, Values, judge, load_claims
+from wend.studies.study_model import Fields, Run, Size, Study
+
+if TYPE_CHECKING:
+    from wend.pipeline.session import DataFrame, SparkSession
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of a study, from which the report is written."""
+
+    study: Study
+    size: Size
+    claims: list[Result]
+    estimates: dict[tuple[str, str], Estimate]
+    left_out: list[str]
+    runs: int
+    ran: int
+    failures: list[dict[str, object]]
+    code: str
+    elapsed_s: float
+    simulated_wall_s: float
+    """Computing time of all runs together, including those of earlier sessions."""
+
+
+def run_study(
+    spark: "SparkSession",
+    study: Study,
+    size: Size,
+    out: Path,
+    *,
+    strategies: list[str] | None = None,
+    only: list[str] | None = None,
+    run: Runner | None = None,
+    available: frozenset[str] | None = None,
+    limit_s: float = LIMIT_S,
+    quiet: bool = False,
+) -> Finished:
+    """Execute the missing runs, and judge the claims of the chosen figures. Tests replace the simulator by `run`, and
+    the known strategies by `available`."""
+    began = monotonic()
+    selected, chosen, left_out = choose(study, size, strategies or [], only or [], available)
+    claims = [claim for claim in load_claims(study.name) if not only or claim.figure in only]
+    work: Work[Any] = size.trials or Simulations(run)
+    swept = sweep(
+        spark, work, study_runs(selected, size, claims, chosen), study.name, out, limit_s=limit_s, quiet=quiet
+    )
+    values, wall_s = _per_run(swept.results, work.averaged)
+    return Finished(
+        study=selected,
+        size=size,
+        claims=judge(claims, values, size),
+        estimates=_estimates(swept.results, work.averaged),
+        left_out=left_out,
+        runs=swept.runs,
+        ran=swept.ran,
+        failures=swept.failures,
+        code=swept.store.code,
+        elapsed_s=monotonic() - began,
+        simulated_wall_s=wall_s,
+    )
+
+
+def choose(
+    study: Study, size: Size, strategies: list[str], only: list[str], available: frozenset[str] | None = None
+) -> tuple[Study, frozenset[str], list[str]]:
+    """Select figures and strategies of a study; return the selection, its strategies, and the strategies left out. It
+    needs no Spark, so it finds mistakes before Spark starts."""
+    known = study.strategies() if size.trials is not None else _available()
+    chosen, left_out = _choose(study, strategies, known if available is None else available)
+    return study.only(only, chosen), chosen, left_out
+
+
+def study_runs(study: Study, size: Size, claims: list[Claim], strategies: frozenset[str]) -> list[Run]:
+    """The runs that the figures and the claims need, each once."""
+    every = {size.setting(fields): fields for fields in _settings(study, size, claims, strategies)}
+    return [run for fields in every.values() for run in size.runs(fields)]
+
+
+def _settings(study: Study, size: Size, claims: list[Claim], strategies: frozenset[str]) -> Iterator[Fields]:
+    for figure in study.figures_at(size):
+        yield from figure.settings(size)
+    for table in study.tables:
+        yield from (fields for _, fields in table.columns)
+    # A smoke run adds no settings for claims; it judges those that its figures contain.
+    for claim in [] if size.thin else claims:
+        yield from (
+            fields
+            for fields in claim.settings()
+            if fields["strategy"] in strategies and fields.get("kind") not in size.leaves_out
+        )
+
+
+def _available() -> frozenset[str]:
+    from wend.drivers.sim import STRATEGIES
+
+    return frozenset(STRATEGIES)
+
+
+def _choose(study: Study, names: list[str], available: frozenset[str]) -> tuple[frozenset[str], list[str]]:
+    known = study.strategies()
+    for name in names:
+        if name not in known & available:
+            there = ", ".join(sorted(known & available))
+            raise ConfigError(f"the study {study.name} has no strategy {name!r}; it has {there}")
+    chosen = (frozenset(names) or known) & available
+    return chosen, sorted(known - chosen)
+
+
+def _per_run(results: "DataFrame", columns: Sequence[str]) -> tuple[Values, float]:
+    rows = results.where("error IS NULL").select("setting", "seed", *columns).toArrow().to_pylist()
+    values: dict[str, dict[int, dict[str, float | None]]] = {}
+    for row in rows:
+        values.setdefault(row["setting"], {})[row["seed"]] = {name: row[name] for name in columns}
+    return values, sum(row["wall_s"] or 0.0 for row in rows)
+
+
+def _estimates(results: "DataFrame", columns: Sequence[str]) -> dict[tuple[str, str], Estimate]:
+    rows = by_setting(results, columns).toArrow().to_pylist()
+    return {(row["setting"], row["metric"]): Estimate(row["mean"], row["half"], row["seeds"]) for row in rows}

@@ -1,0 +1,36 @@
+"""The least k with which a workload fits, found by trying one k after the other (CAMPR thesis, section 4.5.1)."""
+
+from math import isfinite
+from typing import NamedTuple
+
+from wend.planning.candidate_paths import paths_from
+from wend.planning.delivery_graphs import Find, delivery_graphs, up_to
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import FlowWorkload
+from wend.planning.models import TIGHT, balance
+from wend.planning.problem import problem_of
+from wend.studies.campr.receivers_floor import receivers_floor
+
+
+class Required(NamedTuple):
+    k: int | None
+    """The least k with which everything fits; None if no tried k is enough."""
+    y: tuple[float, ...]
+    """The least y with 1, 2, ... paths, for each k tried."""
+    floor: float
+
+
+def required_k(network: FlowNetwork, workload: FlowWorkload, most: int, find: Find = paths_from) -> Required:
+    """Try k = 1, 2, ... and stop at the first that fits, at the floor, or at `most`."""
+    floor = receivers_floor(network, workload)
+    graphs = delivery_graphs(network, workload, 1, find)
+    tried: list[float] = []
+    for k in range(1, most + 1):
+        if k == 2:
+            graphs = delivery_graphs(network, workload, most, find)
+        tried.append(balance(problem_of(network, workload, up_to(graphs, k))).y)
+        if tried[-1] <= 1 + TIGHT:
+            return Required(k, tuple(tried), floor)
+        if isfinite(floor) and tried[-1] <= floor * (1 + TIGHT):
+            break
+    return Required(None, tuple(tried), floor)
