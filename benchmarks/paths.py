@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from wend.model.randomness import stream
 from wend.model.rates import Rate
-from wend.pipeline.paths import SCHEMA, Wanted, paths_here, write_paths
-from wend.pipeline.session import spark_session
+from wend.pipeline.candidate_paths import SCHEMA, Wanted, paths_here, write_paths
+from wend.pipeline.spark.session import spark_session
 from wend.planning.network import CsrGraph, FlowNetwork
 from wend.topology.brite_flat import grown
 

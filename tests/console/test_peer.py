@@ -19,8 +19,8 @@ import msgspec
 import pytest
 
 from tests.console.calls import ROOT, WEND, Said, interruptible, lonely, running_peer, started
-from wend.console.clients import read_attributes
-from wend.console.status import as_text, status_table
+from wend.console.pub_sub import read_attributes
+from wend.console.status_command import as_text, status_table
 from wend.drivers.live.status import StatusSnapshot
 from wend.model.errors import ConfigError
 from wend.model.events import Range

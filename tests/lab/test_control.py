@@ -6,8 +6,8 @@ import pytest
 
 from tests.lab.labs import triangle
 from wend.lab import LinkChange, outages, read_failures
-from wend.lab.control import EmulatorClient
-from wend.lab.naming import find_link, find_node, find_nodes, routers_in
+from wend.lab.emulator_control import EmulatorClient
+from wend.lab.node_names import find_link, find_node, find_nodes, routers_in
 from wend.model.errors import ConfigError, LabError
 from wend.topology.graph import Overlay, OverlayLink
 

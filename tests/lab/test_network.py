@@ -15,7 +15,7 @@ import pytest
 from tests.lab.labs import PORT, a_name, ends, interface, needs, needs_lab, pair, remains, sent, triangle, until
 from wend.drivers.live.paths.probes import Prober
 from wend.lab import Lab, outages
-from wend.lab.addresses import next_hops
+from wend.lab.address_plan import next_hops
 from wend.model.errors import LabError
 from wend.model.units import MS, SECOND
 from wend.topology.graph import Overlay, OverlayLink

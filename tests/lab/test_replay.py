@@ -10,21 +10,21 @@ from typer.testing import CliRunner
 
 from tests.lab.labs import a_name, needs_lab, triangle
 from tests.lab.test_bench_cells import a_cell
-from wend.console import lab_replay
+from wend.console.lab import replay_command
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.lab import Lab
-from wend.lab.bench import CellStore
-from wend.lab.cell import Cell, CellSettings
-from wend.lab.replay import replay
-from wend.lab.workload import DeliveryMetrics
+from wend.lab.bench.cell import Cell, CellSettings
+from wend.lab.bench.delivery_log import DeliveryMetrics
+from wend.lab.bench.matrix import CellStore
+from wend.lab.bench.simulated_replay import replay
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
 from wend.topology.faults import read_faults, write_faults
 
 app = typer.Typer()
 app.callback()(lambda: None)
-lab_replay.register(app)
+replay_command.register(app)
 
 
 def window(system: str = "udp-tree") -> Cell:

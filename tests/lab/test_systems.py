@@ -11,18 +11,18 @@ import pytest
 from wend.drivers.live.config import load
 from wend.drivers.live.process import read_keys
 from wend.drivers.live.status import StatusSnapshot
-from wend.lab.addresses import nodes
-from wend.lab.baselines import Forwarder, Mode, make_plan, tree_routes, two_routes
-from wend.lab.cell import CellSettings
-from wend.lab.systems.base import CountsData, Processes, RunContext, missing_modules, missing_programs, render
+from wend.lab.address_plan import nodes
+from wend.lab.bench.cell import CellSettings
+from wend.lab.bench.delivery_log import Stamp, payload
 from wend.lab.systems.frr import Frr
 from wend.lab.systems.mosquitto import Mosquitto
 from wend.lab.systems.nats import Nats
-from wend.lab.systems.table import SYSTEMS
+from wend.lab.systems.overlay_trees import best_tree, costs
+from wend.lab.systems.system import CountsData, Processes, RunContext, missing_modules, missing_programs, render
+from wend.lab.systems.system_table import SYSTEMS
+from wend.lab.systems.udp_forwarder import Forwarder, Mode, make_plan, tree_routes, two_routes
 from wend.lab.systems.wend import Wend
 from wend.lab.systems.zenoh import Zenoh
-from wend.lab.trees import best_tree, costs
-from wend.lab.workload import Stamp, payload
 from wend.protocol.config import DeliverySettings
 from wend.protocol.routing.adaptive import AdaptiveSettings
 

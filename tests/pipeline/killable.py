@@ -12,9 +12,9 @@ from typing import Any
 from tests.spark import invented
 from wend.drivers.scenarios import Scenario
 from wend.model.summary import Summary
-from wend.pipeline.session import spark_session
-from wend.pipeline.simulations import Simulations
-from wend.pipeline.sweep import Swept, sweep
+from wend.pipeline.spark.session import spark_session
+from wend.pipeline.sweeps.simulations import Simulations
+from wend.pipeline.sweeps.sweep import Swept, sweep
 
 SCENARIOS = [Scenario(seed=seed) for seed in range(1, 9)]
 FREE = 4

@@ -22,8 +22,8 @@ from wend.model.errors import ConfigError
 from wend.model.flows import read_flows
 from wend.model.plan import read_plan
 from wend.model.units import MINUTE, SECOND
-from wend.pipeline.flows import far_away, missing, observed_span, senseless, write_flows
-from wend.pipeline.match_input import read_events
+from wend.pipeline.flows_of_matches import far_away, missing, observed_span, senseless, write_flows
+from wend.pipeline.match.match_input import read_events
 from wend.planning.check import check
 
 pytestmark = [needs_java, pytest.mark.spark]

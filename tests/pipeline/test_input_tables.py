@@ -10,9 +10,9 @@ import pytest
 
 from tests.spark import needs_java
 from wend.model.errors import ConfigError
-from wend.pipeline.input_tables import located, text_lines
-from wend.pipeline.match import MatchJob
-from wend.pipeline.match_input import read_events
+from wend.pipeline.match.match_input import read_events
+from wend.pipeline.match.match_job import MatchJob
+from wend.pipeline.storage.input_tables import located, text_lines
 
 pytestmark = [needs_java, pytest.mark.spark]
 

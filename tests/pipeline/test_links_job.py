@@ -20,10 +20,10 @@ from tests.spark import needs_java
 from wend.model.errors import ConfigError
 from wend.model.telemetry import TABLES, Segment, segment_of
 from wend.model.units import MS, SECOND
-from wend.pipeline.tables import read_local
-from wend.pipeline.telemetry.jobs import UpdateSummary, run_update
+from wend.pipeline.storage.versioned_tables import read_local
 from wend.pipeline.telemetry.links_job import LinksJob
 from wend.pipeline.telemetry.segments import LATER, UnusableSegment, list_segments, read_segment
+from wend.pipeline.telemetry.updates import UpdateSummary, run_update
 
 pytestmark = [needs_java, pytest.mark.spark]
 YEAR = 365 * 86_400 * SECOND

@@ -15,11 +15,11 @@ from tests.spark import needs_java
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError, WendError
 from wend.model.events import Attributes, Range
-from wend.pipeline import match, match_input, match_partitioned
-from wend.pipeline.mapped_pickle import dump_mapped, load_mapped
-from wend.pipeline.match import Matched, MatchJob
-from wend.pipeline.match_input import is_lines
-from wend.pipeline.workload import event_block, make_workload, subscription_block
+from wend.pipeline.generated_workload import event_block, make_workload, subscription_block
+from wend.pipeline.match import match_input, match_job, partitioned_plan
+from wend.pipeline.match.mapped_pickle import dump_mapped, load_mapped
+from wend.pipeline.match.match_input import is_lines
+from wend.pipeline.match.match_job import Matched, MatchJob
 
 pytestmark = [needs_java, pytest.mark.spark]
 
@@ -168,8 +168,8 @@ def workload(folder: Path, events: int, subscriptions: int, **more: Any) -> tupl
 
 def test_both_plans_give_the_same_rows_and_counts(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Small blocks and slices, so that a region has several of both.
-    monkeypatch.setattr(match_partitioned, "BLOCK", 40)
-    monkeypatch.setattr(match_partitioned, "SLICE", 100)
+    monkeypatch.setattr(partitioned_plan, "BLOCK", 40)
+    monkeypatch.setattr(partitioned_plan, "SLICE", 100)
     tables = workload(tmp_path / "in", 300, 200, ranges=0.1, present=(6, 10))
     (rows, _), (other_rows, _) = both(spark, *tables, tmp_path / "pairs")
     (counts, _), (other_counts, _) = both(spark, *tables, tmp_path / "counts", count=True)
@@ -299,7 +299,7 @@ def test_a_filter_that_cannot_be_read_names_its_subscription(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: str
 ) -> None:
     # With an empty sample, a task is the first to parse the filter.
-    monkeypatch.setattr(match, "SAMPLE", 0)
+    monkeypatch.setattr(match_job, "SAMPLE", 0)
     wanted = write_subscriptions(tmp_path / "s.parquet", {1: "x = 1", 2: "x <"})
     job = MatchJob(spark, wanted, as_flat_lines(tmp_path))
     with pytest.raises(ConfigError, match="the filter of subscription 2, 'x <': ") as caught:

@@ -13,9 +13,9 @@ from wend.console.app import app
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate
 from wend.model.units import MS
-from wend.pipeline.tables import read_local
+from wend.pipeline.storage.versioned_tables import read_local
 from wend.pipeline.telemetry.link_windows import LINKS
-from wend.pipeline.telemetry.measured import measured_overlay
+from wend.pipeline.telemetry.measured_network import measured_overlay
 from wend.pipeline.telemetry.recordings import one_way_loss
 
 

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark import needs_java
-from wend.pipeline import partitions
-from wend.pipeline.match import MatchJob
-from wend.pipeline.partitions import wanted_tasks
+from wend.pipeline.match.match_job import MatchJob
+from wend.pipeline.spark import partitions
+from wend.pipeline.spark.partitions import wanted_tasks
 
 
 @pytest.mark.parametrize(

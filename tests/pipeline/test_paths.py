@@ -14,7 +14,7 @@ from tests.planning.nets import networks
 from tests.spark import needs_java
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate
-from wend.pipeline import paths as spread
+from wend.pipeline import candidate_paths as spread
 from wend.planning.network import CsrGraph, FlowNetwork
 from wend.planning.paths import paths_from
 from wend.topology.brite_flat import grown

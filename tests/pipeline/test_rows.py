@@ -19,7 +19,7 @@ from wend.model.settings import Settings, setting
 from wend.model.summary import Late, Summary
 from wend.model.units import SECOND, Nanos
 from wend.pipeline import rows
-from wend.pipeline.work import known
+from wend.pipeline.sweeps.run_kind import known
 from wend.protocol.tables import PLUGINS
 
 OUTAGES = Outages(up=Spread("exponential", mean_s=60.0), down=Spread("uniform", low_s=1.0, high_s=5.0))

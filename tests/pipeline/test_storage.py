@@ -13,12 +13,12 @@ from tests.spark import invented, needs_java
 from wend.console.app import main
 from wend.drivers.scenarios import Scenario
 from wend.model.errors import ConfigError
-from wend.pipeline import session
-from wend.pipeline.match import MatchJob
-from wend.pipeline.simulations import Simulations
-from wend.pipeline.storage import JobFolders, drafted, literal_path, local_path, spark_path
-from wend.pipeline.sweep import sweep
-from wend.pipeline.workload import make_workload, write_workload
+from wend.pipeline.generated_workload import make_workload, write_workload
+from wend.pipeline.match.match_job import MatchJob
+from wend.pipeline.spark import session
+from wend.pipeline.storage.job_folders import JobFolders, drafted, literal_path, local_path, spark_path
+from wend.pipeline.sweeps.simulations import Simulations
+from wend.pipeline.sweeps.sweep import sweep
 
 spark_test = pytest.mark.spark
 

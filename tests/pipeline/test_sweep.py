@@ -10,10 +10,10 @@ import pytest
 from tests.spark import deadly, invented, needs_java, poisoned, summary
 from wend.drivers.scenarios import Scenario
 from wend.model.errors import ConfigError
-from wend.pipeline.metrics import by_setting
 from wend.pipeline.rows import METRICS, scenario_key
-from wend.pipeline.simulations import SIMULATIONS, Simulations
-from wend.pipeline.sweep import TRIES, Swept, execute, run_frame, sweep
+from wend.pipeline.sweeps.seed_means import by_setting
+from wend.pipeline.sweeps.simulations import SIMULATIONS, Simulations
+from wend.pipeline.sweeps.sweep import TRIES, Swept, execute, run_frame, sweep
 from wend.studies.claims import estimate
 
 pytestmark = [needs_java, pytest.mark.spark]

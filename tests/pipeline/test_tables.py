@@ -13,10 +13,17 @@ from hypothesis import strategies as st
 from tests.spark import needs_java
 from wend.model.errors import ConfigError, TryAgain
 from wend.model.units import SECOND
-from wend.pipeline.compact import compact
-from wend.pipeline.storage import HadoopFolder
-from wend.pipeline.table_files import HadoopFiles
-from wend.pipeline.tables import DataFile, FolderVersion, TableChange, TableFolder, columns_of, read_local
+from wend.pipeline.storage.compaction import compact
+from wend.pipeline.storage.job_folders import HadoopFolder
+from wend.pipeline.storage.table_files import HadoopFiles
+from wend.pipeline.storage.versioned_tables import (
+    DataFile,
+    FolderVersion,
+    TableChange,
+    TableFolder,
+    columns_of,
+    read_local,
+)
 
 X = (("x", "bigint"),)
 

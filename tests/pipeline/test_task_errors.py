@@ -12,8 +12,8 @@ import pytest
 
 from tests.spark import needs_java
 from wend.model.errors import ConfigError, InternalError, TryAgain, WendError
-from wend.pipeline.parquet_tables import parquet_of
-from wend.pipeline.task_errors import explained, plain_errors
+from wend.pipeline.spark.task_errors import explained, plain_errors
+from wend.pipeline.storage.parquet_tables import parquet_of
 
 pytestmark = [needs_java, pytest.mark.spark]
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tests.spark import needs_java
 from wend.model.errors import ConfigError, WendError
-from wend.pipeline.topology import infer, read_records
+from wend.pipeline.underlay_inference import infer, read_records
 from wend.topology import inference
 from wend.topology.catalog import make
 from wend.topology.overlap import overlaps
@@ -196,9 +196,9 @@ def test_the_command_says_its_mistakes(
 
 def test_what_fails_half_way_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The overlaps fail after the generated records and the links were written."""
-    from wend.console import data_topology
-    from wend.pipeline import session
-    from wend.pipeline.storage import local_path
+    from wend.console.data import topology_command
+    from wend.pipeline.spark import session
+    from wend.pipeline.storage.job_folders import local_path
 
     def half(_: Any, records: str, draft: str, *__: Any) -> Any:
         written, folder = local_path(records), local_path(draft)
@@ -207,12 +207,12 @@ def test_what_fails_half_way_leaves_what_was_there(tmp_path: Path, monkeypatch: 
         raise RuntimeError("no room\nat all")
 
     monkeypatch.setattr(session, "spark_session", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(data_topology, "_infer", half)
+    monkeypatch.setattr(topology_command, "_infer", half)
     out = tmp_path / "out"
     (out / "links").mkdir(parents=True)
     made = {"synthetic": 50, "peers": 10, "degree": 4, "underlay": "topohub:topozoo/Abilene"}
     with pytest.raises(WendError, match=r"^the Spark job failed, .*: no room "):
-        data_topology.data_topology(out, **made, overwrite=True)
+        topology_command.data_topology(out, **made, overwrite=True)
     assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["out", "out/links"]
 
 

@@ -10,9 +10,9 @@ import pytest
 from tests.spark import needs_java
 from wend.model.errors import ConfigError
 from wend.pipeline.code_hash import code_hash
-from wend.pipeline.metrics import by_setting
-from wend.pipeline.sweep import Swept, sweep
-from wend.pipeline.trials import Trial, TrialKind, Trials
+from wend.pipeline.sweeps.seed_means import by_setting
+from wend.pipeline.sweeps.sweep import Swept, sweep
+from wend.pipeline.sweeps.trials import Trial, TrialKind, Trials
 
 
 class Box(msgspec.Struct, frozen=True):

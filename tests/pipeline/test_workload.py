@@ -10,7 +10,15 @@ import pytest
 from tests.spark import needs_java
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError
-from wend.pipeline.workload import BLOCK, KINDS, event_block, events, make_workload, subscription_block, subscriptions
+from wend.pipeline.generated_workload import (
+    BLOCK,
+    KINDS,
+    event_block,
+    events,
+    make_workload,
+    subscription_block,
+    subscriptions,
+)
 
 FIRST = 400
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wend.model.rates import Rate
-from wend.pipeline.trials import Trial
+from wend.pipeline.sweeps.trials import Trial
 from wend.planning.graphs import delivery_graphs
 from wend.planning.network import FlowNetwork
 from wend.planning.paths import paths_from

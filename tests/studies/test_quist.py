@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.spark import needs_java
 from tests.topology.placements import overlays, placements
 from wend.model.errors import ConfigError, WendError
-from wend.pipeline.trials import Trial
+from wend.pipeline.sweeps.trials import Trial
 from wend.studies.claims import load_claims
 from wend.studies.quist import QUIST, K
 from wend.studies.quist_construction import build_trees, form_overlay

@@ -31,7 +31,7 @@ def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
 
 def check_target(out: str, overwrite: bool, *inputs: str) -> None:
     """Check the output of a Spark job, as far as that is possible before Spark starts: it may be an address."""
-    from wend.pipeline.storage import local_path
+    from wend.pipeline.storage.job_folders import local_path
 
     inside = [str(local_path(path) or path) for path in inputs]
     place = local_path(out)

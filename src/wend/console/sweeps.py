@@ -17,7 +17,7 @@ from wend.model.files import written
 from wend.pipeline.rows import COLUMNS, FROM_OUTSIDE
 
 if TYPE_CHECKING:
-    from wend.pipeline.sweep import Swept
+    from wend.pipeline.sweeps.sweep import Swept
 
 SHOWN = {
     "delivery": "delivered",

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from wend.lab.addresses import LabNode
+from wend.lab.address_plan import LabNode
 from wend.lab.namespaces import require
 from wend.model.errors import LabError
 from wend.model.units import MS, Nanos

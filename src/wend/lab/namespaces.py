@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from wend.lab.addresses import LabNode, StaticRoute, lab_of
+from wend.lab.address_plan import LabNode, StaticRoute, lab_of
 from wend.model.errors import LabError
 
 NETNS = Path("/run/netns")

@@ -16,7 +16,7 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.pipeline.code_hash import PARTS as SIMULATED
-from wend.pipeline.trials import TrialKind, Trials
+from wend.pipeline.sweeps.trials import TrialKind, Trials
 from wend.studies.quist_construction import build_trees, form_overlay
 from wend.studies.quist_events import Publications, draw_workload, publish
 from wend.studies.quist_timed import TIMED_METRICS, TimedTrial, run_timed

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wend.model.errors import ConfigError
-from wend.pipeline.metrics import by_setting
-from wend.pipeline.simulations import Runner, Simulations
-from wend.pipeline.sweep import LIMIT_S, sweep
-from wend.pipeline.work import Work
+from wend.pipeline.sweeps.run_kind import Work
+from wend.pipeline.sweeps.seed_means import by_setting
+from wend.pipeline.sweeps.simulations import Runner, Simulations
+from wend.pipeline.sweeps.sweep import LIMIT_S, sweep
 from wend.studies.claims import Claim, Estimate, Result, Values, judge, load_claims
 from wend.studies.study import Fields, Run, Size, Study
 
 if TYPE_CHECKING:
-    from wend.pipeline.session import DataFrame, SparkSession
+    from wend.pipeline.spark.session import DataFrame, SparkSession
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):

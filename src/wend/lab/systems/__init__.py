@@ -1,1 +1,1 @@
-"""What `wend lab bench` measures: one file per system, the table in `table.py`, configurations in `configs/`."""
+"""What `wend lab bench` measures: one file per system, the table in `system_table.py`, configurations in `configs/`."""

@@ -5,8 +5,8 @@ import shutil
 import time
 from pathlib import Path
 
-from wend.lab.network import LabNode
-from wend.lab.systems.base import Processes, RunContext, missing_programs, said, write_config
+from wend.lab.emulated_network import LabNode
+from wend.lab.systems.system import Processes, RunContext, missing_programs, said, write_config
 from wend.model.errors import LabError
 from wend.model.units import MS
 

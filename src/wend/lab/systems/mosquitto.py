@@ -5,8 +5,9 @@ import time
 from functools import partial
 from typing import Any
 
-from wend.lab.network import LabNode
-from wend.lab.systems.base import (
+from wend.lab.emulated_network import LabNode
+from wend.lab.systems.overlay_trees import best_tree
+from wend.lab.systems.system import (
     START_S,
     Processes,
     Routes,
@@ -18,7 +19,6 @@ from wend.lab.systems.base import (
     tune_tcp,
     write_config,
 )
-from wend.lab.trees import best_tree
 from wend.model.errors import LabError
 from wend.model.events import PeerId
 

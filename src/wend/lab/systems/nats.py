@@ -9,8 +9,10 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Literal
 
-from wend.lab.network import LabNode
-from wend.lab.systems.base import (
+from wend.lab.emulated_network import LabNode
+from wend.lab.systems.frr import TUNED_BFD_MS, Frr
+from wend.lab.systems.overlay_trees import best_tree
+from wend.lab.systems.system import (
     Processes,
     Routes,
     RunContext,
@@ -21,8 +23,6 @@ from wend.lab.systems.base import (
     tune_tcp,
     write_config,
 )
-from wend.lab.systems.frr import TUNED_BFD_MS, Frr
-from wend.lab.trees import best_tree
 from wend.model.events import PeerId
 
 CLIENTS_PORT = 4222

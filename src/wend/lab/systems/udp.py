@@ -1,4 +1,4 @@
-"""The UDP baselines as systems of the bench. `wend.lab.baselines` forwards the packets."""
+"""The UDP baselines as systems of the bench. `wend.lab.systems.udp_forwarder` forwards the packets."""
 
 import asyncio
 import socket
@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import msgspec
 
-from wend.lab.baselines import Mode, make_plan
-from wend.lab.systems.base import START_S, Processes, Routes, RunContext
+from wend.lab.systems.system import START_S, Processes, Routes, RunContext
+from wend.lab.systems.udp_forwarder import Mode, make_plan
 from wend.model.errors import LabError
 from wend.model.events import PeerId
 
@@ -56,7 +56,7 @@ class Udp:
         plan = make_plan(context.world, context.lab.name, self._mode, self._port, self._port + _SINK)
         path = context.folder / f"{self.name}-{self._port}.json"
         path.write_bytes(msgspec.json.encode(plan))
-        argv = [sys.executable, "-m", "wend.lab.baselines", str(path)]
+        argv = [sys.executable, "-m", "wend.lab.systems.udp_forwarder", str(path)]
         # The process enters every namespace itself, so it can start in any.
         process = self._processes.spawn(
             context, context.lab.hosts[0], argv, f"{self.name}-{self._port}", stdout=subprocess.PIPE

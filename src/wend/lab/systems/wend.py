@@ -12,8 +12,8 @@ from wend import __version__
 from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
 from wend.drivers.live.client.client import Client, connect
 from wend.drivers.live.client.event_streams import EventStream
-from wend.lab.network import LabNode
-from wend.lab.systems.base import Processes, Routes, RunContext, write_config
+from wend.lab.emulated_network import LabNode
+from wend.lab.systems.system import Processes, Routes, RunContext, write_config
 from wend.matching.filters import topic_filter
 from wend.model.choices import Redundancy
 from wend.model.events import PeerId

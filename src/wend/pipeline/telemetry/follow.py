@@ -1,6 +1,6 @@
 """`--follow`: updates of a job on telemetry for segments as they arrive, by Spark's Structured Streaming.
 
-The stream's source lists files; it reads none of them. Each batch of new files is one update (`jobs.py`),
+The stream's source lists files; it reads none of them. Each batch of new files is one update (`updates.py`),
 whose commit has the number of the batch. Spark's checkpoint says which files belong to which batch. If the process is
 killed, the next start repeats the last batch with the same number, and the tables have it already or do not. If the
 checkpoint is lost, all files are new to the stream, but the tables know their segments.
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wend.model.errors import ConfigError, TryAgain, WendError
-from wend.pipeline.storage import HadoopFolder, literal_path, local_path, spark_path
-from wend.pipeline.table_files import HadoopFiles, LocalFiles
-from wend.pipeline.task_errors import explained, plain_errors
-from wend.pipeline.telemetry.jobs import UpdateSummary, run_update
+from wend.pipeline.spark.task_errors import explained, plain_errors
+from wend.pipeline.storage.job_folders import HadoopFolder, literal_path, local_path, spark_path
+from wend.pipeline.storage.table_files import HadoopFiles, LocalFiles
 from wend.pipeline.telemetry.segments import named_files
-from wend.pipeline.telemetry.update import TelemetryJob
+from wend.pipeline.telemetry.table_update import TelemetryJob
+from wend.pipeline.telemetry.updates import UpdateSummary, run_update
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

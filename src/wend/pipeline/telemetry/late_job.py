@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from wend.pipeline.match_output import spark_schema
-from wend.pipeline.partitions import cores
-from wend.pipeline.tables import TableFolder
+from wend.pipeline.spark.arrow_schema import spark_schema
+from wend.pipeline.spark.partitions import cores
+from wend.pipeline.storage.versioned_tables import TableFolder
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, EVENTS, beside, event_rows
-from wend.pipeline.telemetry.jobs import CLOCK_UNIT_NS, stored_columns
 from wend.pipeline.telemetry.late_paths import CAUSES, lost_time
-from wend.pipeline.telemetry.pictures import lost_time_bars
-from wend.pipeline.telemetry.update import PartialTable, TableUpdate
+from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
+from wend.pipeline.telemetry.telemetry_pictures import lost_time_bars
+from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, stored_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import compute
 
-from wend.pipeline.match_output import spark_schema
-from wend.pipeline.tables import TableFolder
+from wend.pipeline.spark.arrow_schema import spark_schema
+from wend.pipeline.storage.versioned_tables import TableFolder
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.jobs import CLOCK_UNIT_NS, FORMAT, stored_columns
+from wend.pipeline.telemetry.link_outages import CHANGES, OUTAGES, Spans, change_rows, link_outages
 from wend.pipeline.telemetry.link_windows import LINKS, SAMPLES, Windowing, link_rows, link_sums
-from wend.pipeline.telemetry.outages import CHANGES, OUTAGES, Spans, change_rows, link_outages
-from wend.pipeline.telemetry.pictures import availability_map
-from wend.pipeline.telemetry.update import PartialTable, TableUpdate
+from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
+from wend.pipeline.telemetry.telemetry_pictures import availability_map
+from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, FORMAT, stored_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from wend.drivers.recorded import RecordedFlow
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
-from wend.pipeline.storage import local_path
-from wend.pipeline.tables import TableFolder, read_local
+from wend.pipeline.storage.job_folders import local_path
+from wend.pipeline.storage.versioned_tables import TableFolder, read_local
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.event_rows import beside
 from wend.pipeline.telemetry.segments import Ints, numbers

@@ -19,7 +19,7 @@ from wend.drivers.recorded import RECORDED
 from wend.model.errors import ConfigError
 from wend.pictures.charts import RankedRow, ranked_dots
 from wend.pictures.palette import STRATEGIES
-from wend.pipeline.metrics import t_quantile
+from wend.pipeline.sweeps.seed_means import t_quantile
 
 EQUAL = 0.001
 FEW_WINDOWS = 3

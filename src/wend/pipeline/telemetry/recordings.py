@@ -23,8 +23,8 @@ from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.rates import BITS_PER_BYTE, parse_rate
 from wend.model.units import SECOND, Nanos
-from wend.pipeline.storage import local_path
-from wend.pipeline.tables import TableFolder, read_local
+from wend.pipeline.storage.job_folders import local_path
+from wend.pipeline.storage.versioned_tables import TableFolder, read_local
 from wend.pipeline.telemetry.publications import MOST, RecordedPublications, deadlines_of, timed_flows
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from wend.model.errors import ConfigError
 from wend.model.rates import Rate
 from wend.model.units import SECOND
 from wend.pipeline.code_hash import PARTS
-from wend.pipeline.sweep import LIMIT_S, Swept, sweep
-from wend.pipeline.tables import TableChange, TableFolder, columns_of
-from wend.pipeline.trials import Trial, TrialKind, Trials
+from wend.pipeline.storage.versioned_tables import TableChange, TableFolder, columns_of
+from wend.pipeline.sweeps.sweep import LIMIT_S, Swept, sweep
+from wend.pipeline.sweeps.trials import Trial, TrialKind, Trials
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

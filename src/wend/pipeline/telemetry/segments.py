@@ -25,9 +25,9 @@ from pyarrow import compute, parquet
 from wend.model.errors import ConfigError
 from wend.model.telemetry import KEY, SCHEMA, TABLES, Segment, segment_of
 from wend.model.units import SECOND
-from wend.pipeline.match_output import spark_schema
-from wend.pipeline.partitions import cores
-from wend.pipeline.storage import Target, literal_path, local_path
+from wend.pipeline.spark.arrow_schema import spark_schema
+from wend.pipeline.spark.partitions import cores
+from wend.pipeline.storage.job_folders import Target, literal_path, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

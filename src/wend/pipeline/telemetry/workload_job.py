@@ -19,9 +19,9 @@ from wend.model.telemetry import Segment
 from wend.model.units import SECOND
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, PUBLICATION, PUBLISHED, beside, event_rows
-from wend.pipeline.telemetry.jobs import CLOCK_UNIT_NS, stored_columns
 from wend.pipeline.telemetry.segments import numbers
-from wend.pipeline.telemetry.update import PartialTable, TableUpdate
+from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
+from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, stored_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,0 +1,1 @@
+"""`wend plan`: plans for flows, and their way to running peers."""

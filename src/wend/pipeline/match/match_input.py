@@ -1,0 +1,303 @@
+"""Read tables of events and of subscriptions: check what users bring, and give the jobs one shape.
+
+A subscription is `id` and `filter`. An event is `id` and either one column per attribute, or one column `attributes`
+that holds a map or a JSON text. A published range is a struct of `low`, `high`, `low_open` and `high_open`; all but one
+end may be missing. Null is a missing attribute. JSON lines have the same fields. The jobs always see `id` and
+`attributes`, and the type of that column says how to read it, so an attribute's name cannot collide with a column.
+
+A table that does not fit is refused, with the name of the column; a row that cannot be read gets a reason
+(`input_tables.py`). Nothing is cast: a date that became a text would compare as a text.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from wend.matching.batch import Batch
+from wend.matching.filters import Filter, parse
+from wend.model.errors import ConfigError, FilterError
+from wend.model.events import Attributes, Range, Value
+from wend.pipeline.storage.input_tables import InputTable, checked_column, line_table, parquet_table, text_lines
+from wend.pipeline.storage.job_folders import local_path
+from wend.pipeline.storage.parquet_tables import parquet_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LINES = (".jsonl", ".ndjson", ".json")
+BESIDE = ("publisher", "size_bytes", "weight", "time_ns")
+"""Columns that events may have beside `attributes`; `flows.py` reads them."""
+_ENDS = ("low", "high", "low_open", "high_open")
+_SHOWN = 80
+_FIRST = 100
+"""How many lines may be bad before the first good one."""
+
+Id = int | str
+
+
+class EventLine(msgspec.Struct):
+    id: Id
+    attributes: msgspec.Raw
+
+
+class SubscriptionLine(msgspec.Struct):
+    id: Id
+    filter: str
+
+
+_event_line = msgspec.json.Decoder(EventLine)
+_subscription_line = msgspec.json.Decoder(SubscriptionLine)
+_flat_line = msgspec.json.Decoder(dict[str, bool | int | float | str | Range | None])
+_attributes = msgspec.json.Decoder(dict[str, bool | int | float | str | Range | None])
+
+
+def read_subscriptions(spark: "SparkSession", path: str) -> InputTable:
+    """Read subscriptions: `id` and `filter`."""
+    if is_lines(path):
+        lines = text_lines(spark, path)
+        text = isinstance(first_line(lines, path, "subscriptions")["id"], str)
+        return line_table(path, lines, partial(_subscription, text=text), line_fields(text, "filter"))
+    frame = parquet_of(spark, path)
+    need(frame, path, "id", "filter")
+    _check_id(frame, path)
+    if frame.schema["filter"].dataType.simpleString() != "string":
+        raise ConfigError(f"the column filter of {path} must hold texts")
+    return parquet_table(path, frame, ["id", "filter"])
+
+
+def read_events(spark: "SparkSession", path: str) -> InputTable:
+    """Read events: `id` and `attributes`."""
+    from pyspark.sql import functions as F
+
+    if is_lines(path):
+        lines = text_lines(spark, path)
+        seen = first_line(lines, path, "events")
+        text, nested = isinstance(seen["id"], str), isinstance(seen.get("attributes"), dict)
+        return line_table(
+            path, lines, partial(_event_line_values, text=text, nested=nested), line_fields(text, "attributes")
+        )
+    frame = parquet_of(spark, path)
+    need(frame, path, "id")
+    _check_id(frame, path)
+    packed = [field for field in frame.schema if field.name == "attributes"]
+    whole = bool(packed) and packed[0].dataType.typeName() in ("map", "string")
+    others = [f for f in frame.schema if f.name != "id" and not (whole and f.name in BESIDE)]
+    if not others:
+        raise ConfigError(f"{path} has no column but id; events need attributes")
+    if whole and len(others) > 1:
+        beside = next(field.name for field in others if field.name != "attributes")
+        raise ConfigError(
+            f"{path} has a column {beside} beside attributes: give attributes in one column, or each in its own"
+        )
+    for field in others:
+        _check_type(field.dataType, field.name, path, packed=bool(packed))
+    if whole:
+        return checked_column(parquet_table(path, frame, ["id", "attributes"]), unreadable)
+    columns = [F.col(f"`{field.name.replace('`', '``')}`").alias(field.name) for field in others]
+    table = parquet_table(path, frame, ["id", F.struct(*columns).alias("attributes")])
+    ranges = any(field.dataType.typeName() == "struct" for field in others)
+    return checked_column(table, unreadable) if ranges else table
+
+
+def is_lines(path: str) -> bool:
+    """Whether the path holds JSON lines and not Parquet, by the name of the file, or of the files in the folder."""
+    place = local_path(path)
+    if place is None:
+        return path.rstrip("/").endswith(LINES)
+    if not place.exists():
+        raise ConfigError(f"there is no {path}")
+    if place.is_file():
+        if place.suffix not in (".parquet", *LINES):
+            raise ConfigError(f"{path} is neither Parquet (.parquet) nor JSON lines ({', '.join(LINES)})")
+        return place.suffix in LINES
+    endings = {file.suffix for file in place.rglob("*") if file.is_file() and not file.name.startswith((".", "_"))}
+    found = sorted(endings & {".parquet", *LINES})
+    if len(found) != 1:
+        held = "both Parquet and JSON lines" if found else "neither Parquet nor JSON lines"
+        raise ConfigError(f"the folder {path} holds {held}")
+    return found[0] in LINES
+
+
+def need(frame: "DataFrame", path: str, *names: str) -> None:
+    for name in names:
+        if name not in frame.columns:
+            raise ConfigError(f"{path} has no column {name}; it has {', '.join(frame.columns)}")
+
+
+def _check_id(frame: "DataFrame", path: str) -> None:
+    if frame.schema["id"].dataType.simpleString() not in ("tinyint", "smallint", "int", "bigint", "string"):
+        found = frame.schema["id"].dataType.simpleString()
+        raise ConfigError(f"the column id of {path} holds {found}; ids are integers or texts")
+
+
+NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double"}
+_SCALARS = {*NUMBERS, "string", "boolean", "void"}
+
+
+def _check_type(kind: Any, name: str, path: str, packed: bool) -> None:
+    """Refuse a column whose type holds no attribute. A struct is a range; a map must have the name `attributes`."""
+    if kind.simpleString() in _SCALARS:
+        return
+    if kind.typeName() == "struct":
+        ends = {field.name: field.dataType.simpleString() for field in kind}
+        values = {ends[end] for end in ("low", "high") if end in ends}
+        flags = {ends[end] for end in ("low_open", "high_open") if end in ends}
+        of_one_kind = bool(values) and (values <= NUMBERS or values == {"string"})
+        if of_one_kind and set(ends) <= set(_ENDS) and flags <= {"boolean"}:
+            return
+        raise ConfigError(
+            f"the column {name} of {path} is no range: a range has low and high, both numbers or both texts, "
+            "and may have low_open and high_open"
+        )
+    if packed and name == "attributes" and kind.typeName() == "map" and kind.keyType.simpleString() == "string":
+        return _check_type(kind.valueType, name, path, packed=False)
+    raise ConfigError(
+        f"the column {name} of {path} holds {kind.simpleString()}; "
+        "attributes are truth values, numbers, texts and ranges"
+    )
+
+
+def line_fields(text: bool, column: str) -> list[pa.Field]:
+    return [pa.field("id", pa.string() if text else pa.int64()), pa.field(column, pa.string())]
+
+
+def first_line(lines: "DataFrame", path: str, what: str) -> dict[str, Any]:
+    """The first line that can be read. It decides the type of ids, and whether attributes are in an object of their
+    own."""
+    found = lines.where("trim(value) != ''").select("value").limit(_FIRST).toArrow().column(0).to_pylist()
+    if not found:
+        raise ConfigError(f"{path} has no {what}")
+    reasons = []
+    for line in found:
+        try:
+            seen: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+        except msgspec.MsgspecError as error:
+            reasons.append(f"{shown(line)} is not a JSON object: {error}")
+            continue
+        if not isinstance(seen.get("id"), bool) and isinstance(seen.get("id"), int | str):
+            return seen
+        reasons.append(f"{shown(line)} has no id; an id is an integer or a text")
+    raise ConfigError(f"{path}: {reasons[0]}")
+
+
+def _subscription(line: str, text: bool) -> tuple[Id, str]:
+    row = decoded(_subscription_line, line)
+    return checked_id(row.id, text), row.filter
+
+
+def _event_line_values(line: str, text: bool, nested: bool) -> tuple[Id, str]:
+    if nested:
+        row = decoded(_event_line, line)
+        carried = bytes(row.attributes).decode()
+        decoded(_attributes, carried)
+        return checked_id(row.id, text), carried
+    flat = decoded(_flat_line, line)
+    found = flat.pop("id", None)
+    return checked_id(found, text), msgspec.json.encode(flat).decode()
+
+
+def decoded(decoder: Any, line: str) -> Any:
+    try:
+        return decoder.decode(line)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{shown(line)}: {error}") from None
+
+
+def checked_id(one: Any, text: bool) -> Id:
+    if isinstance(one, bool) or not isinstance(one, str if text else int):
+        kind = "a text" if text else "an integer"
+        raise ConfigError(f"the first id is {kind}, but {one!r} is not")
+    if isinstance(one, int) and not -(2**63) <= one < 2**63:
+        raise ConfigError(f"the id {one} has more than 64 bits")
+    found: Id = one
+    return found
+
+
+def shown(line: str) -> str:
+    return repr(line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…")
+
+
+def parsed(ids: pa.Array, texts: pa.Array) -> tuple[list[int], list[Filter], dict[int, str]]:
+    """Parse filters: the rows of those that can be read, the filters, and the reasons of the others by row."""
+    rows, found, reasons = [], [], {}
+    for row, (one, text) in enumerate(zip(ids, texts.to_pylist(), strict=True)):
+        if text is None:
+            reasons[row] = f"subscription {one.as_py()!r} has no filter"
+            continue
+        try:
+            found.append(parse(text))
+            rows.append(row)
+        except FilterError as error:
+            reason = str(error).splitlines()[0]
+            reasons[row] = f"the filter of subscription {one.as_py()!r}, {shown(text)}: {reason}"
+    return rows, found, reasons
+
+
+def unreadable(attributes: pa.Array) -> list[str | None]:
+    """Why the attributes of each event cannot be read; None if they can."""
+    if _reason(attributes) is None:
+        return [None] * len(attributes)
+    return [_reason(attributes.slice(row, 1)) for row in range(len(attributes))]
+
+
+def _reason(attributes: pa.Array) -> str | None:
+    try:
+        batch_of(attributes)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def batch_of(attributes: pa.Array) -> Batch:
+    """Convert the column `attributes` for the index."""
+    if kinds.is_struct(attributes.type):
+        names = [field.name for field in attributes.type]
+        return Batch.of_columns(
+            len(attributes), {n: _column(n, c) for n, c in zip(names, attributes.flatten(), strict=True)}
+        )
+    return Batch.of([_event(value) for value in attributes.to_pylist()])
+
+
+def _event(value: Any) -> Attributes:
+    if value is None:
+        raise ConfigError(
+            "an event has null for attributes: use an empty map or object for an event without attributes"
+        )
+    if isinstance(value, str):
+        try:
+            found = _attributes.decode(value)
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"cannot read the attributes {shown(value)} of an event: {error}") from None
+    else:
+        found = {name: _range(name, one) if isinstance(one, dict) else one for name, one in value}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _column(name: str, column: pa.Array) -> np.ndarray[Any, Any] | list[Value | None]:
+    if kinds.is_struct(column.type):
+        return _ranges(name, column)
+    if column.null_count or not (kinds.is_integer(column.type) or kinds.is_floating(column.type)):
+        found: list[Value | None] = column.to_pylist()
+        return found
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _ranges(name: str, column: pa.Array) -> list[Value | None]:
+    return [None if value is None else _range(name, value) for value in column.to_pylist()]
+
+
+def _range(name: str, value: dict[str, Any]) -> Value:
+    """Convert a struct to a range; a range from a value to itself is that value."""
+    low, high = value.get("low"), value.get("high")
+    low_open, high_open = bool(value.get("low_open")), bool(value.get("high_open"))
+    if low is not None and low == high and not low_open and not high_open:
+        scalar: Value = low
+        return scalar
+    try:
+        return Range(low, high, low_open, high_open)
+    except ValueError as error:
+        raise ConfigError(f"the attribute {name} of an event: {error}") from None
