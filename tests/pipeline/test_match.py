@@ -18,8 +18,8 @@ from wend.model.events import Attributes, Range
 from wend.pipeline.generated_workload import event_block, make_workload, subscription_block
 from wend.pipeline.match import match_input, match_job, partitioned_plan
 from wend.pipeline.match.mapped_pickle import dump_mapped, load_mapped
-from wend.pipeline.match.match_input import is_lines
 from wend.pipeline.match.match_job import Matched, MatchJob
+from wend.pipeline.storage.json_lines import is_lines
 
 pytestmark = [needs_java, pytest.mark.spark]
 

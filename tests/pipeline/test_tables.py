@@ -14,8 +14,7 @@ from tests.spark import needs_java
 from wend.model.errors import ConfigError, TryAgain
 from wend.model.units import SECOND
 from wend.pipeline.storage.compaction import compact
-from wend.pipeline.storage.job_folders import HadoopFolder
-from wend.pipeline.storage.table_files import HadoopFiles
+from wend.pipeline.storage.hadoop_folder import HadoopFolder
 from wend.pipeline.storage.versioned_tables import (
     DataFile,
     FolderVersion,
@@ -177,14 +176,14 @@ def test_compaction_merges_small_files_of_a_bucket(spark: Any, tmp_path: Path) -
 @pytest.mark.spark
 def test_versions_through_hadoop(spark: Any, tmp_path: Path) -> None:
     place = tmp_path.parent / "plain"
-    stored = HadoopFiles(HadoopFolder(spark, f"file:{place}"))
+    stored = HadoopFolder(spark, f"file:{place}")
     assert stored.names("versions") == []
     assert stored.read("versions/1.json") is None
     assert stored.create("versions/1.json", b"one")
     assert not stored.create("versions/1.json", b"two")
     assert stored.read("versions/1.json") == b"one"
     assert stored.names("versions") == ["1.json"]
-    assert list(stored.walk("versions")) == [("versions/1.json", 3)]
+    assert list(stored.sizes("versions")) == [("versions/1.json", 3)]
     assert all(age > -SECOND for _, age in stored.ages("versions", 4 * 10**18))
     stored.remove("versions/1.json")
     assert stored.names("versions") == []

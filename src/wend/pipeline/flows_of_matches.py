@@ -17,22 +17,20 @@ import pyarrow as pa
 
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, Nanos
-from wend.pipeline.match.match_input import NUMBERS, Id, checked_id, decoded, first_line, is_lines, need
 from wend.pipeline.spark.task_errors import plain_errors
 from wend.pipeline.storage.input_tables import (
     MAX_BAD,
     InputTable,
     Sifted,
     check_max_bad,
-    line_table,
     parquet_table,
     sift,
     survey,
-    text_lines,
     write_quarantine,
 )
 from wend.pipeline.storage.job_folders import Target, drafted, literal_path, local_path
-from wend.pipeline.storage.parquet_tables import parquet_of
+from wend.pipeline.storage.json_lines import Id, checked_id, decoded, first_line, is_lines, line_table, text_lines
+from wend.pipeline.storage.parquet_tables import NUMBERS, parquet_of, require_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -191,7 +189,7 @@ def _read(spark: "SparkSession", path: str, wanted: dict[str, str]) -> InputTabl
     if is_lines(path):
         return _read_lines(spark, path, wanted)
     frame = parquet_of(spark, path)
-    need(frame, path, "id")
+    require_columns(frame, path, "id")
     columns = []
     for name, kind in wanted.items():
         if name not in frame.columns:

@@ -42,9 +42,9 @@ def data_flows(
     as_json: Json = False,
 ) -> None:
     from wend.pipeline.flows_of_matches import write_flows
-    from wend.pipeline.match.match_input import is_lines
     from wend.pipeline.spark.session import spark_session
     from wend.pipeline.storage.input_tables import check_max_bad
+    from wend.pipeline.storage.json_lines import is_lines
 
     # Find mistakes before Spark starts.
     check_max_bad(max_bad)

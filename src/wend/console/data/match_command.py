@@ -54,10 +54,10 @@ def data_match(
     ship: Ship = False,
     as_json: Json = False,
 ) -> None:
-    from wend.pipeline.match.match_input import is_lines
     from wend.pipeline.match.match_job import MatchJob, check_plan
     from wend.pipeline.spark.session import spark_session
     from wend.pipeline.storage.input_tables import check_max_bad
+    from wend.pipeline.storage.json_lines import is_lines
 
     # Find mistakes before Spark starts.
     check_max_bad(max_bad)

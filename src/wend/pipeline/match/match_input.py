@@ -21,22 +21,25 @@ from wend.matching.batch import Batch
 from wend.matching.filters import Filter, parse
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import Attributes, Range, Value
-from wend.pipeline.storage.input_tables import InputTable, checked_column, line_table, parquet_table, text_lines
-from wend.pipeline.storage.job_folders import local_path
-from wend.pipeline.storage.parquet_tables import parquet_of
+from wend.pipeline.storage.input_tables import InputTable, checked_column, parquet_table
+from wend.pipeline.storage.json_lines import (
+    Id,
+    checked_id,
+    decoded,
+    first_line,
+    is_lines,
+    line_table,
+    shown,
+    text_lines,
+)
+from wend.pipeline.storage.parquet_tables import NUMBERS, parquet_of, require_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LINES = (".jsonl", ".ndjson", ".json")
 BESIDE = ("publisher", "size_bytes", "weight", "time_ns")
-"""Columns that events may have beside `attributes`; `flows.py` reads them."""
+"""Columns that events may have beside `attributes`; `flows_of_matches.py` reads them."""
 _ENDS = ("low", "high", "low_open", "high_open")
-_SHOWN = 80
-_FIRST = 100
-"""How many lines may be bad before the first good one."""
-
-Id = int | str
 
 
 class EventLine(msgspec.Struct):
@@ -62,7 +65,7 @@ def read_subscriptions(spark: "SparkSession", path: str) -> InputTable:
         text = isinstance(first_line(lines, path, "subscriptions")["id"], str)
         return line_table(path, lines, partial(_subscription, text=text), line_fields(text, "filter"))
     frame = parquet_of(spark, path)
-    need(frame, path, "id", "filter")
+    require_columns(frame, path, "id", "filter")
     _check_id(frame, path)
     if frame.schema["filter"].dataType.simpleString() != "string":
         raise ConfigError(f"the column filter of {path} must hold texts")
@@ -81,7 +84,7 @@ def read_events(spark: "SparkSession", path: str) -> InputTable:
             path, lines, partial(_event_line_values, text=text, nested=nested), line_fields(text, "attributes")
         )
     frame = parquet_of(spark, path)
-    need(frame, path, "id")
+    require_columns(frame, path, "id")
     _check_id(frame, path)
     packed = [field for field in frame.schema if field.name == "attributes"]
     whole = bool(packed) and packed[0].dataType.typeName() in ("map", "string")
@@ -103,38 +106,12 @@ def read_events(spark: "SparkSession", path: str) -> InputTable:
     return checked_column(table, unreadable) if ranges else table
 
 
-def is_lines(path: str) -> bool:
-    """Whether the path holds JSON lines and not Parquet, by the name of the file, or of the files in the folder."""
-    place = local_path(path)
-    if place is None:
-        return path.rstrip("/").endswith(LINES)
-    if not place.exists():
-        raise ConfigError(f"there is no {path}")
-    if place.is_file():
-        if place.suffix not in (".parquet", *LINES):
-            raise ConfigError(f"{path} is neither Parquet (.parquet) nor JSON lines ({', '.join(LINES)})")
-        return place.suffix in LINES
-    endings = {file.suffix for file in place.rglob("*") if file.is_file() and not file.name.startswith((".", "_"))}
-    found = sorted(endings & {".parquet", *LINES})
-    if len(found) != 1:
-        held = "both Parquet and JSON lines" if found else "neither Parquet nor JSON lines"
-        raise ConfigError(f"the folder {path} holds {held}")
-    return found[0] in LINES
-
-
-def need(frame: "DataFrame", path: str, *names: str) -> None:
-    for name in names:
-        if name not in frame.columns:
-            raise ConfigError(f"{path} has no column {name}; it has {', '.join(frame.columns)}")
-
-
 def _check_id(frame: "DataFrame", path: str) -> None:
     if frame.schema["id"].dataType.simpleString() not in ("tinyint", "smallint", "int", "bigint", "string"):
         found = frame.schema["id"].dataType.simpleString()
         raise ConfigError(f"the column id of {path} holds {found}; ids are integers or texts")
 
 
-NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double"}
 _SCALARS = {*NUMBERS, "string", "boolean", "void"}
 
 
@@ -165,25 +142,6 @@ def line_fields(text: bool, column: str) -> list[pa.Field]:
     return [pa.field("id", pa.string() if text else pa.int64()), pa.field(column, pa.string())]
 
 
-def first_line(lines: "DataFrame", path: str, what: str) -> dict[str, Any]:
-    """The first line that can be read. It decides the type of ids, and whether attributes are in an object of their
-    own."""
-    found = lines.where("trim(value) != ''").select("value").limit(_FIRST).toArrow().column(0).to_pylist()
-    if not found:
-        raise ConfigError(f"{path} has no {what}")
-    reasons = []
-    for line in found:
-        try:
-            seen: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
-        except msgspec.MsgspecError as error:
-            reasons.append(f"{shown(line)} is not a JSON object: {error}")
-            continue
-        if not isinstance(seen.get("id"), bool) and isinstance(seen.get("id"), int | str):
-            return seen
-        reasons.append(f"{shown(line)} has no id; an id is an integer or a text")
-    raise ConfigError(f"{path}: {reasons[0]}")
-
-
 def _subscription(line: str, text: bool) -> tuple[Id, str]:
     row = decoded(_subscription_line, line)
     return checked_id(row.id, text), row.filter
@@ -198,27 +156,6 @@ def _event_line_values(line: str, text: bool, nested: bool) -> tuple[Id, str]:
     flat = decoded(_flat_line, line)
     found = flat.pop("id", None)
     return checked_id(found, text), msgspec.json.encode(flat).decode()
-
-
-def decoded(decoder: Any, line: str) -> Any:
-    try:
-        return decoder.decode(line)
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"{shown(line)}: {error}") from None
-
-
-def checked_id(one: Any, text: bool) -> Id:
-    if isinstance(one, bool) or not isinstance(one, str if text else int):
-        kind = "a text" if text else "an integer"
-        raise ConfigError(f"the first id is {kind}, but {one!r} is not")
-    if isinstance(one, int) and not -(2**63) <= one < 2**63:
-        raise ConfigError(f"the id {one} has more than 64 bits")
-    found: Id = one
-    return found
-
-
-def shown(line: str) -> str:
-    return repr(line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…")
 
 
 def parsed(ids: pa.Array, texts: pa.Array) -> tuple[list[int], list[Filter], dict[int, str]]:

@@ -23,15 +23,8 @@ def run_progress(
     finished: Callable[[], set[str]], weights: dict[str, float], *, total: int, quiet: bool = False
 ) -> Iterator[None]:
     """Show a bar of runs while the body runs. `weights` has the estimated work of each run that is not finished."""
-    columns = (
-        TextColumn("{task.fields[done]} of {task.fields[runs]} runs"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
     before = total - len(weights)
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
+    with _bar("{task.fields[done]} of {task.fields[runs]} runs", quiet) as bar:
         task = bar.add_task("", total=sum(weights.values()), done=before, runs=total)
 
         def look() -> None:
@@ -64,17 +57,15 @@ def rows_reported(folder: Path | None, what: str = DONE) -> int:
 @contextmanager
 def row_progress(done: Callable[[], int], what: str, *, total: int, quiet: bool = False) -> Iterator[None]:
     """Show a bar of rows while the body runs."""
-    columns = (
-        TextColumn("{task.completed:,.0f} of {task.total:,.0f} {task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
+    with _bar("{task.completed:,.0f} of {task.total:,.0f} {task.description}", quiet) as bar:
         task = bar.add_task(what, total=total)
         with _looking(lambda: bar.update(task, completed=done())):
             yield
+
+
+def _bar(text: str, quiet: bool) -> Progress:
+    columns = (TextColumn(text), BarColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True), disable=quiet)
 
 
 @contextmanager

@@ -16,21 +16,16 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from wend.model.errors import ConfigError
-from wend.pipeline.spark.arrow_schema import spark_schema
-from wend.pipeline.storage.job_folders import literal_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 MAX_BAD = 0.01
 """The largest share of bad rows that a job accepts, unless it is told otherwise."""
 QUARANTINE = "_quarantine"
 """The folder in an output. Spark and Arrow skip names that begin with an underscore."""
-_PLACE = ["file", "block", "place"]
-_JUDGED = [pa.field("file", pa.string()), pa.field("block", pa.int64()), pa.field("place", pa.int64())]
-_JUDGED += [pa.field("reason", pa.string()), pa.field("text", pa.string())]
-_SHOWN = 1000
-"""Characters of a bad line that the quarantine keeps."""
+PLACE = ["file", "block", "place"]
+"""The columns that say where a row stands."""
 
 
 @dataclass(frozen=True)
@@ -94,66 +89,6 @@ def _check_batches(
         yield batch.set_column(at, batch.schema.field(at), pa.array([a or b for a, b in both], pa.string()))
 
 
-def text_lines(spark: "SparkSession", path: str) -> "DataFrame":
-    """The lines of a text with the places where they stand."""
-    from pyspark.sql import functions as F
-
-    return spark.read.text(literal_path(path)).select(
-        "value",
-        F.col("_metadata.file_path").alias("file"),
-        F.col("_metadata.file_block_start").alias("block"),
-        # Spark reads the lines of a block in order and into one partition, so these numbers follow each other.
-        F.monotonically_increasing_id().alias("place"),
-    )
-
-
-def line_table(
-    path: str, lines: "DataFrame", read: Callable[[str], tuple[Any, ...]], columns: list[pa.Field]
-) -> InputTable:
-    """A table of JSON lines. `read` turns a line into the values of the columns, or raises `ConfigError`."""
-    full = lines.where("trim(value) != ''")
-    plain, whole = pa.schema(columns), pa.schema([*columns, *_JUDGED])
-    rows = full.select("value").mapInArrow(partial(_read_lines, read=read, schema=plain), spark_schema(plain))
-    judged = full.mapInArrow(partial(_judge_lines, read=read, schema=whole), spark_schema(whole))
-    return InputTable(path, rows, judged, lines.drop("value"))
-
-
-def _read_lines(
-    batches: Iterator[pa.RecordBatch], read: Callable[[str], tuple[Any, ...]], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        rows = [read(line) for line in batch.column("value").to_pylist()]
-        yield pa.RecordBatch.from_arrays(_columns(rows, schema), schema=schema)
-
-
-def _judge_lines(
-    batches: Iterator[pa.RecordBatch], read: Callable[[str], tuple[Any, ...]], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    own = pa.schema(list(schema)[: -len(_JUDGED)])
-    nothing = (None,) * len(own)
-    for batch in batches:
-        rows: list[tuple[Any, ...]] = []
-        reasons: list[str | None] = []
-        texts: list[str | None] = []
-        for line in batch.column("value").to_pylist():
-            try:
-                rows.append(read(line))
-            except ConfigError as error:
-                rows.append(nothing)
-                reasons.append(str(error))
-                texts.append(line[:_SHOWN])
-            else:
-                reasons.append(None)
-                texts.append(None)
-        columns = [*_columns(rows, own), *(batch.column(name) for name in _PLACE)]
-        columns += [pa.array(reasons, pa.string()), pa.array(texts, pa.string())]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _columns(rows: list[tuple[Any, ...]], schema: pa.Schema) -> list[pa.Array]:
-    return [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
-
-
 def sift(
     table: InputTable, names: Iterable[str] = (), *, max_bad: float = MAX_BAD, seen: dict[str, Any] | None = None
 ) -> Sifted:
@@ -173,7 +108,7 @@ def sift(
     if doubles is not None:
         from pyspark.sql import functions as F
 
-        good = good.join(F.broadcast(doubles.select(*_PLACE)), _PLACE, "left_anti")
+        good = good.join(F.broadcast(doubles.select(*PLACE)), PLACE, "left_anti")
         # What is doubled is no longer among the rows.
         seen |= {"rows": seen["rows"] - seen["doubled"]}
         if list(names):
@@ -225,7 +160,7 @@ def _doubles(judged: "DataFrame") -> "DataFrame":
 
     good = judged.where("reason IS NULL")
     ids = good.groupBy("id").agg(F.count("*").alias("times")).where("times > 1")
-    turn = F.row_number().over(Window.partitionBy("id").orderBy(*_PLACE))
+    turn = F.row_number().over(Window.partitionBy("id").orderBy(*PLACE))
     ranked = good.join(F.broadcast(ids), "id").withColumn("turn", turn).where("turn > 1")
     quote = "'" if dict(judged.dtypes)["id"] == "string" else ""
     reason = F.format_string(

@@ -14,6 +14,9 @@ from wend.pipeline.storage.job_folders import literal_path
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double"}
+"""Spark's types of numbers."""
+
 
 def parquet_of(spark: "SparkSession", path: str) -> "DataFrame":
     """Read all Parquet files of a path as one table with the columns of all of them."""
@@ -23,6 +26,12 @@ def parquet_of(spark: "SparkSession", path: str) -> "DataFrame":
         _check_schemas(spark, path)
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"cannot read {path} as Parquet: {first}") from None
+
+
+def require_columns(frame: "DataFrame", path: str, *names: str) -> None:
+    for name in names:
+        if name not in frame.columns:
+            raise ConfigError(f"{path} has no column {name}; it has {', '.join(frame.columns)}")
 
 
 def _merged(spark: "SparkSession", paths: list[str]) -> "DataFrame":

@@ -3,7 +3,7 @@
 A folder has data files (Parquet, in `data/`, each written once under a name of its own) and versions
 (`versions/00000007.json`). A version lists the files of all tables of the folder. A writer writes its data first, and
 then the next version, which no other writer can have written: so a commit changes several tables at once, or nothing.
-Readers take the newest version and read the files that it names. Nothing else in the folder counts.
+Readers take the newest version and read the files that it names. They ignore everything else in the folder.
 
 A table of a version has columns. A file that lacks one was written before the column was there, and has nulls. Files
 may be of a bucket, a number that the writer chooses, so that a commit replaces the rows of some buckets only.
@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wend.model.errors import ConfigError, TryAgain
-from wend.pipeline.storage.job_folders import HadoopFolder, Target, literal_path, local_path, spark_path
-from wend.pipeline.storage.table_files import HadoopFiles, LocalFiles
+from wend.pipeline.storage.hadoop_folder import HadoopFolder
+from wend.pipeline.storage.job_folders import Target, literal_path, local_path, spark_path
+from wend.pipeline.storage.local_folder import LocalFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,7 +89,7 @@ class TableFolder:
         if local is None and spark is None:
             raise ConfigError(f"{folder} needs Spark: this command reads tables from a local folder")
         self.address = str(folder) if local is None else str(local)
-        self._files = LocalFiles(local) if local is not None else HadoopFiles(HadoopFolder(spark, str(folder)))  # type: ignore[arg-type]
+        self._files = LocalFolder(local) if local is not None else HadoopFolder(spark, str(folder))  # type: ignore[arg-type]
         self._clock = clock
 
     # Reading
@@ -126,34 +127,29 @@ class TableFolder:
         except (msgspec.DecodeError, KeyError, TypeError):
             return None  # a file system without renames shows it before it is complete
 
-    def paths(self, version: FolderVersion, name: str) -> list[str]:
-        """The files of a table, as addresses."""
-        return [self._files.address(file.path) for file in version.tables[name].files]
+    def table(self, version: FolderVersion, name: str) -> TableVersion:
+        if name not in version.tables:
+            names = ", ".join(sorted(one for one in version.tables if not one.startswith("_")))
+            raise ConfigError(f"{self.address} has no table {name}: it has {names or 'none'}")
+        return version.tables[name]
 
     def frame(
-        self,
-        spark: "SparkSession",
-        version: FolderVersion,
-        name: str,
-        buckets: Iterable[int | None] | None = None,
-        columns: tuple[tuple[str, str], ...] | None = None,
+        self, spark: "SparkSession", version: FolderVersion, name: str, buckets: Collection[int | None] | None = None
     ) -> "DataFrame":
-        """A table of a version. `columns` are those of a table that may not be there yet."""
-        table = version.tables.get(name)
-        known = table.columns if table is not None else columns
-        if known is None:
-            there = ", ".join(sorted(one for one in version.tables if not one.startswith("_")))
-            raise ConfigError(f"{self.address} has no table {name}: it has {there or 'none'}")
-        wanted = None if buckets is None else set(buckets)
-        files = version.tables[name].files if table is not None else ()
-        return self.frame_of(spark, known, [file for file in files if wanted is None or file.bucket in wanted])
+        """A table of a version, or the rows of some of its buckets."""
+        table = self.table(version, name)
+        files = [file for file in table.files if buckets is None or file.bucket in buckets]
+        return self.frame_of(spark, table.columns, files)
 
     def frame_of(
         self, spark: "SparkSession", columns: tuple[tuple[str, str], ...], files: Iterable[DataFile]
     ) -> "DataFrame":
         """Files as a table with these columns."""
-        paths = [literal_path(self._files.address(file.path)) for file in files]
+        paths = [literal_path(self.path(file)) for file in files]
         return spark.read.schema(ddl(columns)).parquet(*paths) if paths else spark.createDataFrame([], ddl(columns))
+
+    def path(self, file: DataFile) -> str:
+        return self._files.path(file.path)
 
     # Writing
 
@@ -162,13 +158,13 @@ class TableFolder:
         themselves do not have; rows without one are in files without one."""
         inside = f"data/{name.lstrip('_')}-{os.urandom(8).hex()}"
         if by is None:
-            frame.write.parquet(spark_path(self._files.address(inside)))
+            frame.write.parquet(spark_path(self._files.path(inside)))
         else:
             parted = frame.withColumnRenamed(by, _PART)
-            parted.write.partitionBy(_PART).parquet(spark_path(self._files.address(inside)))
+            parted.write.partitionBy(_PART).parquet(spark_path(self._files.path(inside)))
         return tuple(
             sorted(
-                (DataFile(path, size, _bucket(path)) for path, size in self._files.walk(inside) if _is_data(path)),
+                (DataFile(path, size, _bucket(path)) for path, size in self._files.sizes(inside) if _is_data(path)),
                 key=lambda file: file.path,
             )
         )
@@ -259,18 +255,14 @@ def read_local(
     from pyarrow import parquet
 
     tables = TableFolder(None, folder)
-    version = tables.required()
-    if name not in version.tables:
-        tables.frame(None, version, name)  # type: ignore[arg-type]  # it raises
-    paths = zip(version.tables[name].files, tables.paths(version, name), strict=True)
-    wanted = [path for file, path in paths if buckets is None or file.bucket is None or file.bucket in buckets]
-    names = [column for column, _ in version.tables[name].columns if columns is None or column in columns]
-    pieces = [parquet.ParquetFile(path).read(columns=None if columns is None else names) for path in wanted]
+    table = tables.table(tables.required(), name)
+    files = [file for file in table.files if buckets is None or file.bucket is None or file.bucket in buckets]
+    names = [column for column, _ in table.columns if columns is None or column in columns]
+    pieces = [parquet.ParquetFile(tables.path(file)).read(columns=None if columns is None else names) for file in files]
     if not pieces:
         return pa.table({column: [] for column in names})
-    return pa.concat_tables(pieces, promote_options="default").select(
-        [column for column in names if any(column in piece.column_names for piece in pieces)]
-    )
+    written = {column for piece in pieces for column in piece.column_names}
+    return pa.concat_tables(pieces, promote_options="default").select([name for name in names if name in written])
 
 
 def _changed(

@@ -16,8 +16,9 @@ import msgspec
 
 from wend.model.errors import ConfigError, TryAgain, WendError
 from wend.pipeline.spark.task_errors import explained, plain_errors
-from wend.pipeline.storage.job_folders import HadoopFolder, literal_path, local_path, spark_path
-from wend.pipeline.storage.table_files import HadoopFiles, LocalFiles
+from wend.pipeline.storage.hadoop_folder import HadoopFolder
+from wend.pipeline.storage.job_folders import literal_path, local_path, spark_path
+from wend.pipeline.storage.local_folder import LocalFolder
 from wend.pipeline.telemetry.segments import named_files
 from wend.pipeline.telemetry.table_update import TelemetryJob
 from wend.pipeline.telemetry.updates import UpdateSummary, run_update
@@ -116,10 +117,10 @@ def follow(
 def open_checkpoint(spark: "SparkSession", checkpoint: str, job: str, source: str) -> Checkpoint:
     """What a checkpoint says, or a new one."""
     local = local_path(checkpoint)
-    files = LocalFiles(local) if local is not None else HadoopFiles(HadoopFolder(spark, checkpoint))
+    files = LocalFolder(local) if local is not None else HadoopFolder(spark, checkpoint)
     text = files.read("wend/checkpoint.json")
     if text is None:
-        if files.names("") and any(True for _ in files.walk("offsets")):
+        if files.names("") and any(True for _ in files.sizes("offsets")):
             raise ConfigError(f"{checkpoint} is a checkpoint of another program; choose another folder")
         made = Checkpoint(FORMAT, f"{job}-{uuid.uuid4().hex}", job, _absolute(source))
         files.create("wend/checkpoint.json", msgspec.json.encode(made))

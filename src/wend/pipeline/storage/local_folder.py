@@ -1,9 +1,9 @@
-"""The files of a folder of tables, on a local path or in a file system of Hadoop.
+"""A local folder of versioned tables, with the operations of `HadoopFolder`.
 
-The layer above needs few operations. One of them is special: a version is created completely, and by one writer only. A
-local file is linked to its name, which fails if the name is taken. HDFS renames without replacing. An object store
-shows an object when it is complete; whether it refuses the second of two writers depends on the store (`s3a:` does,
-where `fs.s3a.create.conditional.enabled` is true and the store knows conditional writes).
+One operation is special: a version is created completely, and by one writer only. A local file is linked to its name,
+which fails if the name is taken. HDFS renames without replacing. An object store shows an object when it is complete;
+whether it refuses the second of two writers depends on the store (`s3a:` does, if
+`fs.s3a.create.conditional.enabled` is true and the store knows conditional writes).
 """
 
 import os
@@ -13,16 +13,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from wend.model.errors import ConfigError
-from wend.pipeline.storage.job_folders import HadoopFolder
 
 
-class LocalFiles:
-    """Files below a local folder."""
+class LocalFolder:
+    """A local folder. Paths inside it begin at the folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def address(self, inside: str) -> str:
+    def path(self, inside: str) -> str:
         return str(self._folder / inside)
 
     def names(self, inside: str) -> list[str]:
@@ -61,7 +60,7 @@ class LocalFiles:
                 draft.unlink(missing_ok=True)
         return True
 
-    def walk(self, inside: str) -> Iterator[tuple[str, int]]:
+    def sizes(self, inside: str) -> Iterator[tuple[str, int]]:
         """All files below, with their sizes."""
         for at, _, names in os.walk(self._folder / inside):
             for name in names:
@@ -70,7 +69,7 @@ class LocalFiles:
                     yield path.relative_to(self._folder).as_posix(), path.stat().st_size
 
     def ages(self, inside: str, now_ns: int) -> Iterator[tuple[str, int]]:
-        for path, _ in list(self.walk(inside)):
+        for path, _ in list(self.sizes(inside)):
             with suppress(FileNotFoundError):
                 yield path, now_ns - (self._folder / path).stat().st_mtime_ns
 
@@ -86,36 +85,3 @@ class LocalFiles:
         for at, _, _ in os.walk(self._folder / inside, topdown=False):
             with suppress(OSError):
                 os.rmdir(at)
-
-
-class HadoopFiles:
-    """Files below a folder in a file system of Hadoop."""
-
-    def __init__(self, folder: HadoopFolder) -> None:
-        self._folder = folder
-
-    def address(self, inside: str) -> str:
-        return f"{self._folder.address}/{inside}"
-
-    def names(self, inside: str) -> list[str]:
-        return [path.rpartition("/")[2] for path, _, _ in self._folder.files(inside)]
-
-    def read(self, inside: str) -> bytes | None:
-        return self._folder.read(inside)
-
-    def create(self, inside: str, content: bytes) -> bool:
-        return self._folder.create(inside, content)
-
-    def walk(self, inside: str) -> Iterator[tuple[str, int]]:
-        for path, size, _ in self._folder.files(inside):
-            yield path, size
-
-    def ages(self, inside: str, now_ns: int) -> Iterator[tuple[str, int]]:
-        for path, _, changed_ns in self._folder.files(inside):
-            yield path, now_ns - changed_ns
-
-    def remove(self, inside: str) -> None:
-        self._folder.remove(inside)
-
-    def prune(self, inside: str) -> None:
-        """Object stores have no folders, and empty ones in HDFS cost nothing."""
