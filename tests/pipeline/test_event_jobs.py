@@ -16,7 +16,7 @@ from wend.pipeline.telemetry import updates as updates_module
 from wend.pipeline.telemetry.clocks import solve_clocks
 from wend.pipeline.telemetry.late_job import LateJob
 from wend.pipeline.telemetry.publications import RecordedPublications
-from wend.pipeline.telemetry.segments import SegmentFile, list_segments
+from wend.pipeline.telemetry.segment_listing import SegmentFile, list_segments
 from wend.pipeline.telemetry.table_update import TelemetryJob
 from wend.pipeline.telemetry.updates import run_update
 from wend.pipeline.telemetry.workload_job import WorkloadJob

@@ -20,7 +20,7 @@ from wend.model.units import SECOND
 from wend.pipeline.storage.versioned_tables import read_local
 from wend.pipeline.telemetry.follow import follow
 from wend.pipeline.telemetry.links_job import LinksJob
-from wend.pipeline.telemetry.segments import list_segments
+from wend.pipeline.telemetry.segment_listing import list_segments
 from wend.pipeline.telemetry.updates import UpdateSummary, run_update
 
 pytestmark = [needs_java, pytest.mark.spark]

@@ -12,7 +12,8 @@ from tests.spark import needs_java
 from wend.model.errors import ConfigError
 from wend.pipeline.match.match_input import read_events
 from wend.pipeline.match.match_job import MatchJob
-from wend.pipeline.storage.input_tables import located, text_lines
+from wend.pipeline.storage.input_tables import located
+from wend.pipeline.storage.json_lines import text_lines
 
 pytestmark = [needs_java, pytest.mark.spark]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wend.model.telemetry import Segment
 from wend.model.units import MS
 from wend.pipeline.telemetry.link_windows import Windowing, link_rows, link_sums
-from wend.pipeline.telemetry.segments import judged
+from wend.pipeline.telemetry.segment_rows import judged
 
 WINDOW = 1000 * MS
 

@@ -21,7 +21,7 @@ from wend.model.units import MS, SECOND, parse_duration
 
 if TYPE_CHECKING:
     from wend.pipeline.spark.session import SparkSession
-    from wend.pipeline.telemetry.segments import Listing
+    from wend.pipeline.telemetry.segment_listing import Listing
     from wend.pipeline.telemetry.table_update import TelemetryJob
     from wend.pipeline.telemetry.updates import UpdateSummary
 
@@ -170,7 +170,7 @@ def _check_places(segments: str, out: str, picture: Path | None) -> None:
 def _listed(spark: "SparkSession | None", given: JobOptions) -> "Listing":
     """The segments of a batch. Local ones are listed without Spark."""
     from wend.pipeline.spark.task_errors import plain_errors
-    from wend.pipeline.telemetry.segments import list_segments
+    from wend.pipeline.telemetry.segment_listing import list_segments
 
     with plain_errors(), nullcontext() if given.as_json else messages().status("listing segments"):
         listing = list_segments(spark, given.segments)

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from wend.model.telemetry import Segment
 from wend.pipeline.telemetry.outage_clocks import Outages, joined_by_outages, outages_of
-from wend.pipeline.telemetry.segments import Ints, numbers
+from wend.pipeline.telemetry.segment_rows import Ints, numbers
 
 TABLES = ("publications", "hops", "deliveries", "changes")
 _PER_SEGMENT = 64

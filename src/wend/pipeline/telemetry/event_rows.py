@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from wend.model.telemetry import Segment
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.segments import numbers
+from wend.pipeline.telemetry.segment_rows import numbers
 
 PUBLICATION, HOP, DELIVERY = 0, 1, 2
 KINDS = {"publications": PUBLICATION, "hops": HOP, "deliveries": DELIVERY}

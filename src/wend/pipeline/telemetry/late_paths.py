@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, HOP
-from wend.pipeline.telemetry.segments import Ints, numbers
+from wend.pipeline.telemetry.segment_rows import Ints, numbers
 
 WAITING, ON_LINK, RECEIVING, LOCAL, INCOMPLETE = "waiting", "link", "receiving", "local", "incomplete"
 CAUSES = pa.schema(

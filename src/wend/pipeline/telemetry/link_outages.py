@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from wend.model.telemetry import Segment
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.segments import numbers
+from wend.pipeline.telemetry.segment_rows import numbers
 
 DOWN = ("down", "one-way")
 UP = ("up", "unlinked")

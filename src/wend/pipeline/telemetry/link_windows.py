@@ -18,7 +18,7 @@ from pyarrow import compute
 
 from wend.model.telemetry import Segment
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.segments import Ints, numbers
+from wend.pipeline.telemetry.segment_rows import Ints, numbers
 
 _BINS_PER_OCTAVE = 16
 _FIRST_OCTAVE = 10

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from wend.pipeline.storage.versioned_tables import DataFile, FolderVersion, TableChange, TableFolder, columns_of
 from wend.pipeline.telemetry.clocks import Clocks, Node
-from wend.pipeline.telemetry.segments import ROW, Reduction
+from wend.pipeline.telemetry.segment_reduction import ROW, Reduction
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

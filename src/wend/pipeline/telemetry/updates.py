@@ -1,17 +1,16 @@
-"""Jobs on telemetry, as updates: an update takes segments that arrived, and brings the tables of a folder up to date.
+"""Updates of the tables of a job on telemetry: an update reads new segments and brings the tables up to date.
 
 A batch is one update with all segments; `--follow` is an update for each batch of arrivals (`follow.py`). Both give the
-same rows, because an update does not add to results. It adds what it reduced from new segments to partial tables (their
-names begin with `_`), and makes the buckets of the results that are touched anew, from all partial rows of these
-buckets. One commit has it all, with the number of the stream's batch. So a segment may come late, twice, or again after
-a crash.
+same rows, because an update does not add to results. It reduces new segments to rows of partial tables, whose names
+begin with `_`, and rebuilds each bucket of the results that they touch from all its partial rows. One commit has all of
+this, with the number of the stream's batch. So a segment may come late, twice, or again after a crash.
 
-Every update first compares the clocks of peers (`clocks.py`). If a clock turns out to be another one, the segments of
-that incarnation are read again, and its partial rows of before count no more.
+Every update first compares the clocks of peers (`clocks.py`). If the offset of a clock changes, the update reads the
+segments of that incarnation again and ignores its earlier partial rows.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -29,15 +28,8 @@ from wend.pipeline.storage.input_tables import MAX_BAD
 from wend.pipeline.storage.versioned_tables import LAYOUT, FolderVersion, TableFolder
 from wend.pipeline.telemetry import clocks
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.segments import (
-    BAD,
-    ROW,
-    SEGMENT,
-    SegmentFile,
-    contradiction,
-    one_of_each,
-    reduce_segments,
-)
+from wend.pipeline.telemetry.segment_listing import SegmentFile, contradiction, one_of_each
+from wend.pipeline.telemetry.segment_reduction import BAD, ROW, SEGMENT, reduce_segments
 from wend.pipeline.telemetry.table_update import MADE, Columns, TableUpdate, TelemetryJob
 
 if TYPE_CHECKING:
@@ -97,12 +89,10 @@ def run_update(
     max_bad: float = MAX_BAD,
     transaction: tuple[str, int] | None = None,
     rebuild: bool = False,
-    by_spark: bool = False,
-    clock: Callable[[], int] = time.time_ns,
 ) -> UpdateSummary | None:
     """Bring the tables of a folder up to date; None if the batch of the transaction is in them already."""
     began = time.perf_counter()
-    tables = TableFolder(spark, folder, clock)
+    tables = TableFolder(spark, folder)
     with plain_errors():
         base = _base(tables, job, rebuild)
         if transaction is not None and base.transactions.get(transaction[0], -1) >= transaction[1]:
@@ -115,7 +105,7 @@ def run_update(
         if not new and not contradicting and base.tables:
             return _nothing_new(update, job, folder, len(used))
         with _cleaned(update):
-            said = _reduce_all(update, job, new, by_spark)
+            said = _reduce_all(update, job, new)
             quarantined, unreadable, rows = _record(update, [*odd, *contradicting], said, max_bad)
             remarks = _look_at_incarnations(update)
             job.merge(update)
@@ -199,11 +189,11 @@ def _about(file: SegmentFile) -> dict[str, Any]:
     }
 
 
-def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile], by_spark: bool) -> "list[DataFrame]":
+def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) -> "list[DataFrame]":
     """Reduce the new segments to partial rows; return what was said about segments and bad rows."""
     from pyspark.sql import functions as F
 
-    said = [_compare_clocks(update, new, by_spark)]
+    said = [_compare_clocks(update, new)]
     unit = job.offset_unit_ns
     offsets = update.clocks.rounded(unit)
     before = {(peer, start): round(offset / unit) * unit for peer, start, offset in update.base.facts.get("clocks", [])}
@@ -212,11 +202,9 @@ def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile], 
     update.since |= dict.fromkeys(moved, update.number)
     again = _segments_of(update, moved, job)
     for part in job.partial_tables(offsets):
-        frame = reduce_segments(update.spark, _of(new, part.tables), part.reduction, part.schema, by_spark=by_spark)
+        frame = reduce_segments(update.spark, _of(new, part.tables), part.reduction, part.schema)
         if part.timed and _of(again, part.tables):
-            repeated = reduce_segments(
-                update.spark, _of(again, part.tables), part.reduction, part.schema, by_spark=by_spark
-            )
+            repeated = reduce_segments(update.spark, _of(again, part.tables), part.reduction, part.schema)
             frame = frame.unionByName(repeated.where(f"kind = '{ROW}'"))
         if part.timed:
             frame = frame.withColumn(MADE, F.lit(update.number).cast("bigint"))
@@ -231,9 +219,9 @@ def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile], 
     return said
 
 
-def _compare_clocks(update: TableUpdate, new: list[SegmentFile], by_spark: bool) -> "DataFrame":
+def _compare_clocks(update: TableUpdate, new: list[SegmentFile]) -> "DataFrame":
     files = _of(new, clocks.TABLES)
-    frame = reduce_segments(update.spark, files, clocks.sightings, clocks.SIGHTINGS, by_spark=by_spark)
+    frame = reduce_segments(update.spark, files, clocks.sightings, clocks.SIGHTINGS)
     columns = _columns(clocks.SIGHTINGS)
     with _segments_as_records(update.spark):
         _, about = update.append_reduced("_sightings", columns, frame)

@@ -19,7 +19,7 @@ from wend.model.telemetry import Segment
 from wend.model.units import SECOND
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, PUBLICATION, PUBLISHED, beside, event_rows
-from wend.pipeline.telemetry.segments import numbers
+from wend.pipeline.telemetry.segment_rows import numbers
 from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
 from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, stored_columns
 
