@@ -38,6 +38,7 @@ KINDS: tuple[WorkloadKind, ...] = ("uniform", "zipf", "narrow", "fixed", "rectan
 Ints = npt.NDArray[np.int64]
 
 BLOCK = 8192
+_USUAL_WIDTH = {"narrow": 0.1}
 _MOST_ATTRIBUTES = 1000
 
 SUBSCRIPTIONS = pa.schema([pa.field("id", pa.int64(), False), pa.field("filter", pa.string(), False)])
@@ -101,13 +102,20 @@ def make_workload(
             raise ConfigError("rectangles have two attributes, x and y, in every filter and every event")
         return WorkloadSpec(kind, seed, 2, 0, 1000, (2, 2), (2, 2), ranges=ranges)
     count = 10 if attributes is None else attributes
-    asked = predicates or ((3, 3) if kind == "fixed" else (1, min(5, count)))
-    if kind == "fixed" and asked[0] != asked[1]:
-        raise ConfigError(f"the workload fixed takes one number of predicates, got {asked[0]} to {asked[1]}")
-    # Events of narrow and of fixed carry all attributes, so that every filter can match.
-    carried = present or ((1, count) if kind in ("uniform", "zipf") else (count, count))
-    widest = (0.1 if width is None else width) if kind == "narrow" else 1.0
-    return WorkloadSpec(kind, seed, count, 1, 256, asked, carried, widest, ranges)
+    width = _USUAL_WIDTH.get(kind, 1.0) if width is None else width
+    predicates = predicates or _usual_predicates(kind, count)
+    if kind == "fixed" and predicates[0] != predicates[1]:
+        raise ConfigError(f"the workload fixed takes one number of predicates, got {predicates[0]} to {predicates[1]}")
+    return WorkloadSpec(kind, seed, count, 1, 256, predicates, present or _usual_attributes(kind, count), width, ranges)
+
+
+def _usual_predicates(kind: WorkloadKind, attributes: int) -> tuple[int, int]:
+    return (3, 3) if kind == "fixed" else (1, min(5, attributes))
+
+
+def _usual_attributes(kind: WorkloadKind, attributes: int) -> tuple[int, int]:
+    """Events of narrow and of fixed have all attributes, so that every filter can match."""
+    return (1, attributes) if kind in ("uniform", "zipf") else (attributes, attributes)
 
 
 def events(spark: "SparkSession", workload: WorkloadSpec, count: int, progress: Path | None = None) -> "DataFrame":

@@ -77,33 +77,48 @@ def read_events(spark: "SparkSession", path: str) -> InputTable:
     from pyspark.sql import functions as F
 
     if is_lines(path):
-        lines = text_lines(spark, path)
-        seen = first_line(lines, path, "events")
-        text, nested = isinstance(seen["id"], str), isinstance(seen.get("attributes"), dict)
-        return line_table(
-            path, lines, partial(_event_line_values, text=text, nested=nested), line_fields(text, "attributes")
-        )
+        return _event_lines(spark, path)
     frame = parquet_of(spark, path)
     require_columns(frame, path, "id")
     _check_id(frame, path)
-    packed = [field for field in frame.schema if field.name == "attributes"]
-    whole = bool(packed) and packed[0].dataType.typeName() in ("map", "string")
-    others = [f for f in frame.schema if f.name != "id" and not (whole and f.name in BESIDE)]
-    if not others:
-        raise ConfigError(f"{path} has no column but id; events need attributes")
-    if whole and len(others) > 1:
-        beside = next(field.name for field in others if field.name != "attributes")
-        raise ConfigError(
-            f"{path} has a column {beside} beside attributes: give attributes in one column, or each in its own"
-        )
-    for field in others:
-        _check_type(field.dataType, field.name, path, packed=bool(packed))
-    if whole:
+    if _is_packed(frame):
+        _check_packed(frame, path)
         return checked_column(parquet_table(path, frame, ["id", "attributes"]), unreadable)
-    columns = [F.col(f"`{field.name.replace('`', '``')}`").alias(field.name) for field in others]
+    fields = [field for field in frame.schema if field.name != "id"]
+    if not fields:
+        raise ConfigError(f"{path} has no column but id; events need attributes")
+    for field in fields:
+        _check_type(field.dataType, field.name, path)
+    columns = [F.col(f"`{field.name.replace('`', '``')}`").alias(field.name) for field in fields]
     table = parquet_table(path, frame, ["id", F.struct(*columns).alias("attributes")])
-    ranges = any(field.dataType.typeName() == "struct" for field in others)
-    return checked_column(table, unreadable) if ranges else table
+    has_ranges = any(field.dataType.typeName() == "struct" for field in fields)
+    return checked_column(table, unreadable) if has_ranges else table
+
+
+def _event_lines(spark: "SparkSession", path: str) -> InputTable:
+    lines = text_lines(spark, path)
+    first = first_line(lines, path, "events")
+    text, nested = isinstance(first["id"], str), isinstance(first.get("attributes"), dict)
+    read = partial(_event_line_values, text=text, nested=nested)
+    return line_table(path, lines, read, line_fields(text, "attributes"))
+
+
+def _is_packed(frame: "DataFrame") -> bool:
+    """Whether one column has all attributes."""
+    kinds = {field.name: field.dataType.typeName() for field in frame.schema}
+    return kinds.get("attributes") in ("map", "string")
+
+
+def _check_packed(frame: "DataFrame", path: str) -> None:
+    others = [name for name in frame.columns if name not in ("id", "attributes", *BESIDE)]
+    if others:
+        raise ConfigError(
+            f"{path} has a column {others[0]} beside attributes: give attributes in one column, or each in its own"
+        )
+    kind: Any = frame.schema["attributes"].dataType
+    if kind.typeName() == "map" and kind.keyType.simpleString() == "string":
+        kind = kind.valueType
+    _check_type(kind, "attributes", path)
 
 
 def _check_id(frame: "DataFrame", path: str) -> None:
@@ -115,27 +130,28 @@ def _check_id(frame: "DataFrame", path: str) -> None:
 _SCALARS = {*NUMBERS, "string", "boolean", "void"}
 
 
-def _check_type(kind: Any, name: str, path: str, packed: bool) -> None:
-    """Refuse a column whose type holds no attribute. A struct is a range; a map must have the name `attributes`."""
+def _check_type(kind: Any, name: str, path: str) -> None:
+    """Refuse a column whose type holds no attribute. A struct is a range."""
     if kind.simpleString() in _SCALARS:
         return
-    if kind.typeName() == "struct":
-        ends = {field.name: field.dataType.simpleString() for field in kind}
-        values = {ends[end] for end in ("low", "high") if end in ends}
-        flags = {ends[end] for end in ("low_open", "high_open") if end in ends}
-        of_one_kind = bool(values) and (values <= NUMBERS or values == {"string"})
-        if of_one_kind and set(ends) <= set(_ENDS) and flags <= {"boolean"}:
-            return
+    if kind.typeName() != "struct":
+        raise ConfigError(
+            f"the column {name} of {path} holds {kind.simpleString()}; "
+            "attributes are truth values, numbers, texts and ranges"
+        )
+    if not _is_range(kind):
         raise ConfigError(
             f"the column {name} of {path} is no range: a range has low and high, both numbers or both texts, "
             "and may have low_open and high_open"
         )
-    if packed and name == "attributes" and kind.typeName() == "map" and kind.keyType.simpleString() == "string":
-        return _check_type(kind.valueType, name, path, packed=False)
-    raise ConfigError(
-        f"the column {name} of {path} holds {kind.simpleString()}; "
-        "attributes are truth values, numbers, texts and ranges"
-    )
+
+
+def _is_range(struct: Any) -> bool:
+    ends = {field.name: field.dataType.simpleString() for field in struct}
+    values = {ends[end] for end in ("low", "high") if end in ends}
+    flags = {ends[end] for end in ("low_open", "high_open") if end in ends}
+    of_one_kind = bool(values) and (values <= NUMBERS or values == {"string"})
+    return of_one_kind and set(ends) <= set(_ENDS) and flags <= {"boolean"}
 
 
 def line_fields(text: bool, column: str) -> list[pa.Field]:

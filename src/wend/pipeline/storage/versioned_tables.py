@@ -256,7 +256,7 @@ def read_local(
 
     tables = TableFolder(None, folder)
     table = tables.table(tables.required(), name)
-    files = [file for file in table.files if buckets is None or file.bucket is None or file.bucket in buckets]
+    files = [file for file in table.files if buckets is None or file.bucket in (None, *buckets)]
     names = [column for column, _ in table.columns if columns is None or column in columns]
     pieces = [parquet.ParquetFile(tables.path(file)).read(columns=None if columns is None else names) for file in files]
     if not pieces:

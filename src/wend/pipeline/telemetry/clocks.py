@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from wend.model.telemetry import Segment
 from wend.pipeline.telemetry.outage_clocks import Outages, joined_by_outages, outages_of
-from wend.pipeline.telemetry.segment_rows import Ints, numbers
+from wend.pipeline.telemetry.segment_rows import Ints, node_columns, numbers
 
 TABLES = ("publications", "hops", "deliveries", "changes")
 _PER_SEGMENT = 64
@@ -72,8 +72,7 @@ def sightings(table: pa.Table, segment: Segment) -> pa.Table:
             "publisher": few["publisher"],
             "publisher_incarnation": few["publisher_incarnation"],
             "sequence": few["sequence"],
-            "peer": pa.repeat(pa.scalar(segment.peer, pa.int64()), len(few)),
-            "incarnation": pa.repeat(pa.scalar(segment.incarnation, pa.int64()), len(few)),
+            **node_columns(segment, len(few)),
             "published_ns": pa.array(times),
             "own": pa.repeat(pa.scalar(int(own), pa.int64()), len(few)),
         }

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from wend.model.telemetry import Segment
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.segment_rows import numbers
+from wend.pipeline.telemetry.segment_rows import node_columns, numbers
 
 PUBLICATION, HOP, DELIVERY = 0, 1, 2
 KINDS = {"publications": PUBLICATION, "hops": HOP, "deliveries": DELIVERY}
@@ -25,7 +25,7 @@ EVENTS = pa.schema(
     ]
 )  # fmt: skip
 PUBLISHED = pa.schema([*EVENTS, ("time_ns", pa.int64()), ("expected", pa.int64())])
-"""With the time at which a peer wrote it, by its own clock, and for how many peers an event was published."""
+"""The same, with the time of the row by the clock of its peer, and the number of peers that an event was for."""
 
 
 def event_rows(
@@ -35,15 +35,14 @@ def event_rows(
     many = table.num_rows
     ages = numbers(table, "age_ns") if segment.table != "publications" else np.zeros(many, np.int64)
     published = numbers(table, "time_ns") - ages - offsets.get((segment.peer, segment.incarnation), 0)
-    given = {
+    own = {
         "bucket": pa.array(published // bucket_ns),
         "what": pa.repeat(pa.scalar(KINDS[segment.table], pa.int32()), many),
-        "peer": pa.repeat(pa.scalar(segment.peer, pa.int64()), many),
-        "incarnation": pa.repeat(pa.scalar(segment.incarnation, pa.int64()), many),
+        **node_columns(segment, many),
         "age_ns": pa.array(ages),
     }
     columns = [
-        given[field.name] if field.name in given
+        own[field.name] if field.name in own
         else table[field.name] if field.name in table.column_names
         else pa.nulls(many, field.type)
         for field in schema

@@ -1,17 +1,16 @@
 """The network and the workload that telemetry has measured, as `wend plan` takes them.
 
 A plan numbers peers from 0, and a live peer's place in it is its id. So all ids up to the highest are peers of the
-network, with links or without.
+network, whether they have links or not.
 
 A link that loses packets, or is down at times, carries less than its capacity: a plan counts on `capacity x
 availability x (1 - loss)`. No link is left out, however bad it was, because peers take only plans for all links that
-they have. One whose delay was never measured counts as long as the longest.
+they have. A link whose delay was never measured gets the longest delay of all.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable
 from math import inf
-from typing import Any
 
 import pyarrow as pa
 
@@ -19,18 +18,18 @@ from wend.drivers.recorded import RecordedFlow
 from wend.model.errors import ConfigError
 from wend.model.flows import Flow
 from wend.model.rates import Rate
-from wend.pipeline.telemetry.recordings import one_way_loss
+from wend.pipeline.telemetry.recordings import Row, one_way_loss
 from wend.topology.graph import Overlay, OverlayLink
 
 MOST_PEERS = 10_000
 LEAST = 1e-3
-"""Of its capacity: what a plan counts on where a link never worked."""
+"""The share of its capacity that a plan counts on if a link never worked."""
 
 
 def measured_overlay(links: pa.Table, capacity: Rate | None = None, since_ns: int = 0) -> Overlay:
     """The links of all windows that begin at `since_ns` or later: the mean of delays, losses and availabilities, and
-    the highest capacity that was measured, of the narrower direction, or `capacity` where none was."""
-    rows: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
+    the highest capacity that was measured, of the narrower direction, or `capacity` if none was."""
+    rows: dict[tuple[int, int], list[Row]] = defaultdict(list)
     for row in links.to_pylist():
         if (row.get("begin_ns") or 0) >= since_ns:
             rows[row["a"], row["b"]].append(row)
@@ -41,25 +40,32 @@ def measured_overlay(links: pa.Table, capacity: Rate | None = None, since_ns: in
     peers = max(b for _, b in rows) + 1
     if peers > MOST_PEERS:
         raise ConfigError(f"a plan is for peers with ids below {MOST_PEERS}, and there is a peer {peers - 1}")
-    found = []
-    for (a, b), windows in sorted(rows.items()):
-        loss = _mean([row | {"loss": one_way_loss(row)} for row in windows], "loss") or 0.0
-        availability = _mean(windows, "availability")
-        works = min(1.0, max(LEAST, (1.0 if availability is None else availability) * (1.0 - loss)))
-        most = [max(row.get(f"capacity_{one}_bps") or 0.0 for row in windows) for one in ("ab", "ba")]
-        measured = min((each for each in most if each > 0), default=None)
-        known = Rate(measured, bits=True) if measured is not None else capacity
-        msgs = known.value * works if known is not None and not known.bits else inf
-        bits = known.value * works if known is not None and known.bits else inf
-        found.append(OverlayLink(a, b, max(1, round(delays[a, b] or longest)), loss, msgs, bits))
-    return Overlay(peers, found)
+    return Overlay(
+        peers,
+        [_measured_link(a, b, windows, delays[a, b] or longest, capacity) for (a, b), windows in sorted(rows.items())],
+    )
 
 
-def _mean(rows: list[dict[str, Any]], name: str) -> float | None:
+def _measured_link(a: int, b: int, windows: list[Row], delay_ns: float, capacity: Rate | None) -> OverlayLink:
+    loss = _mean([row | {"loss": one_way_loss(row)} for row in windows], "loss") or 0.0
+    availability = _mean(windows, "availability")
+    works = min(1.0, max(LEAST, (1.0 if availability is None else availability) * (1.0 - loss)))
+    highest = [max(row.get(f"capacity_{direction}_bps") or 0.0 for row in windows) for direction in ("ab", "ba")]
+    if any(highest):
+        capacity = Rate(min(bps for bps in highest if bps > 0), bits=True)
+    msgs, bits = inf, inf
+    if capacity is not None and capacity.bits:
+        bits = capacity.value * works
+    elif capacity is not None:
+        msgs = capacity.value * works
+    return OverlayLink(a, b, max(1, round(delay_ns)), loss, msgs, bits)
+
+
+def _mean(rows: list[Row], name: str) -> float | None:
     """The mean of a column by the number of samples; None if no row has a value."""
-    known = [(float(row[name]), max(1, row.get("samples") or 0)) for row in rows if row.get(name) is not None]
-    weight = sum(each for _, each in known)
-    return sum(value * each for value, each in known) / weight if known else None
+    values = [(float(row[name]), max(1, row.get("samples") or 0)) for row in rows if row.get(name) is not None]
+    total = sum(samples for _, samples in values)
+    return sum(value * samples for value, samples in values) / total if values else None
 
 
 def measured_flows(flows: Iterable[RecordedFlow]) -> list[Flow]:

@@ -164,6 +164,12 @@ def _flags(values: Any) -> Flags:
     return flags
 
 
+def node_columns(segment: Segment, rows: int) -> dict[str, pa.Array]:
+    """The columns `peer` and `incarnation` of the rows of a segment."""
+    node = {"peer": segment.peer, "incarnation": segment.incarnation}
+    return {name: pa.repeat(pa.scalar(value, pa.int64()), rows) for name, value in node.items()}
+
+
 def numbers(table: pa.Table, name: str) -> Ints:
     """A column of whole numbers, 0 if the segment is older than the column."""
     if name not in table.column_names:
