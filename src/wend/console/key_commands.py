@@ -13,9 +13,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
+from wend.console.show import aligned, names_in
+from wend.drivers.live.access import key_files
+from wend.drivers.live.clock import wall_s
 from wend.model.errors import ConfigError
+from wend.security import certificates
 
 if TYPE_CHECKING:
     from wend.security.identity import Identity
@@ -36,15 +41,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON objects.")]
 
 def register(app: typer.Typer) -> None:
     keys = typer.Typer(no_args_is_help=True, help="Make, sign, show and revoke the keys of peers and clients.")
-    for name, command in (
-        ("root", root),
-        ("new", new),
-        ("sign", sign),
-        ("token", token),
-        ("revoke", revoke),
-        ("show", show),
-    ):
-        keys.command(name)(command)
+    for command in (root, new, sign, token, revoke, show):
+        keys.command()(command)
     app.add_typer(keys, name="key")
 
 
@@ -55,19 +53,15 @@ def root(
     as_json: Json = False,
 ) -> None:
     """Make the root of an overlay: its key and its certificate."""
-    from wend.drivers.live.access import key_files
-    from wend.drivers.live.clock import wall_s
-    from wend.security.certificates import make_root, show_time
-
     key_files.check_new(folder / key_files.ROOT_KEY, folder / key_files.ROOT)
-    secret, now = key_files.new_secret(), wall_s()
+    secret, serial, now = key_files.new_secret(), key_files.new_serial(), wall_s()
     ends = now + _seconds(days)
-    made = make_root(name, secret, serial=key_files.new_serial(), not_before_s=now - SKEW_S, not_after_s=ends)
+    made = certificates.make_root(name, secret, serial=serial, not_before_s=now - SKEW_S, not_after_s=ends)
     key_files.make_folder(folder)
     key_files.write_signing_key(folder / key_files.ROOT_KEY, secret)
     key_files.write_new(folder / key_files.ROOT, key_files.pem_of_certificates([made]))
-    text = f"{folder}: the root {name}, until {show_time(ends)}; {key_files.ROOT_KEY} is secret"
-    _say(text, as_json, folder=str(folder), name=name, ends=show_time(ends))
+    text = f"{folder}: the root {name}, until {certificates.show_time(ends)}; {key_files.ROOT_KEY} is secret"
+    _say(text, as_json, folder=str(folder), name=name, ends=certificates.show_time(ends))
 
 
 def new(
@@ -76,13 +70,10 @@ def new(
     as_json: Json = False,
 ) -> None:
     """Make keys for a site or a client, and the request that the root signs. The keys stay here."""
-    from wend.drivers.live.access import key_files
-    from wend.security.certificates import make_request
-
     places = [folder / file for file in (key_files.SIGNING_KEY, key_files.SESSION_KEY, key_files.REQUEST)]
     key_files.check_new(*places)
     signing, session = key_files.new_secret(), key_files.new_secret()
-    request = make_request(name, signing, session)
+    request = certificates.make_request(name, signing, session)
     key_files.make_folder(folder)
     key_files.write_signing_key(places[0], signing)
     key_files.write_session_key(places[1], session)
@@ -102,10 +93,6 @@ def sign(
     as_json: Json = False,
 ) -> None:
     """Sign a request at the root: the certificate of a peer or, without --peer, of a client."""
-    from wend.drivers.live.access import key_files
-    from wend.drivers.live.clock import wall_s
-    from wend.security import certificates
-
     key_files.check_new(out)
     secret = key_files.read_signing_key(root / key_files.ROOT_KEY)
     roots = key_files.read_certificates(root / key_files.ROOT)
@@ -116,7 +103,7 @@ def sign(
         secret,
         serial=serial,
         peer=peer,
-        groups=_names(groups),
+        groups=names_in(groups),
         not_before_s=now - SKEW_S,
         not_after_s=now + _seconds(days),
         name=name,
@@ -137,9 +124,6 @@ def sign(
 
 def _check_id_is_free(root: Path, peer: int | None, signing_key: bytes) -> None:
     """Two sites with one id would take each other's place. The same key renews its own certificate."""
-    from wend.drivers.live.access import key_files
-    from wend.drivers.live.clock import wall_s
-
     if peer is None:
         return
     revoked, now = key_files.read_revoked(root / key_files.REVOKED), wall_s()
@@ -163,23 +147,17 @@ def token(
     as_json: Json = False,
 ) -> None:
     """Make a token by which a client may connect without a certificate. The peer stores its hash."""
-    import msgspec
-
-    from wend.drivers.live.access import key_files
-    from wend.drivers.live.clock import wall_s
-    from wend.security.certificates import check_groups, check_name, show_time
-
-    check_name(name)
-    check_groups(_names(groups))
+    certificates.check_name(name)
+    certificates.check_groups(names_in(groups))
     if not os.path.isdir(folder):
         raise ConfigError(f"there is no folder {folder}: name the one with the peer's keys")
     secret, ends, serial = key_files.new_token(), wall_s() + _seconds(days), key_files.new_serial()
     key_files.read_tokens(folder / key_files.TOKENS)
     if out is not None:
         key_files.write_new(out, f"{secret}\n".encode(), mode=0o600)
-    made = key_files.ClientToken(name, key_files.token_hash(secret), serial, ends, tuple(_names(groups)))
+    made = key_files.ClientToken(name, key_files.token_hash(secret), serial, ends, tuple(names_in(groups)))
     key_files.append_line(folder / key_files.TOKENS, msgspec.json.encode(made).decode())
-    text = secret if out is None else f"{out}: a token of {name}, until {show_time(ends)}, serial {serial}"
+    text = secret if out is None else f"{out}: a token of {name}, until {certificates.show_time(ends)}, serial {serial}"
     shown = {"token": secret} if out is None else {"file": str(out)}
     _say(text, as_json, **shown, **_row("token", key_files.token_identity(made), frozenset(), 0))
 
@@ -189,14 +167,10 @@ def revoke(
     who: Annotated[str, typer.Argument(metavar="WHO", help="A serial number, or the name of a site, client or token.")],
     as_json: Json = False,
 ) -> None:
-    """Trust certificates and tokens no more: all of that name that are valid, or the one with that serial number.
+    """Revoke certificates and tokens: all of that name that are valid, or the one with that serial number.
 
     The serial numbers go to revoked.txt. Peers read their own copy of it, on SIGHUP also while they run.
     """
-    from wend.drivers.live.access import key_files
-    from wend.drivers.live.clock import wall_s
-    from wend.security.certificates import MAX_SERIAL
-
     place = folder / key_files.REVOKED
     revoked, now = key_files.read_revoked(place), wall_s()
     is_number = who.isascii() and who.isdigit()
@@ -212,7 +186,7 @@ def revoke(
             raise ConfigError(f"{folder} knows no valid certificate or token of {who!r}; give the serial number")
         serial = key_files.as_serial(who)
         if serial is None:
-            raise ConfigError(f"a serial number is in 1..{MAX_SERIAL}, got {who[:100]}")
+            raise ConfigError(f"a serial number is in 1..{certificates.MAX_SERIAL}, got {who[:100]}")
         found = [(serial, "by serial number")]
     fresh = [(serial, name) for serial, name in found if serial not in revoked]
     for serial, name in fresh:
@@ -226,21 +200,17 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Print whose keys a folder holds: certificates and tokens, with their end and whether they are revoked."""
-    from wend.drivers.live.access import key_files
-    from wend.drivers.live.clock import wall_s
-
     if not os.path.isdir(folder):
         raise ConfigError(f"there is no folder {folder}")
     revoked, now = key_files.read_revoked(folder / key_files.REVOKED), wall_s()
-    found = [*_roots(folder)]
-    found += [_row("own", each, revoked, now) for each in _own(folder)]
-    found += [_row("issued", each, revoked, now) for each in _issued(folder)]
-    found += [_row("token", each, revoked, now) for each in _tokens(folder)]
+    rows = _roots(folder)
+    for kind, identities in (("own", _own(folder)), ("issued", _issued(folder)), ("token", _tokens(folder))):
+        rows += [_row(kind, identity, revoked, now) for identity in identities]
     if as_json:
-        for row in found:
+        for row in rows:
             print(json.dumps(row))
-    elif found:
-        print(_table(found))
+    elif rows:
+        print(_table(rows))
     else:
         print(f"{folder} holds no certificates and no tokens")
 
@@ -258,10 +228,6 @@ def _seconds(days: float) -> int:
     return max(1, round(days * DAY_S))
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def _described(identity: "Identity") -> str:
     what = "client" if identity.peer is None else f"peer {identity.peer}"
     groups = f" in {', '.join(identity.groups)}" if identity.groups else ""
@@ -269,48 +235,48 @@ def _described(identity: "Identity") -> str:
 
 
 def _own(folder: Path) -> "list[Identity]":
-    from wend.drivers.live.access import key_files
-    from wend.security.certificates import read_identity
 
     place = folder / key_files.CERTIFICATE
-    return [read_identity(key_files.read_certificates(place)[0])] if os.path.lexists(place) else []
+    return [certificates.read_identity(key_files.read_certificates(place)[0])] if os.path.lexists(place) else []
 
 
 def _issued(folder: Path) -> "list[Identity]":
-    from wend.drivers.live.access import key_files
-    from wend.security.certificates import read_identity
 
     places = sorted((folder / key_files.ISSUED).glob("*.pem"))
-    found = [read_identity(key_files.read_certificates(place)[0]) for place in places]
+    found = [certificates.read_identity(key_files.read_certificates(place)[0]) for place in places]
     return sorted(found, key=lambda each: (each.peer is None, each.peer or 0, each.name, each.not_after_s))
 
 
 def _tokens(folder: Path) -> "list[Identity]":
-    from wend.drivers.live.access import key_files
 
     return [key_files.token_identity(each) for each in key_files.read_tokens(folder / key_files.TOKENS)]
 
 
 def _roots(folder: Path) -> list[dict[str, Any]]:
-    from wend.drivers.live.access import key_files
-    from wend.drivers.live.clock import wall_s
-    from wend.security.certificates import read_root, show_time
 
     own = folder / key_files.CERTIFICATE
     ders = key_files.read_certificates(own)[1:] if os.path.lexists(own) else []
     ders += key_files.read_certificates(folder / key_files.ROOT) if os.path.lexists(folder / key_files.ROOT) else []
     now = wall_s()
     rows: list[dict[str, Any]] = []
-    for root_ in map(read_root, dict.fromkeys(ders)):
+    for root_ in map(certificates.read_root, dict.fromkeys(ders)):
         state = "valid" if now <= root_.not_after_s else "ended"
-        ends = show_time(root_.not_after_s)
-        rows.append({"kind": "root", "name": root_.name, "peer": None, "groups": [], "serial": None, "ends": ends})
-        rows[-1]["state"] = state
+        ends = certificates.show_time(root_.not_after_s)
+        rows.append(
+            {
+                "kind": "root",
+                "name": root_.name,
+                "peer": None,
+                "groups": [],
+                "serial": None,
+                "ends": ends,
+                "state": state,
+            }
+        )
     return rows
 
 
 def _row(kind: str, identity: "Identity", revoked: frozenset[int], now: int) -> dict[str, Any]:
-    from wend.security.certificates import show_time
 
     state = "revoked" if identity.serial in revoked else "ended" if now > identity.not_after_s else "valid"
     return {
@@ -319,20 +285,13 @@ def _row(kind: str, identity: "Identity", revoked: frozenset[int], now: int) -> 
         "peer": identity.peer,
         "groups": list(identity.groups),
         "serial": str(identity.serial),  # many readers of JSON round numbers beyond 2**53
-        "ends": show_time(identity.not_after_s),
+        "ends": certificates.show_time(identity.not_after_s),
         "state": state,
     }
 
 
-def _table(found: list[dict[str, Any]]) -> str:
+def _table(rows: list[dict[str, Any]]) -> str:
     columns = ("kind", "name", "peer", "groups", "ends", "state", "serial")
-    rows = [columns]
-    for row in found:
-        peer = "" if row["peer"] is None else str(row["peer"])
-        serial = row["serial"] or ""
-        groups = ",".join(row["groups"])
-        rows.append((row["kind"], row["name"], peer, groups, row["ends"], row["state"], serial))
-    wide = [max(len(row[column]) for row in rows) for column in range(len(columns))]
-    return "\n".join(
-        "  ".join(f"{cell:{width}}" for cell, width in zip(row, wide, strict=True)).rstrip() for row in rows
-    )
+    cells = [{**row, "groups": ",".join(row["groups"])} for row in rows]
+    shown = [["" if row[name] is None else str(row[name]) for name in columns] for row in cells]
+    return "\n".join(aligned([columns, *shown]))

@@ -1,6 +1,6 @@
 """`wend link`: the links of a running peer, listed and changed without a restart.
 
-A change holds until the peer restarts; its file says what it starts with.
+A change lasts until the peer restarts; its file names the links that it starts with.
 """
 
 import json
@@ -27,17 +27,14 @@ def register(app: typer.Typer) -> None:
 
 
 @asks_peer
-def list_(
-    at: PeerOptions = LOCAL_PEER,
-    as_json: Json = False,
-) -> None:
+def list_(at: PeerOptions = LOCAL_PEER, as_json: Json = False) -> None:
     """Print the links of a peer: address, state, round trip, loss and last change."""
-    found = at.ask(lambda client: client.status())
+    status = at.ask(lambda client: client.status())
     if as_json:
-        for link in as_object(found)["links"]:
+        for link in as_object(status)["links"]:
             print(json.dumps(link))
-    elif found.links:
-        print("\n".join(links_table(found.links)))
+    elif status.links:
+        print("\n".join(links_table(status.links)))
 
 
 @asks_peer
@@ -54,23 +51,19 @@ def add(
         await client.add_link(neighbour, address, delay=delay)
         return await client.status()
 
-    found = at.ask(change)
-    link = {"peer": found.peer, "neighbour": neighbour, "address": address}
-    print(json.dumps(link) if as_json else f"peer {found.peer} has a link with peer {neighbour} at {address}")
+    status = at.ask(change)
+    link = {"peer": status.peer, "neighbour": neighbour, "address": address}
+    print(json.dumps(link) if as_json else f"peer {status.peer} has a link with peer {neighbour} at {address}")
 
 
 @asks_peer
-def remove(
-    neighbour: Neighbour,
-    at: PeerOptions = LOCAL_PEER,
-    as_json: Json = False,
-) -> None:
+def remove(neighbour: Neighbour, at: PeerOptions = LOCAL_PEER, as_json: Json = False) -> None:
     """End the link of a peer with a neighbour. Events in flight over it take other routes."""
 
     async def change(client: "Client") -> "StatusSnapshot":
         await client.remove_link(neighbour)
         return await client.status()
 
-    found = at.ask(change)
-    link = {"peer": found.peer, "neighbour": neighbour}
-    print(json.dumps(link) if as_json else f"peer {found.peer} has no link with peer {neighbour} any more")
+    status = at.ask(change)
+    link = {"peer": status.peer, "neighbour": neighbour}
+    print(json.dumps(link) if as_json else f"peer {status.peer} no longer has a link with peer {neighbour}")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, asks_peer
+from wend.console.show import counted, warn_of_filters
 from wend.model.errors import ConfigError
 from wend.model.events import Attributes, Headers, Range, Value
 from wend.model.units import SECOND, parse_duration, parse_short
@@ -117,8 +118,6 @@ def sub(
     as_json: Json = False,
 ) -> None:
     """Print events as they arrive, until Ctrl-C, --count or --timeout."""
-    from wend.console.show import warn_of_filters
-
     limit = None if timeout is None else parse_duration(timeout) / SECOND
     soon = None if deadline is None else parse_short(deadline, "--deadline") / SECOND
     warn_of_filters([filter])
@@ -169,8 +168,6 @@ def _tell_dropped(events: "EventStream") -> None:
     for reason, number in sorted(events.missed.items()):
         print(f"wend: missed {number}: {reason}", file=sys.stderr)
     if events.dropped:
-        from wend.console.show import counted
-
         print(
             f"wend: dropped {counted(events.dropped, 'event')}: they arrived faster than they were read",
             file=sys.stderr,

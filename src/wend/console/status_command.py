@@ -4,10 +4,11 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import typer
 
 from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, asks_peer
-from wend.console.show import counted
+from wend.console.show import aligned, counted
 from wend.model.units import MS, duration_text
 
 if TYPE_CHECKING:
@@ -25,48 +26,41 @@ def register(app: typer.Typer) -> None:
 
 
 @asks_peer
-def status(
-    at: PeerOptions = LOCAL_PEER,
-    as_json: Json = False,
-) -> None:
+def status(at: PeerOptions = LOCAL_PEER, as_json: Json = False) -> None:
     """Print the state of a running peer: its links and its counters."""
-    found = at.ask(lambda client: client.status())
-    print(json.dumps(as_object(found)) if as_json else as_text(found))
+    snapshot = at.ask(lambda client: client.status())
+    print(json.dumps(as_object(snapshot)) if as_json else as_text(snapshot))
 
 
-def as_object(found: "StatusSnapshot") -> dict[str, Any]:
+def as_object(snapshot: "StatusSnapshot") -> dict[str, Any]:
     """The snapshot with its fields, and of each link also the round trip and the loss."""
-    import msgspec
-
-    fields: dict[str, Any] = msgspec.to_builtins(found)
-    for shown, link in zip(fields["links"], found.links, strict=True):
+    fields: dict[str, Any] = msgspec.to_builtins(snapshot)
+    for shown, link in zip(fields["links"], snapshot.links, strict=True):
         shown |= {"rtt_ns": link.rtt_ns, "loss": round(link.loss, 9)}
     return fields
 
 
-def as_text(found: "StatusSnapshot") -> str:
+def as_text(snapshot: "StatusSnapshot") -> str:
     """Who the peer is, its links as a table, and its counters."""
-    membership = "" if found.membership is None else f", membership {found.membership}"
+    membership = "" if snapshot.membership is None else f", membership {snapshot.membership}"
     head = [
-        f"peer {found.peer} at {found.address}, wend {found.software}, up {duration_text(found.uptime_ns)}",
-        f"strategy {found.strategy}, interest {found.interest}{membership}, "
-        f"{counted(found.subscriptions, 'subscription')}, {counted(found.clients.get('now', 0), 'client')}",
+        f"peer {snapshot.peer} at {snapshot.address}, wend {snapshot.software}, up {duration_text(snapshot.uptime_ns)}",
+        f"strategy {snapshot.strategy}, interest {snapshot.interest}{membership}, "
+        f"{counted(snapshot.subscriptions, 'subscription')}, {counted(snapshot.clients.get('now', 0), 'client')}",
     ]
-    if found.plan is not None and found.plan.id is not None:
-        version = f", version {found.plan.version}" if found.plan.version else " of its folder"
-        head.append(f"follows plan {found.plan.id:08x}{version}")
+    if snapshot.plan is not None and snapshot.plan.id is not None:
+        version = f", version {snapshot.plan.version}" if snapshot.plan.version else " of its folder"
+        head.append(f"follows plan {snapshot.plan.id:08x}{version}")
     numbers = {
-        name: count for name, count in found.flat().items() if name not in _IN_HEAD and not name.startswith("links.")
+        name: count for name, count in snapshot.flat().items() if name not in _IN_HEAD and not name.startswith("links.")
     }
-    links = ["", *links_table(found.links)] if found.links else []
+    links = ["", *links_table(snapshot.links)] if snapshot.links else []
     return "\n".join([*head, *links, "", status_table(numbers)])
 
 
 def links_table(links: "tuple[LinkStatus, ...]") -> list[str]:
     """A line for each link, below a line of titles."""
-    rows = [_LINK_COLUMNS, *(_link_row(link) for link in links)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_LINK_COLUMNS))]
-    return ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return aligned([_LINK_COLUMNS, *(_link_row(link) for link in links)])
 
 
 def _link_row(link: "LinkStatus") -> tuple[str, ...]:
@@ -81,8 +75,8 @@ def _link_row(link: "LinkStatus") -> tuple[str, ...]:
 
 
 def status_table(counts: dict[str, int]) -> str:
-    """The counters as a table. `control.acks` is in the group `control`, whose name is printed once. What a plug-in
-    has of several things, such as `entries/A` and `events/A` of a region A, is a table of its own below."""
+    """The counters as a table. `control.acks` is in the group `control`, whose name is printed once. Counts that a
+    plug-in has of several things, such as `entries/A` and `events/A` of a region A, form a table of their own below."""
     groups: dict[str, list[tuple[str, int]]] = {}
     below: dict[str, dict[str, dict[str, int]]] = {}
     for key, count in counts.items():
@@ -96,19 +90,12 @@ def status_table(counts: dict[str, int]) -> str:
         for group, members in groups.items()
         for place, (what, count) in enumerate(members)
     ]
-    first, second, third = (max(len(row[column]) for row in rows) for column in range(3))
-    lines = [f"{group:{first}}  {what:{second}}  {count:>{third}}" for group, what, count in rows]
+    lines = aligned(rows, right=(2,))
     return "\n".join([*lines, *(line for group, named in below.items() for line in ("", *_named_rows(group, named)))])
 
 
 def _named_rows(group: str, named: dict[str, dict[str, int]]) -> list[str]:
     """A row for each name, with a column for each of its counts."""
     columns = list(dict.fromkeys(what for counts in named.values() for what in counts))
-    width = max(len(group), *(len(name) for name in named))
-    wide = [max(len(what), *(len(str(counts.get(what, 0))) for counts in named.values())) for what in columns]
-    head = "  ".join(f"{what:>{w}}" for what, w in zip(columns, wide, strict=True))
-    rows = [
-        f"{name:{width}}  " + "  ".join(f"{counts.get(what, 0):>{w}}" for what, w in zip(columns, wide, strict=True))
-        for name, counts in named.items()
-    ]
-    return [f"{group:{width}}  {head}", *rows]
+    rows = [(name, *(str(counts.get(what, 0)) for what in columns)) for name, counts in named.items()]
+    return aligned([(group, *columns), *rows], right=range(1, 1 + len(columns)))

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from wend.console.options import Json
 from wend.console.outputs import check_goes_on, check_page
-from wend.console.show import EXIT_CODES, counted, stoppable
+from wend.console.show import EXIT_CODES, counted, names_in, stoppable
 from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit, limit_s
 from wend.model.errors import ConfigError
 
@@ -58,7 +58,7 @@ def study(
     size = chosen.size("smoke" if smoke else "full" if full else "default")
     folder = out if out is not None else Path("out") / "studies" / f"{name}-{size.name}"
     # Find mistakes before Spark starts.
-    choose(chosen, size, _names(strategies), _names(only))
+    choose(chosen, size, names_in(",".join(strategies or [])), names_in(",".join(only or [])))
     check_goes_on(folder)
     for page in PAGES:
         check_page(folder / page, say=False)
@@ -72,8 +72,8 @@ def study(
             chosen,
             size,
             folder,
-            strategies=_names(strategies),
-            only=_names(only),
+            strategies=names_in(",".join(strategies or [])),
+            only=names_in(",".join(only or [])),
             limit_s=most_s,
             quiet=as_json,
         )
@@ -126,7 +126,3 @@ def _ours(ours: "Estimate | None") -> str:
 def _say_failures(console: Console, failures: list[dict[str, Any]]) -> None:
     for failure in failures:
         console.print(f"[red]failed[/] {failure['strategy']}, seed {failure['seed']}: {failure['error']}")
-
-
-def _names(values: list[str] | None) -> list[str]:
-    return [name.strip() for value in values or [] for name in value.split(",") if name.strip()]

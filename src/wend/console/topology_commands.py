@@ -9,7 +9,7 @@ import typer
 
 from wend.console.options import Json
 from wend.console.outputs import check_file, write_text
-from wend.console.show import compiling, counted, remark
+from wend.console.show import compiling, counted, facts, output, remark
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ def make(
     if as_json:
         print(json.dumps({"name": underlay.name, "seed": seed, **found, "out": None if out is None else str(out)}))
         return
-    from wend.console.show import facts, output
 
     rows = [
         ("routers", f"{found['routers']}", f"{found['access_routers']} of them are access routers"),
@@ -109,8 +108,6 @@ def list_networks(
         print(json.dumps({"drawn": {name: about for name, (_, about) in DRAWN.items()}, "maps": known}))
         return
     from rich.table import Table
-
-    from wend.console.show import output
 
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, (_, about) in DRAWN.items():

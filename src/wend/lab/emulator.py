@@ -143,7 +143,7 @@ def end(folder: Path) -> int:
 
 
 def _ending(pid: int) -> bool:
-    """Whether a killed process still releases its devices; it has no arguments any more."""
+    """Whether a killed process still releases its devices; it no longer has arguments."""
     try:
         state = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

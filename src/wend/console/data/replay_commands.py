@@ -1,4 +1,4 @@
-"""`wend data replay` and `wend data recommend`: what other strategies would have made of what was recorded."""
+"""`wend data replay` and `wend data recommend`: how other strategies would have done in the recorded windows."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,8 @@ import typer
 
 from wend.console.options import Json
 from wend.console.outputs import check_file, check_goes_on, write_text
-from wend.console.show import counted, output, stoppable
-from wend.console.spark_options import Conf, Master, Ship, TimeLimit
+from wend.console.show import counted, names_in, output, stoppable
+from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, parse_duration
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from wend.pipeline.telemetry.recommendation import MeanInterval, Recommendation
-
-_FAILED_RUNS = 1
-_RESUMES = "finished runs are stored; the same command goes on from here"
 
 
 def data_replay(
@@ -51,19 +48,17 @@ def data_replay(
     from wend.pipeline.telemetry.replays import replay, save_replays, variants
 
     # Find mistakes before Spark starts.
-    chosen = variants(_names(strategies), _names(redundancy))
+    chosen = variants(names_in(strategies), names_in(redundancy))
     more = _settings(settings or [])
     for name, count in (("--windows", windows), ("--seeds", seeds)):
         if count < 1:
             raise ConfigError(f"{name} must be 1 or more, got {count}")
     check_goes_on(out)
     limit_s = parse_duration(time_limit) / SECOND
-    with stoppable(_RESUMES), spark_session(master, conf=conf, ship=ship) as spark:
+    with stoppable(RESUMES), spark_session(master, conf=conf, ship=ship) as spark:
         tables = (read_table(spark, links, "links"), read_table(spark, links, "outages"))
         played = recordings(*tables, read_workload(spark, workload), windows, RecordedPublications(spark, workload))
-        swept = replay(
-            spark, played, chosen, out, seeds=seeds, settings=more, limit_s=limit_s, quiet=as_json
-        )  # fmt: skip
+        swept = replay(spark, played, chosen, out, seeds=seeds, settings=more, limit_s=limit_s, quiet=as_json)
         save_replays(spark, swept, str(out))
     if as_json:
         about = {"windows": len(played), "variants": len(chosen), "runs": swept.runs, "ran": swept.ran}
@@ -76,7 +71,7 @@ def data_replay(
             output().print(f"failed: {failure['strategy']}: {failure['error']}", markup=False, soft_wrap=True)
         output().print(f"wend data recommend {out} says what follows from them", markup=False, soft_wrap=True)
     if swept.failures:
-        raise typer.Exit(_FAILED_RUNS)
+        raise typer.Exit(FAILED_RUNS)
 
 
 def data_recommend(
@@ -135,12 +130,8 @@ def _with_half(value: "MeanInterval", factor: float) -> str:
     return f"{factor * value.mean:.2f}{half}"
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def _settings(given: list[str]) -> dict[str, Any]:
-    """Settings as the command line has them, checked."""
+    """Check the settings of the command line."""
     from wend.drivers.settings import known_settings, unknown
 
     known, found = known_settings(), {}

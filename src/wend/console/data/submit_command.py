@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from wend.console.options import Json
+from wend.console.show import messages, output
 from wend.console.spark_options import Conf
 from wend.model.errors import ConfigError
 
@@ -34,7 +35,6 @@ def data_submit(
     run: Annotated[bool, typer.Option("--run", help="Run the command, with its exit code.")] = False,
     as_json: Json = False,
 ) -> None:
-    from wend.console.show import messages, output
     from wend.pipeline.spark.spark_settings import parse_conf
     from wend.pipeline.spark.submission import (
         as_line,

@@ -15,6 +15,7 @@ import typer
 
 from wend.console.options import Json, stated
 from wend.console.outputs import check_goes_on, check_page
+from wend.console.show import messages, output
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,7 +64,6 @@ def bench(
     """Measure systems side by side on a lab."""
     import msgspec
 
-    from wend.console.show import messages, output
     from wend.lab.bench.comparison_page import rows, setups, write
     from wend.lab.bench.matrix import CellStore, Matrix, chosen_systems
     from wend.lab.bench.matrix import quick as shortened

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wend.console.options import Json
+from wend.console.show import messages, output
 from wend.model.choices import DEFAULT_STRATEGY
 from wend.model.errors import ConfigError
 
@@ -35,7 +36,6 @@ def bottleneck(
     """Measure two live peers across a link of 1 Mbit/s with a queue of 32 kB."""
     import msgspec
 
-    from wend.console.show import messages, output
     from wend.lab.bottleneck.experiment import EXPERIMENTS, BottleneckSetup, run
 
     chosen = EXPERIMENTS if experiments is None else tuple(experiments.split(","))

@@ -11,6 +11,7 @@ import typer
 from wend.console.lab import bench_command, bottleneck_command, replay_command
 from wend.console.options import Degree, Json, Peers, Pl, Seed, Topology, of
 from wend.console.outputs import check_file
+from wend.console.show import counted, facts, output, remark
 from wend.console.sim import read_scenario
 from wend.model.errors import ConfigError, LabError
 from wend.model.rates import parse_rate
@@ -68,7 +69,6 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Create a lab and return. It stays up until `wend lab down`."""
-    from wend.console.show import remark
     from wend.drivers.world import build
     from wend.lab.emulated_network import Lab
     from wend.lab.emulator import QUEUE_BYTES
@@ -166,7 +166,7 @@ def down(name: Name = "lab", as_json: Json = False) -> None:
     if as_json:
         print(json.dumps({"name": name, "processes": removed.processes}))
         return
-    ended = f", {_counted(removed.processes, 'process')} in it ended" if removed.processes else ""
+    ended = f", {counted(removed.processes, 'process', 'processes')} in it ended" if removed.processes else ""
     print(f"lab {name} is down{ended}")
 
 
@@ -186,7 +186,7 @@ def log(
     if as_json:
         print(json.dumps({"outages": len(found), "out": str(out)}))
     else:
-        print(f"wrote {_counted(len(found), 'outage')} to {out}")
+        print(f"wrote {counted(len(found), 'outage')} to {out}")
 
 
 @lab.command("clean")
@@ -205,8 +205,8 @@ def clean_up(
     for lab_name in removed.labs:
         print(f"removed the remains of lab {lab_name}")
     if removed.labs:
-        counts = (len(removed.namespaces), "namespace"), (removed.emulators, "emulator"), (removed.processes, "process")
-        print(", ".join(_counted(count, what) for count, what in counts))
+        processes = counted(removed.processes, "process", "processes")
+        print(f"{counted(len(removed.namespaces), 'namespace')}, {counted(removed.emulators, 'emulator')}, {processes}")
     else:
         print("found no remains")
     for lab_name in removed.spared:
@@ -243,10 +243,6 @@ def _routers(scenario: "Scenario", overlay: "Overlay", text: str | None) -> froz
 # ---------------------------------------------------------------- output
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}{'es' if what.endswith('s') else 's'}"
-
-
 def _as_json(made: "Lab", took_s: float) -> dict[str, Any]:
     import msgspec
 
@@ -256,8 +252,6 @@ def _as_json(made: "Lab", took_s: float) -> dict[str, Any]:
 
 
 def _show_made(made: "Lab", scenario: "Scenario", routes: str, took_s: float) -> None:
-    from wend.console.show import facts, output
-
     delays = [link.delay_ns / MS for link in made.overlay.links]
     first, last = made.hosts[0], made.hosts[-1]
     named = "" if made.name == "lab" else f"--name {made.name} "
@@ -291,8 +285,6 @@ def _show_status(there: "Lab", now: "EmulatorStatus", counters: "Sequence[LinkCo
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from wend.console.show import output
-
     names = there.overlay.names
     table = Table(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
     table.add_column("link", justify="right")
@@ -303,9 +295,9 @@ def _show_status(there: "Lab", now: "EmulatorStatus", counters: "Sequence[LinkCo
         table.add_column(title, justify="right")
     for row in _links(there.overlay, counters):
         state = "[red]down[/]" if row["link"] in now.down else "up"
-        counted = [str(row[what]) for what in _COUNTED if what != "bytes"]
+        counts = [str(row[what]) for what in _COUNTED if what != "bytes"]
         ends = f"{names[row['a']]}-{names[row['b']]}"
-        table.add_row(str(row["link"]), ends, f"{row['delay_ms']:.1f} ms", state, *counted)
+        table.add_row(str(row["link"]), ends, f"{row['delay_ms']:.1f} ms", state, *counts)
     late = f"packets leave {now.late_mean_ns / 1000:.0f} us late on average, at most {now.late_max_ns / MS:.2f} ms"
     cpu = f"the emulator used {now.cpu_ns / SECOND:.1f} s of CPU"
     console = output()

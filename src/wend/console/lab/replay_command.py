@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wend.console.show import messages, output
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -23,7 +25,6 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Replay the lab's failure logs in the simulator, with the same workload."""
-    from wend.console.show import messages, output
     from wend.lab.bench.matrix import CellStore
     from wend.lab.bench.simulated_replay import replay as play
     from wend.model.errors import ConfigError

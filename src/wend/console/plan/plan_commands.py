@@ -15,6 +15,7 @@ from wend.console.options import TOPOLOGIES, Degree, Json, Peers, Seed, Topology
 from wend.console.outputs import Overwrite, check_file, check_out, drafted, write_text
 from wend.console.plan import load_command, push_command, watch_command
 from wend.console.plan.measured_input import measured_links, measured_workload
+from wend.console.show import compiling, counted, facts, messages, output, percent, remark, stoppable
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate, parse_rate
 
@@ -87,7 +88,6 @@ def make(
         raise ConfigError("--from has links and flows: leave --topology and --workload out")
     if tables is None and (topology is None or workload is None):
         raise ConfigError("a plan needs --topology and --workload, or --from (wend plan --help)")
-    from wend.console.show import compiling, counted, remark, stoppable
     from wend.planning.make import make_plan
     from wend.planning.models import parse_goal
     from wend.planning.workload import read_workload
@@ -135,7 +135,6 @@ def draw(
     as_json: Json = False,
 ) -> None:
     """Draw a workload with the parameters of the CAMPR thesis."""
-    from wend.console.show import counted
     from wend.planning.workload import draw_workload, write_workload
 
     check_file(out)
@@ -189,7 +188,6 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Check the files of a plan; with --topology, also check the plan against that topology."""
-    from wend.console.show import compiling, counted, messages, output
     from wend.model.plan import read_plan
     from wend.planning.check import check
 
@@ -259,16 +257,12 @@ def _rate(text: str, what: str) -> Rate:
 def _working(what: str, *, quiet: bool) -> Any:
     from contextlib import nullcontext
 
-    from wend.console.show import messages
-
     console = messages()
     return nullcontext() if quiet or not console.is_terminal else console.status(what)
 
 
 def _after_failures(made: "Plan") -> list[tuple[str, str, str]]:
     """What the plan promises after the failure of a link, and what that costs."""
-    from wend.console.show import counted, percent
-
     head, failures = made.head, made.failures
     if not head.survive:
         return []
@@ -313,7 +307,6 @@ def _metrics(made: "Plan") -> dict[str, Any]:
 
 
 def _print(made: "Plan", wall_s: float | None, where: Path | None) -> None:
-    from wend.console.show import counted, facts, output, percent
     from wend.planning.check import lost
     from wend.planning.drawing import Utilisation
 

@@ -9,6 +9,7 @@ import typer
 
 from wend.console.options import Json
 from wend.console.peer_options import Keys, RootFile, TokenFile, key_options
+from wend.console.show import counted, messages, output, percent
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, parse_duration
 
@@ -113,7 +114,6 @@ def run_push(
     import uvloop
 
     import wend
-    from wend.console.show import messages
     from wend.drivers.live.plans.push import push_plan
 
     console = messages()
@@ -140,8 +140,6 @@ def as_object(report: "PushReport") -> dict[str, Any]:
 def show(report: "PushReport") -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
-
-    from wend.console.show import counted, output, percent
 
     console = output()
     table = Table(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)

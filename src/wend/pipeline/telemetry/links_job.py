@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _FORMAT = 2
-"""Grows when partial rows of before cannot be merged any more."""
+"""Grows when older partial rows can no longer be merged."""
 _TASK_BYTES = 32 * 2**20
 """Bytes of stored sums of a bucket that one task merges. It has them in memory."""
 _BATCH_ROWS = 20_000
