@@ -142,15 +142,16 @@ def test_zenoh_accepts_its_configuration(tuned: bool, template: str, link: str) 
 
 
 def test_routers_have_costs_by_delay(tmp_path: Path) -> None:
-    text = rendered("frr-ospfd.conf", **Frr().values(HOSTS[0]))
+    text = rendered("frr-ospfd.conf", **Frr(Processes()).values(HOSTS[0]))
     for interface in HOSTS[0].interfaces:
         assert f"interface {interface.device}\n" in text
         assert f" ip ospf cost {round(interface.delay_ns / 100_000)}\n" in text
-    assert Frr().cpu_s() == 0.0
+    assert Processes().cpu_s() == 0.0
 
 
 def test_tuned_routers_detect_a_silent_link_sooner() -> None:
-    shipped, tuned = (rendered("frr-bfdd.conf", **Frr(tuned=tuned).values(HOSTS[0])) for tuned in (False, True))
+    routers = [Frr(Processes(), tuned=tuned) for tuned in (False, True)]
+    shipped, tuned = (rendered("frr-bfdd.conf", **router.values(HOSTS[0])) for router in routers)
     assert "transmit-interval 50\n  receive-interval 50\n  detect-multiplier 3\n" in shipped
     assert "transmit-interval 30\n  receive-interval 30\n  detect-multiplier 3\n" in tuned
 

@@ -11,6 +11,7 @@ from statistics import mean, stdev
 import msgspec
 
 from wend.lab.bench.cell import Cell
+from wend.lab.bench.delivery_log import DeliveryMetrics
 from wend.lab.bench.measurement import GAP
 from wend.lab.systems.system_table import SYSTEMS
 from wend.model.errors import ConfigError
@@ -29,7 +30,7 @@ class SystemSummary(msgspec.Struct, frozen=True, kw_only=True):
     expected: int
     on_time: float
     spread: float | None
-    """Standard deviation of the on-time ratio between worlds."""
+    """Standard deviation of the on-time ratio between worlds: of the sample, which estimates that of all worlds."""
     delivery: float
     p50_ms: float
     p99_ms: float
@@ -37,12 +38,12 @@ class SystemSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Data packets per expected delivery."""
     relative: float | None
     """Data packets as a multiple of those of `udp-tree` in the same worlds."""
-    control_hz: float | None
-    control: float | None
+    control_hz: float | None = None
+    control: float | None = None
     """Control packets per expected delivery."""
-    cpu: float | None
-    discards: int
-    doubtful: int
+    cpu: float | None = None
+    discards: int = 0
+    doubtful: int = 0
     """Windows that the bench accepted although their canary was late."""
     versions: tuple[str, ...] = ()
     """The versions of the measured system. There are several if it changed between cells."""
@@ -59,9 +60,9 @@ def rows(cells: list[Cell], setup: Setup) -> list[SystemSummary]:
     for cell in mine:
         groups.setdefault((cell.settings.pf, cell.settings.system), []).append(cell)
     trees = {_world(c): c for c in mine if c.settings.system == "udp-tree"}
-    found = [_row(system, pf, group, trees) for (pf, system), group in groups.items()]
-    found += [_oracle(pf, [c for c in mine if c.settings.pf == pf], trees) for pf in {pf for pf, _ in groups}]
-    return sorted(found, key=lambda r: (r.pf, -r.on_time, r.system))
+    summaries = [_row(system, pf, group, trees) for (pf, system), group in groups.items()]
+    summaries += [_oracle(pf, [c for c in mine if c.settings.pf == pf], trees) for pf in {pf for pf, _ in groups}]
+    return sorted(summaries, key=lambda r: (r.pf, -r.on_time, r.system))
 
 
 def _world(cell: Cell) -> tuple[object, ...]:
@@ -70,24 +71,11 @@ def _world(cell: Cell) -> tuple[object, ...]:
 
 
 def _row(system: str, pf: float, cells: list[Cell], trees: dict[tuple[object, ...], Cell]) -> SystemSummary:
-    expected = sum(c.metrics.expected for c in cells)
-    ratios = [c.metrics.on_time_ratio for c in cells]
-    published_s = sum(c.settings.duration_s for c in cells)
     control = sum(c.traffic.control for c in cells)
-    return SystemSummary(
-        system=system,
-        pf=pf,
-        worlds=len(cells),
-        expected=expected,
-        on_time=sum(c.metrics.on_time for c in cells) / max(1, expected),
-        spread=_spread(ratios),
-        delivery=sum(c.metrics.delivered for c in cells) / max(1, expected),
-        p50_ms=mean(c.metrics.p50_ms for c in cells),
-        p99_ms=mean(c.metrics.p99_ms for c in cells),
-        data=sum(c.traffic.data for c in cells) / max(1, expected),
-        relative=_relative([(c.traffic.data, trees.get(_world(c))) for c in cells]),
-        control_hz=control / published_s,
-        control=control / max(1, expected),
+    return msgspec.structs.replace(
+        _summary(system, pf, [(c, c.metrics, c.traffic.data) for c in cells], trees),
+        control_hz=control / sum(c.settings.duration_s for c in cells),
+        control=control / max(1, sum(c.metrics.expected for c in cells)),
         cpu=mean(c.cpu_share for c in cells),
         discards=sum(len(c.discards) for c in cells),
         doubtful=sum(c.kept_anyway for c in cells),
@@ -95,41 +83,39 @@ def _row(system: str, pf: float, cells: list[Cell], trees: dict[tuple[object, ..
     )
 
 
-def _spread(ratios: list[float]) -> float | None:
-    """The standard deviation of the sample, which estimates that of all worlds."""
-    return stdev(ratios) if len(ratios) > 1 else None
-
-
-def _relative(pairs: list[tuple[int, Cell | None]]) -> float | None:
-    known = [(data, tree.traffic.data) for data, tree in pairs if tree is not None]
-    total = sum(tree for _, tree in known)
-    return sum(data for data, _ in known) / total if total else None
-
-
 def _oracle(pf: float, cells: list[Cell], trees: dict[tuple[object, ...], Cell]) -> SystemSummary:
     """The oracle's results. Every cell of a world has them, so this takes one cell per world."""
     worlds = {_world(c): c for c in cells}
-    worlds.update({world: trees[world] for world in worlds if world in trees})
-    chosen = list(worlds.values())
-    expected = sum(c.oracle.expected for c in chosen)
+    worlds |= {world: trees[world] for world in worlds if world in trees}
+    return _summary(ORACLE, pf, [(c, c.oracle, c.oracle_packets) for c in worlds.values()], trees)
+
+
+def _summary(
+    system: str, pf: float, results: list[tuple[Cell, DeliveryMetrics, int]], trees: dict[tuple[object, ...], Cell]
+) -> SystemSummary:
+    """Sum metrics and data packets over worlds."""
+    metrics = [metrics for _, metrics, _ in results]
+    expected = sum(m.expected for m in metrics)
+    ratios = [m.on_time_ratio for m in metrics]
     return SystemSummary(
-        system=ORACLE,
+        system=system,
         pf=pf,
-        worlds=len(chosen),
+        worlds=len(results),
         expected=expected,
-        on_time=sum(c.oracle.on_time for c in chosen) / max(1, expected),
-        spread=_spread([c.oracle.on_time_ratio for c in chosen]),
-        delivery=sum(c.oracle.delivered for c in chosen) / max(1, expected),
-        p50_ms=mean(c.oracle.p50_ms for c in chosen),
-        p99_ms=mean(c.oracle.p99_ms for c in chosen),
-        data=sum(c.oracle_packets for c in chosen) / max(1, expected),
-        relative=_relative([(c.oracle_packets, trees.get(_world(c))) for c in chosen]),
-        control_hz=None,
-        control=None,
-        cpu=None,
-        discards=0,
-        doubtful=0,
+        on_time=sum(m.on_time for m in metrics) / max(1, expected),
+        spread=stdev(ratios) if len(ratios) > 1 else None,
+        delivery=sum(m.delivered for m in metrics) / max(1, expected),
+        p50_ms=mean(m.p50_ms for m in metrics),
+        p99_ms=mean(m.p99_ms for m in metrics),
+        data=sum(packets for _, _, packets in results) / max(1, expected),
+        relative=_relative([(packets, trees.get(_world(cell))) for cell, _, packets in results]),
     )
+
+
+def _relative(pairs: list[tuple[int, Cell | None]]) -> float | None:
+    measured = [(data, tree.traffic.data) for data, tree in pairs if tree is not None]
+    total = sum(tree for _, tree in measured)
+    return sum(data for data, _ in measured) / total if total else None
 
 
 # ---------------------------------------------------------------- page
@@ -174,9 +160,9 @@ def page(cells: list[Cell], figures: dict[Setup, str]) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _markdown(found: list[SystemSummary]) -> str:
+def _markdown(summaries: list[SystemSummary]) -> str:
     lines = [f"| {' | '.join(HEAD)} |", f"| --: | --- | {' | '.join(['--:'] * (len(HEAD) - 2))} |"]
-    for row in found:
+    for row in summaries:
         columns = list(line(row))
         if row.system.startswith("wend"):
             columns[1] = f"**{columns[1]}**"
@@ -199,13 +185,13 @@ def _systems(cells: list[Cell]) -> str:
 
 def _mixed(cells: list[Cell]) -> list[str]:
     """A sentence on the rows that sum cells of several versions."""
-    found = [
+    mixed = [
         f"`{row.system}` at Pf {row.pf:g}, {rate:g} per second, {size} bytes: {', '.join(row.versions)}"
         for rate, size in setups(cells)
         for row in rows(cells, (rate, size))
         if len(row.versions) > 1
     ]
-    return ["", f"Rows that sum worlds of several versions: {'; '.join(found)}."] if found else []
+    return ["", f"Rows that sum worlds of several versions: {'; '.join(mixed)}."] if mixed else []
 
 
 def _method(cells: list[Cell]) -> str:

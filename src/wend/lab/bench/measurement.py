@@ -151,7 +151,7 @@ class _Run:
         await _until(origin + world.begin_ns - 100 * MS)
         self.lab.reset()
         counted = await self._counted()
-        cpu, others = self.system.cpu_s(), self._others_s()
+        cpu, others = self.system.processes.cpu_s(), self._others_s()
         tasks = [
             asyncio.create_task(self._publish(i, topic, self.system, self.log, self.settings.size_bytes, origin))
             for i, topic in enumerate(world.topics)
@@ -163,12 +163,12 @@ class _Run:
         self.tell(f"measuring for {self.settings.duration_s:g} s")
         await asyncio.gather(*tasks)
         await _until(origin + world.stop_ns)
-        cpu, others = self.system.cpu_s() - cpu, self._others_s() - others
+        cpu, others = self.system.processes.cpu_s() - cpu, self._others_s() - others
         at_stop = await self._packets(counted)
         self.tell("waiting for events in flight")
         await _until(origin + world.end_ns)
         at_end = await self._packets(counted)
-        exited = self.system.exited()
+        exited = self.system.processes.exited()
         failed = outages(self.lab.failures(), origin, origin + world.end_ns)
         self.lab.unschedule()
         cell = self._cell(origin, failed, at_stop, at_end, converged_s, exited)
@@ -177,7 +177,7 @@ class _Run:
 
     async def _counted(self) -> int | None:
         """Data packets that the system has counted so far; None if the lab counts them, or a process has ended."""
-        if not isinstance(self.system, CountsData) or self.system.exited():
+        if not isinstance(self.system, CountsData) or self.system.processes.exited():
             return None
         return await self.system.data_packets()
 
@@ -188,7 +188,7 @@ class _Run:
 
     def _others_s(self) -> float:
         """CPU time of the machine without the system, the canary, the emulator and the bench."""
-        mine = self.system.cpu_s() + self.canary.cpu_s() + time.process_time()
+        mine = self.system.processes.cpu_s() + self.canary.processes.cpu_s() + time.process_time()
         return busy_s() - mine - self.lab.status().cpu_ns / SECOND
 
     async def _publish(

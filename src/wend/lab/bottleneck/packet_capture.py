@@ -23,7 +23,6 @@ _PORTS = struct.Struct("!HH")
 _POLL_S = 0.1
 _LARGEST = 65_536
 _PACKET_OUTGOING = 4
-_UDP = 17
 
 
 class CapturedPacket(NamedTuple):

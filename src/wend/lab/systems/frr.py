@@ -30,11 +30,11 @@ exit
 
 
 class Frr:
-    """The three daemons on every host."""
+    """The three daemons on every host, among the processes of the system that needs them."""
 
-    def __init__(self, *, tuned: bool = False) -> None:
+    def __init__(self, processes: Processes, *, tuned: bool = False) -> None:
         self.bfd_ms = TUNED_BFD_MS if tuned else BFD_MS
-        self._processes = Processes()
+        self._processes = processes
 
     def missing(self) -> str | None:
         return missing_programs(DAEMONS, "frr")
@@ -73,15 +73,6 @@ class Frr:
             "interval": self.bfd_ms,
             "interfaces": interfaces(host),
         }
-
-    async def stop(self) -> None:
-        await self._processes.stop()
-
-    def cpu_s(self) -> float:
-        return self._processes.cpu_s()
-
-    def exited(self) -> list[str]:
-        return self._processes.exited()
 
 
 def interfaces(host: LabNode) -> str:

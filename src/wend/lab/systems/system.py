@@ -57,6 +57,8 @@ class System(Protocol):
     """One clause for the report: the system and its configuration."""
     routes: Routes
     """`shortest`: the lab has static routes to every host. `neighbours`: hosts reach only their neighbours."""
+    processes: "Processes"
+    """All processes that it started."""
 
     def missing(self) -> str | None:
         """A sentence on the program or module that is not installed; None if everything is."""
@@ -71,14 +73,6 @@ class System(Protocol):
     async def publish(self, topic: int, payload: bytes) -> None: ...
 
     async def stop(self) -> None: ...
-
-    def cpu_s(self) -> float:
-        """CPU time of its processes so far."""
-        ...
-
-    def exited(self) -> list[str]:
-        """The processes that ended before `stop`."""
-        ...
 
 
 @runtime_checkable
@@ -108,9 +102,11 @@ class Processes:
         return process
 
     def cpu_s(self) -> float:
+        """CPU time so far."""
         return sum(_cpu_s(process.pid) for _, process, _ in self._running)
 
     def exited(self) -> list[str]:
+        """The processes that ended before `stop`."""
         return [label for label, process, _ in self._running if process.poll() is not None]
 
     def check(self) -> None:

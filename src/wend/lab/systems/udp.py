@@ -34,7 +34,7 @@ class Udp:
         self.about = _ABOUT[mode]
         self._mode: Mode = mode
         self._port = port
-        self._processes = Processes()
+        self.processes = Processes()
         self._sockets: list[socket.socket] = []
         self._publishers: list[PeerId] = []
 
@@ -58,7 +58,7 @@ class Udp:
         path.write_bytes(msgspec.json.encode(plan))
         argv = [sys.executable, "-m", "wend.lab.systems.udp_forwarder", str(path)]
         # The process enters every namespace itself, so it can start in any.
-        process = self._processes.spawn(
+        process = self.processes.spawn(
             context, context.lab.hosts[0], argv, f"{self.name}-{self._port}", stdout=subprocess.PIPE
         )
         assert process.stdout is not None
@@ -86,10 +86,4 @@ class Udp:
             loop.remove_reader(opened)
             opened.close()
         self._sockets.clear()
-        await self._processes.stop()
-
-    def cpu_s(self) -> float:
-        return self._processes.cpu_s()
-
-    def exited(self) -> list[str]:
-        return self._processes.exited()
+        await self.processes.stop()

@@ -45,13 +45,12 @@ Block = tuple[pa.Array, "BitmapIndex[int]"]
 
 
 def compile_blocks(subscriptions: "DataFrame", count: int, folder: Path, kept: Path | None = None) -> "DataFrame":
-    """Compile `id`, `filter` into block files. Each file is a row: `file`, `subscriptions`, `bytes`. So is each filter
-    that cannot be read: `subscription`, `reason`. Blocks in the folder `kept` outlast the job, named after
-    their content: a later job with the same subscriptions need not parse them again."""
+    """Compile `id`, `filter` into block files. Each `file` is a row, and so is each filter that cannot be read:
+    `subscription`, `reason`. Blocks in the folder `kept` outlast the job, named after their content: a later job with
+    the same subscriptions need not parse them again."""
     blocks = max(1, -(-count // BLOCK))
     spread = subscriptions.repartition(blocks, "id").sortWithinPartitions("id")
-    types = {"file": pa.string(), "subscriptions": pa.int64(), "bytes": pa.int64()}
-    schema = pa.schema({**types, "subscription": id_type(subscriptions), "reason": pa.string()})
+    schema = pa.schema({"file": pa.string(), "subscription": id_type(subscriptions), "reason": pa.string()})
     key = None if kept is None else (str(kept.absolute()), code_hash(_DECIDING))
     return spread.mapInArrow(partial(_compile, folder=str(folder), kept=key, schema=schema), spark_schema(schema))
 
@@ -68,8 +67,7 @@ def _compile(
         batches, place = _kept_place(batches, *kept)
         if place.exists():
             ids, _ = load_mapped(place)
-            about = {"file": str(place), "subscriptions": len(ids), "bytes": place.stat().st_size}
-            yield pa.RecordBatch.from_pylist([about], schema=schema)
+            yield pa.RecordBatch.from_pylist([{"file": str(place)}], schema=schema)
             report_rows(folder, len(ids), READ)
             return
     found: list[pa.Array] = []
@@ -90,8 +88,8 @@ def _compile(
     if bad_rows:
         # A block that is kept would not tell the next job of its bad filters.
         place = Path(folder) / f"block-{task.partitionId()}"
-    size = dump_mapped((ids, BitmapIndex(enumerate(filters))), place)
-    yield pa.RecordBatch.from_pylist([{"file": str(place), "subscriptions": len(ids), "bytes": size}], schema=schema)
+    dump_mapped((ids, BitmapIndex(enumerate(filters))), place)
+    yield pa.RecordBatch.from_pylist([{"file": str(place)}], schema=schema)
 
 
 def _kept_place(batches: Iterator[pa.RecordBatch], folder: str, code: str) -> tuple[Iterator[pa.RecordBatch], Path]:
@@ -109,10 +107,13 @@ def _blocks(folder: str, files: tuple[str, ...]) -> list[Block]:
     return [load_mapped(Path(folder) / name) for name in files]  # an absolute name stays as it is
 
 
-def pairs(events: "DataFrame", subscriptions: "DataFrame", folder: Path, files: list[str]) -> "DataFrame":
-    """Match: `event`, `subscription`, a row for each match."""
-    schema = pair_schema(events, subscriptions)
-    task = partial(pair_batches, folder=str(folder), files=tuple(files), schema=schema)
+def matches(
+    events: "DataFrame", subscriptions: "DataFrame", folder: Path, files: list[str], *, count: bool
+) -> "DataFrame":
+    """Match: `event`, `subscription`, a row for each match. With `count` also `matches`, a row for each event, and one
+    for each subscription and task."""
+    schema = (count_schema if count else pair_schema)(events, subscriptions)
+    task = partial(count_batches if count else pair_batches, folder=str(folder), files=tuple(files), schema=schema)
     return events.mapInArrow(task, spark_schema(schema))
 
 
@@ -136,13 +137,6 @@ def pair_batches(
             size.learn(part.num_rows, most)
         done += batch.num_rows
         report_rows(folder, done)
-
-
-def counts(events: "DataFrame", subscriptions: "DataFrame", folder: Path, files: list[str]) -> "DataFrame":
-    """Count: `event`, `subscription`, `matches`, a row for each event and one for each subscription and task."""
-    schema = count_schema(events, subscriptions)
-    task = partial(count_batches, folder=str(folder), files=tuple(files), schema=schema)
-    return events.mapInArrow(task, spark_schema(schema))
 
 
 def count_batches(

@@ -142,8 +142,7 @@ class MatchJob:
             files = sorted(rows["file"].drop_null().to_pylist())
             bad = rows.filter(rows["reason"].is_valid()).select(["subscription", "reason"])
             sifted, everyone = self._without(self.spark.createDataFrame(bad) if bad.num_rows else None, bad.num_rows)
-        job = broadcast_plan.counts if count else broadcast_plan.pairs
-        answer = job(self.events, self.subscriptions, folder, files)
+        answer = broadcast_plan.matches(self.events, self.subscriptions, folder, files, count=count)
         return self._written(answer, draft, everyone, count, self.event_count, quiet, whole=True), 0, sifted
 
     def _partitioned(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int, Sifted]:
@@ -161,8 +160,7 @@ class MatchJob:
             load = partitioned_plan.event_load(self.events, layout).toArrow().to_pylist()
             layout, rows = partitioned_plan.with_slices(layout, load)
         groups = partitioned_plan.gathered(routed, self.events, layout, max(2 * self.cores, -(-rows // MOST_ROWS)))
-        job = partitioned_plan.counts if count else partitioned_plan.pairs
-        answer = job(groups, self.events, self.subscriptions, layout, draft.folder)
+        answer = partitioned_plan.matches(groups, self.events, self.subscriptions, layout, draft.folder, count=count)
         return self._written(answer, draft, everyone, count, rows, quiet), len(layout.regions), sifted
 
     def _without(self, bad: "DataFrame | None", count: int) -> "tuple[Sifted, DataFrame]":

@@ -215,25 +215,20 @@ def route_batches(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator
             )
 
 
-def pairs(
-    groups: "DataFrame", events: "DataFrame", subscriptions: "DataFrame", layout: Layout, folder: Path | None
+def matches(
+    groups: "DataFrame",
+    events: "DataFrame",
+    subscriptions: "DataFrame",
+    layout: Layout,
+    folder: Path | None,
+    *,
+    count: bool,
 ) -> "DataFrame":
-    """Match: `event`, `subscription`, a row for each match."""
-    schema = pair_schema(events, subscriptions)
-    task = partial(
-        meet_batches, layout=layout, schema=schema, folder=None if folder is None else str(folder), count=False
-    )
-    return groups.mapInArrow(task, spark_schema(schema))
-
-
-def counts(
-    groups: "DataFrame", events: "DataFrame", subscriptions: "DataFrame", layout: Layout, folder: Path | None
-) -> "DataFrame":
-    """Count: `event`, `subscription`, `matches`. The count of an event or subscription is the sum over its rows."""
-    schema = count_schema(events, subscriptions)
-    task = partial(
-        meet_batches, layout=layout, schema=schema, folder=None if folder is None else str(folder), count=True
-    )
+    """Match: `event`, `subscription`, a row for each match. With `count` also `matches`: the count of an event or
+    subscription is the sum over its rows."""
+    schema = (count_schema if count else pair_schema)(events, subscriptions)
+    reports = None if folder is None else str(folder)
+    task = partial(meet_batches, layout=layout, schema=schema, folder=reports, count=count)
     return groups.mapInArrow(task, spark_schema(schema))
 
 
