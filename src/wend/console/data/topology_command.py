@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 HELP = """Infer the underlay from traceroute records.
 
 Records are Parquet, a file or a folder: source and target (peers, long), time_ns (long), hops (array of addresses,
-null where no router answered) and reached (boolean). Records may be incomplete and contradict each other.
+null if no router answered) and reached (boolean). Records may be incomplete and contradict each other.
 
 The result is Parquet: links (a, b, kind, seen, filled, first_ns, last_ns) and overlaps (a, b, c, d, q: overlay links
 a-b and c-d share q routers). The command prints how many records it could not use.
@@ -58,20 +58,12 @@ def data_topology(
 
     if (records is None) == (synthetic is None):
         raise ConfigError("give either --records PATH or --synthetic N")
-    for name, value, least_value in (
-        ("--synthetic", synthetic, 1),
-        ("--least", least, 1),
-        ("--degree", degree, 1),
-        ("--most-links", most_links, 1),
-    ):
-        if value is not None and value < least_value:
-            raise ConfigError(f"{name} must be at least {least_value}, got {value}")
+    numbers = {"--synthetic": synthetic, "--least": least, "--degree": degree, "--most-links": most_links}
+    for name, value in numbers.items():
+        if value is not None and value < 1:
+            raise ConfigError(f"{name} must be at least 1, got {value}")
     check_target(out, overwrite, *([] if records is None else [records]))
-    place = None if records is None else local_path(records)
-    if place is not None and not place.exists():
-        raise ConfigError(f"cannot read {records}: there is no such file or folder")
-    if synthetic is not None and local_path(out) is None:
-        raise ConfigError(f"generated records need a local folder, not {out}")
+    _check_places(records, out)
     with stoppable("nothing was written"), plain_errors(), ExitStack() as stack:
         truth, draft, folder = None, None, None
         if local_path(out) is not None:
@@ -83,13 +75,23 @@ def data_topology(
                 truth = _generated(folder / "records", synthetic, underlay, peers, degree, loss, anonymous, seed)
         spark = stack.enter_context(spark_session(master, conf=conf, ship=ship))
         draft = draft or stack.enter_context(drafted(spark, out, overwrite=overwrite))
-        found = _infer(spark, records or f"{draft.result}/records", draft.result, least, most_links, overlap)
+        results = _infer(spark, records or f"{draft.result}/records", draft.result, least, most_links, overlap)
         if truth is not None and folder is not None:
-            found |= _scored(truth, folder / "links")
+            results |= _scored(truth, folder / "links")
     if as_json:
-        print(json.dumps({**found, "out": out}))
+        print(json.dumps({**results, "out": out}))
     else:
-        _say(found, out)
+        _say(results, out)
+
+
+def _check_places(records: str | None, out: str) -> None:
+    from wend.pipeline.storage.job_folders import local_path
+
+    place = None if records is None else local_path(records)
+    if place is not None and not place.exists():
+        raise ConfigError(f"cannot read {records}: there is no such file or folder")
+    if records is None and local_path(out) is None:
+        raise ConfigError(f"generated records need a local folder, not {out}")
 
 
 def _generated(
@@ -141,26 +143,28 @@ def _scored(truth: "Truth", folder: Path) -> dict[str, Any]:
     from wend.topology.traceroute_records import score
 
     rows = parquet.read_table(folder, columns=["a", "b", "kind"]).to_pylist()
-    found = score(truth, [(row["a"], row["b"]) for row in rows if row["kind"] == "link"])
+    accuracy = score(truth, [(row["a"], row["b"]) for row in rows if row["kind"] == "link"])
     return {
         "hops": truth.hops,
         "true_links": len(truth.links),
         "silent_routers": len(truth.silent),
-        "recovered": found.recovered,
-        "false": found.false,
+        "recovered": accuracy.recovered,
+        "false": accuracy.false,
     }
 
 
-def _say(found: dict[str, Any], out: str) -> None:
-    records, seconds = found["records"], found["links_s"]
+def _say(results: dict[str, Any], out: str) -> None:
+    records, seconds = results["records"], results["links_s"]
     rows = [
         ("records", f"{records}", f"{records / seconds:,.0f} rows/s until the links were written, {seconds:.1f} s"),
-        ("links", f"{found['links']}", f"and {found['last_miles']} last miles"),
+        ("links", f"{results['links']}", f"and {results['last_miles']} last miles"),
     ]
-    if found["overlaps"] is not None:
-        rows.append(("overlaps", f"{found['overlaps']}", "pairs of overlay links that share a router"))
-    rows += [(what, f"{seen}", "") for what, seen in found["counts"].items() if what != "traces"]
-    if "recovered" in found:
-        rows.append(("recovered", percent(found["recovered"]), f"of {found['true_links']} links that traces crossed"))
-        rows.append(("false", percent(found["false"]), "of the links found"))
-    output().print(facts(f"written to {out} in {found['all_s']:.1f} s", rows))
+    if results["overlaps"] is not None:
+        rows.append(("overlaps", f"{results['overlaps']}", "pairs of overlay links that share a router"))
+    rows += [(what, f"{seen}", "") for what, seen in results["counts"].items() if what != "traces"]
+    if "recovered" in results:
+        rows.append(
+            ("recovered", percent(results["recovered"]), f"of {results['true_links']} links that traces crossed")
+        )
+        rows.append(("false", percent(results["false"]), "of the links found"))
+    output().print(facts(f"written to {out} in {results['all_s']:.1f} s", rows))

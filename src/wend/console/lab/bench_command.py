@@ -1,6 +1,6 @@
 """`wend lab bench`: measures Wend and other systems on one emulated network with the same failures.
 
-A user can interrupt it at any time; the same command goes on from there. The report uses the finished cells.
+A user can interrupt it at any time; the same command resumes it. The report uses the finished cells.
 """
 
 import asyncio
@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from wend.console.options import Json, stated
 from wend.console.outputs import check_goes_on, check_page
-from wend.console.show import messages, output
+from wend.console.show import messages, names_in, output
 from wend.model.errors import ConfigError
+from wend.model.units import SECOND, parse_duration
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -62,12 +64,8 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measure systems side by side on a lab."""
-    import msgspec
-
     from wend.lab.bench.comparison_page import rows, setups, write
     from wend.lab.bench.matrix import CellStore, Matrix, chosen_systems
-    from wend.lab.bench.matrix import quick as shortened
-    from wend.model.units import SECOND, parse_duration
 
     matrix = Matrix(
         systems=chosen_systems(systems),
@@ -76,21 +74,17 @@ def bench(
         rate_hz=rate,
         size_bytes=size_bytes,
     )
-    if quick:
-        matrix = msgspec.structs.replace(shortened(matrix), pfs=(0.06,))
-    if pf is not None:
-        matrix = msgspec.structs.replace(matrix, pfs=_numbers(pf, float, "--pf"))
-    if duration is not None:
-        matrix = msgspec.structs.replace(matrix, duration_s=parse_duration(duration) / SECOND)
+    matrix = _changed(matrix, quick, pf, duration)
     if docs is not None:
         check_page(docs, figures)
     if not report_only:
         check_goes_on(out, "cells")
     store = CellStore(out)
     failed = 0 if report_only else _measure(matrix, store, messages())
-    wanted = {settings.key() for settings in matrix.cells()}
-    finished = store.load()
-    cells = finished if report_only else [cell for cell in finished if cell.settings.key() in wanted]
+    cells = store.load()
+    if not report_only:
+        keys = {settings.key() for settings in matrix.cells()}
+        cells = [cell for cell in cells if cell.settings.key() in keys]
     if docs is not None:
         for path in write(cells, docs, figures):
             messages().print(f"wrote {path}")
@@ -104,14 +98,27 @@ def bench(
         raise ConfigError(f"{failed} cells could not be measured; run the same command to try them again")
 
 
+def _changed(matrix: "Matrix", quick: bool, pf: str | None, duration: str | None) -> "Matrix":
+    """The matrix with the options that change its size."""
+    from wend.lab.bench.matrix import quick as shortened
+
+    if quick:
+        matrix = msgspec.structs.replace(shortened(matrix), pfs=(0.06,))
+    if pf is not None:
+        matrix = msgspec.structs.replace(matrix, pfs=_numbers(pf, float, "--pf"))
+    if duration is not None:
+        matrix = msgspec.structs.replace(matrix, duration_s=parse_duration(duration) / SECOND)
+    return matrix
+
+
 def _numbers(text: str, kind: Any, flag: str) -> tuple[Any, ...]:
     try:
-        found = tuple(dict.fromkeys(kind(number) for number in text.split(",") if number.strip()))
+        numbers = tuple(dict.fromkeys(map(kind, names_in(text))))
     except ValueError:
         raise ConfigError(f"{flag} is a list of numbers, separated by commas, not {text!r}") from None
-    if not found:
+    if not numbers:
         raise ConfigError(f"{flag} needs at least one number")
-    return found
+    return numbers
 
 
 def _named(setup: tuple[float, int]) -> str:
@@ -189,7 +196,7 @@ def _progress(console: "Console", total: int) -> Iterator[_Progress]:
         yield _Progress(console, total, progress)
 
 
-def _tables(setup: str, found: list[Any]) -> "Iterator[RenderableType]":
+def _tables(setup: str, summaries: list[Any]) -> "Iterator[RenderableType]":
     """One table per Pf, narrow enough for a terminal with 80 columns."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -197,12 +204,12 @@ def _tables(setup: str, found: list[Any]) -> "Iterator[RenderableType]":
     from wend.lab.bench.comparison_page import HEAD, line
 
     left_out = {"Pf", "worlds", "±", "control", "p50"}
-    for pf in sorted({row.pf for row in found}):
+    for pf in sorted({row.pf for row in summaries}):
         table = Table(title=f"Pf {pf:g}, {setup}", title_justify="left", header_style="bold", box=SIMPLE_HEAD)
         for name in HEAD:
             if name not in left_out:
                 table.add_column(name, justify="left" if name == "system" else "right", no_wrap=True)
-        for row in found:
+        for row in summaries:
             if row.pf == pf:
                 columns = [column for name, column in zip(HEAD, line(row), strict=True) if name not in left_out]
                 table.add_row(*columns, style="green" if row.system.startswith("wend") else None)

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from wend.model.telemetry import Segment
+from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.telemetry.outage_clocks import Outages, joined_by_outages, outages_of
 from wend.pipeline.telemetry.segment_rows import Ints, node_columns, numbers
 
@@ -29,11 +30,8 @@ _PER_SEGMENT = 64
 _STIR = np.uint64(0x9E3779B97F4A7C15)
 _STIR_2 = np.uint64(0xBF58476D1CE4E5B9)
 SIGHTINGS = pa.schema(
-    [
-        ("publisher", pa.int64()), ("publisher_incarnation", pa.int64()), ("sequence", pa.int64()),
-        ("peer", pa.int64()), ("incarnation", pa.int64()), ("published_ns", pa.int64()), ("own", pa.int64()),
-    ]
-)  # fmt: skip
+    ints("publisher", "publisher_incarnation", "sequence", "peer", "incarnation", "published_ns", "own")
+)
 """An event that a peer saw: its publication by that peer's clock. `own` is 1 at its publisher. Or, where `own` is 2, an
 outage of the link to the neighbour `publisher`, from `sequence` to `published_ns` by that peer's clock."""
 OUTAGE = 2

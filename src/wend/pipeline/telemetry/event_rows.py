@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from wend.model.telemetry import Segment
+from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.segment_rows import node_columns, numbers
 
@@ -19,12 +20,11 @@ KINDS = {"publications": PUBLICATION, "hops": HOP, "deliveries": DELIVERY}
 EVENT = ("publisher", "publisher_incarnation", "sequence")
 EVENTS = pa.schema(
     [
-        ("bucket", pa.int64()), ("what", pa.int32()), *((name, pa.int64()) for name in EVENT), ("peer", pa.int64()),
-        ("incarnation", pa.int64()), ("sender", pa.int64()), ("age_ns", pa.int64()), ("link_ns", pa.int64()),
-        ("waited_ns", pa.int64()), ("deadline_ns", pa.int64()), ("size_bytes", pa.int64()),
+        *ints("bucket"), ("what", pa.int32()),
+        *ints(*EVENT, "peer", "incarnation", "sender", "age_ns", "link_ns", "waited_ns", "deadline_ns", "size_bytes"),
     ]
 )  # fmt: skip
-PUBLISHED = pa.schema([*EVENTS, ("time_ns", pa.int64()), ("expected", pa.int64())])
+PUBLISHED = pa.schema([*EVENTS, *ints("time_ns", "expected")])
 """The same, with the time of the row by the clock of its peer, and the number of peers that an event was for."""
 
 

@@ -8,14 +8,15 @@ retransmissions. Time on a detour is time on its links. If an event arrived seve
 import numpy as np
 import pyarrow as pa
 
+from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, HOP
 from wend.pipeline.telemetry.segment_rows import Ints, numbers
 
 WAITING, ON_LINK, RECEIVING, LOCAL, INCOMPLETE = "waiting", "link", "receiving", "local", "incomplete"
 CAUSES = pa.schema(
     [
-        ("bucket", pa.int64()), ("cause", pa.string()), ("peer", pa.int64()), ("neighbour", pa.int64()),
-        ("deliveries", pa.int64()), ("time_ns", pa.int64()), ("most_ns", pa.int64()),
+        *ints("bucket"), ("cause", pa.string()),
+        *ints("peer", "neighbour", "deliveries", "time_ns", "most_ns"),
     ]
 )  # fmt: skip
 """Time that late deliveries spent: `waiting` at a peer for the link to its neighbour, on that `link`, in a queue of the

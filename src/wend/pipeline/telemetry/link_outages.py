@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from wend.model.telemetry import Segment
+from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.segment_rows import node_columns, numbers
 
@@ -29,17 +30,12 @@ UP = ("up", "unlinked")
 """A link that was removed is no longer down."""
 CHANGES = pa.schema(
     [
-        ("peer", pa.int64()), ("incarnation", pa.int64()), ("neighbour", pa.int64()), ("time_ns", pa.int64()),
-        ("state", pa.string()), ("heard_ns", pa.int64()), ("detection_ns", pa.int64()), ("delay_ns", pa.int64()),
+        *ints("peer", "incarnation", "neighbour", "time_ns"), ("state", pa.string()),
+        *ints("heard_ns", "detection_ns", "delay_ns"),
     ]
 )  # fmt: skip
 """By the clock of the peer."""
-OUTAGES = pa.schema(
-    [
-        ("a", pa.int64()), ("b", pa.int64()), ("begin_ns", pa.int64()), ("end_ns", pa.int64()), ("ends", pa.int64()),
-        ("agreed", pa.bool_()), ("detection_ns", pa.int64()),
-    ]
-)  # fmt: skip
+OUTAGES = pa.schema([*ints("a", "b", "begin_ns", "end_ns", "ends"), ("agreed", pa.bool_()), *ints("detection_ns")])
 """An outage of the link between a and b. `end_ns` is null while it lasts; `ends` says how many ends saw it. It is
 agreed if both did, or if the other one was not observed then."""
 

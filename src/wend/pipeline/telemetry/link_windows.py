@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pyarrow import compute
 
 from wend.model.telemetry import Segment
+from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.segment_rows import Ints, numbers
 
@@ -35,29 +36,20 @@ _SUMS = (
 )  # fmt: skip
 SAMPLES = pa.schema(
     [
-        ("bucket", pa.int64()), ("begin_ns", pa.int64()), ("peer", pa.int64()), ("incarnation", pa.int64()),
-        ("neighbour", pa.int64()),
-        *((name, pa.int64()) for name in _SUMS),
-        ("delay_min_ns", pa.int64()), ("delay_max_ns", pa.int64()), ("queue_max_ns", pa.int64()),
-        ("capacity_bps", pa.int64()),
-        ("histogram", pa.binary()),
+        *ints("bucket", "begin_ns", "peer", "incarnation", "neighbour", *_SUMS),
+        *ints("delay_min_ns", "delay_max_ns", "queue_max_ns", "capacity_bps"), ("histogram", pa.binary()),
     ]
 )  # fmt: skip
 """The sums of one segment for one end of a link in one window, by the clock of the reference. A histogram has a number
 of 64 bits for each bin that is not empty: the bin above, the count in the lower half."""
 LINKS = pa.schema(
     [
-        ("begin_ns", pa.int64()), ("window_ns", pa.int64()), ("a", pa.int64()), ("b", pa.int64()),
-        ("samples", pa.int64()), ("ends", pa.int64()),
-        ("delay_mean_ns", pa.int64()), ("delay_std_ns", pa.int64()), ("delay_min_ns", pa.int64()),
-        ("delay_p50_ns", pa.int64()), ("delay_p90_ns", pa.int64()), ("delay_p99_ns", pa.int64()),
-        ("delay_max_ns", pa.int64()), ("delay_ab_p50_ns", pa.int64()), ("delay_ba_p50_ns", pa.int64()),
-        ("asymmetry_ns", pa.int64()),
-        ("sent_ab", pa.int64()), ("sent_ba", pa.int64()), ("loss_ab", pa.float64()), ("loss_ba", pa.float64()),
-        ("queue_mean_ns", pa.int64()), ("queue_max_ns", pa.int64()),
-        ("capacity_ab_bps", pa.int64()), ("capacity_ba_bps", pa.int64()),
-        ("observed_ns", pa.int64()), ("down_ns", pa.int64()), ("outages", pa.int64()),
-        ("availability", pa.float64()),
+        *ints("begin_ns", "window_ns", "a", "b", "samples", "ends"),
+        *ints("delay_mean_ns", "delay_std_ns", "delay_min_ns", "delay_p50_ns", "delay_p90_ns", "delay_p99_ns"),
+        *ints("delay_max_ns", "delay_ab_p50_ns", "delay_ba_p50_ns", "asymmetry_ns", "sent_ab", "sent_ba"),
+        ("loss_ab", pa.float64()), ("loss_ba", pa.float64()),
+        *ints("queue_mean_ns", "queue_max_ns", "capacity_ab_bps", "capacity_ba_bps"),
+        *ints("observed_ns", "down_ns", "outages"), ("availability", pa.float64()),
     ]
 )  # fmt: skip
 """One link in one window, a < b. What a measured about sending to b has `ab` in its name. A capacity is the highest

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from wend.drivers.recorded import RecordedFlow
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
+from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.storage.job_folders import local_path
 from wend.pipeline.storage.versioned_tables import TableFolder, read_local
 from wend.pipeline.telemetry.clocks import Node
@@ -89,9 +90,8 @@ class RecordedPublications:
 
 _NONE = pa.schema(
     [
-        ("time_ns", pa.int64()), ("publisher", pa.int64()), ("publisher_incarnation", pa.int64()),
-        ("sequence", pa.int64()), ("receivers", pa.list_(pa.int64())), ("expected", pa.int64()),
-        ("size_bytes", pa.int64()),
+        *ints("time_ns", "publisher", "publisher_incarnation", "sequence"), ("receivers", pa.list_(pa.int64())),
+        *ints("expected", "size_bytes"),
     ]
 ).empty_table()  # fmt: skip
 

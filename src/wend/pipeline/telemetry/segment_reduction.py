@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from wend.model.telemetry import Segment, segment_of
-from wend.pipeline.spark.arrow_schema import spark_schema
+from wend.pipeline.spark.arrow_schema import ints, spark_schema
 from wend.pipeline.spark.partitions import cores
 from wend.pipeline.storage.job_folders import literal_path, local_path
 from wend.pipeline.telemetry.segment_listing import SegmentFile
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 ROW, SEGMENT, BAD = "row", "segment", "bad"
 _ABOUT = pa.schema(
     [
-        ("kind", pa.string()), ("table", pa.string()), ("number", pa.int64()), ("file", pa.string()),
-        ("bytes", pa.int64()), ("line", pa.int64()), ("reason", pa.string()), ("rows", pa.int64()),
-        ("first_ns", pa.int64()), ("last_ns", pa.int64()),
+        ("kind", pa.string()), ("table", pa.string()), *ints("number"), ("file", pa.string()),
+        *ints("bytes", "line"), ("reason", pa.string()), *ints("rows", "first_ns", "last_ns"),
     ]
 )  # fmt: skip
 """The columns of records about segments, and about rows that a task could not use."""

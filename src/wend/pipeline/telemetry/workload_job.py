@@ -17,6 +17,7 @@ import pyarrow as pa
 from wend.model.errors import ConfigError
 from wend.model.telemetry import Segment
 from wend.model.units import SECOND
+from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, PUBLICATION, PUBLISHED, beside, event_rows
 from wend.pipeline.telemetry.segment_rows import numbers
@@ -26,12 +27,7 @@ from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, stored_columns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BEATS = pa.schema(
-    [
-        ("peer", pa.int64()), ("incarnation", pa.int64()), ("beats", pa.int64()), ("gap_ns", pa.int64()),
-        ("sample_ppb", pa.int64()), ("published", pa.int64()),
-    ]
-)  # fmt: skip
+BEATS = pa.schema(ints("peer", "incarnation", "beats", "gap_ns", "sample_ppb", "published"))
 """The heartbeats of one segment: how many, the usual gap between two, and the sum of the shares that were sampled, in
 billionths."""
 _BILLION = 10**9
