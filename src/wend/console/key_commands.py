@@ -169,7 +169,7 @@ def revoke(
 ) -> None:
     """Revoke certificates and tokens: all of that name that are valid, or the one with that serial number.
 
-    The serial numbers go to revoked.txt. Peers read their own copy of it, on SIGHUP also while they run.
+    The serial numbers go to revoked.txt. Peers read their own copy of it when they start and on SIGHUP.
     """
     place = folder / key_files.REVOKED
     revoked, now = key_files.read_revoked(place), wall_s()

@@ -4,7 +4,8 @@ A folder holds results: a command replaces a folder that is not empty only with 
 all. Studies, sweeps and benches add to their folders. A command overwrites a file: pictures, maps and workloads are
 quick to make again.
 
-A command makes the folders above its output that are missing, and says so before it starts: the path may be a slip.
+A command makes the folders above its output that are missing, and says so before it starts: the path may be a typing
+error.
 """
 
 import os
@@ -43,7 +44,7 @@ def check_target(out: str, overwrite: bool, *inputs: str) -> None:
 
 
 def say_made(folder: Path) -> None:
-    """Say that a command makes this folder, where it is missing."""
+    """Say that a command makes this folder, if it is missing."""
     if not folder.exists():
         print(f"wend: the folder {folder} does not exist; this command makes it", file=sys.stderr)
 

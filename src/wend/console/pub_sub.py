@@ -32,7 +32,7 @@ _RANGE = re.compile(r"([\[\]])\s*([^,]*?)\s*,\s*([^,]*?)\s*([\[\]])")
 _UNOPENED = re.compile(r"[^][]*,[^][]*[][]")
 """A range without its first bracket."""
 _NUMBERLIKE = re.compile(r"[+-]?(\d[\d_,]*\.?[\d_]*|\.\d+)([eE][+-]?\d*)?")
-"""What begins as a number and has no other characters: `1,5`, `.5`, `+5`, `007`; not a date or an address."""
+"""A text that begins like a number and has no other characters: `1,5`, `.5`, `+5`, `007`; not a date or an address."""
 _CHUNK_BYTES = 64 * 1024
 MAX_LINE_BYTES = 1024 * 1024
 """Longer than any event. `pub` refuses longer lines, such as a file without line ends, before it reads them all."""

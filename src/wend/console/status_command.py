@@ -1,4 +1,4 @@
-"""`wend status`: what a running peer is and does, as a text for people or as JSON for programs."""
+"""`wend status`: the state of a running peer, as text for people or as JSON for programs."""
 
 import json
 import re

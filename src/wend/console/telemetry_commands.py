@@ -1,4 +1,4 @@
-"""`wend telemetry`: closed segments of telemetry, brought to where jobs read them."""
+"""`wend telemetry`: bring closed segments of telemetry to a place from which jobs read them."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""`wend version`: what is installed."""
+"""`wend version`: the version, and the installed parts."""
 
 import json
 import platform

@@ -44,7 +44,7 @@ class LabState(msgspec.Struct, frozen=True):
 
 
 class Removed(msgspec.Struct, frozen=True):
-    """What `clean` removed, and the running labs that it spared."""
+    """The parts that `clean` removed, and the running labs that it spared."""
 
     labs: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""CandidatePaths from many sources: a row per source in, a row per path out, in this process or on Spark.
+"""Candidate paths from many sources: a row per source in, a row per path out, in this process or on Spark.
 
 The search from one source needs the network and nothing of the other sources, so Spark distributes the sources. The
 network goes to the workers as arrays in one file, named after its content; each worker process reads it once. (A
@@ -51,7 +51,7 @@ _MOST_TASKS = 64
 _SECONDS_PER_PATH = 9e-6
 """On one core, for a network of a thousand peers. Larger networks take longer."""
 _WORTH_SPREADING_S = 10.0
-"""Spark itself takes some seconds to move tables and to start Python."""
+"""Spark takes some seconds to move tables and to start Python."""
 
 
 def seconds(peers: int, wanted: Wanted, k: int) -> float:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 SMALL = 1_000_000
-"""Up to this many subscriptions, every task gets a table of the peer of each."""
+"""Up to this many subscriptions, every task gets a table with the peer of each."""
 INTEGERS = {"tinyint", "smallint", "int", "bigint"}
 
 SUMMED = ("size_bytes", "weight")
@@ -242,8 +242,7 @@ def _check_peer_types(published: "DataFrame", subscribers: "DataFrame", events: 
 
 
 def _sifted(table: InputTable, what: str, span: Nanos | None, max_bad: float) -> Sifted:
-    """The rows that can be used: with a peer and, as far as others have them, with size, weight and time that make
-    sense."""
+    """The usable rows. A usable row has a peer and, if others have them, a sensible size, weight and time."""
     is_event = what == "event"
     names, peer = (EVENTS, "publisher") if is_event else (SUBSCRIPTIONS, "peer")
     seen = survey(table.judged, names, "time_ns" if is_event else None)
@@ -285,7 +284,7 @@ def senseless(seen: dict[str, Any]) -> Reasons:
 
 
 def far_away(seen: dict[str, Any]) -> Reasons:
-    """Times that are no times of this record: clocks that were not set, for example. Such a time is farther from the
+    """Times that do not belong to this record, for example of clocks that were not set. Such a time is farther from the
     middle 90 % of all events than ten times the length of that middle. A single one would stretch the span, and make
     every rate wrong."""
     low, high = seen["middle_time_ns"]

@@ -119,7 +119,7 @@ def _usual_attributes(kind: WorkloadKind, attributes: int) -> tuple[int, int]:
 
 
 def events(spark: "SparkSession", workload: WorkloadSpec, count: int, progress: Path | None = None) -> "DataFrame":
-    """Draw events: `id` and a column per attribute, null where an event lacks it."""
+    """Draw events: `id` and a column per attribute, null if an event lacks it."""
     return _drawn(spark, workload, count, event_block, workload.events_schema, progress)
 
 

@@ -58,7 +58,7 @@ def bottleneck(
 
 
 def _setting(text: str) -> tuple[str, str]:
-    """A line of a peer's file: a number or truth value as it is, anything else as text."""
+    """A line of a peer's file: numbers and truth values unchanged, anything else as text."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ConfigError(f"--set needs NAME=VALUE, got {text!r}")
@@ -90,7 +90,7 @@ def _table(found: "list[BottleneckResult]") -> "RenderableType":
 
 
 def _besides(one: "BottleneckResult") -> str:
-    """What only this experiment measures."""
+    """The metrics that only this experiment has."""
     if one.tcp_share is not None:
         return f"share beside TCP {one.tcp_share:.2f}"
     if one.jain is not None:

@@ -1,1 +1,1 @@
-"""`wend plan`: plans for flows, and their way to running peers."""
+"""`wend plan`: make plans for flows, and bring them to running peers."""

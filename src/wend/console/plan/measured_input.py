@@ -1,7 +1,7 @@
 """The links and flows of telemetry's tables, for `wend plan --from` and `wend plan watch`.
 
-`wend data links` and `wend data workload` have a folder each. Whoever puts them side by side, as `links` and
-`workload`, names the folder that has both.
+`wend data links` and `wend data workload` have a folder each. A user who puts them side by side, as `links` and
+`workload`, names the folder around both.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def measured_links(tables: str, capacity: str | None, since_ns: int = 0) -> "Overlay":
-    """The links that telemetry has measured; `capacity` is that of links of which it is not known."""
+    """The links that telemetry has measured; `capacity` is that of links for which none was measured."""
     from wend.pipeline.telemetry.measured_network import measured_overlay
     from wend.pipeline.telemetry.recordings import read_table
 

@@ -83,7 +83,7 @@ def watch(
 
 
 class PlanMonitor:
-    """Compares a plan with what is measured, and makes another where they differ."""
+    """Compares a plan with the measured links and flows, and makes another plan if they differ."""
 
     def __init__(
         self,

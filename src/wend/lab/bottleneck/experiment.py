@@ -58,7 +58,7 @@ LAB = "bottleneck"
 
 
 class BottleneckSetup(msgspec.Struct, frozen=True):
-    """What all experiments share."""
+    """The settings that all experiments share."""
 
     strategy: str = DEFAULT_STRATEGY
     settings: tuple[tuple[str, str], ...] = ()
@@ -84,7 +84,7 @@ class BottleneckResult(msgspec.Struct, frozen=True, omit_defaults=True):
     by_deadline: dict[str, float]
     """The share on time of the events with each deadline."""
     late: float
-    """The share of the offered events that came, but late."""
+    """The share of the offered events that arrived late."""
     queueing_p50_ms: float
     queueing_p95_ms: float
     link_downs: int
@@ -101,7 +101,7 @@ class BottleneckResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Observed(msgspec.Struct, frozen=True):
-    """What an experiment left behind."""
+    """The packets and events of an experiment."""
 
     flows: list[EventFlow]
     offered: float

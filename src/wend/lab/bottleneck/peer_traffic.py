@@ -1,4 +1,4 @@
-"""The traffic of `bottleneck.py`: peers with their clients, events at a fixed rate, and a TCP flow."""
+"""The traffic of `experiment.py`: peers with their clients, events at a fixed rate, and a TCP flow."""
 
 import asyncio
 import socket

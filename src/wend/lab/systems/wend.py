@@ -1,4 +1,4 @@
-"""Wend: `wend peer` on every host, linked to its neighbours, with persistency on; links are open or sealed.
+"""Wend: `wend peer` on every host, linked to its neighbours, with persistence on; links are open or sealed.
 
 Sealed links need keys. Each run makes a root of its own, which signs one certificate for each host.
 """
@@ -110,7 +110,7 @@ class Wend:
         await self._clients[self._topics[topic].publisher].publish({"topic": self._topics[topic].name}, payload)
 
     async def data_packets(self) -> int | None:
-        """What the peers have counted. A datagram with several data packets counts as several."""
+        """The data packets that the peers have counted. A datagram with several data packets counts as several."""
         if self._root is None:
             return None
         statuses = await asyncio.gather(*(client.status() for client in self._clients.values()))

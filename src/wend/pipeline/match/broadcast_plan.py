@@ -103,7 +103,8 @@ def _kept_place(batches: Iterator[pa.RecordBatch], folder: str, code: str) -> tu
 
 @lru_cache(maxsize=1)
 def _blocks(folder: str, files: tuple[str, ...]) -> list[Block]:
-    """Map the block files once per worker process, which serves many tasks. Those of an earlier job are let go."""
+    """Map the block files once per worker process, which serves many tasks. The files of an earlier job are
+    released."""
     return [load_mapped(Path(folder) / name) for name in files]  # an absolute name stays as it is
 
 

@@ -1,4 +1,4 @@
-"""Read tables of events and of subscriptions: check what users bring, and give the jobs one shape.
+"""Tables of events and of subscriptions, checked and brought into the one shape that jobs read.
 
 A subscription is `id` and `filter`. An event is `id` and either one column per attribute, or one column `attributes`
 that holds a map or a JSON text. A published range is a struct of `low`, `high`, `low_open` and `high_open`; all but one

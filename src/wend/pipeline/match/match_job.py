@@ -122,7 +122,7 @@ class MatchJob:
         quiet: bool = True,
     ) -> Matched:
         """Write the matches. `scratch` is a local folder that all workers share, for the files of tasks; without it
-        these go beside the output. `index` is one that keeps the compiled subscriptions for later jobs."""
+        these go beside the output. `index` is a folder that stores the compiled subscriptions for later jobs."""
         if index is not None:
             index.mkdir(parents=True, exist_ok=True)
         self.index = index
@@ -164,7 +164,7 @@ class MatchJob:
         return self._written(answer, draft, everyone, count, rows, quiet), len(layout.regions), sifted
 
     def _without(self, bad: "DataFrame | None", count: int) -> "tuple[Sifted, DataFrame]":
-        """Set subscriptions apart whose filters cannot be read; return also the others."""
+        """Put subscriptions whose filters cannot be read into the quarantine. Return also the other subscriptions."""
         from pyspark.sql import functions as F
 
         if bad is None or not count:

@@ -22,7 +22,7 @@ BATCH = 1000
 PAIRS = 1_000_000
 """The most pairs of an output batch, and about as many are found at once."""
 BYTES = 2**28
-"""The most bytes of an output batch: Arrow's texts end at 2 GB."""
+"""The most bytes of an output batch: a text column of Arrow holds up to 2 GB."""
 
 ID_TYPES = {
     "tinyint": pa.int8(),
@@ -67,7 +67,7 @@ def _longest(ids: pa.Array) -> int:
 
 
 class BatchSize:
-    """How many events to match at once: fewer where each matches many of the filters."""
+    """How many events to match at once: fewer if each matches many of the filters."""
 
     def __init__(self, filters: int) -> None:
         # Nothing is known yet, so each event may match every filter.

@@ -3,7 +3,7 @@
 `local[*]` is this machine; `spark://host:port` is a standalone cluster; `sc://host:port` is Spark Connect, where this
 process is a thin client without Java and without a SparkContext. Spark's own files (blocks, warehouse, logs, unpacked
 libraries) go into one temporary folder, which is removed at the end. Its log goes to a file in that folder, not to the
-terminal. The Java process ends with the command, also if Ctrl-C interrupts its start.
+terminal. The Java process ends with the command, even if Ctrl-C interrupts its start.
 """
 
 import atexit
@@ -139,8 +139,8 @@ def _start(master: str | None, conf: dict[str, str]) -> "SparkSession":
 def _no_java_left() -> Iterator[None]:
     """Kill the Java process that pyspark starts in the block, if the block fails.
 
-    Java ends when its stdin is closed, so with this process. But if Ctrl-C interrupts its start, pyspark removes the
-    folder to which Java writes its port. Then Java never reads its stdin, and its server waits for ever.
+    Java ends when its stdin is closed, and so with this process. But if Ctrl-C interrupts its start, pyspark removes
+    the folder to which Java writes its port. Then Java never reads its stdin, and its server waits for ever.
     """
     from pyspark import java_gateway
 

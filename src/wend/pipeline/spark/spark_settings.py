@@ -1,4 +1,4 @@
-"""The settings of a Spark session: what the user has set wins, and Wend adds the rest.
+"""The settings of a Spark session: those of the user win, and Wend adds the rest.
 
 A user sets Spark in `spark-defaults.conf`, by the options of `spark-submit` (or `PYSPARK_SUBMIT_ARGS`), and by `--conf`
 of a command; the later wins. A session that set its own master, memory or interpreter over these would never reach the
@@ -46,7 +46,7 @@ def is_submitted() -> bool:
 
 
 def user_settings(conf: Mapping[str, str]) -> dict[str, str]:
-    """All that the user has set; `conf` comes from the command."""
+    """The settings of the user; `conf` comes from the command."""
     return {**_defaults(), **(_submitted() if is_submitted() else _submit_args()), **conf}
 
 
@@ -80,7 +80,7 @@ def _submitted() -> dict[str, str]:
 
 
 def own_settings(given: Mapping[str, str], scratch: Path) -> dict[str, str]:
-    """What Wend sets where the user has set nothing. Java's options are added to those of the user."""
+    """The settings of Wend for which the user has set nothing. Java's options are added to those of the user."""
     java = given.get(_JAVA, "")
     if "log4j" not in java:
         log_config = scratch / "log4j2.properties"

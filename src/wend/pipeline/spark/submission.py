@@ -1,7 +1,7 @@
-"""What `spark-submit` needs to run a job of Wend on a cluster: a script, and a zip file of Wend and what it imports.
+"""The files that `spark-submit` needs to run a job on a cluster: a script, and a zip file of Wend and its imports.
 
-The zip file has Wend and those of its dependencies that are Python alone. A dependency with compiled code does not
-work from a zip file, and depends on the machine: it has to be installed on the workers, as pyspark itself is.
+The zip file has Wend and its dependencies that are pure Python. A dependency with compiled code does not work from a
+zip file, and depends on the machine: it has to be installed on the workers, as pyspark itself is.
 """
 
 import os
@@ -36,7 +36,7 @@ class JobDependencies(NamedTuple):
 
 
 def job_dependencies() -> JobDependencies:
-    """Find what is installed of all that Wend's jobs need."""
+    """Find the installed distributions that Wend's jobs need."""
     pure: dict[str, metadata.Distribution] = {}
     compiled: dict[str, str] = {}
     todo: list[tuple[str, tuple[str, ...]]] = [("wend", (EXTRA,))]
@@ -73,7 +73,7 @@ def _required(found: metadata.Distribution, extras: tuple[str, ...]) -> Iterator
 
 
 def write_archive(path: Path, dependencies: JobDependencies) -> int:
-    """Write the zip file; its size in bytes. The same code gives the same bytes."""
+    """Write the zip file and return its size in bytes. The same code gives the same bytes."""
     with written(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as out:
         zip_into(out, files("wend"), "wend")
         for each in dependencies.pure:
@@ -87,7 +87,7 @@ def write_archive(path: Path, dependencies: JobDependencies) -> int:
 
 
 def zip_into(out: zipfile.ZipFile, folder: Traversable, name: str) -> None:
-    """Add the Python of a package to a zip file. Nothing compiled works from there: not Wend's core, either."""
+    """Add the Python of a package to a zip file. Compiled code does not work from there, not even Wend's core."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir() and entry.name != "__pycache__":
             zip_into(out, entry, f"{name}/{entry.name}")
@@ -111,7 +111,7 @@ def write_script(path: Path) -> None:
 def submit_command(
     archive: Path, script: Path, job: Iterable[str], master: str | None, conf: Iterable[str], more: Iterable[str]
 ) -> list[str]:
-    """The words of the command. What the user says about Spark comes as it is, and nothing else is set."""
+    """The words of the command. It passes the options of the user on, and sets nothing else."""
     words = [_spark_submit()]
     words += [] if master is None else ["--master", master]
     for setting in conf:
@@ -139,7 +139,7 @@ def submit_environment() -> dict[str, str]:
 
 
 def check_job(job: list[str], known: Iterable[str]) -> None:
-    """Refuse what is no job, before anything is written."""
+    """Refuse an invalid job before anything is written."""
     names = sorted(known)
     if not job:
         raise ConfigError(f"name a job after the options: {', '.join(names)}")

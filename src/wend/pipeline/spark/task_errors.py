@@ -1,4 +1,4 @@
-"""Errors of Spark jobs, as one sentence with the cause, by whose mistake it was.
+"""Errors of Spark jobs: one sentence with the cause, in the class that says whose mistake it was.
 
 Spark wraps the error of a task in Python and Java stack traces, and its first line often says only that a call failed.
 A job fails for one of three reasons, and each has an exit code: the input (`ConfigError`), a lost part of the cluster
@@ -25,7 +25,7 @@ _LOST = re.compile(
     r"|Answer from Java side is empty|Error while (sending or )?receiving|SparkContext was shut down",
     re.IGNORECASE,
 )
-"""What Spark says if a machine, a process or a connection is gone, or has no room."""
+"""Messages of Spark about a machine, a process or a connection that is gone or has no room."""
 _INPUT = re.compile(
     r"FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|is not a Parquet file|PATH_NOT_FOUND|FileNotFoundException"
     r"|AccessControlException|Permission denied|No FileSystem for scheme"
@@ -81,7 +81,7 @@ def cause(error: Exception) -> str:
 
 
 def _kept(error: Exception) -> Path:
-    """Write the whole error and the end of Spark's log to a file that stays."""
+    """Write the complete error and the end of Spark's log to a file that is not removed."""
     whole = "".join(traceback.format_exception(error))
     log = spark_log()
     if log is not None and log.is_file():

@@ -1,4 +1,4 @@
-"""Progress bars of jobs, read from the files that tasks write: the same locally, on a cluster and over Connect.
+"""Progress bars of jobs, from files that tasks write. They work locally, on a cluster and over Connect.
 
 A sweep writes a file for each run. Every other job writes a file for each task, with the number of rows that the task
 has processed. Runs differ in length by two orders of magnitude, and the slow ones start first. So the bar of a sweep

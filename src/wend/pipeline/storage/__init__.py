@@ -1,1 +1,1 @@
-"""What jobs read and write: files of users, folders for results, and tables with versions."""
+"""The files of jobs: tables that users bring, folders for results, and tables with versions."""

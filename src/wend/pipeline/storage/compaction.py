@@ -1,7 +1,7 @@
-"""Compaction of a folder of tables: small files are merged, and what no retained version names is removed.
+"""Compaction of a folder of tables: it merges small files, and removes files that no retained version names.
 
-A job that follows arriving segments adds a few small files in every batch. Readers of the version before go on reading
-its files, which stay until they are older than the time for which versions are retained.
+A job that follows arriving segments adds a few small files in every batch. Readers of an earlier version can still read
+its files, which stay as long as versions are retained.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SMALL = 32 * 2**20
-"""Files with fewer bytes are merged, where there are several of one bucket."""
+"""Smaller files are merged if a bucket has several."""
 LARGE = 128 * 2**20
 """About the size of a merged file."""
 

@@ -1,8 +1,8 @@
-"""Tables that users bring, sifted: rows that a job cannot use go to a quarantine table, and the rest is processed.
+"""Tables that users bring: rows that a job cannot use go to a quarantine table, and the job processes the rest.
 
-One bad row among millions must not refuse a job, and many bad rows must not pass unnoticed. So each row is judged where
-it is read. A row with a reason goes to the quarantine, with its file, its line and its text; if their share is larger
-than a bound, the job fails with the first reason. Of rows with one id, the first of the table is used.
+One bad row among millions must not stop a job, and many bad rows must not pass unnoticed. So the task that reads a row
+also judges it. A row with a reason goes to the quarantine, with its file, its line and its text. If the share of such
+rows exceeds a bound, the job fails with the first reason. If several rows have one id, the job uses the first.
 
 In most tables no row is bad. Then the job reads the table again without judging it.
 """
@@ -25,7 +25,7 @@ MAX_BAD = 0.01
 QUARANTINE = "_quarantine"
 """The folder in an output. Spark and Arrow skip names that begin with an underscore."""
 PLACE = ["file", "block", "place"]
-"""The columns that say where a row stands."""
+"""The columns with the place of a row."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class InputTable:
     rows: "DataFrame"
     """`id` and what else the job needs."""
     judged: "DataFrame"
-    """The same columns; `file`, `block` and `place`, which say where a row stands; `reason`, null for a good row."""
+    """The same columns; `file`, `block` and `place` of the row; `reason`, null for a good row."""
     lines: "DataFrame | None" = None
     """All lines with file, block and place, if the table is JSON lines."""
 
@@ -50,7 +50,7 @@ class InputTable:
 
 @dataclass(frozen=True)
 class Sifted:
-    """The good rows of a table, what a survey of them has found, and the bad rows."""
+    """The good rows of a table, the results of a survey, and the bad rows."""
 
     table: InputTable
     rows: "DataFrame"
@@ -92,8 +92,9 @@ def _check_batches(
 def sift(
     table: InputTable, names: Iterable[str] = (), *, max_bad: float = MAX_BAD, seen: dict[str, Any] | None = None
 ) -> Sifted:
-    """Survey a table and take its bad rows out. `seen` has the number of good `rows` and, for each named column,
-    `known_NAME` (how many have a value), `least_NAME` and `most_NAME`. A survey of the same table may be handed in."""
+    """Survey a table and remove its bad rows. `seen` has the number of good `rows` and, for each named column,
+    `known_NAME` (how many have a value), `least_NAME` and `most_NAME`. The caller may pass a survey of the same
+    table."""
     seen = seen or survey(table.judged, names)
     bad = (seen["bad"] or 0) + (seen["doubled"] or 0)
     if not bad:

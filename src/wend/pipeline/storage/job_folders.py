@@ -7,7 +7,7 @@ Spark with `file:`. No other module of the pipeline decides about schemes.
 A result is written beside its target, under a hidden name, and renamed when it is complete. At other addresses
 `hadoop_folder.py` does this.
 
-Tasks also exchange files that Spark does not know: the blocks of an index, and how far they are. These need a local
+Tasks also exchange files that Spark does not know: the blocks of an index, and their progress. These need a local
 folder with the same path on all workers.
 """
 
@@ -32,7 +32,7 @@ Target = str | Path
 
 
 def local_path(path: Target) -> Path | None:
-    """The local path that a path means; None for an address."""
+    """The path as a local one; None for an address."""
     text = str(path)
     if isinstance(path, Path):
         return path
@@ -96,7 +96,7 @@ def drafted(
 
 @contextmanager
 def _folder(spark: "SparkSession | None", local: Path | None, scratch: Path | None) -> Iterator[Path | None]:
-    """A folder for files of tasks, if the output itself is no place for them."""
+    """A folder for files of tasks, if they cannot be in the output."""
     if scratch is None and (local is not None or not _on_this_machine(spark)):
         yield None
         return

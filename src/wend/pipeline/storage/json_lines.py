@@ -49,7 +49,7 @@ def is_lines(path: str) -> bool:
 
 
 def text_lines(spark: "SparkSession", path: str) -> "DataFrame":
-    """The lines of a text with the places where they stand."""
+    """The lines of a text, with their places."""
     from pyspark.sql import functions as F
 
     return spark.read.text(literal_path(path)).select(

@@ -1,8 +1,8 @@
 """Read a Parquet table whose files were written at different times, by different writers.
 
-Without being asked, Spark takes the columns of one file for those of all: a column that this file lacks is silently
-lost. Here the columns of all files are merged, and a column that a file lacks is null in its rows. Columns of one name
-and two types cannot be merged, and nothing is cast; the error names the file and the column.
+By default Spark takes the columns of one file for those of all, and silently loses a column that this file lacks. This
+module merges the columns of all files; a column that a file lacks is null in its rows. Columns of one name and two
+types cannot be merged, and nothing is cast; the error names the file and the column.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -2,11 +2,11 @@
 
 A folder has data files (Parquet, in `data/`, each written once under a name of its own) and versions
 (`versions/00000007.json`). A version lists the files of all tables of the folder. A writer writes its data first, and
-then the next version, which no other writer can have written: so a commit changes several tables at once, or nothing.
+then the next version, which no other writer can have written. So a commit changes several tables at once, or nothing.
 Readers take the newest version and read the files that it names. They ignore everything else in the folder.
 
-A table of a version has columns. A file that lacks one was written before the column was there, and has nulls. Files
-may be of a bucket, a number that the writer chooses, so that a commit replaces the rows of some buckets only.
+A table of a version has columns. A file that is older than a column has nulls in it. Files may belong to a bucket, a
+number that the writer chooses, so that a commit can replace the rows of some buckets only.
 
 Why not Delta or Iceberg: their Python libraries are readers of their own, which know neither Hadoop's addresses nor the
 settings of a Spark session, and Spark's own package has the Java classes of neither.
@@ -64,16 +64,16 @@ class FolderVersion(msgspec.Struct, frozen=True, omit_defaults=True):
     transactions: dict[str, int] = {}
     """application -> its last batch that is in the tables"""
     settings: dict[str, Any] = {}
-    """With which the tables were made."""
+    """The settings of the job that made the tables."""
     facts: dict[str, Any] = {}
-    """What the writer wants to know again."""
+    """Facts for the next writer."""
 
     def files(self) -> dict[str, DataFile]:
         return {file.path: file for table in self.tables.values() for file in table.files}
 
 
 class TableChange(msgspec.Struct, frozen=True):
-    """What a commit does to one table."""
+    """The change of one table by a commit."""
 
     columns: tuple[tuple[str, str], ...]
     added: tuple[DataFile, ...] = ()
@@ -249,8 +249,7 @@ def grown(
 def read_local(
     folder: Path, name: str, buckets: Collection[int] | None = None, columns: Collection[str] | None = None
 ) -> Any:
-    """A table of a local folder as an Arrow table, without Spark. `buckets`: only these, of a table that has some;
-    `columns`: only these."""
+    """A table of a local folder as an Arrow table, without Spark: all of it, or some buckets and columns."""
     import pyarrow as pa
     from pyarrow import parquet
 

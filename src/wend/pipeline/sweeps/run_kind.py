@@ -1,6 +1,6 @@
 """The interface between a sweep and its runs.
 
-There are two kinds of work: simulations of a `Scenario` (`simulations.py`), and trials, which are functions of a few
+There are two kinds of run: simulations of a `Scenario` (`simulations.py`), and trials, which are functions of a few
 fields and a seed (`trials.py`). Both take rows and return rows, so the same code distributes, stores, resumes and
 averages them (`sweep.py`, `seed_means.py`).
 """
@@ -42,10 +42,11 @@ class Work(Protocol[R_contra]):
     def row(self, run: R_contra, place: int = 0) -> dict[str, Any]: ...
 
     def cost(self, run: R_contra) -> float:
-        """Estimate the seconds of a run on one core. It orders the queue, slow runs first, and the time left."""
+        """Estimate the seconds of a run on one core. The queue starts slow runs first, and the progress bar counts
+        these seconds."""
 
     def run_metrics(self, row: dict[str, Any], code: str) -> dict[str, Any]:
-        """Execute the run of a row. It is an error if this worker has other code than the driver."""
+        """Execute the run of a row. Raises ConfigError if this worker has other code than the driver."""
 
 
 def check_code(parts: tuple[str, ...], code: str) -> None:

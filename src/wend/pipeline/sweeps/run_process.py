@@ -1,8 +1,8 @@
-"""Runs in a process of their own, so that a run that kills its process, or never ends, takes no Spark worker along.
+"""Runs in a process of their own, so that a run that kills its process, or never ends, does not cost a Spark worker.
 
-Spark gives up a whole job if a worker dies a few times at one task. So the worker forks a process that executes runs
-one after the other, and keeps what it has imported and compiled. If the process dies, or a run exceeds its time, the
-worker learns it, and the next run gets a fresh process. The process ends when its worker does.
+Spark gives up a whole job if a worker dies a few times at one task. So the worker forks a process, which executes runs
+one after the other and need not import and compile again. If the process dies, or a run exceeds its time, the worker
+starts a fresh process for the next run. The process ends when its worker does.
 """
 
 import os
@@ -45,7 +45,7 @@ class RunProcess:
         os.close(life)
 
     def call(self, task: Callable[[], Any], limit_s: float | None = None) -> Any:
-        """Execute the task in the child. It raises if the task raises, if the child dies, and after `limit_s`."""
+        """Execute the task in the child. Raises RunFailed, RunDied or, after `limit_s`, RunTimeout."""
         from pyspark import cloudpickle
 
         try:

@@ -2,7 +2,7 @@
 
 A study that simulates no overlay (plans of a network, the overlap of paths) consists of trials. A kind of trial names
 its fields, as a Struct that checks them and has defaults; its function; and the metrics that the function returns. The
-fields and metrics of all kinds of a study are the columns of one table, null where a kind lacks a column. The field
+fields and metrics of all kinds of a study are the columns of one table, null if a kind lacks the column. The field
 `strategy` names the strategy under comparison, as in a scenario.
 
 The result of a trial is stored under a hash of the code that decides it. The hash includes the file of the function.
@@ -161,7 +161,7 @@ class Trials:
 
 
 def _with_ints(own: Mapping[str, Any], fields: type[msgspec.Struct]) -> dict[str, Any]:
-    """Convert whole floats to int where the field is an int, because the values of an axis are floats."""
+    """Convert whole floats to int if the field is an int, because the values of an axis are floats."""
     hints = get_type_hints(fields)
     return {
         name: int(value) if hints[name] is int and isinstance(value, float) and value.is_integer() else value

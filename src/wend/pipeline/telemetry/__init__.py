@@ -1,4 +1,4 @@
-"""Jobs on the telemetry of peers: links, late events, workloads, and replays of what was recorded.
+"""Jobs on the telemetry of peers: links, late events, workloads, and replays of recorded windows.
 
 `segment_listing.py` finds the segments that peers wrote (`model/telemetry.py`), and `segment_reduction.py` reads them.
 `updates.py` brings tables up to date with them, and `follow.py` does so as segments arrive. `recordings.py`,

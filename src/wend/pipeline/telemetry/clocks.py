@@ -1,13 +1,13 @@
-"""The clocks of peers against each other, from events that several of them saw, or from outages of their links.
+"""The offsets of peers' clocks, from events that several peers saw, or from outages of their links.
 
-A peer writes times by its host's clock, which may be wrong by any amount, and ages, which depend on no clock. So
-`time_ns - age_ns`, wherever an event was seen, is the same instant: its publication, by the clock of the peer that saw
-it. Two peers that saw the same events differ by the median over these events.
+A peer records times by its host's clock, which may be wrong by any amount, and ages, which depend on no clock. So at
+every peer that saw an event, `time_ns - age_ns` is the time of its publication, by the clock of that peer. Two peers
+that saw the same events differ by the median over these events.
 
-Each incarnation of a peer has an offset of its own. Pairs of incarnations are joined to trees, by most common events
-first. The largest tree is the reference: its time is that of the median peer, so one wrong clock moves nothing. Other
-trees are compared with it by the outages that both ends of a link saw (`outage_clocks.py`). What is left stays on its
-own clock, and the summary says so.
+Each incarnation of a peer has an offset of its own. Pairs of incarnations are joined into trees, those with the most
+common events first. The largest tree is the reference. Its time is that of the median peer, so one wrong clock moves
+nothing. Other trees are compared with it by the outages that both ends of a link saw (`outage_clocks.py`). The
+remaining trees stay on their own clocks, and the summary names their peers.
 
 A segment contributes few of its events, those with the lowest hash: the hash is the same at all peers, so they choose
 the same events.
@@ -32,8 +32,8 @@ _STIR_2 = np.uint64(0xBF58476D1CE4E5B9)
 SIGHTINGS = pa.schema(
     ints("publisher", "publisher_incarnation", "sequence", "peer", "incarnation", "published_ns", "own")
 )
-"""An event that a peer saw: its publication by that peer's clock. `own` is 1 at its publisher. Or, where `own` is 2, an
-outage of the link to the neighbour `publisher`, from `sequence` to `published_ns` by that peer's clock."""
+"""An event that a peer saw: its publication by that peer's clock. `own` is 1 at its publisher. If `own` is 2, the row
+is an outage of the link to the neighbour `publisher`, from `sequence` to `published_ns` by that peer's clock."""
 OUTAGE = 2
 
 Node = tuple[int, int]
@@ -48,7 +48,7 @@ class Clocks(NamedTuple):
     """Incarnations whose clock could not be compared with the reference."""
 
     def rounded(self, unit_ns: int) -> dict[Node, int]:
-        """Offsets as multiples of a unit, so that a little more knowledge changes nothing."""
+        """Offsets as multiples of a unit, so that slightly better estimates change nothing."""
         return {node: round(offset / unit_ns) * unit_ns for node, offset in self.offsets.items()}
 
 
@@ -78,7 +78,7 @@ def sightings(table: pa.Table, segment: Segment) -> pa.Table:
 
 
 def _outages(table: pa.Table, segment: Segment) -> pa.Table:
-    """The last outages that ended in a segment. One that did not begin there has no length, and says nothing."""
+    """The last outages that ended in a segment. An outage that began earlier has no known length, and is left out."""
     heard, ended = numbers(table, "heard_ns"), numbers(table, "time_ns")
     chosen = np.flatnonzero((table["state"].to_numpy(zero_copy_only=False) == "up") & (heard < ended))[-_PER_SEGMENT:]
     same = {"publisher_incarnation": 0, "peer": segment.peer, "incarnation": segment.incarnation, "own": OUTAGE}
@@ -109,7 +109,7 @@ def solve_clocks(seen: pa.Table, nodes: set[Node]) -> Clocks:
     often = {node: sum(len(ends) for _, ends in links.values()) for node, links in outages.items()}
 
     def rank(tree: list[Node]) -> tuple[int, int, int, Node]:
-        """The one with the most peers comes first; of equals, the one that outages tell most about."""
+        """The tree with the most peers comes first; of equals, the one with the most outages."""
         return -len({peer for peer, _ in tree}), -len(tree), -sum(often.get(node, 0) for node in tree), tree[0]
 
     trees = sorted(members.values(), key=rank)

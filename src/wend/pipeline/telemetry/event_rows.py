@@ -1,8 +1,8 @@
 """Sampled events as rows that jobs can join: publications, hops and deliveries in one table, by time of publication.
 
 The time of publication is `time_ns - age_ns` at each peer that saw an event. By the clock of the reference it is the
-same everywhere, but for milliseconds. So all rows of an event are in one bucket of time, or in two that follow each
-other, and a job that joins a bucket with the one before and the one after finds them all.
+same everywhere, within milliseconds. So all rows of an event are in one bucket of time, or in two adjacent ones, and a
+job that joins a bucket with its two neighbours finds them all.
 """
 
 from collections.abc import Iterable
@@ -51,5 +51,5 @@ def event_rows(
 
 
 def beside(buckets: Iterable[int]) -> set[int]:
-    """These buckets, those before and those after."""
+    """These buckets and their neighbours."""
     return {bucket + step for bucket in buckets for step in (-1, 0, 1)}

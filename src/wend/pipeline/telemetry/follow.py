@@ -34,7 +34,7 @@ _EVERY = "10 seconds"
 _FILES = "path string, modificationTime timestamp, length bigint, content binary"
 """The columns of Spark's list of files."""
 _OLDEST = "36500d"
-"""Segments may come years late."""
+"""Segments may arrive years late."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Where late events lost their time: along the route of each, from its delivery back to its publisher.
 
-A peer writes the age of an event when it arrives, and how much of that the link took. The age on arrival, less that on
-arrival at the sender and less the time on the link, is what the event waited at the sender: in a queue, or for
+A peer records the age of an event when it arrives, and how much of that the link took. The age on arrival, less the age
+on arrival at the sender and the time on the link, is the time that the event waited at the sender: in a queue, or for
 retransmissions. Time on a detour is time on its links. If an event arrived several times, the first arrival counts.
 """
 
@@ -20,14 +20,14 @@ CAUSES = pa.schema(
     ]
 )  # fmt: skip
 """Time that late deliveries spent: `waiting` at a peer for the link to its neighbour, on that `link`, in a queue of the
-host of a peer that was `receiving` from its neighbour, or `local` in a peer, between arrival and delivery. An
-`incomplete` one has no known route to the peer."""
+host of a peer that was `receiving` from its neighbour, or `local` in a peer, between arrival and delivery. The route of
+an `incomplete` delivery to the peer is not known."""
 _MOST_HOPS = 64
 _NOBODY = -1
 
 
 class _Spent:
-    """Time by place, as it is found."""
+    """Time by place, collected step by step."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[str, Ints, Ints, Ints, Ints]] = []
@@ -63,7 +63,7 @@ class _Spent:
 
 def lost_time(rows: pa.Table) -> pa.Table:
     """The causes of all late deliveries among these rows, which have all rows of their events. `wanted` is true for
-    deliveries whose bucket is asked for."""
+    deliveries in the requested buckets."""
     if not rows.num_rows:
         return CAUSES.empty_table()
     what, peer, age = (numbers(rows, name) for name in ("what", "peer", "age_ns"))

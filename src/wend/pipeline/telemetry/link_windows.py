@@ -1,8 +1,8 @@
 """Samples of links, reduced to sums that merge, and merged to one row for each link and window.
 
 A segment becomes one row for each neighbour and window: counts, sums, extremes, and a histogram of delays on a fixed
-logarithmic scale. All are whole numbers, so they add up to the same in any order: a stream and a batch give equal rows.
-Quantiles come from the histogram. A bin is 4.4 % wide, and so is the error of a quantile, at most.
+logarithmic scale. All are whole numbers, so their sums do not depend on the order: a stream and a batch give equal
+rows. Quantiles come from the histogram. A bin is 4.4 % wide, so the error of a quantile is at most 4.4 %.
 
 There are as many sums and windows as links have minutes, however few samples a minute has. So all windows of a task are
 merged at once, as columns, and a histogram is one value of bytes, which Spark passes on as it is.
@@ -52,8 +52,8 @@ LINKS = pa.schema(
         *ints("observed_ns", "down_ns", "outages"), ("availability", pa.float64()),
     ]
 )  # fmt: skip
-"""One link in one window, a < b. What a measured about sending to b has `ab` in its name. A capacity is the highest
-that was measured, and null where none was."""
+"""One link in one window, a < b. Columns with `ab` in their names are what a measured about sending to b. A capacity is
+the highest that was measured, and null if none was."""
 
 
 class Windowing(NamedTuple):
@@ -185,13 +185,13 @@ class _Histograms:
 
 
 def _where(known: NDArray[np.bool_], values: NDArray[Any]) -> pa.Array:
-    """Values, null where they are not known."""
+    """Values, null if they are not known."""
     return pa.array(values, mask=~known)
 
 
 def link_rows(rows: pa.Table, down: pa.Table, window_ns: int) -> pa.Table:
     """One row for each link and window. `rows` are the sums of both ends of links, with `a` and `b`; `down` has the
-    outages of these links. One that lasts over several buckets may be there several times, and counts once."""
+    outages of these links. An outage that lasts over several buckets may be there several times; it counts once."""
     if not rows.num_rows:
         return LINKS.empty_table()
     rows = rows.take(pa.array(np.lexsort([numbers(rows, name) for name in ("b", "a", "begin_ns")])))

@@ -68,7 +68,7 @@ class LinksJob:
         update.replace("links", merged.sortWithinPartitions("bucket", "begin_ns", "a", "b"), update.touched)
 
     def _by_bucket(self, update: TableUpdate, outages: "DataFrame") -> "DataFrame":
-        """Outages once for each touched bucket in which they last."""
+        """Each outage once for each touched bucket that it reaches into."""
         from pyspark.sql import functions as F
 
         length = F.lit(self.windowing.window_ns * self.windowing.bucket_windows)
@@ -84,13 +84,13 @@ class LinksJob:
         return availability_map(tables.frame(spark, version, "links"))
 
     def _outages(self, update: TableUpdate) -> "DataFrame":
-        """All outages of all links: they are few, and one may reach over any time."""
+        """All outages of all links: they are few, and one may last for any time."""
         changes = update.partial("_changes", stored_columns(CHANGES, timed=False))
         find = _outages_by(update.clocks.rounded(CLOCK_UNIT_NS), update.spans)
         return update.stored(_linked(changes).groupBy("a", "b").applyInArrow(find, spark_schema(OUTAGES)))
 
     def _touched_by_outages(self, update: TableUpdate, found: "DataFrame") -> set[int]:
-        """The buckets in which an outage is another than before."""
+        """The buckets in which an outage has changed."""
         if "outages" not in update.base.tables:
             return set()
         before = update.tables.frame(update.spark, update.base, "outages")

@@ -1,12 +1,12 @@
 """The times at which events were published, for replays: events of one publisher for the same peers, by window.
 
-`wend data workload` has a row for each event, by the clock of its publisher. Here it gets its time by the clock of the
-reference. Only publishers that were told to write about every event count: of a sample, rates are known, but not all
-times. Rows that a full disk cost are missing all the same; heartbeats count them as `unwritten`.
+`wend data workload` has a row for each event, by the clock of its publisher. Here the event gets its time by the clock
+of the reference. Only publishers that record every event count, because a sample gives rates, but not all times. Rows
+that were lost to a full disk are still missing; heartbeats count them as `unwritten`.
 
-A strategy may lose events at some of their receivers. A publisher knows for how many peers an event is. One that
-reached fewer counts for the flow of its publisher that has that many receivers, those that it reached among them.
-Otherwise a replay would not expect what was lost, and the strategy that ran would look better than it was.
+A strategy may lose events at some of their receivers. A publisher knows how many peers an event is for. An event that
+reached fewer counts for the flow of its publisher with that many receivers, which include the peers that it reached.
+Otherwise a replay would not expect the lost events, and the strategy that ran would look better than it was.
 """
 
 from collections import Counter, defaultdict
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 NAME = "publications"
 WHOLE = 0.999
-"""The least share of events that a publisher was told to write about."""
+"""A publisher that records at least this share of its events counts as recording all."""
 MOST = 200_000
 """A window with more publications is played by its rates: each run would have them all in memory, and on the wire."""
 Receivers = tuple[PeerId, ...]
@@ -53,11 +53,11 @@ class RecordedPublications:
         flows = self._read("flows") if NAME in self._version.tables else pa.table({})
         shares = zip(*(flows[name].to_pylist() for name in ("publisher", "sample")), strict=True) if len(flows) else ()
         self.whole = frozenset(publisher for publisher, sample in shares if sample is not None and sample >= WHOLE)
-        """The publishers that were told to write about every event."""
+        """The publishers that record every event."""
 
     def within(self, begin_ns: Nanos, end_ns: Nanos, most: int = MOST) -> pa.Table | None:
-        """What these publishers published in a time by the clock of the reference, with the times in `time_ns`; None
-        where that is more than `most` events."""
+        """The publications of these publishers between two times by the clock of the reference, which `time_ns` has;
+        None if there are more than `most`."""
         if not self.whole:
             return _NONE
         buckets = beside(range(begin_ns // BUCKET_NS, end_ns // BUCKET_NS + 1))
@@ -125,7 +125,7 @@ def timed_flows(
 def _intended(
     publisher: PeerId, reached: Receivers, expected: int | None, known: Mapping[tuple[PeerId, Receivers], int]
 ) -> Receivers:
-    """For which peers an event was."""
+    """The peers that an event was for."""
     if expected is None or expected <= len(reached):
         return reached
     fitting = [

@@ -1,10 +1,10 @@
 """A recommendation from replays: which strategy and setting were on time most often, and what the others cost.
 
 Strategies are compared pair by pair: the same window, the same times of publication. The best one is the one with the
-most deliveries on time. Variants that lose at most a tenth of a point to it, or what the caller says, count as equal;
-of these the one with the fewest data packets is recommended.
+most deliveries on time. Variants that are worse by at most a tenth of a point, or by what the caller allows, count as
+equal. Of these, the one with the fewest data packets is recommended.
 
-The runs at the recorded times of publication are also told apart: they say how close a replay is to what happened.
+Runs at the recorded times of publication are also shown separately: they show how close a replay is to what happened.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ Weighted = tuple[float, float]
 
 
 class MeanInterval(msgspec.Struct, frozen=True):
-    """A mean, with half of its 95 % interval; None where there is one value only."""
+    """A mean, with half of its 95 % interval; None if there is only one value."""
 
     mean: float
     half: float | None = None
@@ -62,7 +62,7 @@ class Ranked(msgspec.Struct, frozen=True):
     failed: int = 0
     """Runs without a result."""
     recorded: float | None = None
-    """What was on time at the recorded times of publication, where they are known."""
+    """The share on time at the recorded times of publication, if they are known."""
 
     @property
     def variant(self) -> Variant:
@@ -80,7 +80,7 @@ class Recommendation(msgspec.Struct, frozen=True):
 
 def recommend(rows: Iterable[Mapping[str, Any]], equal: float = EQUAL) -> Recommendation:
     """Judge rows of replays. `equal`: a smaller share of deliveries is no reason to send more packets. Raises
-    `ConfigError` where no row has a result."""
+    `ConfigError` if no row has a result."""
     runs: dict[Variant, list[Mapping[str, Any]]] = defaultdict(list)
     failed: dict[Variant, int] = defaultdict(int)
     for row in rows:
@@ -119,7 +119,7 @@ def recommend(rows: Iterable[Mapping[str, Any]], equal: float = EQUAL) -> Recomm
 
 
 def _units(rows: Iterable[Mapping[str, Any]], metric: str, by_window: bool) -> dict[Unit, Weighted]:
-    """What intervals are over: windows, as means of their seeds, or single runs."""
+    """The values behind an interval: windows, as means over their seeds, or single runs."""
     found: dict[Unit, list[Weighted]] = defaultdict(list)
     for row in rows:
         if row[metric] is not None:

@@ -1,4 +1,4 @@
-"""Recordings from tables: links with their outages, and flows, for each window that is to be played again.
+"""Recordings from tables: links with their outages, and flows, for each window to replay.
 
 The tables are those of `wend data links` (links, outages) and of `wend data workload` (flows, deadlines). A window
 whose links were observed for a part of it is played for that part: unobserved time has no outages, and would make every
@@ -125,8 +125,8 @@ def _observed(rows: list[Row]) -> Nanos:
 
 
 def _joined(by_window: Mapping[Nanos, list[Row]]) -> dict[Nanos, tuple[Nanos, Nanos]]:
-    """The begin and the end of each window that is long enough. A shorter one goes with the one after it, or with the
-    one before."""
+    """The begin and the end of each window that is long enough. A shorter window is joined with the next one, or with
+    the previous one."""
     long = {begin for begin, rows in by_window.items() if _observed(rows) >= LEAST_NS}
     spans = {begin: (begin, begin + by_window[begin][0]["window_ns"]) for begin in sorted(long)}
     for begin in sorted(by_window.keys() - long):
@@ -182,8 +182,8 @@ def _links(rows: list[Row], down: Outages, start_ns: Nanos, duration_ns: Nanos) 
 def _start(
     window_ns: Nanos, observed_ns: Nanos, begin_ns: Nanos, begins: Sequence[Nanos], outages: Iterable[Any]
 ) -> Nanos:
-    """When in a window the observed time begins. It ends the first window of several, begins the others, and contains
-    the outages of an only one, as far as that can be."""
+    """When in a window the observed time begins. If there are several windows, it is at the end of the first and at the
+    start of the others. In a single window it contains the outages, as far as possible."""
     if observed_ns >= window_ns:
         return 0
     place = bisect_left(begins, begin_ns)
@@ -195,7 +195,7 @@ def _start(
 
 
 def _within(times: Iterable[tuple[Nanos, Nanos | None]], begin_ns: Nanos, end_ns: Nanos) -> list[tuple[Nanos, Nanos]]:
-    """The outages that overlap with a time, cut to it. One without an end lasts."""
+    """The outages between two times, cut to them. An outage without an end lasts."""
     cut = ((max(begin, begin_ns), min(end_ns if end is None else end, end_ns)) for begin, end in times)
     return [(begin, end) for begin, end in cut if begin < end]
 

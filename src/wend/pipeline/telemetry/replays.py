@@ -3,8 +3,8 @@
 `sweep.py` distributes, stores and resumes the runs. Every run of a window has the same links, outages and flows; runs
 with the same seed also have the same times of publication. So strategies can be compared pair by pair.
 
-The first run of a window publishes at the recorded times, if they are known: it says what happened again. The other
-runs move the times, because which events met an outage was chance, and a strategy is to be chosen for other days.
+The first run of a window publishes at the recorded times, if they are known: it repeats what happened. The other runs
+move the times, because it was chance which events met an outage, and the strategy is for other days.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class ReplayFields(msgspec.Struct, frozen=True):
 
     strategy: str
     redundancy: str
-    """Empty where the strategy has no such setting."""
+    """Empty if the strategy has no such setting."""
     begin_ns: int
     duration_ns: int
     times: str
@@ -82,7 +82,7 @@ def _decoded(text: str) -> Recording:
 
 
 def _plan(world: "World") -> None:
-    """Plan for the links and flows of a world, and let its peers follow that."""
+    """Plan for the links and flows of a world, and let its peers follow the plan."""
     from wend.model.flows import Flow, told_apart
     from wend.model.forwarding import read_forwarding
     from wend.planning.make import make_plan
@@ -124,7 +124,7 @@ REPLAYS = Trials(
 
 
 def variants(strategies: Sequence[str], redundancies: Sequence[str]) -> list[tuple[str, str]]:
-    """Strategies with each redundancy, where they have that setting. Raises `ConfigError` for one that is unknown."""
+    """Strategies with each redundancy, if they have that setting. Raises `ConfigError` for an unknown one."""
     from wend.drivers.plugins import load
     from wend.drivers.sim.run import STRATEGIES, known
     from wend.protocol.routing.adaptive import AdaptiveSettings

@@ -17,7 +17,7 @@ from wend.model.units import SECOND
 
 TYPES = {"q": pa.int64(), "d": pa.float64(), "s": pa.string()}
 _MOST_BAD = 100
-"""Bad rows of one segment that the quarantine has one by one."""
+"""Bad rows of one segment that the quarantine lists one by one."""
 _DAY_NS = 86_400 * SECOND
 _CALENDAR = (0, 2**62)
 

@@ -1,7 +1,6 @@
-"""An update of a job on telemetry: the tables of a folder as they are, as they will be, and what is known about peers.
+"""The interface between an update of telemetry tables and its job: the state of the update, and the job itself.
 
-Jobs on links, late events and workloads are run by the same updates (`updates.py`). This is what an update hands
-to a job, and what a job has to say.
+`updates.py` runs jobs on links, late events and workloads.
 """
 
 from collections.abc import Iterable
@@ -22,7 +21,7 @@ Columns = tuple[tuple[str, str], ...]
 
 _PLACE = "place"
 MADE = "made"
-"""The column of partial rows that says which version they came with."""
+"""The column of partial rows with the version that added them."""
 
 
 @dataclass
@@ -36,15 +35,15 @@ class TableUpdate:
     spans: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
     """peer -> its incarnations, with their first and last rows by the clock of the reference"""
     since: dict[Node, int] = field(default_factory=dict)
-    """incarnation -> the version from which on its partial rows count, because its clock turned out to be another"""
+    """incarnation -> the version since which its partial rows count, because the offset of its clock changed then"""
     facts: dict[str, Any] = field(default_factory=dict)
-    """What the next update wants to know."""
+    """Facts for the next update."""
     changes: dict[str, TableChange] = field(default_factory=dict)
     touched: set[int] = field(default_factory=set)
-    """The buckets that have to be made anew."""
+    """The buckets to rebuild."""
     scratch: list[DataFile] = field(default_factory=list)
     said: list[DataFile] = field(default_factory=list)
-    """What was said about segments: files beside those of their rows, which go at the end of the update."""
+    """Files of records about segments, which the update removes at its end."""
 
     @property
     def number(self) -> int:
@@ -111,8 +110,8 @@ class TableUpdate:
         self.tables.remove_files(self.said)
 
     def append_reduced(self, name: str, columns: Columns, frame: "DataFrame") -> "tuple[set[int], DataFrame]":
-        """Add the rows of reduced segments to a table, by bucket if they have one. Return the buckets that got some,
-        and what is to be said about the segments. Both are written at once, so that segments are read once."""
+        """Add the rows of reduced segments to a table, by bucket if they have one. Return the buckets that got rows,
+        and the records about segments. Both are written at once, so that segments are read once."""
         from pyspark.sql import functions as F
 
         by = "bucket" in frame.columns
@@ -141,7 +140,7 @@ class PartialTable(NamedTuple):
 
     name: str
     tables: tuple[str, ...]
-    """Of its segments."""
+    """The tables of its segments."""
     reduction: Reduction
     schema: pa.Schema
     """A column `bucket` is the bucket of a row."""
@@ -156,11 +155,11 @@ class TelemetryJob(Protocol):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What all updates of one folder must have in common."""
+        """The settings that all updates of one folder must share."""
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables whose segments it reduces. Those for clocks come by themselves."""
+        """The tables whose segments it reduces. The update adds those for clocks."""
 
     @property
     def offset_unit_ns(self) -> int:
@@ -171,10 +170,10 @@ class TelemetryJob(Protocol):
         """The tables that users read."""
 
     def partial_tables(self, offsets: dict[Node, int]) -> list[PartialTable]:
-        """What the job reduces segments to, with these offsets of clocks."""
+        """The tables to which the job reduces segments, with these offsets of clocks."""
 
     def merge(self, update: TableUpdate) -> None:
-        """Make the touched buckets of the results anew."""
+        """Rebuild the touched buckets of the results."""
 
     def picture(self, spark: "SparkSession", folder: str) -> str:
         """The result as SVG."""

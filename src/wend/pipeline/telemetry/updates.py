@@ -42,12 +42,12 @@ SEGMENTS: Columns = (
 """The segments that the tables have."""
 QUARANTINE: Columns = (*_KEYS, ("file", "string"), ("line", "bigint"), ("reason", "string"), ("rows", "bigint"))
 CLOCK_UNIT_NS = 5_000_000
-"""Offsets of clocks are used as multiples of this, so that results stay as they are while little changes."""
+"""Offsets of clocks are rounded to this, so that small changes do not change results."""
 FORMAT = "format"
 """The setting of a job that says which partial rows it can merge."""
 _SPANS, _RESULTS = "spans", "results"
 MOST_SIGHTINGS = 2_000_000
-"""So many are compared at most, because one process has them all in memory."""
+"""The most that are compared, because one process holds them all in memory."""
 _NUMBERS = 256
 """Numbers of segments that are in one bucket of the table of segments: a few hours of a peer."""
 _OVERLAP_NS = 2 * SECOND
@@ -62,7 +62,7 @@ class UpdateSummary(msgspec.Struct, frozen=True):
     rows: int
     """In these segments."""
     copies: int
-    """Files that were copies of segments, or known already."""
+    """Files that were copies of segments, or that earlier updates used."""
     quarantined: int
     """Rows and segments that could not be used."""
     unreadable: int
@@ -72,7 +72,7 @@ class UpdateSummary(msgspec.Struct, frozen=True):
     """Peers with an incarnation whose clock could not be compared with the others."""
     remarks: list[str]
     buckets: int
-    """That were made anew."""
+    """That were rebuilt."""
     version: int
     out: str
     results: dict[str, int] = {}
@@ -140,7 +140,7 @@ def _nothing_new(update: TableUpdate, job: TelemetryJob, folder: str, copies: in
 
 
 def _base(tables: TableFolder, job: TelemetryJob, rebuild: bool) -> FolderVersion:
-    """The version that the update goes on from, of the same job with the same settings."""
+    """The version that the update continues, of the same job with the same settings."""
     base = tables.newest()
     if base is None:
         return FolderVersion(LAYOUT, 0, 0)
@@ -190,7 +190,7 @@ def _about(file: SegmentFile) -> dict[str, Any]:
 
 
 def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) -> "list[DataFrame]":
-    """Reduce the new segments to partial rows; return what was said about segments and bad rows."""
+    """Reduce the new segments to partial rows; return the records about segments and bad rows."""
     from pyspark.sql import functions as F
 
     said = [_compare_clocks(update, new)]
@@ -232,8 +232,7 @@ def _compare_clocks(update: TableUpdate, new: list[SegmentFile]) -> "DataFrame":
 
 
 def _few_sightings(update: TableUpdate, columns: Columns) -> "DataFrame":
-    """The sightings by which clocks are compared: all, or of a long history those whose event has a low hash. Outages
-    are few."""
+    """The sightings by which clocks are compared: all or, of a long history, outages and the events with a low hash."""
     from pyspark.sql import functions as F
 
     seen = update.partial("_sightings", columns)
@@ -285,8 +284,8 @@ def _segments_of(update: TableUpdate, nodes: set[Node], job: TelemetryJob) -> li
 def _record(
     update: TableUpdate, odd: list[tuple[SegmentFile, str]], said: "list[DataFrame]", max_bad: float
 ) -> tuple[int, int, int]:
-    """Record the segments that were used, and what could not be: how much that is, how many segments are among it, and
-    the rows of all segments."""
+    """Record the segments that were used, and the quarantine. Return the rows in quarantine, the unreadable segments
+    among them, and the rows of all segments."""
     from pyspark.sql import functions as F
 
     every = said[0].select(*(name for name, _ in SEGMENTS), "kind", "line", "reason")
@@ -334,7 +333,7 @@ def _add_spans(update: TableUpdate, segments: pa.Table) -> None:
 
 
 def _look_at_incarnations(update: TableUpdate) -> list[str]:
-    """Find when each incarnation was observed, by the clock of the reference; return what is odd about them."""
+    """Find when each incarnation was observed, by the clock of the reference; return remarks on odd ones."""
     offsets, remarks = update.clocks.rounded(CLOCK_UNIT_NS), []
     spans: dict[int, list[tuple[int, int, int]]] = {}
     for peer, incarnation, *ends in update.facts[_SPANS]:

@@ -1,11 +1,10 @@
 """`wend data workload`: the flows of an overlay for `wend plan`, from the events that peers sampled.
 
 Events of one publisher that reached the same peers are one flow (thesis, definition 3.1). Its rate is their number,
-divided by the share of events that peers sample and by the time for which the publisher was observed, which its
-heartbeats tell.
+divided by the share of events that peers sample and by the time for which its heartbeats show that the publisher ran.
 
 The table `publications` has the time of each event, by the clock of its publisher, for replays. Offsets of clocks are
-facts of the version: so a clock that is known a little better changes no rows.
+facts of the version, so a slightly better estimate of a clock changes no rows.
 """
 
 from functools import partial
