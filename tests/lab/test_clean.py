@@ -76,7 +76,7 @@ emulated_network.Lab.up(triangle(), name=sys.argv[1])
 
 def test_clean_spares_a_starting_lab_and_removes_a_killed_one(monkeypatch: pytest.MonkeyPatch) -> None:
     name = a_name()
-    monkeypatch.setattr(lab_state, "known", lambda: [name])  # leave other labs alone
+    monkeypatch.setattr(lab_state, "all_labs", lambda: [name])  # leave other labs alone
     making = subprocess.Popen([sys.executable, "-c", _HALF, name], stdout=subprocess.PIPE, text=True)
     with making:
         try:
@@ -94,7 +94,7 @@ def test_clean_spares_a_starting_lab_and_removes_a_killed_one(monkeypatch: pytes
 
 def test_a_lab_that_is_up_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
     with Lab.up(pair(), name=a_name()) as lab:
-        monkeypatch.setattr(lab_state, "known", lambda: [lab.name])
+        monkeypatch.setattr(lab_state, "all_labs", lambda: [lab.name])
         assert clean().spared == (lab.name,)
         assert lab.status().down == ()
 

@@ -92,7 +92,7 @@ def test_a_submitted_program_keeps_the_options_of_spark_submit(tmp_path: Path) -
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
     options = ["--master", "local[1]", "--name", "theirs", "--conf", "spark.a=1"]
     options += ["--conf", "spark.sql.shuffle.partitions=7"]
-    root = str(Path(spark_settings.__file__).parents[2])
+    root = str(Path(spark_settings.__file__).parents[3])
     done = subprocess.run(
         [submit, *options, str(tmp_path / "job.py")],
         capture_output=True, text=True, check=False,

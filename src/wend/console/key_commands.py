@@ -56,10 +56,10 @@ def root(
     key_files.check_new(folder / key_files.ROOT_KEY, folder / key_files.ROOT)
     secret, serial, now = key_files.new_secret(), key_files.new_serial(), wall_s()
     ends = now + _seconds(days)
-    made = certificates.make_root(name, secret, serial=serial, not_before_s=now - SKEW_S, not_after_s=ends)
+    certificate = certificates.make_root(name, secret, serial=serial, not_before_s=now - SKEW_S, not_after_s=ends)
     key_files.make_folder(folder)
     key_files.write_signing_key(folder / key_files.ROOT_KEY, secret)
-    key_files.write_new(folder / key_files.ROOT, key_files.pem_of_certificates([made]))
+    key_files.write_new(folder / key_files.ROOT, key_files.pem_of_certificates([certificate]))
     text = f"{folder}: the root {name}, until {certificates.show_time(ends)}; {key_files.ROOT_KEY} is secret"
     _say(text, as_json, folder=str(folder), name=name, ends=certificates.show_time(ends))
 
@@ -96,9 +96,9 @@ def sign(
     key_files.check_new(out)
     secret = key_files.read_signing_key(root / key_files.ROOT_KEY)
     roots = key_files.read_certificates(root / key_files.ROOT)
-    asked, now, serial = key_files.read_request_file(request), wall_s(), key_files.new_serial()
-    made = certificates.sign(
-        asked,
+    content, now, serial = key_files.read_request_file(request), wall_s(), key_files.new_serial()
+    certificate = certificates.sign(
+        content,
         roots[0],
         secret,
         serial=serial,
@@ -108,16 +108,16 @@ def sign(
         not_after_s=now + _seconds(days),
         name=name,
     )
-    _check_id_is_free(root, peer, certificates.read_request(asked).signing_key)
+    _check_id_is_free(root, peer, certificates.read_request(content).signing_key)
     key_files.make_folder(root / key_files.ISSUED)
     issued = root / key_files.ISSUED / f"{serial}.pem"
-    key_files.write_new(issued, key_files.pem_of_certificates([made]))
+    key_files.write_new(issued, key_files.pem_of_certificates([certificate]))
     try:
-        key_files.write_new(out, key_files.pem_of_certificates([made, *roots]))
+        key_files.write_new(out, key_files.pem_of_certificates([certificate, *roots]))
     except ConfigError:
         issued.unlink(missing_ok=True)  # nobody has it
         raise
-    identity = certificates.RootVerifier(roots).verify(made, now)
+    identity = certificates.RootVerifier(roots).verify(certificate, now)
     text = f"{out}: {_described(identity)}, until {certificates.show_time(identity.not_after_s)}, serial {serial}"
     _say(text, as_json, **_row("issued", identity, frozenset(), now))
 
@@ -155,11 +155,11 @@ def token(
     key_files.read_tokens(folder / key_files.TOKENS)
     if out is not None:
         key_files.write_new(out, f"{secret}\n".encode(), mode=0o600)
-    made = key_files.ClientToken(name, key_files.token_hash(secret), serial, ends, tuple(names_in(groups)))
-    key_files.append_line(folder / key_files.TOKENS, msgspec.json.encode(made).decode())
+    record = key_files.ClientToken(name, key_files.token_hash(secret), serial, ends, tuple(names_in(groups)))
+    key_files.append_line(folder / key_files.TOKENS, msgspec.json.encode(record).decode())
     text = secret if out is None else f"{out}: a token of {name}, until {certificates.show_time(ends)}, serial {serial}"
-    shown = {"token": secret} if out is None else {"file": str(out)}
-    _say(text, as_json, **shown, **_row("token", key_files.token_identity(made), frozenset(), 0))
+    place = {"token": secret} if out is None else {"file": str(out)}
+    _say(text, as_json, **place, **_row("token", key_files.token_identity(record), frozenset(), 0))
 
 
 def revoke(
@@ -175,20 +175,20 @@ def revoke(
     revoked, now = key_files.read_revoked(place), wall_s()
     is_number = who.isascii() and who.isdigit()
     try:
-        known = [*_issued(folder), *_tokens(folder)]
+        identities = [*_issued(folder), *_tokens(folder)]
     except ConfigError:
         if not is_number:
             raise
-        known = []  # in an emergency, a serial number is revoked whatever else is broken
-    found = [(each.serial, each.name) for each in known if each.name == who and each.not_after_s > now]
-    if not found:  # a name may consist of digits
+        identities = []  # in an emergency, a serial number is revoked whatever else is broken
+    serials = [(each.serial, each.name) for each in identities if each.name == who and each.not_after_s > now]
+    if not serials:  # a name may consist of digits
         if not is_number:
             raise ConfigError(f"{folder} knows no valid certificate or token of {who!r}; give the serial number")
         serial = key_files.as_serial(who)
         if serial is None:
             raise ConfigError(f"a serial number is in 1..{certificates.MAX_SERIAL}, got {who[:100]}")
-        found = [(serial, "by serial number")]
-    fresh = [(serial, name) for serial, name in found if serial not in revoked]
+        serials = [(serial, "by serial number")]
+    fresh = [(serial, name) for serial, name in serials if serial not in revoked]
     for serial, name in fresh:
         key_files.append_line(place, f"{serial}  # {name}")
     text = f"{place}: {len(fresh)} more, {len(revoked) + len(fresh)} in all; copy it to the peers and send them SIGHUP"
@@ -243,8 +243,8 @@ def _own(folder: Path) -> "list[Identity]":
 def _issued(folder: Path) -> "list[Identity]":
 
     places = sorted((folder / key_files.ISSUED).glob("*.pem"))
-    found = [certificates.read_identity(key_files.read_certificates(place)[0]) for place in places]
-    return sorted(found, key=lambda each: (each.peer is None, each.peer or 0, each.name, each.not_after_s))
+    identities = [certificates.read_identity(key_files.read_certificates(place)[0]) for place in places]
+    return sorted(identities, key=lambda each: (each.peer is None, each.peer or 0, each.name, each.not_after_s))
 
 
 def _tokens(folder: Path) -> "list[Identity]":

@@ -68,20 +68,20 @@ def pub(
 ) -> None:
     """Publish an event. Without attributes, publish one event per line of stdin (a JSON object of attributes)."""
     lives = None if ttl is None else parse_short(ttl, "--ttl") / SECOND
-    given, headers = read_attributes(attributes or []), read_headers(header or [])
+    named, headers = read_attributes(attributes or []), read_headers(header or [])
     sources = {"--payload": payload is not None, "--payload-file": payload_file is not None, "--lines": lines}
     chosen = [name for name, is_given in sources.items() if is_given]
     if len(chosen) > 1:
         raise ConfigError(f"choose {chosen[0]} or {chosen[1]}, not both")
-    if payload_file == _STDIN and not given:
+    if payload_file == _STDIN and not named:
         raise ConfigError("stdin holds the payload: give the attributes as arguments, such as topic=stuttgart")
     body = os.fsencode(payload or "") if payload_file is None else _payload(payload_file)
-    if lines or not given:
+    if lines or not named:
         if sys.stdin is None:
             raise ConfigError("cannot read stdin: it is closed")
-        events = _from_lines(given if lines else None, body)
+        events = _from_lines(named if lines else None, body)
     else:
-        events = iter([(given, body)])
+        events = iter([(named, body)])
 
     async def publish(client: "Client") -> None:
         async for event in _in_thread(events):
@@ -179,11 +179,11 @@ def _event(event: "Arrival", as_json: bool) -> str:
     if as_json:
         import msgspec
 
-        shown = {"id": str(event.id), "attributes": msgspec.to_builtins(event.attributes), "payload": text}
-        shown |= {} if _is_text(event.payload) else {"payload_base64": b64encode(event.payload).decode()}
-        shown |= {"headers": event.headers} if event.headers else {}
-        shown |= {"signed_by": event.signed_by} if event.signed_by is not None else {}
-        return json.dumps({**shown, "age_ms": round(event.age * 1000, 3), "late": event.late})
+        fields = {"id": str(event.id), "attributes": msgspec.to_builtins(event.attributes), "payload": text}
+        fields |= {} if _is_text(event.payload) else {"payload_base64": b64encode(event.payload).decode()}
+        fields |= {"headers": event.headers} if event.headers else {}
+        fields |= {"signed_by": event.signed_by} if event.signed_by is not None else {}
+        return json.dumps({**fields, "age_ms": round(event.age * 1000, 3), "late": event.late})
     pairs = " ".join(f"{name}={value}" for name, value in event.attributes.items())
     late = ", late" if event.late else ""
     return "  ".join(part for part in (pairs, text, f"({event.age * 1000:.1f} ms{late})") if part)
@@ -209,23 +209,23 @@ def read_attributes(arguments: list[str]) -> Attributes:
 
     A topic is always text. ConfigError refuses a value that looks like a mistyped range, number or quoted text.
     """
-    found: Attributes = {}
+    attributes: Attributes = {}
     for argument in arguments:
         name, equals, value = argument.partition("=")
         if not equals or not name:
             raise ConfigError(f"cannot read {argument!r} as an attribute: write NAME=VALUE, such as temperature=15")
-        found[name] = value if name == "topic" else _value(argument, value)
-    return found
+        attributes[name] = value if name == "topic" else _value(argument, value)
+    return attributes
 
 
 def read_headers(arguments: list[str]) -> Headers:
-    found: Headers = {}
+    headers: Headers = {}
     for argument in arguments:
         name, equals, text = argument.partition("=")
         if not equals or not name:
             raise ConfigError(f"cannot read {argument!r} as a header: write NAME=TEXT, such as content-type=text/plain")
-        found[name] = text
-    return found
+        headers[name] = text
+    return headers
 
 
 def _value(argument: str, text: str) -> Value:
@@ -327,11 +327,11 @@ async def _in_thread(events: Iterator[Published]) -> AsyncIterator[Published]:
             put(None)
 
     threading.Thread(target=run, name="stdin", daemon=True).start()
-    while (found := await read.get()) is not None:
+    while (item := await read.get()) is not None:
         free.release()
-        if isinstance(found, BaseException):
-            raise found
-        yield found
+        if isinstance(item, BaseException):
+            raise item
+        yield item
 
 
 def _attributes_line(number: int, line: bytes) -> Attributes:

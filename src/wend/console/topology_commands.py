@@ -53,17 +53,17 @@ def make(
     if out is not None:
         write(underlay, out)
     with compiling():
-        found = _metrics(underlay)
+        m = _metrics(underlay)
     if as_json:
-        print(json.dumps({"name": underlay.name, "seed": seed, **found, "out": None if out is None else str(out)}))
+        print(json.dumps({"name": underlay.name, "seed": seed, **m, "out": None if out is None else str(out)}))
         return
 
     rows = [
-        ("routers", f"{found['routers']}", f"{found['access_routers']} of them are access routers"),
-        ("edges", f"{found['edges']}", f"degree {found['mean_degree']:.2f} on average, {found['most_links']} at most"),
-        ("domains", f"{found['domains']}", ""),
-        ("mean path", f"{found['mean_hops']:.2f} hops", f"{found['diameter_hops']} at most, between {found['over']}"),
-        ("mean delay", f"{found['mean_delay_ms']:.1f} ms", f"{found['longest_delay_ms']:.1f} ms at most, one way"),
+        ("routers", f"{m['routers']}", f"{m['access_routers']} of them are access routers"),
+        ("edges", f"{m['edges']}", f"degree {m['mean_degree']:.2f} on average, {m['most_links']} at most"),
+        ("domains", f"{m['domains']}", ""),
+        ("mean path", f"{m['mean_hops']:.2f} hops", f"{m['diameter_hops']} at most, between {m['over']}"),
+        ("mean delay", f"{m['mean_delay_ms']:.1f} ms", f"{m['longest_delay_ms']:.1f} ms at most, one way"),
     ]
     if out is not None:
         rows.append(("written to", str(out), ""))
@@ -103,9 +103,9 @@ def list_networks(
     """List the networks that can be made by name."""
     from wend.topology.catalog import DRAWN, real_maps
 
-    known = real_maps()
+    map_names = real_maps()
     if as_json:
-        print(json.dumps({"drawn": {name: about for name, (_, about) in DRAWN.items()}, "maps": known}))
+        print(json.dumps({"drawn": {name: about for name, (_, about) in DRAWN.items()}, "maps": map_names}))
         return
     from rich.table import Table
 
@@ -113,14 +113,14 @@ def list_networks(
     for name, (_, about) in DRAWN.items():
         table.add_row(name, f"[bright_black]{about}[/]")
     groups: dict[str, int] = {}
-    for name in known:
+    for name in map_names:
         groups[name.split("/")[0]] = groups.get(name.split("/")[0], 0) + 1
     for group, count in groups.items():
         table.add_row(f"{group}/...", f"[bright_black]{count} maps, delays from distances[/]")
     console = output()
     console.print(table)
     if maps:
-        for name in known:
+        for name in map_names:
             print(name)
     else:
         console.print("[bright_black]--maps lists them all[/]")

@@ -133,7 +133,7 @@ def shortest_routes(overlay: Overlay, network: tuple[LabNode, ...]) -> list[list
     """
     hops = next_hops(overlay)
     distances = _distances(overlay, hops)
-    found: list[list[StaticRoute]] = []
+    tables: list[list[StaticRoute]] = []
     for here in network:
         interfaces = {interface.neighbour: interface for interface in here.interfaces}
         routes = []
@@ -146,22 +146,22 @@ def shortest_routes(overlay: Overlay, network: tuple[LabNode, ...]) -> list[list
                 nearer = min(ends, key=lambda end: (distances[end][here.number], end))
                 hop = hops[nearer][here.number]
                 routes.append(StaticRoute(link_network(number), interfaces[hop].remote, interfaces[hop].device))
-        found.append(routes)
-    return found
+        tables.append(routes)
+    return tables
 
 
 def _distances(overlay: Overlay, hops: list[dict[PeerId, PeerId]]) -> list[dict[PeerId, int]]:
     """By target: each node's distance to it."""
-    found = []
+    distances = []
     for target, parent in enumerate(hops):
-        known = {target: 0}
+        distance = {target: 0}
         for node in parent:
             steps = []
-            while node not in known:
+            while node not in distance:
                 steps.append(node)
                 node = parent[node]
             for step in reversed(steps):
                 cost = max(1, overlay.links[overlay.link(step, parent[step])].delay_ns)
-                known[step] = known[parent[step]] + cost
-        found.append(known)
-    return found
+                distance[step] = distance[parent[step]] + cost
+        distances.append(distance)
+    return distances

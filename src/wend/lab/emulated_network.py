@@ -50,15 +50,15 @@ ENDING_S = 2.0
 class Lab:
     """A running lab."""
 
-    def __init__(self, known: lab_state.LabState) -> None:
+    def __init__(self, state: lab_state.LabState) -> None:
         """For a lab that exists. Use `up` to create one and `attach` to find one."""
-        self.name = known.name
-        self.overlay = known.overlay
-        self.nodes = known.nodes
+        self.name = state.name
+        self.overlay = state.overlay
+        self.nodes = state.nodes
         """Hosts and routers, by number."""
-        self.hosts = tuple(node for node in known.nodes if not node.router)
+        self.hosts = tuple(node for node in state.nodes if not node.router)
         """The nodes without the routers."""
-        self.folder = lab_state.folder_of(known.name)
+        self.folder = lab_state.folder_of(state.name)
         self._control = EmulatorClient(self.folder)
         self._processes: list[subprocess.Popen[Any]] = []
         self._emulator: subprocess.Popen[bytes] | None = None
@@ -113,9 +113,9 @@ class Lab:
             process = emulator.start(program, folder)
             for host in network:
                 namespaces.connect(host, tables[host.number])
-            known = lab_state.LabState(name, overlay.peers, overlay.links, overlay.names, network, routes, seed)
-            lab_state.save(folder, known)
-            lab = cls(known)
+            state = lab_state.LabState(name, overlay.peers, overlay.links, overlay.names, network, routes, seed)
+            lab_state.save(folder, state)
+            lab = cls(state)
             lab._emulator = process
             return lab
 
@@ -154,11 +154,11 @@ class Lab:
 
     def schedule(self, planned: Iterable[Outage], at_ns: Nanos) -> None:
         """Replace the schedule by outages (link, from, until). Their times count from `at_ns`."""
-        wanted = sorted(planned)
-        for link, start, _ in wanted:
+        ordered = sorted(planned)
+        for link, start, _ in ordered:
             if not 0 <= link < len(self.overlay.links) or start < 0:
                 raise LabError(f"there is no link {link}, or its outage starts before the schedule ({start} ns)")
-        self._control.schedule(Intervals(len(self.overlay.links), wanted).outages(), at_ns)
+        self._control.schedule(Intervals(len(self.overlay.links), ordered).outages(), at_ns)
         (self.folder / _EPOCH).write_text(str(at_ns))
 
     def unschedule(self) -> None:

@@ -131,13 +131,13 @@ def end(folder: Path) -> int:
     """Kill the emulators of a folder and wait for their end. Returns how many there were."""
     killed: set[int] = set()
     until = time.monotonic() + _END_S
-    while found := {pid for pid, place in running() if Path(place) == folder} | set(filter(_ending, killed)):
-        for pid in found - killed:
+    while pids := {pid for pid, place in running() if Path(place) == folder} | set(filter(_ending, killed)):
+        for pid in pids - killed:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        killed |= found
+        killed |= pids
         if time.monotonic() > until:
-            raise LabError(f"the emulator, process {min(found)}, does not end")
+            raise LabError(f"the emulator, process {min(pids)}, does not end")
         time.sleep(0.005)
     return len(killed)
 

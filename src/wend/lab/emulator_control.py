@@ -152,14 +152,14 @@ def outages(failures: Iterable[LinkChange], epoch_ns: Nanos, until_ns: Nanos) ->
     A link that is down at the end of the log stays down until `until_ns`. Outages are clipped to the two times.
     """
     since: dict[int, Nanos] = {}
-    found: list[Outage] = []
+    spans: list[Outage] = []
     for failure in sorted(failures, key=lambda f: f.at_ns):
         if not failure.up:
             since.setdefault(failure.link, failure.at_ns)
         elif failure.link in since:
-            found.append((failure.link, since.pop(failure.link), failure.at_ns))
-    found += [(link, start, max(start, until_ns)) for link, start in since.items()]
+            spans.append((failure.link, since.pop(failure.link), failure.at_ns))
+    spans += [(link, start, max(start, until_ns)) for link, start in since.items()]
     length = until_ns - epoch_ns
-    clipped = [(link, max(0, a - epoch_ns), min(length, b - epoch_ns)) for link, a, b in found]
+    clipped = [(link, max(0, a - epoch_ns), min(length, b - epoch_ns)) for link, a, b in spans]
     links = 1 + max((link for link, _, _ in clipped), default=-1)
     return list(Intervals(links, [o for o in clipped if o[1] < o[2]]).outages())

@@ -101,13 +101,13 @@ def load(name: str) -> LabState:
         raise LabError(f"{path} is not the state of a lab: remove the lab with `{_down(name)}`") from None
 
 
-def known() -> list[str]:
+def all_labs() -> list[str]:
     """The names of all labs, running or with remains."""
-    found = {name for name in map(lab_of, namespaces.existing()) if name}
-    found |= {Path(place).name for _, place in emulator.running() if Path(place).parent == RUN}
+    names = {name for name in map(lab_of, namespaces.existing()) if name}
+    names |= {Path(place).name for _, place in emulator.running() if Path(place).parent == RUN}
     with suppress(FileNotFoundError):
-        found |= {entry.name for entry in RUN.iterdir() if entry.is_dir() and entry != PROGRAMS}
-    return sorted(found)
+        names |= {entry.name for entry in RUN.iterdir() if entry.is_dir() and entry != PROGRAMS}
+    return sorted(names)
 
 
 def in_use(name: str) -> bool:
@@ -129,7 +129,7 @@ def remove(name: str) -> Removed:
     """Remove a lab in any state. A second call does nothing."""
     folder = folder_of(name)
     existed = folder.exists()
-    found: list[str] = []
+    removed: list[str] = []
     emulators = processes = 0
     # An `ip` of a killed command may still create namespaces, so look again.
     while spaces := [space for space in namespaces.existing() if lab_of(space) == name]:
@@ -137,13 +137,13 @@ def remove(name: str) -> Removed:
         namespaces.unplug(spaces)
         emulators += emulator.end(folder)
         namespaces.delete(spaces)
-        found += spaces
+        removed += spaces
     emulators += emulator.end(folder)
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         raise LabError(f"cannot remove {folder}")
-    labs = (name,) if found or emulators or existed else ()
-    return Removed(labs, tuple(found), emulators, processes)
+    labs = (name,) if removed or emulators or existed else ()
+    return Removed(labs, tuple(removed), emulators, processes)
 
 
 def clean(name: str | None = None) -> Removed:
@@ -151,7 +151,7 @@ def clean(name: str | None = None) -> Removed:
     require_root()
     if name is not None:
         return remove(name)
-    names = known()
+    names = all_labs()
     spared = tuple(n for n in names if in_use(n))
     removed = [remove(n) for n in names if n not in spared]
     return Removed(

@@ -11,23 +11,23 @@ from wend.topology.maps import read_graphml
 
 def find_node(overlay: Overlay, text: str) -> PeerId:
     """The node with this name, or else with this number."""
-    if (found := _node(overlay, text)) is None:
+    if (node := _node(overlay, text)) is None:
         raise ConfigError(
             f"there is no node {text!r}: give the name of one of the {overlay.peers}, or its number from 0"
         )
-    return found
+    return node
 
 
 def find_nodes(overlay: Overlay, text: str) -> frozenset[PeerId]:
     """The nodes in a list of names, numbers and ranges of numbers: `0-13,Stuttgart`."""
-    found: set[PeerId] = set()
+    nodes: set[PeerId] = set()
     for name in filter(None, map(str.strip, text.split(","))):
         low, dash, high = name.partition("-")
         if _node(overlay, name) is None and dash and low.isdecimal() and high.isdecimal():
-            found |= {find_node(overlay, str(n)) for n in range(int(low), int(high) + 1)}
+            nodes |= {find_node(overlay, str(n)) for n in range(int(low), int(high) + 1)}
         else:
-            found.add(find_node(overlay, name))
-    return frozenset(found)
+            nodes.add(find_node(overlay, name))
+    return frozenset(nodes)
 
 
 def find_link(overlay: Overlay, text: str) -> int:

@@ -29,7 +29,7 @@ from wend.planning.paths import CandidatePaths, paths_from
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Wanted = Mapping[int, Ints]
+Targets = Mapping[int, Ints]
 """source -> its receivers"""
 
 SCHEMA = pa.schema(
@@ -43,7 +43,7 @@ SCHEMA = pa.schema(
 )
 """A row per path. `rank` counts from 1; `peers` lists the path from the source to the receiver."""
 
-_WANTED = pa.schema(
+_TARGETS = pa.schema(
     [pa.field("task", pa.int32()), pa.field("source", pa.int32()), pa.field("receivers", pa.list_(pa.int32()))]
 )
 _MOST_TASKS = 64
@@ -54,39 +54,39 @@ _WORTH_SPREADING_S = 10.0
 """Spark takes some seconds to move tables and to start Python."""
 
 
-def seconds(peers: int, wanted: Wanted, k: int) -> float:
+def seconds(peers: int, targets: Targets, k: int) -> float:
     """Estimate the time that one process needs."""
-    return _SECONDS_PER_PATH * math.sqrt(peers / 1000) * k * sum(map(len, wanted.values()))
+    return _SECONDS_PER_PATH * math.sqrt(peers / 1000) * k * sum(map(len, targets.values()))
 
 
-def is_large(graph: CsrGraph, wanted: Wanted, k: int) -> bool:
+def is_large(graph: CsrGraph, targets: Targets, k: int) -> bool:
     """Whether Spark would be faster, once its session has started."""
-    return seconds(len(graph.ptr) - 1, wanted, k) > _WORTH_SPREADING_S
+    return seconds(len(graph.ptr) - 1, targets, k) > _WORTH_SPREADING_S
 
 
-def paths_here(graph: CsrGraph, wanted: Wanted, k: int) -> Iterator[pa.RecordBatch]:
+def paths_here(graph: CsrGraph, targets: Targets, k: int) -> Iterator[pa.RecordBatch]:
     """Find paths in this process: one batch for each source, in order."""
-    for source in sorted(wanted):
-        yield as_batch(graph, source, paths_from(graph, source, wanted[source], k))
+    for source in sorted(targets):
+        yield as_batch(graph, source, paths_from(graph, source, targets[source], k))
 
 
-def paths_on_spark(spark: "SparkSession", graph: CsrGraph, wanted: Wanted, k: int, folder: Path) -> "DataFrame":
+def paths_on_spark(spark: "SparkSession", graph: CsrGraph, targets: Targets, k: int, folder: Path) -> "DataFrame":
     """Find paths on Spark: the same rows, in the order in which tasks end. Workers read the network from `folder`."""
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
     file = graph_file(graph, folder)
-    tasks = min(len(wanted), _MOST_TASKS)
+    tasks = min(len(targets), _MOST_TASKS)
     rows = [
-        {"task": i % tasks, "source": source, "receivers": np.asarray(wanted[source], dtype=np.int32)}
-        for i, source in enumerate(sorted(wanted))
+        {"task": i % tasks, "source": source, "receivers": np.asarray(targets[source], dtype=np.int32)}
+        for i, source in enumerate(sorted(targets))
     ]
-    frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema=_WANTED)).repartitionById(max(tasks, 1), "task")
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema=_TARGETS)).repartitionById(max(tasks, 1), "task")
     return frame.mapInArrow(partial(_search, file=str(file), k=k), spark_schema(SCHEMA))
 
 
-def write_paths(spark: "SparkSession", graph: CsrGraph, wanted: Wanted, k: int, out: Path, scratch: Path) -> int:
+def write_paths(spark: "SparkSession", graph: CsrGraph, targets: Targets, k: int, out: Path, scratch: Path) -> int:
     """Write the paths as a folder of Parquet files; return their number. Workers read the network from `scratch`."""
-    paths_on_spark(spark, graph, wanted, k, scratch).write.parquet(spark_path(out))
+    paths_on_spark(spark, graph, targets, k, scratch).write.parquet(spark_path(out))
     return int(spark.read.parquet(literal_path(out)).count())
 
 
@@ -94,8 +94,8 @@ def _search(batches: Iterator[pa.RecordBatch], file: str, k: int) -> Iterator[pa
     graph = _graph_of(file)
     for batch in batches:
         for source, receivers in zip(batch["source"].to_pylist(), batch["receivers"], strict=True):
-            wanted = receivers.values.to_numpy(zero_copy_only=False)
-            yield as_batch(graph, source, paths_from(graph, source, wanted, k))
+            targets = receivers.values.to_numpy(zero_copy_only=False)
+            yield as_batch(graph, source, paths_from(graph, source, targets, k))
 
 
 def graph_file(graph: CsrGraph, folder: Path) -> Path:
@@ -120,22 +120,22 @@ def _graph_of(file: str) -> CsrGraph:
         return CsrGraph(**{name: arrays[name] for name in CsrGraph._fields})
 
 
-def as_batch(graph: CsrGraph, source: int, found: CandidatePaths) -> pa.RecordBatch:
+def as_batch(graph: CsrGraph, source: int, paths: CandidatePaths) -> pa.RecordBatch:
     """Convert the paths of one source to rows, without a Python loop over paths."""
-    counts = np.diff(found.first)
-    lengths = np.diff(found.ptr)
-    rank = np.arange(len(lengths)) - np.repeat(found.first[:-1], counts) + 1
-    sums = np.concatenate(([0], np.cumsum(graph.delay[found.arcs])))
+    counts = np.diff(paths.first)
+    lengths = np.diff(paths.ptr)
+    rank = np.arange(len(lengths)) - np.repeat(paths.first[:-1], counts) + 1
+    sums = np.concatenate(([0], np.cumsum(graph.delay[paths.arcs])))
     # A path of n arcs has n + 1 peers: the source comes first.
-    offsets = found.ptr + np.arange(len(found.ptr), dtype=np.int32)
+    offsets = paths.ptr + np.arange(len(paths.ptr), dtype=np.int32)
     peers = np.full(offsets[-1], source, dtype=np.int32)
-    peers[np.arange(len(found.arcs)) + np.repeat(np.arange(1, len(lengths) + 1), lengths)] = graph.head[found.arcs]
+    peers[np.arange(len(paths.arcs)) + np.repeat(np.arange(1, len(lengths) + 1), lengths)] = graph.head[paths.arcs]
     return pa.RecordBatch.from_arrays(
         [
             pa.array(np.full(len(lengths), source, dtype=np.int32)),
-            pa.array(np.repeat(found.receivers, counts).astype(np.int32)),
+            pa.array(np.repeat(paths.receivers, counts).astype(np.int32)),
             pa.array(rank.astype(np.int32)),
-            pa.array(sums[found.ptr[1:]] - sums[found.ptr[:-1]]),
+            pa.array(sums[paths.ptr[1:]] - sums[paths.ptr[:-1]]),
             pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(peers)),
         ],
         schema=SCHEMA,

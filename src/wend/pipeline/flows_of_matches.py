@@ -90,13 +90,13 @@ def write_flows(
         pairs = _matches(spark, matches)
         of_peers = _sifted(_read(spark, subscriptions, SUBSCRIPTIONS), "subscription", None, max_bad)
         of_events = _sifted(_read(spark, events, EVENTS), "event", span, max_bad)
-        published, subscribers, asked, seen = of_events.rows, of_peers.rows, of_peers.seen, of_events.seen
+        published, subscribers, subscribed, seen = of_events.rows, of_peers.rows, of_peers.seen, of_events.seen
         _check_peer_types(published, subscribers, events, subscriptions)
         span = span or observed_span(seen, events)
         pairs = _known_pairs(_known_pairs(pairs, "event", of_events), "subscription", of_peers)
         gathered = f"{draft.scratch}/gathered"
         most = {name: seen[f"most_{name}"] or 0.0 for name in SUMMED}
-        flows_of(pairs, published, subscribers, most, small=asked["rows"] <= SMALL).write.parquet(gathered)
+        flows_of(pairs, published, subscribers, most, small=subscribed["rows"] <= SMALL).write.parquet(gathered)
         flows = spark.read.parquet(literal_path(gathered))
         _check_known(flows, matches, events, subscriptions)
         rated(flows, span).write.parquet(draft.result)
@@ -182,55 +182,55 @@ def _matches(spark: "SparkSession", path: str) -> "DataFrame":
     return frame.select("event", "subscription")
 
 
-def _read(spark: "SparkSession", path: str, wanted: dict[str, str]) -> InputTable:
+def _read(spark: "SparkSession", path: str, expected: dict[str, str]) -> InputTable:
     """Read `id` and the wanted columns; a missing value is null."""
     from pyspark.sql import functions as F
 
     if is_lines(path):
-        return _read_lines(spark, path, wanted)
+        return _read_lines(spark, path, expected)
     frame = parquet_of(spark, path)
     require_columns(frame, path, "id")
     columns = []
-    for name, kind in wanted.items():
+    for name, kind in expected.items():
         if name not in frame.columns:
             columns.append(F.lit(None).cast("string" if kind == "peer" else kind).alias(name))
             continue
-        found = frame.schema[name].dataType.simpleString()
+        actual = frame.schema[name].dataType.simpleString()
         fits = {"peer": {*INTEGERS, "string"}, "double": NUMBERS, "bigint": INTEGERS}[kind]
-        if found not in fits:
+        if actual not in fits:
             right = {"peer": "peers, by number or by name", "double": "numbers", "bigint": "whole nanoseconds"}[kind]
-            raise ConfigError(f"the column {name} of {path} holds {found}; it must hold {right}")
-        cast = ("bigint" if found in INTEGERS else "string") if kind == "peer" else kind
+            raise ConfigError(f"the column {name} of {path} holds {actual}; it must hold {right}")
+        cast = ("bigint" if actual in INTEGERS else "string") if kind == "peer" else kind
         columns.append(F.col(name).cast(cast).alias(name))
     return parquet_table(path, frame, ["id", *columns])
 
 
-def _read_lines(spark: "SparkSession", path: str, wanted: dict[str, str]) -> InputTable:
+def _read_lines(spark: "SparkSession", path: str, expected: dict[str, str]) -> InputTable:
     """Read JSON lines. The first line decides whether ids and peers are numbers or names."""
-    what = "events" if "publisher" in wanted else "subscriptions"
+    what = "events" if "publisher" in expected else "subscriptions"
     lines = text_lines(spark, path)
     seen = first_line(lines, path, what)
     texts = {"id": isinstance(seen["id"], str)}
-    for name, kind in wanted.items():
+    for name, kind in expected.items():
         if kind == "peer":
             texts[name] = not isinstance(seen.get(name), int)
     types = {name: (pa.string() if text else pa.int64()) for name, text in texts.items()}
-    fields = [pa.field(name, types.get(name) or _ARROW[wanted[name]]) for name in ("id", *wanted)]
-    return line_table(path, lines, partial(_line_values, texts=texts, wanted=tuple(wanted)), fields)
+    fields = [pa.field(name, types.get(name) or _ARROW[expected[name]]) for name in ("id", *expected)]
+    return line_table(path, lines, partial(_line_values, texts=texts, expected=tuple(expected)), fields)
 
 
 _line = msgspec.json.Decoder(FlowLine)
 _ARROW = {"double": pa.float64(), "bigint": pa.int64()}
 
 
-def _line_values(line: str, texts: dict[str, bool], wanted: tuple[str, ...]) -> tuple[Any, ...]:
+def _line_values(line: str, texts: dict[str, bool], expected: tuple[str, ...]) -> tuple[Any, ...]:
     row = decoded(_line, line)
-    for name in wanted:
+    for name in expected:
         value = getattr(row, name)
         if name in texts and value is not None and isinstance(value, str) is not texts[name]:
             kind = "a name" if texts[name] else "a number"
             raise ConfigError(f"the first {name} is {kind}, but {value!r} is not")
-    return (checked_id(row.id, texts["id"]), *(getattr(row, name) for name in wanted))
+    return (checked_id(row.id, texts["id"]), *(getattr(row, name) for name in expected))
 
 
 def _check_peer_types(published: "DataFrame", subscribers: "DataFrame", events: str, subscriptions: str) -> None:
@@ -275,12 +275,12 @@ def missing(seen: dict[str, Any], what: str, names: list[str]) -> Reasons:
 
 def senseless(seen: dict[str, Any]) -> Reasons:
     """Sizes and weights that are negative or not finite."""
-    found: Reasons = []
+    reasons: Reasons = []
     for name in SUMMED:
         if seen[f"known_{name}"] and not (seen[f"least_{name}"] >= 0 and seen[f"most_{name}"] < inf):
             wrong = f"NOT ({name} >= 0 AND {name} < double('inf'))"
-            found.append((wrong, f"event %s has a {name} of %s: it must be finite and not negative", "id", name))
-    return found
+            reasons.append((wrong, f"event %s has a {name} of %s: it must be finite and not negative", "id", name))
+    return reasons
 
 
 def far_away(seen: dict[str, Any]) -> Reasons:

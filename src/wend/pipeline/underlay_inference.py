@@ -61,26 +61,26 @@ def infer(
 
 def read_records(spark: "SparkSession", path: str) -> "DataFrame":
     """Read traceroute records from Parquet, and check their columns."""
-    found = parquet_of(spark, path)
+    records = parquet_of(spark, path)
     try:
-        check(found)
+        check(records)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    return found
+    return records
 
 
 def check(records: "DataFrame") -> None:
-    found = {field.name: field.dataType.simpleString() for field in records.schema.fields}
-    wanted = {
+    actual = {field.name: field.dataType.simpleString() for field in records.schema.fields}
+    expected = {
         "source": "bigint",
         "target": "bigint",
         "time_ns": "bigint",
         "hops": "array<string>",
         "reached": "boolean",
     }
-    for name, kind in wanted.items():
-        if found.get(name) != kind:
-            raise ConfigError(f"traceroute records need a column {name} of type {kind}, got {found.get(name, 'none')}")
+    for name, kind in expected.items():
+        if actual.get(name) != kind:
+            raise ConfigError(f"traceroute records need a column {name} of type {kind}, got {actual.get(name, 'none')}")
 
 
 def sightings(records: "DataFrame", longest: int = LONGEST) -> "DataFrame":
@@ -233,8 +233,8 @@ def _counts(
         "routers on too many paths for overlaps": busy.select(f.lit(1).cast("long").alias("seen")),
         "links seen too seldom": rare.select(f.lit(1).cast("long").alias("seen")),
     }
-    made = [
+    counts = [
         table.agg(f.coalesce(f.sum("seen"), f.lit(0)).alias("seen")).select(f.lit(what).alias("what"), "seen")
         for what, table in rows.items()
     ]
-    return reduce(lambda one, other: one.unionByName(other), made)
+    return reduce(lambda one, other: one.unionByName(other), counts)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wend.model.errors import ConfigError
-from wend.pipeline.sweeps.run_kind import Work
+from wend.pipeline.sweeps.run_kind import RunKind
 from wend.pipeline.sweeps.seed_means import by_setting
 from wend.pipeline.sweeps.simulations import Runner, Simulations
 from wend.pipeline.sweeps.sweep import LIMIT_S, sweep
@@ -58,7 +58,7 @@ def run_study(
     began = monotonic()
     selected, chosen, left_out = choose(study, size, strategies or [], only or [], available)
     claims = [claim for claim in load_claims(study.name) if not only or claim.figure in only]
-    work: Work[Any] = size.trials or Simulations(run)
+    work: RunKind[Any] = size.trials or Simulations(run)
     swept = sweep(
         spark, work, study_runs(selected, size, claims, chosen), study.name, out, limit_s=limit_s, quiet=quiet
     )

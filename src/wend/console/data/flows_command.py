@@ -59,21 +59,21 @@ def data_flows(
     with stoppable("nothing was written"), spark_session(master, conf=conf, ship=ship) as spark:
         began = time.perf_counter()
         with nullcontext() if as_json else messages().status("grouping matches into flows"):
-            found = write_flows(
+            summary = write_flows(
                 spark, matches, subscriptions, events, out, span=length, max_bad=max_bad, overwrite=overwrite
             )
         took_s = time.perf_counter() - began
     if as_json:
-        print(json.dumps({**msgspec.to_builtins(found), "seconds": round(took_s, 3)}))
+        print(json.dumps({**msgspec.to_builtins(summary), "seconds": round(took_s, 3)}))
         return
-    wanted = found.events - found.unwanted
+    wanted = summary.events - summary.unwanted
     rows = [
-        ("events", f"{found.events:,}", f"in {found.span_s:g} s; no other peer wants {found.unwanted:,} of them"),
-        ("flows", f"{found.flows:,}", f"{wanted / found.flows:,.1f} events in each"),
-        *quarantine_row(found.quarantined, found.out),
-        ("deliveries", f"{found.deliveries:,.1f}", "per second"),
+        ("events", f"{summary.events:,}", f"in {summary.span_s:g} s; no other peer wants {summary.unwanted:,} of them"),
+        ("flows", f"{summary.flows:,}", f"{wanted / summary.flows:,.1f} events in each"),
+        *quarantine_row(summary.quarantined, summary.out),
+        ("deliveries", f"{summary.deliveries:,.1f}", "per second"),
         ("time", f"{took_s:.1f} s", ""),
     ]
     console = output()
     console.print(facts("Flows", rows))
-    console.print(f"result: {found.out}", soft_wrap=True)
+    console.print(f"result: {summary.out}", soft_wrap=True)

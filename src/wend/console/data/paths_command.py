@@ -20,7 +20,7 @@ from wend.model.flows import known_peers
 from wend.model.rates import parse_rate
 
 if TYPE_CHECKING:
-    from wend.pipeline.candidate_paths import Wanted
+    from wend.pipeline.candidate_paths import Targets
     from wend.planning.network import CsrGraph
     from wend.topology.graph import Overlay
 
@@ -65,22 +65,22 @@ def data_paths(
     overlay = _overlay(topology, peers, degree, seed)
     graph = FlowNetwork(overlay, link=parse_rate(link_capacity, "--link-capacity")).graph
     everyone = np.arange(overlay.peers, dtype=np.int32)
-    wanted = {source: everyone[everyone != source] for source in _sources(sources, overlay)}
-    on_spark = spread is SparkChoice.SPARK or (spread is SparkChoice.AUTO and is_large(graph, wanted, k))
+    targets = {source: everyone[everyone != source] for source in _sources(sources, overlay)}
+    on_spark = spread is SparkChoice.SPARK or (spread is SparkChoice.AUTO and is_large(graph, targets, k))
     began = time.perf_counter()
     with stoppable("nothing was written"), drafted(out) as (draft, scratch):
         if on_spark:
-            found = _on_spark(graph, wanted, k, draft, scratch, master, conf, ship)
+            count = _on_spark(graph, targets, k, draft, scratch, master, conf, ship)
         else:
             with compiling():
-                found = _here(graph, wanted, k, draft)
+                count = _here(graph, targets, k, draft)
     took_s = time.perf_counter() - began
-    about = {"paths": found, "sources": len(wanted), "k": k, "on_spark": on_spark, "seconds": took_s, "out": str(out)}
+    about = {"paths": count, "sources": len(targets), "k": k, "on_spark": on_spark, "seconds": took_s, "out": str(out)}
     if as_json:
         print(json.dumps(about))
         return
     where = f"on {master or 'Spark'}" if on_spark else "in this process"
-    rows = [("sources", str(len(wanted)), ""), ("paths", f"{found:,}", where), ("time", f"{took_s:.1f} s", "")]
+    rows = [("sources", str(len(targets)), ""), ("paths", f"{count:,}", where), ("time", f"{took_s:.1f} s", "")]
     output().print(facts(f"Paths: {out}", rows))
 
 
@@ -105,26 +105,26 @@ def _sources(text: str | None, overlay: "Overlay") -> list[int]:
     return sorted(set(chosen))
 
 
-def _here(graph: "CsrGraph", wanted: "Wanted", k: int, draft: Path) -> int:
+def _here(graph: "CsrGraph", targets: "Targets", k: int, draft: Path) -> int:
     from pyarrow import parquet
 
     from wend.pipeline.candidate_paths import SCHEMA, paths_here
 
-    found = 0
+    count = 0
     try:
         draft.mkdir()
         with parquet.ParquetWriter(draft / "paths.parquet", SCHEMA) as file:
-            for batch in paths_here(graph, wanted, k):
+            for batch in paths_here(graph, targets, k):
                 file.write_batch(batch)
-                found += batch.num_rows
+                count += batch.num_rows
     except OSError as error:
         raise ConfigError(f"cannot write the paths: {error.strerror or error}") from None
-    return found
+    return count
 
 
 def _on_spark(
     graph: "CsrGraph",
-    wanted: "Wanted",
+    targets: "Targets",
     k: int,
     draft: Path,
     scratch: Path,
@@ -137,4 +137,4 @@ def _on_spark(
     from wend.pipeline.spark.task_errors import plain_errors
 
     with plain_errors(), spark_session(master, conf=conf, ship=ship) as spark:
-        return write_paths(spark, graph, wanted, k, draft, scratch)
+        return write_paths(spark, graph, targets, k, draft, scratch)

@@ -91,24 +91,24 @@ def data_recommend(
 
     if picture is not None:
         check_file(picture, ".svg")
-    found = recommend(read_table(None, replays, "replays").to_pylist(), equal / 100)
+    recommendation = recommend(read_table(None, replays, "replays").to_pylist(), equal / 100)
     if picture is not None:
-        write_text(picture, drawn(found))
+        write_text(picture, drawn(recommendation))
     if as_json:
-        print(json.dumps(msgspec.to_builtins(found)))
+        print(json.dumps(msgspec.to_builtins(recommendation)))
         return
     console = output()
-    console.print(_table(found))
+    console.print(_table(recommendation))
     console.print()
-    console.print(found.paragraph, markup=False)
+    console.print(recommendation.paragraph, markup=False)
     console.print("\nIn the file of each peer:\n", markup=False)
-    for name, value in found.settings.items():
+    for name, value in recommendation.settings.items():
         console.print(f'    {name} = "{value}"', markup=False)
     if picture is not None:
         console.print(f"\npicture: {picture}", markup=False, soft_wrap=True)
 
 
-def _table(found: "Recommendation") -> "Table":
+def _table(recommendation: "Recommendation") -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -116,7 +116,7 @@ def _table(found: "Recommendation") -> "Table":
     table.add_column("strategy", no_wrap=True)
     for head in ("on time %", "behind", "recorded", "delivered", "packets", "p99 ms"):
         table.add_column(head, justify="right", no_wrap=True)
-    for one in found.ranked:
+    for one in recommendation.ranked:
         table.add_row(
             one.variant.name, _with_half(one.on_time, 100), _with_half(one.behind, 100),
             "–" if one.recorded is None else f"{100 * one.recorded:.2f}", f"{100 * one.delivery.mean:.2f}",
@@ -130,23 +130,23 @@ def _with_half(value: "MeanInterval", factor: float) -> str:
     return f"{factor * value.mean:.2f}{half}"
 
 
-def _settings(given: list[str]) -> dict[str, Any]:
+def _settings(texts: list[str]) -> dict[str, Any]:
     """Check the settings of the command line."""
     from wend.drivers.settings import known_settings, unknown
 
-    known, found = known_settings(), {}
-    for text in given:
+    declared, values = known_settings(), {}
+    for text in texts:
         name, sign, value = text.partition("=")
         if not sign:
             raise ConfigError(f"--set needs NAME=VALUE, got {text!r}")
-        if name not in known:
-            raise unknown(name, known)
-        each = known[name]
+        if name not in declared:
+            raise unknown(name, declared)
+        each = declared[name]
         typed: Any = value
         if each.kind in ("int", "float", "bool"):
             try:
                 typed = json.loads(value)
             except ValueError:
                 raise ConfigError(f"--set {text}: {name} is a number or true or false") from None
-        found[name] = each.write(each.read(typed))
-    return found
+        values[name] = each.write(each.read(typed))
+    return values

@@ -53,15 +53,15 @@ def data_submit(
     parse_conf(conf)
     if archive.suffix != ".zip":
         raise ConfigError(f"{archive} must end in .zip, or Python does not import from it")
-    found = job_dependencies()
-    size = write_archive(archive, found)
+    dependencies = job_dependencies()
+    size = write_archive(archive, dependencies)
     script = archive.with_name(f"{archive.stem}-job.py")
     write_script(script)
     command = submit_command(archive, script, words, master, conf or (), _options(option or []))
-    names = ", ".join(each.name for each in found.pure)
-    about = f"{archive} has Wend and {names} ({size / 1e6:.1f} MB). Workers need: {' '.join(found.compiled)}"
+    names = ", ".join(each.name for each in dependencies.pure)
+    about = f"{archive} has Wend and {names} ({size / 1e6:.1f} MB). Workers need: {' '.join(dependencies.compiled)}"
     if as_json:
-        print(json.dumps({"command": command, "zip": str(archive), "compiled": list(found.compiled)}))
+        print(json.dumps({"command": command, "zip": str(archive), "compiled": list(dependencies.compiled)}))
     elif not run:
         messages().print(about, style="bright_black", markup=False, soft_wrap=True)
         output().print(as_line(command), markup=False, soft_wrap=True)

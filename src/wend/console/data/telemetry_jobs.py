@@ -125,29 +125,29 @@ data_late = _job_command(_late_job)
 data_workload = _job_command(_workload_job, without=("picture",))
 
 
-def _run(job: "TelemetryJob", given: JobOptions) -> None:
+def _run(job: "TelemetryJob", options: JobOptions) -> None:
     from wend.pipeline.spark.session import spark_session
     from wend.pipeline.storage.input_tables import check_max_bad
     from wend.pipeline.storage.job_folders import local_path
 
     # Find mistakes before Spark starts.
-    check_max_bad(given.max_bad)
-    _check_places(given.segments, given.out, given.picture)
-    if (given.drain or given.checkpoint is not None) and not given.follow:
+    check_max_bad(options.max_bad)
+    _check_places(options.segments, options.out, options.picture)
+    if (options.drain or options.checkpoint is not None) and not options.follow:
         raise ConfigError("--drain and --checkpoint are for --follow")
-    if given.follow and given.rebuild:
+    if options.follow and options.rebuild:
         raise ConfigError("--follow adds to the tables of a folder: --rebuild is for a batch")
-    listing = None if given.follow or local_path(given.segments) is None else _listed(None, given)
-    left = "the tables are as they were after the last update" if given.follow else "the tables are as they were"
-    with stoppable(left), spark_session(given.master, conf=given.conf, ship=given.ship) as spark:
-        if given.follow:
-            _follow(spark, job, given)
+    listing = None if options.follow or local_path(options.segments) is None else _listed(None, options)
+    left = "the tables are as they were after the last update" if options.follow else "the tables are as they were"
+    with stoppable(left), spark_session(options.master, conf=options.conf, ship=options.ship) as spark:
+        if options.follow:
+            _follow(spark, job, options)
         else:
-            _batch(spark, job, given, listing or _listed(spark, given))
-        if given.picture is not None:
-            write_text(given.picture, job.picture(spark, given.out))
-            if not given.as_json:
-                output().print(f"picture: {given.picture}", soft_wrap=True)
+            _batch(spark, job, options, listing or _listed(spark, options))
+        if options.picture is not None:
+            write_text(options.picture, job.picture(spark, options.out))
+            if not options.as_json:
+                output().print(f"picture: {options.picture}", soft_wrap=True)
 
 
 def _check_places(segments: str, out: str, picture: Path | None) -> None:
@@ -167,80 +167,82 @@ def _check_places(segments: str, out: str, picture: Path | None) -> None:
         check_file(picture, ".svg")
 
 
-def _listed(spark: "SparkSession | None", given: JobOptions) -> "Listing":
+def _listed(spark: "SparkSession | None", options: JobOptions) -> "Listing":
     """The segments of a batch. Local ones are listed without Spark."""
     from wend.pipeline.spark.task_errors import plain_errors
     from wend.pipeline.telemetry.segment_listing import list_segments
 
-    with plain_errors(), nullcontext() if given.as_json else messages().status("listing segments"):
-        listing = list_segments(spark, given.segments)
+    with plain_errors(), nullcontext() if options.as_json else messages().status("listing segments"):
+        listing = list_segments(spark, options.segments)
     if not listing.files:
         others = f"; it has {listing.others} other files" if listing.others else ""
-        raise ConfigError(f"{given.segments} has no segments of telemetry{others}")
+        raise ConfigError(f"{options.segments} has no segments of telemetry{others}")
     return listing
 
 
-def _batch(spark: "SparkSession", job: "TelemetryJob", given: JobOptions, listing: "Listing") -> None:
+def _batch(spark: "SparkSession", job: "TelemetryJob", options: JobOptions, listing: "Listing") -> None:
     from wend.pipeline.telemetry.updates import run_update
 
-    with nullcontext() if given.as_json else messages().status(f"reading {len(listing.files):,} files"):
-        made = run_update(spark, given.out, job, listing.files, max_bad=given.max_bad, rebuild=given.rebuild)
-    assert made is not None
-    _say(job.name, made, given.as_json, listing.others)
+    with nullcontext() if options.as_json else messages().status(f"reading {len(listing.files):,} files"):
+        summary = run_update(spark, options.out, job, listing.files, max_bad=options.max_bad, rebuild=options.rebuild)
+    assert summary is not None
+    _say(job.name, summary, options.as_json, listing.others)
 
 
-def _follow(spark: "SparkSession", job: "TelemetryJob", given: JobOptions) -> None:
+def _follow(spark: "SparkSession", job: "TelemetryJob", options: JobOptions) -> None:
     from wend.pipeline.telemetry.follow import follow
 
-    if not given.as_json:
-        messages().print(f"following {given.segments}; Ctrl-C ends it", soft_wrap=True)
+    if not options.as_json:
+        messages().print(f"following {options.segments}; Ctrl-C ends it", soft_wrap=True)
     updates = 0
 
-    def report(made: "UpdateSummary") -> None:
+    def report(summary: "UpdateSummary") -> None:
         nonlocal updates
         updates += 1
-        (_json_line if given.as_json else _line)(made)
+        (_json_line if options.as_json else _line)(summary)
 
-    checkpoint = given.checkpoint or f"{given.out.rstrip('/')}/checkpoint"
-    follow(spark, given.segments, given.out, job, checkpoint=checkpoint, drain=given.drain, report=report)
-    if given.drain and not updates and not given.as_json:
-        messages().print(f"{given.segments} has no segment that the stream has not used yet", soft_wrap=True)
-
-
-def _json_line(made: "UpdateSummary") -> None:
-    print(json.dumps(msgspec.to_builtins(made)), flush=True)
+    checkpoint = options.checkpoint or f"{options.out.rstrip('/')}/checkpoint"
+    follow(spark, options.segments, options.out, job, checkpoint=checkpoint, drain=options.drain, report=report)
+    if options.drain and not updates and not options.as_json:
+        messages().print(f"{options.segments} has no segment that the stream has not used yet", soft_wrap=True)
 
 
-def _line(made: "UpdateSummary") -> None:
+def _json_line(summary: "UpdateSummary") -> None:
+    print(json.dumps(msgspec.to_builtins(summary)), flush=True)
+
+
+def _line(summary: "UpdateSummary") -> None:
     """One line for an update of a stream."""
-    rows = ", ".join(f"{name} {count:,}" for name, count in made.results.items())
-    bad = f", quarantined {made.quarantined:,}" if made.quarantined else ""
+    rows = ", ".join(f"{name} {count:,}" for name, count in summary.results.items())
+    bad = f", quarantined {summary.quarantined:,}" if summary.quarantined else ""
     now = time.strftime("%H:%M:%S")
-    print(f"{now} {made.segments:,} segments, {made.rows:,} rows, {made.copies:,} copies{bad}; {rows}", flush=True)
-    remark(made.remarks)
+    new = f"{summary.segments:,} segments, {summary.rows:,} rows, {summary.copies:,} copies"
+    print(f"{now} {new}{bad}; {rows}", flush=True)
+    remark(summary.remarks)
 
 
-def _say(name: str, made: "UpdateSummary", as_json: bool, others: int) -> None:
+def _say(name: str, summary: "UpdateSummary", as_json: bool, others: int) -> None:
     if as_json:
-        print(json.dumps({**msgspec.to_builtins(made), "others": others}))
+        print(json.dumps({**msgspec.to_builtins(summary), "others": others}))
         return
-    rate = made.rows / made.seconds if made.seconds else 0.0
-    unaligned = ", ".join(map(str, made.unaligned[:8])) + (", …" if len(made.unaligned) > 8 else "")
+    rate = summary.rows / summary.seconds if summary.seconds else 0.0
+    unaligned = ", ".join(map(str, summary.unaligned[:8])) + (", …" if len(summary.unaligned) > 8 else "")
+    clocks = f"on their own clock: {unaligned}" if unaligned else "their clocks are aligned"
     rows = [
-        ("segments", f"{made.segments:,}", f"{made.rows:,} rows, {rate:,.0f} per second"),
-        ("peers", f"{made.peers:,}", f"on their own clock: {unaligned}" if unaligned else "their clocks are aligned"),
-        *((table, f"{count:,}", f"rows of {made.out}, table {table}") for table, count in made.results.items()),
+        ("segments", f"{summary.segments:,}", f"{summary.rows:,} rows, {rate:,.0f} per second"),
+        ("peers", f"{summary.peers:,}", clocks),
+        *((table, f"{count:,}", f"rows of {summary.out}, table {table}") for table, count in summary.results.items()),
     ]
-    if made.copies:
-        rows.insert(1, ("copies", f"{made.copies:,}", "files whose segments were used already"))
+    if summary.copies:
+        rows.insert(1, ("copies", f"{summary.copies:,}", "files whose segments were used already"))
     if others:
         rows.append(("other files", f"{others:,}", "with names that are not those of segments"))
-    if made.quarantined:
-        what = f"{made.unreadable:,} segments among them; table _quarantine has the reasons"
-        rows.append(("quarantined", f"{made.quarantined:,}", what))
-    rows.append(("time", f"{made.seconds:.1f} s", f"version {made.version}"))
+    if summary.quarantined:
+        what = f"{summary.unreadable:,} segments among them; table _quarantine has the reasons"
+        rows.append(("quarantined", f"{summary.quarantined:,}", what))
+    rows.append(("time", f"{summary.seconds:.1f} s", f"version {summary.version}"))
     output().print(facts(name.capitalize(), rows))
-    remark(made.remarks)
+    remark(summary.remarks)
 
 
 def data_compact(
@@ -262,16 +264,16 @@ def data_compact(
     with stoppable("the tables are as they were"), spark_session(master, conf=conf) as spark:
         began = time.perf_counter()
         with nullcontext() if as_json else messages().status("merging files"):
-            made = compact(spark, tables, retain_ns=retain_ns)
+            result = compact(spark, tables, retain_ns=retain_ns)
         took_s = time.perf_counter() - began
     if as_json:
-        print(json.dumps({**msgspec.to_builtins(made), "seconds": round(took_s, 3)}))
+        print(json.dumps({**msgspec.to_builtins(result), "seconds": round(took_s, 3)}))
         return
     hours = f"{retain_ns / SECOND / 3600:g} h"
     rows = [
-        ("files", f"{made.files_after:,}", f"{made.files_before:,} before"),
-        ("versions removed", f"{made.versions_removed:,}", f"replaced more than {hours} ago"),
-        ("files removed", f"{made.files_removed:,}", "that no version names"),
-        ("time", f"{took_s:.1f} s", f"version {made.version}"),
+        ("files", f"{result.files_after:,}", f"{result.files_before:,} before"),
+        ("versions removed", f"{result.versions_removed:,}", f"replaced more than {hours} ago"),
+        ("files removed", f"{result.files_removed:,}", "that no version names"),
+        ("time", f"{took_s:.1f} s", f"version {result.version}"),
     ]
     output().print(facts("Compacted", rows))

@@ -43,16 +43,16 @@ def bottleneck(
         if name not in EXPERIMENTS:
             raise ConfigError(f"there is no experiment {name!r}: choose from {', '.join(EXPERIMENTS)}")
     setup = BottleneckSetup(strategy, tuple(map(_setting, settings or ())), seconds, seed)
-    found = []
+    results = []
     for name in EXPERIMENTS:
         if name in chosen:
             with messages().status(f"{name} ..."):
-                found.append(run(name, setup))
+                results.append(run(name, setup))
     if as_json:
-        print(json.dumps({"setup": msgspec.to_builtins(setup), "results": msgspec.to_builtins(found)}))
+        print(json.dumps({"setup": msgspec.to_builtins(setup), "results": msgspec.to_builtins(results)}))
     else:
-        output().print(_table(found))
-        for one in found:
+        output().print(_table(results))
+        for one in results:
             if line := _besides(one):
                 output().print(f"{one.experiment}: {line}", style="bright_black")
 
@@ -68,14 +68,14 @@ def _setting(text: str) -> tuple[str, str]:
         return name, json.dumps(value)
 
 
-def _table(found: "list[BottleneckResult]") -> "RenderableType":
+def _table(results: "list[BottleneckResult]") -> "RenderableType":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for title in ("", "load", "goodput", "on time", "of best", "queue p50", "p95", "downs"):
         table.add_column(title, justify="right" if title else "left", no_wrap=True)
-    for one in found:
+    for one in results:
         table.add_row(
             one.experiment,
             f"{one.offered:g} x",

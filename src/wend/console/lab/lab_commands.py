@@ -82,7 +82,7 @@ def up(
     remark(overlay.remarks)
     forwarding = _routers(scenario, overlay, routers)
     begin = time.monotonic()
-    made = Lab.up(
+    network = Lab.up(
         overlay,
         name=name,
         routes=routes,  # type: ignore[arg-type]  # `up` checks it
@@ -99,11 +99,11 @@ def up(
         from wend.topology.faults import PerSecond
 
         outages = PerSecond(len(overlay.links), scenario.pf, begin=0, end=length_ns, seed=scenario.seed).outages()
-        made.schedule(outages, time.monotonic_ns())
+        network.schedule(outages, time.monotonic_ns())
     if as_json:
-        print(json.dumps(_as_json(made, took_s)))
+        print(json.dumps(_as_json(network, took_s)))
     else:
-        _show_made(made, scenario, routes, took_s)
+        _show_made(network, scenario, routes, took_s)
 
 
 @lab.command("run")
@@ -181,12 +181,12 @@ def log(
 
     check_file(out)
     there = _attach(name)
-    found = there.outages()
-    write_faults(out, there.overlay, found)
+    outages = there.outages()
+    write_faults(out, there.overlay, outages)
     if as_json:
-        print(json.dumps({"outages": len(found), "out": str(out)}))
+        print(json.dumps({"outages": len(outages), "out": str(out)}))
     else:
-        print(f"wrote {counted(len(found), 'outage')} to {out}")
+        print(f"wrote {counted(len(outages), 'outage')} to {out}")
 
 
 @lab.command("clean")
@@ -243,27 +243,27 @@ def _routers(scenario: "Scenario", overlay: "Overlay", text: str | None) -> froz
 # ---------------------------------------------------------------- output
 
 
-def _as_json(made: "Lab", took_s: float) -> dict[str, Any]:
+def _as_json(network: "Lab", took_s: float) -> dict[str, Any]:
     import msgspec
 
-    links = [{"link": i, **msgspec.to_builtins(link)} for i, link in enumerate(made.overlay.links)]
-    nodes = msgspec.to_builtins(made.nodes)
-    return {"name": made.name, "folder": str(made.folder), "took_s": took_s, "nodes": nodes, "links": links}
+    links = [{"link": i, **msgspec.to_builtins(link)} for i, link in enumerate(network.overlay.links)]
+    nodes = msgspec.to_builtins(network.nodes)
+    return {"name": network.name, "folder": str(network.folder), "took_s": took_s, "nodes": nodes, "links": links}
 
 
-def _show_made(made: "Lab", scenario: "Scenario", routes: str, took_s: float) -> None:
-    delays = [link.delay_ns / MS for link in made.overlay.links]
-    first, last = made.hosts[0], made.hosts[-1]
-    named = "" if made.name == "lab" else f"--name {made.name} "
+def _show_made(network: "Lab", scenario: "Scenario", routes: str, took_s: float) -> None:
+    delays = [link.delay_ns / MS for link in network.overlay.links]
+    first, last = network.hosts[0], network.hosts[-1]
+    named = "" if network.name == "lab" else f"--name {network.name} "
     rows = [
-        ("hosts", f"{len(made.hosts)}", f"{first.address} is {first.name}, {last.address} is {last.name}"),
-        ("links", f"{len(made.overlay.links)}", f"{min(delays):.1f}-{max(delays):.1f} ms, routes: {routes}"),
-        ("failures", f"Pf {scenario.pf:g}", f"{made.status().changes_ahead} scheduled changes"),
-        ("up in", f"{took_s:.2f} s", f"{made.folder}"),
+        ("hosts", f"{len(network.hosts)}", f"{first.address} is {first.name}, {last.address} is {last.name}"),
+        ("links", f"{len(network.overlay.links)}", f"{min(delays):.1f}-{max(delays):.1f} ms, routes: {routes}"),
+        ("failures", f"Pf {scenario.pf:g}", f"{network.status().changes_ahead} scheduled changes"),
+        ("up in", f"{took_s:.2f} s", f"{network.folder}"),
     ]
-    if len(made.nodes) > len(made.hosts):
-        rows.insert(1, ("routers", f"{len(made.nodes) - len(made.hosts)}", "forward only"))
-    output().print(facts(f"lab {made.name}", rows))
+    if len(network.nodes) > len(network.hosts):
+        rows.insert(1, ("routers", f"{len(network.nodes) - len(network.hosts)}", "forward only"))
+    output().print(facts(f"lab {network.name}", rows))
     output().print(f"try: wend lab run {named}{first.number} -- ping -c 3 {last.address}", style="bright_black")
 
 

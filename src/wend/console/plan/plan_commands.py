@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 
-plan = typer.Typer(help="Plan the routes of flows such that no message is dropped.", invoke_without_command=True)
+group = typer.Typer(help="Plan the routes of flows such that no message is dropped.", invoke_without_command=True)
 
 TopologyName = Annotated[str | None, typer.Option(help=TOPOLOGIES)]
 LinkCapacity = Annotated[
@@ -43,13 +43,13 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A plan.")]
 
 
 def register(app: typer.Typer) -> None:
-    load_command.register(plan)
-    push_command.register(plan)
-    watch_command.register(plan)
-    app.add_typer(plan, name="plan")
+    load_command.register(group)
+    push_command.register(group)
+    watch_command.register(group)
+    app.add_typer(group, name="plan")
 
 
-@plan.callback()
+@group.callback()
 def make(
     context: typer.Context,
     topology: TopologyName = None,
@@ -92,7 +92,7 @@ def make(
     from wend.planning.models import parse_goal
     from wend.planning.workload import read_workload
 
-    wanted = parse_goal(goal)
+    objective = parse_goal(goal)
     if out is not None:
         check_out(out, overwrite, str(workload or tables))
     if topology is None:
@@ -107,19 +107,19 @@ def make(
     begin = time.perf_counter()
     doing = _working(f"planning {counted(len(flows), 'flow')} on {network.peers} peers", quiet=as_json)
     with stoppable("nothing was written"), doing, compiling():
-        made = make_plan(network, flows, wanted, k, ranking=ranking, partial=partial, survive=survive)
+        plan = make_plan(network, flows, objective, k, ranking=ranking, partial=partial, survive=survive)
     remark((*overlay.remarks, *_unlimited(network)))
     if out is not None:
         with drafted(out) as (draft, _):
-            made.write(draft)
+            plan.write(draft)
     wall_s = time.perf_counter() - begin
     if as_json:
-        print(json.dumps(_metrics(made) | {"unwanted": flows.unwanted, "wall_s": wall_s}))
+        print(json.dumps(_metrics(plan) | {"unwanted": flows.unwanted, "wall_s": wall_s}))
     else:
-        _print(made, wall_s, out)
+        _print(plan, wall_s, out)
 
 
-@plan.command("workload")
+@group.command("workload")
 def draw(
     messages: Annotated[int, typer.Option(help="Number of messages, before equal ones are merged into flows.")],
     popularity: Annotated[float, typer.Option(help="Share of the receivers that want a message, on average.")],
@@ -139,18 +139,18 @@ def draw(
 
     check_file(out)
     overlay = _overlay(topology or "regular", peers, degree, seed)
-    made = draw_workload(
+    flows = draw_workload(
         overlay.peers, messages, popularity=popularity, seed=1 if seed is None else seed, receivers=receivers,
         publishers=publishers, rate=rate, size_bytes=size_bytes,
     )  # fmt: skip
-    write_workload(made, out, overlay.names)
+    write_workload(flows, out, overlay.names)
     if as_json:
-        print(json.dumps({"flows": len(made), "deliveries": made.deliveries(), "out": str(out)}))
+        print(json.dumps({"flows": len(flows), "deliveries": flows.deliveries(), "out": str(out)}))
     else:
-        print(f"{counted(len(made), 'flow')}, {made.deliveries():g} deliveries per second, in {out}")
+        print(f"{counted(len(flows), 'flow')}, {flows.deliveries():g} deliveries per second, in {out}")
 
 
-@plan.command("show")
+@group.command("show")
 def show(
     folder: Folder,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="The picture; by default plan.svg in DIR.")] = None,
@@ -168,15 +168,15 @@ def show(
             check_file(path)
         except ConfigError as error:
             raise ConfigError(f"{error}; choose another file with --out") from None
-    made = read_plan(folder)
-    write_text(path, picture(made))
+    plan = read_plan(folder)
+    write_text(path, picture(plan))
     if as_json:
-        print(json.dumps(_metrics(made) | {"picture": str(path)}))
+        print(json.dumps(_metrics(plan) | {"picture": str(path)}))
     else:
-        _print(made, None, path)
+        _print(plan, None, path)
 
 
-@plan.command("check")
+@group.command("check")
 def verify(
     folder: Folder,
     topology: TopologyName = None,
@@ -191,20 +191,20 @@ def verify(
     from wend.model.plan import read_plan
     from wend.planning.check import check
 
-    made = read_plan(folder)
+    plan = read_plan(folder)
     network = None
     if topology is not None:
         network = _network(_overlay(topology, peers, degree, seed), link_capacity, peer_capacity)
     with compiling():
-        faults = check(made, network)
+        faults = check(plan, network)
     if as_json:
         print(json.dumps({"sound": not faults, "faults": faults}))
     elif faults:
         for fault in faults:
             messages().print(f"wend: {folder}: {fault}", markup=False, soft_wrap=True)
     else:
-        head = made.head
-        sizes = (head.flows, "flow"), (head.graphs, "delivery graph"), (len(made.hops["peer"]), "hop")
+        head = plan.head
+        sizes = (head.flows, "flow"), (head.graphs, "delivery graph"), (len(plan.hops["peer"]), "hop")
         output().print(f"sound: {', '.join(counted(*size) for size in sizes)}", markup=False)
     if faults:
         raise typer.Exit(2)
@@ -261,13 +261,13 @@ def _working(what: str, *, quiet: bool) -> Any:
     return nullcontext() if quiet or not console.is_terminal else console.status(what)
 
 
-def _after_failures(made: "Plan") -> list[tuple[str, str, str]]:
+def _after_failures(plan: "Plan") -> list[tuple[str, str, str]]:
     """What the plan promises after the failure of a link, and what that costs."""
-    head, failures = made.head, made.failures
+    head, failures = plan.head, plan.failures
     if not head.survive:
         return []
     worst = int(failures["highest_load"].argmax())
-    names = made.peers["name"]
+    names = plan.peers["name"]
     where = f"{names[failures['a'][worst]]}-{names[failures['b'][worst]]}"
     price = head.highest_load_failed / head.highest_load if head.highest_load else 1.0
     rows = [
@@ -283,50 +283,50 @@ def _after_failures(made: "Plan") -> list[tuple[str, str, str]]:
     return rows
 
 
-def _metrics(made: "Plan") -> dict[str, Any]:
+def _metrics(plan: "Plan") -> dict[str, Any]:
     import msgspec
 
     from wend.planning.check import lost
     from wend.planning.drawing import Utilisation
 
-    found = msgspec.to_builtins(made.head)
+    metrics = msgspec.to_builtins(plan.head)
     for state in ("before", "after"):
-        found[f"fullest_{state}"] = [
-            {"where": name, "load": share} for share, name, _ in Utilisation(made, state).ranked[:SHOWN]
+        metrics[f"fullest_{state}"] = [
+            {"where": name, "load": share} for share, name, _ in Utilisation(plan, state).ranked[:SHOWN]
         ]
-    if made.head.survive:
-        names, columns = made.peers["name"], made.failures
-        found["failures"] = [
+    if plan.head.survive:
+        names, columns = plan.peers["name"], plan.failures
+        metrics["failures"] = [
             {"link": [names[a], names[b]], "highest_load": load, "moved": moved, "cut": cut}
             for _, a, b, load, moved, cut in zip(*(values.tolist() for values in columns.values()), strict=True)
         ]
-    if made.head.partial:
-        names = made.peers["name"]
-        found["lost"] = [{"flow": f, "receiver": names[r], "share": share} for f, r, share in lost(made)]
-    return dict(found)
+    if plan.head.partial:
+        names = plan.peers["name"]
+        metrics["lost"] = [{"flow": f, "receiver": names[r], "share": share} for f, r, share in lost(plan)]
+    return dict(metrics)
 
 
-def _print(made: "Plan", wall_s: float | None, where: Path | None) -> None:
+def _print(plan: "Plan", wall_s: float | None, where: Path | None) -> None:
     from wend.planning.check import lost
     from wend.planning.drawing import Utilisation
 
-    head = made.head
-    full = Utilisation(made, "after").ranked
+    head = plan.head
+    full = Utilisation(plan, "after").ranked
     rows = [
         ("delivered", percent(head.delivered / head.wanted), f"{head.delivered:g} of {head.wanted:g} a second"),
         ("fullest", percent(head.highest_load), f"{percent(head.highest_load_single)} with single shortest paths"),
         ("", "", ", ".join(f"{name} {percent(share)}" for share, name, _ in full[:3])),
-        *_after_failures(made),
+        *_after_failures(plan),
         ("usage", f"{head.usage:g}", f"{head.usage_unit} on links; {head.usage_single:g} with single shortest paths"),
         ("delivery graphs", f"{head.graphs}", f"for {counted(head.flows, 'flow')}"),
     ]
     if head.partial:
-        missing = lost(made)
+        missing = lost(plan)
         rows.append(
             ("value", percent(head.value / head.whole_value), f"{len(missing)} receivers of a flow lose messages")
         )
         for flow, receiver, share in missing[:SHOWN]:
-            rows.append(("loses", percent(share), f"of flow {flow}: {made.peers['name'][receiver]}"))
+            rows.append(("loses", percent(share), f"of flow {flow}: {plan.peers['name'][receiver]}"))
     if where is not None:
         rows.append(("written", "", str(where)))
     if wall_s is not None:

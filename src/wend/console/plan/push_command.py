@@ -58,9 +58,9 @@ def push(
 
     urls = addresses(peer, peers, secured=any((keys, root, token)))
     settings = push_settings(watch, before, tolerance, version)
-    made = read_plan(folder)
-    check_sound(made, folder)
-    report = run_push(made, urls, settings, key_options(keys, root, token), quiet=as_json)
+    plan = read_plan(folder)
+    check_sound(plan, folder)
+    report = run_push(plan, urls, settings, key_options(keys, root, token), quiet=as_json)
     if as_json:
         print(json.dumps(as_object(report)))
     else:
@@ -69,11 +69,11 @@ def push(
         raise typer.Exit(ROLLED_BACK)
 
 
-def addresses(given: list[str] | None, file: Path | None, *, secured: bool) -> list[str]:
+def addresses(options: list[str] | None, file: Path | None, *, secured: bool) -> list[str]:
     """The URLs of the peers, from options and from a file."""
     from wend.drivers.live.addressing.addresses import SCHEME, TLS_SCHEME, parse_urls
 
-    texts = list(given or ())
+    texts = list(options or ())
     if file is not None:
         try:
             lines = file.read_text().splitlines()
@@ -98,18 +98,18 @@ def push_settings(watch: str, before: str, tolerance: float, version: int | None
     return PushSettings(version=version, before_s=before_ns / SECOND, watch_s=watch_ns / SECOND, tolerance=tolerance)
 
 
-def check_sound(made: "Plan", folder: Path) -> None:
+def check_sound(plan: "Plan", folder: Path) -> None:
     """Refuse a plan that is damaged. Peers could not tell."""
     from wend.planning.check import check
 
-    if made.content != made.head.content:
+    if plan.content != plan.head.content:
         raise ConfigError(f"{folder} is damaged: its tables are not those that were planned")
-    if faults := check(made):
+    if faults := check(plan):
         raise ConfigError(f"{folder} is not sound: {faults[0]} (wend plan check {folder})")
 
 
 def run_push(
-    made: "Plan", urls: list[str], settings: "PushSettings", opened: dict[str, Any], *, quiet: bool
+    plan: "Plan", urls: list[str], settings: "PushSettings", opened: dict[str, Any], *, quiet: bool
 ) -> "PushReport":
     import uvloop
 
@@ -119,22 +119,22 @@ def run_push(
     console = messages()
     connect = partial(wend.connect, timeout=10.0, patience=5.0, **opened)
 
-    def told(sentence: str) -> None:
+    def tell(sentence: str) -> None:
         if not quiet:
             console.print(sentence, style="bright_black", markup=False, soft_wrap=True)
 
-    return uvloop.run(push_plan(made, urls, settings, connect, told))
+    return uvloop.run(push_plan(plan, urls, settings, connect, tell))
 
 
 def as_object(report: "PushReport") -> dict[str, Any]:
     import msgspec
 
-    found: dict[str, Any] = msgspec.to_builtins(report)
+    fields: dict[str, Any] = msgspec.to_builtins(report)
     for name in ("before", "after"):
         count: OnTimeCount | None = getattr(report, name)
         if count is not None:
-            found[name] |= {"share": count.share}
-    return found
+            fields[name] |= {"share": count.share}
+    return fields
 
 
 def show(report: "PushReport") -> None:

@@ -70,13 +70,13 @@ def watch(
     while True:
         since_ns = 0 if last_ns is None else time.time_ns() - last_ns
         try:
-            said = watcher.look(measured, link_capacity, since_ns)
+            outcome = watcher.look(measured, link_capacity, since_ns)
         except WendError as error:
             if once:
                 raise
-            said = {"replanned": False, "pushed": False, "why": [], "sentence": f"nothing was changed: {error}"}
+            outcome = {"replanned": False, "pushed": False, "why": [], "sentence": f"nothing was changed: {error}"}
         stamp = time.strftime("%H:%M:%S")
-        print(json.dumps(said | {"time": stamp}) if as_json else f"{stamp}  {said['sentence']}", flush=True)
+        print(json.dumps(outcome | {"time": stamp}) if as_json else f"{stamp}  {outcome['sentence']}", flush=True)
         if once:
             return
         time.sleep(period_s)
@@ -108,10 +108,10 @@ class PlanMonitor:
 
         network = FlowNetwork(measured_links(measured, capacity, since_ns))
         flows = measured_workload(measured, network.names)
-        found = self._plan()
-        if found is None:
+        plan = self._plan()
+        if plan is None:
             return self._plan_again(network, flows, ["there is no plan yet"], {})
-        changed = changes_since(found, network, flows)
+        changed = changes_since(plan, network, flows)
         about = changed._asdict()
         if why := changed.reasons(self._noticeable):
             return self._plan_again(network, flows, why, about)
@@ -129,16 +129,16 @@ class PlanMonitor:
         from wend.console.plan.push_command import run_push
         from wend.planning.make import make_plan
 
-        made = make_plan(network, flows, self._goal, self._k, survive=self._survive)
-        said = {"replanned": True, "pushed": False, "why": why, "changes": about, "plan": made.id}
-        because = f"planned again, because {' and '.join(why)}; fullest {100 * made.head.highest_load:.0f} %"
-        if self._urls and made.id in self._worse:
-            return said | {"sentence": f"{because}; it was rolled back before, and is not pushed again"}
+        plan = make_plan(network, flows, self._goal, self._k, survive=self._survive)
+        outcome = {"replanned": True, "pushed": False, "why": why, "changes": about, "plan": plan.id}
+        because = f"planned again, because {' and '.join(why)}; fullest {100 * plan.head.highest_load:.0f} %"
+        if self._urls and plan.id in self._worse:
+            return outcome | {"sentence": f"{because}; it was rolled back before, and is not pushed again"}
         if self._urls:
-            report = run_push(made, self._urls, self._settings, self._opened, quiet=True)
+            report = run_push(plan, self._urls, self._settings, self._opened, quiet=True)
             if not report.kept:
-                self._worse.add(made.id)
-                return said | {"sentence": f"{because}; rolled back: {report.why}"}
+                self._worse.add(plan.id)
+                return outcome | {"sentence": f"{because}; rolled back: {report.why}"}
             because += f"; {len(report.peers)} peers follow it, version {report.version}"
-        made.write(self._out)
-        return said | {"pushed": bool(self._urls), "sentence": f"{because}; written to {self._out}"}
+        plan.write(self._out)
+        return outcome | {"pushed": bool(self._urls), "sentence": f"{because}; written to {self._out}"}

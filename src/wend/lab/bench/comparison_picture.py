@@ -26,19 +26,19 @@ def picture(rows: Sequence[SystemSummary]) -> str:
     """The picture of a table. It shows ratios as the table does, so that it can be drawn again from a page."""
     rows = [msgspec.structs.replace(row, on_time=round(row.on_time, 4)) for row in rows]
     pfs = shown_pfs({row.pf for row in rows})
-    found = {(row.system, row.pf): row for row in rows if row.pf in pfs}
-    systems = {system for system, _ in found}
+    summaries = {(row.system, row.pf): row for row in rows if row.pf in pfs}
+    systems = {system for system, _ in summaries}
 
     def rank(system: str) -> tuple[float, ...]:
-        mine = [found.get((system, pf)) for pf in pfs]
+        mine = [summaries.get((system, pf)) for pf in pfs]
         return (*(2.0 if one is None else 1.0 - one.on_time for one in mine),)
 
-    drawn = [
+    ranked = [
         RankedRow(
             label=system,
             colour=FAMILIES.get(system.partition("-")[0], "grey"),
-            values=tuple(None if (one := found.get((system, pf))) is None else one.on_time for pf in pfs),
-            note=next(f"{found[system, pf].data:.2f}" for pf in pfs if (system, pf) in found),
+            values=tuple(None if (one := summaries.get((system, pf))) is None else one.on_time for pf in pfs),
+            note=next(f"{summaries[system, pf].data:.2f}" for pf in pfs if (system, pf) in summaries),
             strong=system.startswith("wend"),
         )
         for system in sorted(systems, key=lambda system: (rank(system), system))
@@ -46,7 +46,7 @@ def picture(rows: Sequence[SystemSummary]) -> str:
     down = " and ".join(f"{100 * pf:g} %" for pf in pfs)
     subtitle = f"Share of deliveries in time while {down} of the links are down. The best system is on top."
     note = f"packets per\ndelivery, Pf {pfs[0]:g}"
-    return ranked_dots("On time, by system", subtitle, [f"Pf {pf:g}" for pf in pfs], note, drawn)
+    return ranked_dots("On time, by system", subtitle, [f"Pf {pf:g}" for pf in pfs], note, ranked)
 
 
 def shown_pfs(measured: set[float]) -> tuple[float, ...]:

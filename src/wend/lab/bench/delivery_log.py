@@ -118,13 +118,13 @@ class DeliveryLog:
         return _metrics(len(self.published), len(rows), delays, self._counts)
 
     def late(self, cutoff_ns: Nanos) -> list[LateDelivery]:
-        found = []
+        deliveries = []
         for topic, sequence, subscriber, time, delay in self.pairs():
             deadline = self._world.deadline_ns(self._world.topics[topic].publisher, subscriber)
             if delay is None or delay > deadline:
                 shown = None if delay is None or delay > cutoff_ns else delay
-                found.append(LateDelivery(topic, sequence, subscriber, time, shown, deadline))
-        return found
+                deliveries.append(LateDelivery(topic, sequence, subscriber, time, shown, deadline))
+        return deliveries
 
 
 def oracle(world: World, published: dict[tuple[int, int], Nanos], cutoff_ns: Nanos) -> tuple[DeliveryMetrics, int]:

@@ -100,7 +100,7 @@ class CellStore:
 
     def load(self) -> list[Cell]:
         """All cells of this method. A cell's name depends on its method, so others are skipped."""
-        found = []
+        cells = []
         for path in sorted(self._folder.glob("*.json")):
             try:
                 cell = msgspec.json.decode(path.read_bytes(), type=Cell)
@@ -109,8 +109,8 @@ class CellStore:
                     f"{path} is not a cell of this version: {error}; remove it to measure it again"
                 ) from None
             if path.stem == cell.settings.key():
-                found.append(cell)
-        return found
+                cells.append(cell)
+        return cells
 
 
 class BenchObserver(Protocol):

@@ -64,14 +64,14 @@ def replay(cell: Cell) -> Replay | None:
     expected = max(1, outcome.summary.expected)
     delays = outcome.trace.deliveries.column("delay_ns")
     cutoff: Nanos = seconds(cell.settings.cutoff_s)
-    known = outcome.summary.outage_known_ms.mean
+    known_ms = outcome.summary.outage_known_ms.mean
     return Replay(
         cell=cell,
         on_time=outcome.summary.on_time,
         delivery=sum(delay <= cutoff for delay in delays if isinstance(delay, int)) / expected,
         data=outcome.summary.data_packets / expected,
-        known_ms=known,
-        bfd_hz=None if known is None else _bfd(world.overlay, known),
+        known_ms=known_ms,
+        bfd_hz=None if known_ms is None else _bfd(world.overlay, known_ms),
     )
 
 

@@ -223,11 +223,11 @@ def _share(seen: _Observed) -> float:
 def _around_outage(seen: _Observed, start: Nanos, until: Nanos) -> dict[str, float]:
     sent = [p for p in seen.sender if p.sent]
     into = [p for p in sent if start <= p.time_ns < until]
-    known = [p for p in into if p.time_ns >= start + KNOWN_NS]
+    after_detection = [p for p in into if p.time_ns >= start + KNOWN_NS]
     after = [p for p in sent if until <= p.time_ns < until + AFTER_NS]
     return {
-        "outage_packets": len(known),
-        "outage_packets_per_probe": len(known) * PROBE_NS / (until - start - KNOWN_NS),
+        "outage_packets": len(after_detection),
+        "outage_packets_per_probe": len(after_detection) * PROBE_NS / (until - start - KNOWN_NS),
         "outage_bytes": sum(p.size for p in into),
         "after_outage": most_bytes(after, SPAN_NS) * 8 * SECOND / SPAN_NS / RATE_BPS,
     }

@@ -72,16 +72,16 @@ class Capture:
     def _read(self) -> None:
         while not self._ended.is_set():
             try:
-                data, told, _, address = self._socket.recvmsg(_LARGEST, 128)
+                data, ancillary, _, address = self._socket.recvmsg(_LARGEST, 128)
             except TimeoutError:
                 continue
             device, _, kind = address[:3]
             if device in self._devices and data and data[0] >> 4 == 4:
-                self.packets.append(self._packet(data, told, kind == _PACKET_OUTGOING))
+                self.packets.append(self._packet(data, ancillary, kind == _PACKET_OUTGOING))
 
-    def _packet(self, data: bytes, told: Iterable[tuple[int, int, bytes]], sent: bool) -> CapturedPacket:
+    def _packet(self, data: bytes, ancillary: Iterable[tuple[int, int, bytes]], sent: bool) -> CapturedPacket:
         now = time.time_ns()
-        for level, kind, value in told:
+        for level, kind, value in ancillary:
             if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
                 seconds, nanos = _STAMP.unpack_from(value)
                 now = seconds * SECOND + nanos
@@ -97,12 +97,12 @@ def link_delays(sender: Iterable[CapturedPacket], receiver: Iterable[CapturedPac
     for packet in sender:
         if packet.sent:
             left.setdefault(packet.content, []).append(packet.time_ns)
-    found = []
+    delays = []
     for packet in receiver:
         times = left.get(packet.content)
         if not packet.sent and times:
-            found.append((times[0], packet.time_ns - times.pop(0), packet.size))
-    return found
+            delays.append((times[0], packet.time_ns - times.pop(0), packet.size))
+    return delays
 
 
 def most_bytes(packets: Iterable[CapturedPacket], span_ns: Nanos) -> int:

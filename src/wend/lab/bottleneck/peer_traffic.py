@@ -94,14 +94,14 @@ class EventFlow:
 
     def by_deadline(self, begin: Nanos, end: Nanos) -> list[tuple[int, int, int]]:
         """By deadline, of the events that were published in this time: how many came in time, late, and in all."""
-        found = [[0, 0, 0] for _ in DEADLINES_NS]
+        totals = [[0, 0, 0] for _ in DEADLINES_NS]
         for event, sent in enumerate(self.sent):
             if begin <= sent < end:
-                counts, came = found[event % len(DEADLINES_NS)], self.came.get(event)
+                counts, came = totals[event % len(DEADLINES_NS)], self.came.get(event)
                 counts[2] += 1
                 if came is not None:
                     counts[came - sent > DEADLINES_NS[event % len(DEADLINES_NS)]] += 1
-        return [(good, late, due) for good, late, due in found]
+        return [(good, late, due) for good, late, due in totals]
 
     def delivered(self, begin: Nanos, end: Nanos) -> int:
         return sum(begin <= came < end for came in self.came.values())

@@ -8,10 +8,10 @@ from wend.topology.graph import Overlay
 
 def costs(overlay: Overlay) -> dict[PeerId, dict[PeerId, int]]:
     """Link delays by node and neighbour, as input for the shortest-path functions."""
-    found: dict[PeerId, dict[PeerId, int]] = {peer: {} for peer in range(overlay.peers)}
+    delays: dict[PeerId, dict[PeerId, int]] = {peer: {} for peer in range(overlay.peers)}
     for link in overlay.links:
-        found[link.a][link.b] = found[link.b][link.a] = link.delay_ns
-    return found
+        delays[link.a][link.b] = delays[link.b][link.a] = link.delay_ns
+    return delays
 
 
 def best_tree(world: World) -> dict[PeerId, PeerId]:

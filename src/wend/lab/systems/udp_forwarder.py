@@ -81,11 +81,11 @@ def two_routes(graph: paths.Costs, publisher: PeerId, subscriber: PeerId) -> lis
 
 
 def _children(routes: list[Route]) -> dict[PeerId, list[PeerId]]:
-    found: dict[PeerId, set[PeerId]] = {}
+    children: dict[PeerId, set[PeerId]] = {}
     for route in routes:
         for above, below in pairwise(route):
-            found.setdefault(above, set()).add(below)
-    return {above: sorted(below) for above, below in found.items()}
+            children.setdefault(above, set()).add(below)
+    return {above: sorted(below) for above, below in children.items()}
 
 
 class Forwarder:

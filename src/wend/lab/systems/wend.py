@@ -38,13 +38,13 @@ class Wend:
 
     def __init__(self, name: str, strategy: str, redundancy: Redundancy = "tight", *, sealed: bool = False) -> None:
         self.name = name
-        shown = (
+        setting = (
             f", redundancy {redundancy}"
             if any(one.name == "redundancy" for one in settings_of(ROUTING[strategy].settings))
             else ""
         )
         links = ", links sealed with keys (data packets as its peers count them)" if sealed else ""
-        self.about = f"Wend's `{strategy}`{shown}, persistency on{links}, all else as shipped"
+        self.about = f"Wend's `{strategy}`{setting}, persistency on{links}, all else as shipped"
         self._strategy = strategy
         self._redundancy = redundancy
         self._root = ThrowawayRoot() if sealed else None

@@ -70,12 +70,12 @@ def _compile(
             yield pa.RecordBatch.from_pylist([{"file": str(place)}], schema=schema)
             report_rows(folder, len(ids), READ)
             return
-    found: list[pa.Array] = []
+    id_arrays: list[pa.Array] = []
     filters: list[Filter] = []
     bad_rows = 0
     for batch in batches:
         rows, some, reasons = parsed(batch.column("id"), batch.column("filter"))
-        found.append(batch.column("id").take(pa.array(rows, pa.int64())))
+        id_arrays.append(batch.column("id").take(pa.array(rows, pa.int64())))
         filters += some
         if reasons:
             bad = [{"subscription": batch.column("id")[row].as_py(), "reason": text} for row, text in reasons.items()]
@@ -84,7 +84,7 @@ def _compile(
         report_rows(folder, len(filters), READ)
     if not filters:
         return
-    ids = pa.concat_arrays(found)
+    ids = pa.concat_arrays(id_arrays)
     if bad_rows:
         # A block that is kept would not tell the next job of its bad filters.
         place = Path(folder) / f"block-{task.partitionId()}"
@@ -131,10 +131,10 @@ def pair_batches(
             wanted = batch_of(part.column("attributes"))
             most = 0
             for ids, index in blocks:
-                offsets, found = index.match_batch(wanted)
+                offsets, matches = index.match_batch(wanted)
                 rows = np.repeat(np.arange(part.num_rows), np.diff(offsets))
-                yield from pair_batches_of(schema, part.column("id"), ids, rows, found)
-                most = max(most, len(found))
+                yield from pair_batches_of(schema, part.column("id"), ids, rows, matches)
+                most = max(most, len(matches))
             size.learn(part.num_rows, most)
         done += batch.num_rows
         report_rows(folder, done)

@@ -26,10 +26,10 @@ from wend.pipeline.storage.json_lines import (
     Id,
     checked_id,
     decoded,
+    excerpt,
     first_line,
     is_lines,
     line_table,
-    shown,
     text_lines,
 )
 from wend.pipeline.storage.parquet_tables import NUMBERS, parquet_of, require_columns
@@ -176,18 +176,18 @@ def _event_line_values(line: str, text: bool, nested: bool) -> tuple[Id, str]:
 
 def parsed(ids: pa.Array, texts: pa.Array) -> tuple[list[int], list[Filter], dict[int, str]]:
     """Parse filters: the rows of those that can be read, the filters, and the reasons of the others by row."""
-    rows, found, reasons = [], [], {}
+    rows, filters, reasons = [], [], {}
     for row, (one, text) in enumerate(zip(ids, texts.to_pylist(), strict=True)):
         if text is None:
             reasons[row] = f"subscription {one.as_py()!r} has no filter"
             continue
         try:
-            found.append(parse(text))
+            filters.append(parse(text))
             rows.append(row)
         except FilterError as error:
             reason = str(error).splitlines()[0]
-            reasons[row] = f"the filter of subscription {one.as_py()!r}, {shown(text)}: {reason}"
-    return rows, found, reasons
+            reasons[row] = f"the filter of subscription {one.as_py()!r}, {excerpt(text)}: {reason}"
+    return rows, filters, reasons
 
 
 def unreadable(attributes: pa.Array) -> list[str | None]:
@@ -222,12 +222,12 @@ def _event(value: Any) -> Attributes:
         )
     if isinstance(value, str):
         try:
-            found = _attributes.decode(value)
+            attributes = _attributes.decode(value)
         except msgspec.MsgspecError as error:
-            raise ConfigError(f"cannot read the attributes {shown(value)} of an event: {error}") from None
+            raise ConfigError(f"cannot read the attributes {excerpt(value)} of an event: {error}") from None
     else:
-        found = {name: _range(name, one) if isinstance(one, dict) else one for name, one in value}
-    return {name: one for name, one in found.items() if one is not None}
+        attributes = {name: _range(name, one) if isinstance(one, dict) else one for name, one in value}
+    return {name: one for name, one in attributes.items() if one is not None}
 
 
 def _column(name: str, column: pa.Array) -> np.ndarray[Any, Any] | list[Value | None]:

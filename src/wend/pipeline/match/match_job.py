@@ -99,14 +99,15 @@ class MatchJob:
     def planes(self) -> list[Plane]:
         return planes_for(self.sample, self.subscription_count)
 
-    def plan(self, wanted: str = "auto", task_memory_mb: int = TASK_MEMORY_MB) -> MatchPlan:
-        check_plan(wanted, task_memory_mb)
+    def plan(self, choice: str = "auto", task_memory_mb: int = TASK_MEMORY_MB) -> MatchPlan:
+        check_plan(choice, task_memory_mb)
         each = len(pickle.dumps(BitmapIndex(enumerate(self.sample)))) / max(1, len(self.sample))
         size = int(each * self.subscription_count)
         fits = size <= task_memory_mb * 10**6
-        said = f"an index of about {size / 10**6:,.0f} MB {'fits' if fits else 'does not fit'} {task_memory_mb:,} MB"
-        name: PlanName = "broadcast" if wanted == "broadcast" or (wanted == "auto" and fits) else "partitioned"
-        why = said if wanted == "auto" else f"asked for; {said}"
+        fitting = "fits" if fits else "does not fit"
+        estimate = f"an index of about {size / 10**6:,.0f} MB {fitting} {task_memory_mb:,} MB"
+        name: PlanName = "broadcast" if choice == "broadcast" or (choice == "auto" and fits) else "partitioned"
+        why = estimate if choice == "auto" else f"asked for; {estimate}"
         planes = tuple(plane.names for plane in self.planes) if name == "partitioned" else ()
         return MatchPlan(name, why, self.subscription_count, self.event_count, size, planes)
 
@@ -171,12 +172,12 @@ class MatchJob:
             return self.sifted, self.subscriptions
         table, few = self.sifted.table, F.broadcast(bad.withColumnRenamed("subscription", "id"))
         rows = table.judged.where("reason IS NULL").drop("reason").join(few, "id")
-        found = located(table, rows.withColumn("text", F.coalesce("text", "filter")))
-        found = found if self.sifted.bad is None else self.sifted.bad.unionByName(found)
+        quarantine = located(table, rows.withColumn("text", F.coalesce("text", "filter")))
+        quarantine = quarantine if self.sifted.bad is None else self.sifted.bad.unionByName(quarantine)
         total = self.sifted.bad_rows + count
         everything = self.subscription_count + self.sifted.bad_rows
-        check_share(table.path, found, total, everything, self.max_bad)
-        return replace(self.sifted, bad=found, bad_rows=total), self.subscriptions.join(few, "id", "left_anti")
+        check_share(table.path, quarantine, total, everything, self.max_bad)
+        return replace(self.sifted, bad=quarantine, bad_rows=total), self.subscriptions.join(few, "id", "left_anti")
 
     def _reading(self, draft: JobFolders, quiet: bool) -> AbstractContextManager[None]:
         return row_progress(
@@ -210,9 +211,9 @@ class MatchJob:
             return int(found.toArrow()["matches"][0].as_py())
 
 
-def check_plan(wanted: str, task_memory_mb: int) -> None:
-    if wanted not in PLANS:
-        raise ConfigError(f"there is no plan {wanted!r}; the plans are {', '.join(PLANS)}")
+def check_plan(choice: str, task_memory_mb: int) -> None:
+    if choice not in PLANS:
+        raise ConfigError(f"there is no plan {choice!r}; the plans are {', '.join(PLANS)}")
     if task_memory_mb < 1:
         raise ConfigError(f"a task needs at least 1 MB of memory, got {task_memory_mb}")
 

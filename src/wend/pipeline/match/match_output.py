@@ -45,19 +45,16 @@ def count_schema(events: "DataFrame", subscriptions: "DataFrame") -> pa.Schema:
     return pair_schema(events, subscriptions).append(pa.field("matches", pa.int64()))
 
 
-def pair_rows(schema: pa.Schema, events: pa.Array, subscriptions: pa.Array, rows: Ints, found: Ints) -> pa.RecordBatch:
-    """Translate pairs of positions into pairs of ids."""
-    columns = [events.take(pa.array(rows)), subscriptions.take(pa.array(found))]
-    return pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
-
-
 def pair_batches_of(
-    schema: pa.Schema, events: pa.Array, subscriptions: pa.Array, rows: Ints, found: Ints
+    schema: pa.Schema, events: pa.Array, subscriptions: pa.Array, rows: Ints, matches: Ints
 ) -> Iterator[pa.RecordBatch]:
     """Translate pairs of positions into pairs of ids, in batches of bounded size."""
     step = max(1, min(PAIRS, BYTES // (_longest(events) + _longest(subscriptions))))
     for start in range(0, len(rows), step):
-        yield pair_rows(schema, events, subscriptions, rows[start : start + step], found[start : start + step])
+        stop = start + step
+        columns = [events.take(pa.array(rows[start:stop])), subscriptions.take(pa.array(matches[start:stop]))]
+        ids = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(ids, schema=schema)
 
 
 def _longest(ids: pa.Array) -> int:

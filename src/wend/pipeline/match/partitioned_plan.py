@@ -116,12 +116,12 @@ def event_load(events: "DataFrame", layout: Layout) -> "DataFrame":
 
 def load_batches(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
     router = Router(layout.planes, layout.regions)
-    found = np.zeros(len(layout.regions), np.int64)
+    counts = np.zeros(len(layout.regions), np.int64)
     for batch in batches:
         _, regions, _ = router.route(batch_of(batch.column("attributes")))
-        found += np.bincount(regions, minlength=len(found))
-    at = np.flatnonzero(found)
-    yield pa.RecordBatch.from_arrays([pa.array(at), pa.array(found[at])], ["number", "events"])
+        counts += np.bincount(regions, minlength=len(counts))
+    at = np.flatnonzero(counts)
+    yield pa.RecordBatch.from_arrays([pa.array(at), pa.array(counts[at])], ["number", "events"])
 
 
 def layout_of(planes: Sequence[Plane], rows: Iterable[dict[str, Any]]) -> Layout:
@@ -289,8 +289,8 @@ class Group:
         return self._ids[0], self._index
 
     def pairs(self, schema: pa.Schema, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        for part, rows, found in self._parts(run) if self._filters else ():
-            yield from pair_batches_of(schema, part.column("event"), self._compiled()[0], rows, found)
+        for part, rows, matches in self._parts(run) if self._filters else ():
+            yield from pair_batches_of(schema, part.column("event"), self._compiled()[0], rows, matches)
 
     def _parts(self, run: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Ints, Ints]]:
         """Cut events into parts whose pairs fit into memory."""
@@ -299,24 +299,24 @@ class Group:
         while start < run.num_rows:
             part = run.slice(start, self._size.events)
             start += part.num_rows
-            rows, found = self._pairs(part)
-            self._size.learn(part.num_rows, len(found))
-            yield part, rows, found
+            rows, matches = self._pairs(part)
+            self._size.learn(part.num_rows, len(matches))
+            yield part, rows, matches
 
     def _pairs(self, part: pa.RecordBatch) -> tuple[Ints, Ints]:
         """Positions of the events and subscriptions whose match this group reports."""
         _, index = self._compiled()
         batch = batch_of(part.column("attributes"))
-        offsets, found = index.match_batch(batch)
+        offsets, matches = index.match_batch(batch)
         rows = np.repeat(np.arange(part.num_rows), np.diff(offsets))
         wide = part.column("wide").to_numpy(zero_copy_only=False)
         if self._plane is None or not wide.any():
-            return rows, found
+            return rows, matches
         lows, _ = self._plane.corners(batch)
         reported = ~wide[rows] | reported_here(
-            self._plane, self._region.code, lows[rows], self._lowest(self._plane)[found]
+            self._plane, self._region.code, lows[rows], self._lowest(self._plane)[matches]
         )
-        return rows[reported], found[reported]
+        return rows[reported], matches[reported]
 
     def _lowest(self, plane: Plane) -> Ints:
         if self._corners is None:

@@ -71,13 +71,13 @@ class AttributeAxis(msgspec.Struct, frozen=True):
 
     def hull(self, values: Values) -> Cells:
         """The first and the last cell that hold any of these values."""
-        found = [MISSING] if values.absent else []
-        found += [FALSE + one for one in values.booleans]
+        cells = [MISSING] if values.absent else []
+        cells += [FALSE + one for one in values.booleans]
         if values.numbers:
-            found += [self._number(values.numbers[0]), self._last_number(values.numbers)]
+            cells += [self._number(values.numbers[0]), self._last_number(values.numbers)]
         if values.strings:
-            found += [self._text(values.strings[0]), self._last_text(values.strings)]
-        return min(found), max(found)
+            cells += [self._text(values.strings[0]), self._last_text(values.strings)]
+        return min(cells), max(cells)
 
     def _number(self, value: Any) -> int:
         return FIRST_NUMBER + bisect_right(self.numbers, as_double(value))
@@ -102,11 +102,11 @@ class AttributeAxis(msgspec.Struct, frozen=True):
             return nothing, nothing
         if isinstance(column, np.ndarray):
             if column.dtype.kind == "b":
-                found = FALSE + column.astype(np.int64)
+                cells = FALSE + column.astype(np.int64)
             else:
                 cuts = np.array(self.numbers, np.float64)
-                found = FIRST_NUMBER + np.searchsorted(cuts, column.astype(np.float64), side="right")
-            return found, found
+                cells = FIRST_NUMBER + np.searchsorted(cuts, column.astype(np.float64), side="right")
+            return cells, cells
         both = np.array([self._side(value) for value in column], np.int64).reshape(length, 2)
         return both[:, 0], both[:, 1]
 
@@ -150,12 +150,12 @@ class Plane:
 
     def cover(self, box: Box) -> tuple[list[str], float]:
         """Cover a box by a few regions; also return their share of the plane. Filters share boxes, so this caches."""
-        found = self._covers.get(box)
-        if found is None:
+        covered = self._covers.get(box)
+        if covered is None:
             codes = self.space.cover(box, COVER)
-            found = codes, sum(self.space.region(code).volume for code in codes) / self.space.whole.volume
-            self._covers[box] = found
-        return found
+            covered = codes, sum(self.space.region(code).volume for code in codes) / self.space.whole.volume
+            self._covers[box] = covered
+        return covered
 
     def corners(self, batch: Batch) -> tuple[Ints, Ints]:
         """The lowest and the highest cell of each event, a column for each axis."""
@@ -177,20 +177,20 @@ def planes_for(sample: Sequence[Filter], count: int) -> list[Plane]:
     `count` is the number of filters. It decides how fine the regions are: each region should be worth an index."""
     regions = count / SLOTS
     cuts = {size: min(most, max(FEWEST_CUTS, round(regions ** (1 / size)))) for size, most in MOST_CUTS.items()}
-    known = [wanted_values(one) for one in sample if one.conjunctions]
-    asked = known[:WEIGHED]
-    singles = [Plane([axis]) for axis in _axes(known, cuts[1])]
+    filters = [wanted_values(one) for one in sample if one.conjunctions]
+    weighed = filters[:WEIGHED]
+    singles = [Plane([axis]) for axis in _axes(filters, cuts[1])]
     if not singles:
         return []
-    gains = {plane.names[0]: float(np.sum(1 - _shares(plane, asked))) for plane in singles}
+    gains = {plane.names[0]: float(np.sum(1 - _shares(plane, weighed))) for plane in singles}
     best = sorted(gains, key=lambda name: (-gains[name], name))[:CANDIDATES]
     candidates = list(singles)
     for size in (2, 3):
-        coarser = {axis.name: axis for axis in _axes(known, cuts[size])}
+        coarser = {axis.name: axis for axis in _axes(filters, cuts[size])}
         candidates += [Plane(coarser[name] for name in names) for names in itertools.combinations(sorted(best), size)]
-    table = np.array([_shares(plane, asked) for plane in candidates])
+    table = np.array([_shares(plane, weighed) for plane in candidates])
     chosen: list[int] = []
-    left = np.ones(len(asked))
+    left = np.ones(len(weighed))
     while len(chosen) < MOST_PLANES:
         means = np.minimum(table, left).mean(axis=1)
         first = int(np.argmin(means))
@@ -236,11 +236,11 @@ class Region(NamedTuple):
     first: int = 0
 
 
-def regions_of(planes: Sequence[Plane], wanted: Filter) -> tuple[int, list[str]]:
+def regions_of(planes: Sequence[Plane], subscription: Filter) -> tuple[int, list[str]]:
     """The plane and the regions of a filter. A filter that matches nothing has no region."""
-    if not wanted.conjunctions:
+    if not subscription.conjunctions:
         return EVERYWHERE, []
-    asked = wanted_values(wanted)
+    asked = wanted_values(subscription)
     covers = [plane.cover(plane.box(asked)) for plane in planes]
     # With equal shares the first plane is chosen: it saves the most comparisons.
     best = min(range(len(planes)), key=lambda at: covers[at][1], default=EVERYWHERE)

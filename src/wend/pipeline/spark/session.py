@@ -112,15 +112,15 @@ def _start(master: str | None, conf: dict[str, str]) -> "SparkSession":
     if not is_submitted():
         _need_java()
     scratch = _scratch()
-    given = user_settings(conf)
+    user_conf = user_settings(conf)
     # If Ctrl-C interrupts a call to Java, py4j logs a stack trace to the root logger. Drop it.
     logging.getLogger().addFilter(_not_py4j)
-    choose_python(given)
+    choose_python(user_conf)
     builder = session_class.builder
     for name, value in {
-        "spark.master": given.get("spark.master", LOCAL),
+        "spark.master": user_conf.get("spark.master", LOCAL),
         **conf,
-        **own_settings(given, scratch),
+        **own_settings(user_conf, scratch),
     }.items():
         builder = builder.config(name, value)
     log = scratch / "spark.log"
@@ -128,9 +128,9 @@ def _start(master: str | None, conf: dict[str, str]) -> "SparkSession":
         with _stderr_to(log), _no_java_left():
             spark = builder.getOrCreate()
     except Exception as error:
-        where = given.get("spark.master", LOCAL)
+        where = user_conf.get("spark.master", LOCAL)
         raise ConfigError(f"cannot start Spark on {where}: {_first_line(error)}{_last_log_line(log)}") from None
-    if "spark.log.level" not in given:
+    if "spark.log.level" not in user_conf:
         spark.sparkContext.setLogLevel("ERROR")
     return spark
 

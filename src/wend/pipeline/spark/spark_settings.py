@@ -31,13 +31,13 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 def parse_conf(words: Iterable[str] | None) -> dict[str, str]:
     """Read `--conf NAME=VALUE`."""
-    found = {}
+    settings = {}
     for word in words or ():
         name, equals, value = word.partition("=")
         if not equals or not name.strip():
             raise ConfigError(f"--conf takes NAME=VALUE, such as spark.executor.memory=4g, got {word!r}")
-        found[name.strip()] = value.strip()
-    return found
+        settings[name.strip()] = value.strip()
+    return settings
 
 
 def is_submitted() -> bool:
@@ -62,13 +62,13 @@ def _defaults() -> dict[str, str]:
 
 def _submit_args() -> dict[str, str]:
     words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for option, value in pairwise(words):
         if option in ("--conf", "-c") and "=" in value:
-            found |= parse_conf([value])
+            settings |= parse_conf([value])
         elif option == "--master":
-            found["spark.master"] = value
-    return found
+            settings["spark.master"] = value
+    return settings
 
 
 def _submitted() -> dict[str, str]:
@@ -79,9 +79,9 @@ def _submitted() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def own_settings(given: Mapping[str, str], scratch: Path) -> dict[str, str]:
+def own_settings(user_conf: Mapping[str, str], scratch: Path) -> dict[str, str]:
     """The settings of Wend for which the user has set nothing. Java's options are added to those of the user."""
-    java = given.get(_JAVA, "")
+    java = user_conf.get(_JAVA, "")
     if "log4j" not in java:
         log_config = scratch / "log4j2.properties"
         log_config.write_text(_LOG_CONFIG)
@@ -96,15 +96,15 @@ def own_settings(given: Mapping[str, str], scratch: Path) -> dict[str, str]:
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
     }
-    master = given.get("spark.master", LOCAL)
+    master = user_conf.get("spark.master", LOCAL)
     if master.startswith("local") or re.match(r"spark://(127\.|localhost)", master):
         # Without this, a host name that does not resolve would stop a run on this machine.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    missing = {name: value for name, value in settings.items() if name not in given}
+    missing = {name: value for name, value in settings.items() if name not in user_conf}
     return missing if is_submitted() else {**missing, _JAVA: f"{java} -XX:-UsePerfData".strip()}
 
 
-def choose_python(given: Mapping[str, str]) -> None:
+def choose_python(user_conf: Mapping[str, str]) -> None:
     """Let workers run the user's interpreter or, if none is set, this one."""
-    os.environ.setdefault("PYSPARK_PYTHON", given.get("spark.pyspark.python", sys.executable))
+    os.environ.setdefault("PYSPARK_PYTHON", user_conf.get("spark.pyspark.python", sys.executable))
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

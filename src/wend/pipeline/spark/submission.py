@@ -47,26 +47,26 @@ def job_dependencies() -> JobDependencies:
             continue
         seen.add((name, extras))
         try:
-            found = metadata.distribution(name)
+            distribution = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             continue  # not on this machine, so nothing here needs it
-        todo += _required(found, extras)
+        todo += _required(distribution, extras)
         if name == "wend":
             continue
-        if any(file.suffix in _COMPILED or ".so." in file.name for file in found.files or ()):
-            compiled[name] = f"{found.name}=={found.version}"
+        if any(file.suffix in _COMPILED or ".so." in file.name for file in distribution.files or ()):
+            compiled[name] = f"{distribution.name}=={distribution.version}"
         else:
-            pure[name] = found
+            pure[name] = distribution
     return JobDependencies(
         tuple(pure[name] for name in sorted(pure)), tuple(compiled[name] for name in sorted(compiled))
     )
 
 
-def _required(found: metadata.Distribution, extras: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _required(distribution: metadata.Distribution, extras: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
-    for text in found.requires or ():
+    for text in distribution.requires or ():
         needed = Requirement(text)
         if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
             yield canonicalize_name(needed.name), tuple(sorted(needed.extras))

@@ -48,7 +48,7 @@ def plain_errors() -> Iterator[None]:
         raise explained(error) from error
 
 
-def explained(error: Exception, said: str = "the Spark job failed") -> WendError:
+def explained(error: Exception, opening: str = "the Spark job failed") -> WendError:
     """The error of a job as one of ours; `said` begins the sentence."""
     text = str(error)
     ours = _OURS.search(text)
@@ -58,10 +58,10 @@ def explained(error: Exception, said: str = "the Spark job failed") -> WendError
     why = cause(error)
     log = f"the log is {_kept(error)}"
     if _LOST.search(text):
-        return TryAgain(f"{said}: {why}; a part of Spark was lost or had no room, so try again ({log})")
+        return TryAgain(f"{opening}: {why}; a part of Spark was lost or had no room, so try again ({log})")
     if _INPUT.search(text):
-        return ConfigError(f"{said}: {why} ({log})")
-    return InternalError(f"{said}, probably by a mistake of Wend's: {why} ({log})")
+        return ConfigError(f"{opening}: {why} ({log})")
+    return InternalError(f"{opening}, probably by a mistake of Wend's: {why} ({log})")
 
 
 def cause(error: Exception) -> str:

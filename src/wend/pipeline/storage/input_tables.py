@@ -103,8 +103,8 @@ def sift(
     if seen["doubled"]:
         doubles = _doubles(table.judged)
         condemned = condemned.unionByName(doubles)
-    found = located(table, condemned)
-    check_share(table.path, found, bad, seen["rows"] + (seen["bad"] or 0), max_bad)
+    quarantine = located(table, condemned)
+    check_share(table.path, quarantine, bad, seen["rows"] + (seen["bad"] or 0), max_bad)
     good = table.judged.where("reason IS NULL")
     if doubles is not None:
         from pyspark.sql import functions as F
@@ -114,7 +114,7 @@ def sift(
         seen |= {"rows": seen["rows"] - seen["doubled"]}
         if list(names):
             seen |= survey(good, names)
-    return Sifted(table, good.select(*table.rows.columns), seen, found, bad)
+    return Sifted(table, good.select(*table.rows.columns), seen, quarantine, bad)
 
 
 def survey(judged: "DataFrame", names: Iterable[str] = (), middle: str | None = None) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def survey(judged: "DataFrame", names: Iterable[str] = (), middle: str | None = 
         )
     )
     good, well = F.when(~F.col("is_bad"), F.col("rows")), ~F.col("is_bad")
-    asked = each.agg(
+    totals = each.agg(
         F.coalesce(F.sum(good), F.lit(0)).alias("rows"),
         F.coalesce(F.sum(F.when(F.col("is_bad"), F.col("rows"))), F.lit(0)).alias("bad"),
         F.coalesce(F.sum(good - 1), F.lit(0)).alias("doubled"),
@@ -150,7 +150,7 @@ def survey(judged: "DataFrame", names: Iterable[str] = (), middle: str | None = 
             if name == middle
         ),
     )
-    found: dict[str, Any] = asked.toArrow().to_pylist()[0]
+    found: dict[str, Any] = totals.toArrow().to_pylist()[0]
     return found
 
 

@@ -41,11 +41,11 @@ def is_lines(path: str) -> bool:
             raise ConfigError(f"{path} is neither Parquet (.parquet) nor JSON lines ({', '.join(LINES)})")
         return place.suffix in LINES
     endings = {file.suffix for file in place.rglob("*") if file.is_file() and not file.name.startswith((".", "_"))}
-    found = sorted(endings & {".parquet", *LINES})
-    if len(found) != 1:
-        held = "both Parquet and JSON lines" if found else "neither Parquet nor JSON lines"
+    formats = sorted(endings & {".parquet", *LINES})
+    if len(formats) != 1:
+        held = "both Parquet and JSON lines" if formats else "neither Parquet nor JSON lines"
         raise ConfigError(f"the folder {path} holds {held}")
-    return found[0] in LINES
+    return formats[0] in LINES
 
 
 def text_lines(spark: "SparkSession", path: str) -> "DataFrame":
@@ -105,19 +105,19 @@ def _columns(rows: list[tuple[Any, ...]], schema: pa.Schema) -> list[pa.Array]:
 def first_line(lines: "DataFrame", path: str, what: str) -> dict[str, Any]:
     """The first line that can be read. It decides the type of ids, and whether attributes are in an object of their
     own."""
-    found = lines.where("trim(value) != ''").select("value").limit(_FIRST).toArrow().column(0).to_pylist()
-    if not found:
+    candidates = lines.where("trim(value) != ''").select("value").limit(_FIRST).toArrow().column(0).to_pylist()
+    if not candidates:
         raise ConfigError(f"{path} has no {what}")
     reasons = []
-    for line in found:
+    for line in candidates:
         try:
             seen: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
         except msgspec.MsgspecError as error:
-            reasons.append(f"{shown(line)} is not a JSON object: {error}")
+            reasons.append(f"{excerpt(line)} is not a JSON object: {error}")
             continue
         if not isinstance(seen.get("id"), bool) and isinstance(seen.get("id"), int | str):
             return seen
-        reasons.append(f"{shown(line)} has no id; an id is an integer or a text")
+        reasons.append(f"{excerpt(line)} has no id; an id is an integer or a text")
     raise ConfigError(f"{path}: {reasons[0]}")
 
 
@@ -125,7 +125,7 @@ def decoded(decoder: Any, line: str) -> Any:
     try:
         return decoder.decode(line)
     except msgspec.MsgspecError as error:
-        raise ConfigError(f"{shown(line)}: {error}") from None
+        raise ConfigError(f"{excerpt(line)}: {error}") from None
 
 
 def checked_id(one: Any, text: bool) -> Id:
@@ -138,5 +138,5 @@ def checked_id(one: Any, text: bool) -> Id:
     return found
 
 
-def shown(line: str) -> str:
+def excerpt(line: str) -> str:
     return repr(line if len(line) <= _MOST_SHOWN else f"{line[:_MOST_SHOWN]}…")

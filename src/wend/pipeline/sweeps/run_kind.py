@@ -18,7 +18,7 @@ from wend.pipeline.code_hash import COMPILED, code_hash
 R_contra = TypeVar("R_contra", contravariant=True)
 
 
-class Work(Protocol[R_contra]):
+class RunKind(Protocol[R_contra]):
     """A kind of run. Spark sends an instance to the workers, so it must be small and picklable."""
 
     @property
@@ -63,14 +63,14 @@ def check_code(parts: tuple[str, ...], code: str) -> None:
         )
 
 
-def known(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
+def all_columns(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
     """A row with all columns of the schema; missing values are null."""
     return {name: row.get(name) for name in schema.names}
 
 
 def error_row(row: Mapping[str, Any], schema: pa.Schema, error: str, traceback: str) -> dict[str, Any]:
     """The row of a run that raised: its metrics are null, and it has the error."""
-    return {**known(row, schema), "error": error, "traceback": traceback[-4000:]}
+    return {**all_columns(row, schema), "error": error, "traceback": traceback[-4000:]}
 
 
 def number_or_nothing(value: Any) -> Any:

@@ -37,7 +37,7 @@ from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_errors import explained
 from wend.pipeline.spark.task_progress import run_progress
 from wend.pipeline.storage.job_folders import literal_path, spark_path
-from wend.pipeline.sweeps.run_kind import Work, error_row, known
+from wend.pipeline.sweeps.run_kind import RunKind, all_columns, error_row
 from wend.pipeline.sweeps.run_process import RunDied, RunFailed, RunTimeout, call_apart
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class RunStore:
             rows = [row for table in tables for row in table]
             key = blake2b("".join(rest).encode(), digest_size=10).hexdigest()
             with written(self.folder / f"{_COMPACTED}{key}.parquet", lasting=True) as draft:
-                pq.write_table(pa.Table.from_pylist([known(row, schema) for row in rows], schema=schema), draft)
+                pq.write_table(pa.Table.from_pylist([all_columns(row, schema) for row in rows], schema=schema), draft)
             rest = []
         for name in set(single) - set(rest):
             (self.folder / name).unlink(missing_ok=True)
@@ -127,7 +127,7 @@ class Swept:
 
 def sweep(
     spark: "SparkSession",
-    work: Work[R],
+    kind: RunKind[R],
     runs: Iterable[R],
     study: str,
     out: Path,
@@ -139,59 +139,59 @@ def sweep(
 ) -> Swept:
     """Execute the runs that have no result, slowest first; return the results of all of `runs`. No run may take longer
     than `limit_s`."""
-    code = work.code() if code is None else code
-    wanted = {work.key(run): run for run in runs}
-    if not wanted:
+    code = kind.code() if code is None else code
+    by_key = {kind.key(run): run for run in runs}
+    if not by_key:
         raise ConfigError("there is nothing to run: the sweep has no runs")
     store = RunStore(out.absolute(), study, code)
     store.make()
-    store.compact(work.result_schema)
+    store.compact(kind.result_schema)
     finished = store.finished() | store.quarantined()
-    weights = {key: (cost or work.cost)(run) for key, run in wanted.items() if key not in finished}
+    weights = {key: (cost or kind.cost)(run) for key, run in by_key.items() if key not in finished}
     queue = sorted(weights, key=lambda key: (-weights[key], key))
     if queue:
-        frame = run_frame(spark, work, [wanted[key] for key in queue])
-        results = execute(frame, store.folder, work, code, len(queue), limit_s)
-        with run_progress(store.finished, weights, total=len(wanted), quiet=quiet):
+        frame = run_frame(spark, kind, [by_key[key] for key in queue])
+        results = execute(frame, store.folder, kind, code, len(queue), limit_s)
+        with run_progress(store.finished, weights, total=len(by_key), quiet=quiet):
             _compute(results, store, queue)
-        store.compact(work.result_schema)
-    return _gather(spark, store, work.result_schema, list(wanted), len(queue))
+        store.compact(kind.result_schema)
+    return _gather(spark, store, kind.result_schema, list(by_key), len(queue))
 
 
-def run_frame(spark: "SparkSession", work: Work[R], runs: Sequence[R]) -> "DataFrame":
+def run_frame(spark: "SparkSession", kind: RunKind[R], runs: Sequence[R]) -> "DataFrame":
     """Convert runs to typed rows. `place` numbers them in the order in which they should start."""
-    rows = [work.row(run, place) for place, run in enumerate(runs)]
-    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=work.run_schema))
+    rows = [kind.row(run, place) for place, run in enumerate(runs)]
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=kind.run_schema))
 
 
 def execute(
-    runs: "DataFrame", folder: Path, work: Work[R], code: str, count: int, limit_s: float = LIMIT_S
+    runs: "DataFrame", folder: Path, kind: RunKind[R], code: str, count: int, limit_s: float = LIMIT_S
 ) -> "DataFrame":
     """Execute rows of runs; return rows of results. Each result is a file in `folder` before it is a row."""
     # Spark schedules partitions in order of their number, so `place` is the order of the queue.
     spread = runs.repartitionById(min(count, _MOST_PARTITIONS), "place")
-    task = partial(_run_batches, folder=str(folder), work=work, code=code, limit_s=limit_s)
-    return spread.mapInArrow(task, spark_schema(work.result_schema))
+    task = partial(_run_batches, folder=str(folder), kind=kind, code=code, limit_s=limit_s)
+    return spread.mapInArrow(task, spark_schema(kind.result_schema))
 
 
 def _run_batches(
-    batches: Iterator[pa.RecordBatch], folder: str, work: Work[Any], code: str, limit_s: float
+    batches: Iterator[pa.RecordBatch], folder: str, kind: RunKind[Any], code: str, limit_s: float
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            result = _run_row(row, Path(folder), work, code, limit_s)
-            yield pa.RecordBatch.from_pylist([result], schema=work.result_schema)
+            result = _run_row(row, Path(folder), kind, code, limit_s)
+            yield pa.RecordBatch.from_pylist([result], schema=kind.result_schema)
 
 
-def _run_row(row: dict[str, Any], folder: Path, work: Work[Any], code: str, limit_s: float) -> dict[str, Any]:
+def _run_row(row: dict[str, Any], folder: Path, kind: RunKind[Any], code: str, limit_s: float) -> dict[str, Any]:
     place = folder / f"{row['run']}.parquet"
     failed = folder / f"{row['run']}.error.parquet"
-    schema = work.result_schema
+    schema = kind.result_schema
     if place.exists():
         found: dict[str, Any] = pq.ParquetFile(place).read().to_pylist()[0]
         return found
     try:
-        result = {**known(row, schema), **_tried(partial(work.run_metrics, row, code), limit_s)}
+        result = {**all_columns(row, schema), **_tried(partial(kind.run_metrics, row, code), limit_s)}
     except RunFailed as error:
         result = error_row(row, schema, str(error), error.trace)
         _write(result, schema, failed)
@@ -249,9 +249,9 @@ def _compute(results: "DataFrame", store: RunStore, queue: list[str]) -> None:
         raise explained(error, said) from error
 
 
-def _gather(spark: "SparkSession", store: RunStore, schema: pa.Schema, wanted: list[str], ran: int) -> Swept:
-    keys = spark.createDataFrame(pa.table({"run": pa.array(wanted, pa.string())}))
+def _gather(spark: "SparkSession", store: RunStore, schema: pa.Schema, run_keys: list[str], ran: int) -> Swept:
+    keys = spark.createDataFrame(pa.table({"run": pa.array(run_keys, pa.string())}))
     results = store.read(spark, schema).join(keys, "run", "left_semi")
     failed = results.where("error IS NOT NULL").select("run", "strategy", "seed", "error", "traceback")
-    failures = [] if set(wanted) <= store.finished() else failed.orderBy("run").toArrow().to_pylist()
-    return Swept(results, store, len(wanted), ran, failures)
+    failures = [] if set(run_keys) <= store.finished() else failed.orderBy("run").toArrow().to_pylist()
+    return Swept(results, store, len(run_keys), ran, failures)

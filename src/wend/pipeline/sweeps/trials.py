@@ -152,12 +152,12 @@ class Trials:
         kind = self.kind(row["kind"])
         trial = kind.trial({name: row[name] for name in kind.fields.__struct_fields__}, row["seed"])
         began = perf_counter()
-        found = kind.run(trial.fields, trial.seed)
+        metrics = kind.run(trial.fields, trial.seed)
         wall_s = perf_counter() - began
-        unknown = sorted(found.keys() - set(kind.metrics))
+        unknown = sorted(metrics.keys() - set(kind.metrics))
         if unknown:
             raise TypeError(f"trials {kind.name!r} return {unknown[0]!r}, which is not one of their metrics")
-        return {**{name: number_or_nothing(float(value)) for name, value in found.items()}, "wall_s": wall_s}
+        return {**{name: number_or_nothing(float(value)) for name, value in metrics.items()}, "wall_s": wall_s}
 
 
 def _with_ints(own: Mapping[str, Any], fields: type[msgspec.Struct]) -> dict[str, Any]:

@@ -82,10 +82,10 @@ def _outages(table: pa.Table, segment: Segment) -> pa.Table:
     heard, ended = numbers(table, "heard_ns"), numbers(table, "time_ns")
     chosen = np.flatnonzero((table["state"].to_numpy(zero_copy_only=False) == "up") & (heard < ended))[-_PER_SEGMENT:]
     same = {"publisher_incarnation": 0, "peer": segment.peer, "incarnation": segment.incarnation, "own": OUTAGE}
-    given = {name: np.full(len(chosen), value, np.int64) for name, value in same.items()}
-    given |= {"publisher": numbers(table, "neighbour")[chosen]}
-    given |= {"sequence": heard[chosen], "published_ns": ended[chosen]}
-    return pa.table({name: given[name] for name in SIGHTINGS.names}, schema=SIGHTINGS)
+    columns = {name: np.full(len(chosen), value, np.int64) for name, value in same.items()}
+    columns |= {"publisher": numbers(table, "neighbour")[chosen]}
+    columns |= {"sequence": heard[chosen], "published_ns": ended[chosen]}
+    return pa.table({name: columns[name] for name in SIGHTINGS.names}, schema=SIGHTINGS)
 
 
 def solve_clocks(seen: pa.Table, nodes: set[Node]) -> Clocks:
@@ -133,7 +133,7 @@ def _edges(seen: pa.Table) -> dict[tuple[Node, Node], tuple[int, int]]:
         return {}
     ids = np.stack([numbers(seen, name) for name in ("publisher", "publisher_incarnation", "sequence")], axis=1)
     nodes = np.stack([numbers(seen, name) for name in ("peer", "incarnation")], axis=1)
-    known, node = np.unique(nodes, axis=0, return_inverse=True)
+    unique_nodes, node = np.unique(nodes, axis=0, return_inverse=True)
     _, event = np.unique(ids, axis=0, return_inverse=True)
     times = numbers(seen, "published_ns")
     # By event, its publisher first; of several sightings by one node, the earliest arrival counts.
@@ -150,19 +150,19 @@ def _edges(seen: pa.Table) -> dict[tuple[Node, Node], tuple[int, int]]:
     swap = a > b
     a, b, ahead = np.where(swap, b, a), np.where(swap, a, b), np.where(swap, -ahead, ahead)
     apart = a != b
-    return _medians(known, a[apart], b[apart], ahead[apart])
+    return _medians(unique_nodes, a[apart], b[apart], ahead[apart])
 
 
-def _medians(known: Ints, a: Ints, b: Ints, ahead: Ints) -> dict[tuple[Node, Node], tuple[int, int]]:
+def _medians(nodes: Ints, a: Ints, b: Ints, ahead: Ints) -> dict[tuple[Node, Node], tuple[int, int]]:
     order = np.lexsort((ahead, b, a))
     a, b, ahead = a[order], b[order], ahead[order]
     begins = np.flatnonzero(np.concatenate([[True], (a[1:] != a[:-1]) | (b[1:] != b[:-1])])) if len(a) else a
     ends = np.append(begins[1:], len(a))
-    found = {}
+    medians = {}
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-        pair: Any = (tuple(known[a[begin]].tolist()), tuple(known[b[begin]].tolist()))
-        found[pair] = (end - begin, int(ahead[(begin + end - 1) // 2]))
-    return found
+        pair: Any = (tuple(nodes[a[begin]].tolist()), tuple(nodes[b[begin]].tolist()))
+        medians[pair] = (end - begin, int(ahead[(begin + end - 1) // 2]))
+    return medians
 
 
 def _root(component: dict[Node, Node], node: Node) -> Node:

@@ -70,12 +70,12 @@ def follow(
 
     def arrived(batch: "DataFrame", number: int) -> None:
         try:
-            made = _update(batch, number)
+            summary = _update(batch, number)
         except WendError as error:
             failed.append(error)
             raise
-        if made is not None:
-            report(made)
+        if summary is not None:
+            report(summary)
 
     def _update(batch: "DataFrame", number: int) -> UpdateSummary | None:
         rows = batch.select("path", "length").toArrow()
@@ -121,9 +121,9 @@ def open_checkpoint(spark: "SparkSession", checkpoint: str, job: str, source: st
     if text is None:
         if files.names("") and any(True for _ in files.sizes("offsets")):
             raise ConfigError(f"{checkpoint} is a checkpoint of another program; choose another folder")
-        made = Checkpoint(FORMAT, f"{job}-{uuid.uuid4().hex}", job, _absolute(source))
-        files.create("wend/checkpoint.json", msgspec.json.encode(made))
-        return made
+        created = Checkpoint(FORMAT, f"{job}-{uuid.uuid4().hex}", job, _absolute(source))
+        files.create("wend/checkpoint.json", msgspec.json.encode(created))
+        return created
     try:
         number = msgspec.json.decode(text, type=dict[str, Any]).get("format")
         if number != FORMAT:
@@ -131,14 +131,14 @@ def open_checkpoint(spark: "SparkSession", checkpoint: str, job: str, source: st
                 f"{checkpoint} is a checkpoint of another version of Wend (format {number}, not {FORMAT}): remove it; "
                 "the tables know what they have, so nothing is lost or doubled"
             )
-        found = msgspec.json.decode(text, type=Checkpoint)
+        stored = msgspec.json.decode(text, type=Checkpoint)
     except msgspec.DecodeError:
         raise ConfigError(f"{checkpoint} is damaged: remove it; the tables know what they have") from None
-    if (found.job, _absolute(found.source)) != (job, _absolute(source)):
+    if (stored.job, _absolute(stored.source)) != (job, _absolute(source)):
         raise ConfigError(
-            f"{checkpoint} is the checkpoint of `wend data {found.job} {found.source}`; each stream needs its own"
+            f"{checkpoint} is the checkpoint of `wend data {stored.job} {stored.source}`; each stream needs its own"
         )
-    return found
+    return stored
 
 
 def _absolute(source: str) -> str:

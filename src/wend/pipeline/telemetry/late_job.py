@@ -63,14 +63,14 @@ class LateJob:
         late = deliveries.where(is_late).select(*EVENT).distinct()
         many = max(2 * cores(update.spark), update.bytes("_events", beside(update.touched)) // _TASK_BYTES)
         routes = rows.join(late, list(EVENT), "left_semi").repartition(many, *EVENT)
-        found = update.stored(routes.mapInArrow(_lost_time, spark_schema(CAUSES)))
-        causes = found.groupBy("bucket", "cause", "peer", "neighbour").agg(
+        spent = update.stored(routes.mapInArrow(_lost_time, spark_schema(CAUSES)))
+        causes = spent.groupBy("bucket", "cause", "peer", "neighbour").agg(
             F.sum("deliveries").alias("deliveries"),
             F.sum("time_ns").alias("time_ns"),
             F.max("most_ns").alias("most_ns"),
         )
         update.replace("causes", _sorted(causes.select(begin, *causes.columns)), update.touched)
-        incomplete = found.where("cause = 'incomplete'").groupBy("bucket").agg(F.sum("deliveries").alias("incomplete"))
+        incomplete = spent.where("cause = 'incomplete'").groupBy("bucket").agg(F.sum("deliveries").alias("incomplete"))
         whole = counted.join(incomplete, "bucket", "left").fillna(0, ["incomplete"])
         update.replace("lateness", _sorted(whole.select(begin, *whole.columns)), update.touched)
 

@@ -37,7 +37,7 @@ class _Spent:
             self._rows.append((cause, bucket, peer, neighbour, np.maximum(time, 0)))
 
     def table(self) -> pa.Table:
-        made = []
+        tables = []
         for cause in (WAITING, ON_LINK, RECEIVING, LOCAL, INCOMPLETE):
             rows = [row[1:] for row in self._rows if row[0] == cause]
             if not rows:
@@ -57,8 +57,8 @@ class _Spent:
                 "time_ns": np.add.reduceat(time, at),
                 "most_ns": np.maximum.reduceat(time, at),
             }
-            made.append(pa.table(columns, schema=CAUSES))
-        return pa.concat_tables(made) if made else CAUSES.empty_table()
+            tables.append(pa.table(columns, schema=CAUSES))
+        return pa.concat_tables(tables) if tables else CAUSES.empty_table()
 
 
 def lost_time(rows: pa.Table) -> pa.Table:
@@ -97,10 +97,10 @@ def lost_time(rows: pa.Table) -> pa.Table:
             break
         key = of * width + here
         at = np.minimum(np.searchsorted(keys, key), max(0, len(keys) - 1))
-        known = (keys[at] == key) if len(keys) else np.zeros(len(key), bool)
-        spent.add(INCOMPLETE, bucket[~known], here[~known], onward[~known], left[~known])
+        has_arrival = (keys[at] == key) if len(keys) else np.zeros(len(key), bool)
+        spent.add(INCOMPLETE, bucket[~has_arrival], here[~has_arrival], onward[~has_arrival], left[~has_arrival])
         bucket, of, here, left, origin, onward, at = (
-            values[known] for values in (bucket, of, here, left, origin, onward, at)
+            values[has_arrival] for values in (bucket, of, here, left, origin, onward, at)
         )
         begun = onward == _NOBODY
         stayed = left - arrived[at]
@@ -121,6 +121,6 @@ def _numbered(rows: pa.Table) -> Ints:
     new = np.zeros(len(order), np.int64)
     for values in columns:
         new[1:] |= values[order][1:] != values[order][:-1]
-    found = np.empty(len(order), np.int64)
-    found[order] = np.cumsum(new)
-    return found
+    numbers_ = np.empty(len(order), np.int64)
+    numbers_[order] = np.cumsum(new)
+    return numbers_

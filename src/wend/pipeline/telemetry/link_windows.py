@@ -87,12 +87,12 @@ def link_sums(table: pa.Table, segment: Segment, *, offsets: dict[Node, int], wi
     starts = np.flatnonzero(_changes(neighbour) | _changes(begin))
     group = np.cumsum(_changes(neighbour) | _changes(begin)) - 1
     delay = numbers(table, "delay_ns")[order]
-    known = delay > 0
+    has_delay = delay > 0
     micros = np.minimum(delay, 60_000_000_000) // _US
     queue = numbers(table, "queue_ns")[order]
     sums = {
         "samples": np.ones(len(order), np.int64),
-        "delays": known.astype(np.int64),
+        "delays": has_delay.astype(np.int64),
         "delay_sum_ns": delay,
         "delay_square_us2": micros * micros,
         "sent": numbers(table, "sent")[order],
@@ -101,23 +101,23 @@ def link_sums(table: pa.Table, segment: Segment, *, offsets: dict[Node, int], wi
         "queue_sum_ns": queue,
         "observed_ns": np.minimum(numbers(table, "period_ns")[order], window),
     }
-    cells, counts = np.unique(group[known] * BINS + bin_of(delay[known]), return_counts=True)
+    cells, counts = np.unique(group[has_delay] * BINS + bin_of(delay[has_delay]), return_counts=True)
     cuts = np.searchsorted(cells, np.arange(len(starts) + 1) * BINS)
     many = len(starts)
-    found = {
+    columns = {
         "bucket": windowing.bucket(begin[starts]),
         "begin_ns": begin[starts],
         "peer": np.full(many, segment.peer),
         "incarnation": np.full(many, segment.incarnation),
         "neighbour": neighbour[starts],
         **{name: np.add.reduceat(values, starts) for name, values in sums.items()},
-        "delay_min_ns": np.minimum.reduceat(np.where(known, delay, _NEVER), starts),
+        "delay_min_ns": np.minimum.reduceat(np.where(has_delay, delay, _NEVER), starts),
         "delay_max_ns": np.maximum.reduceat(delay, starts),
         "queue_max_ns": np.maximum.reduceat(queue, starts),
         "capacity_bps": np.maximum.reduceat(numbers(table, "capacity_bps")[order], starts),
         "histogram": _packed(cells % BINS, counts, cuts),
     }
-    return pa.table(found, schema=SAMPLES)
+    return pa.table(columns, schema=SAMPLES)
 
 
 def _changes(values: Ints) -> NDArray[np.bool_]:
@@ -143,15 +143,15 @@ def _unpacked(histograms: pa.Array) -> tuple[Ints, Ints, Ints]:
 class _Merged:
     """The sums of one end, or of both, in each window."""
 
-    def __init__(self, rows: pa.Table, starts: Ints, wanted: NDArray[np.bool_]) -> None:
+    def __init__(self, rows: pa.Table, starts: Ints, selection: NDArray[np.bool_]) -> None:
         def added(name: str) -> Ints:
-            return np.add.reduceat(np.where(wanted, numbers(rows, name), 0), starts)
+            return np.add.reduceat(np.where(selection, numbers(rows, name), 0), starts)
 
         def highest(name: str) -> Ints:
-            return np.maximum.reduceat(np.where(wanted, numbers(rows, name), 0), starts)
+            return np.maximum.reduceat(np.where(selection, numbers(rows, name), 0), starts)
 
         self.sums = {name: added(name) for name in _SUMS}
-        self.low = np.minimum.reduceat(np.where(wanted, numbers(rows, "delay_min_ns"), _NEVER), starts)
+        self.low = np.minimum.reduceat(np.where(selection, numbers(rows, "delay_min_ns"), _NEVER), starts)
         self.high = highest("delay_max_ns")
         self.queue_high = highest("queue_max_ns")
         self.capacity = highest("capacity_bps")
@@ -169,19 +169,19 @@ class _Histograms:
         order = np.argsort(window[owner] * BINS + bins, kind="stable")
         self._row, self._bins, self._counts = owner[order], bins[order], counts[order]
 
-    def quantiles(self, merged: _Merged, wanted: NDArray[np.bool_], *shares: float) -> list[pa.Array]:
+    def quantiles(self, merged: _Merged, selection: NDArray[np.bool_], *shares: float) -> list[pa.Array]:
         """For each share, the delay below which that share of the samples of each window lies."""
         total = merged.sums["delays"]
         before = np.concatenate([[0], np.cumsum(total)[:-1]])
-        upto = np.cumsum(np.where(wanted[self._row], self._counts, 0))
+        upto = np.cumsum(np.where(selection[self._row], self._counts, 0))
         low = np.minimum(merged.low, merged.high)
-        found = []
+        results = []
         for share in shares:
             rank = np.maximum(1, np.ceil(share * total)).astype(np.int64)
             cell = np.minimum(np.searchsorted(upto, before + rank), len(upto) - 1)
             values = _MIDDLES[self._bins[cell]] if len(upto) else low
-            found.append(_where(total > 0, np.clip(values, low, merged.high)))
-        return found
+            results.append(_where(total > 0, np.clip(values, low, merged.high)))
+        return results
 
 
 def _where(known: NDArray[np.bool_], values: NDArray[Any]) -> pa.Array:
@@ -212,7 +212,7 @@ def link_rows(rows: pa.Table, down: pa.Table, window_ns: int) -> pa.Table:
     std = np.sqrt(np.maximum(0.0, square - mean.astype(np.float64) ** 2))
     p50, p90, p99 = histograms.quantiles(both, all_rows, 0.5, 0.9, 0.99)
     (middle_ab,), (middle_ba,) = histograms.quantiles(ab, of_a, 0.5), histograms.quantiles(ba, ~of_a, 0.5)
-    found: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "begin_ns": begin,
         "window_ns": np.full(many, window_ns),
         "a": a,
@@ -242,7 +242,7 @@ def link_rows(rows: pa.Table, down: pa.Table, window_ns: int) -> pa.Table:
         "outages": outages,
         "availability": _where(seen > 0, 1 - down_ns / np.maximum(seen, 1)),
     }
-    return pa.table(found, schema=LINKS)
+    return pa.table(columns, schema=LINKS)
 
 
 def _down(a: Ints, b: Ints, begins: Ints, window_ns: int, down: pa.Table) -> tuple[Ints, Ints]:

@@ -55,11 +55,11 @@ class LinksJob:
     def merge(self, update: TableUpdate) -> None:
         from pyspark.sql import functions as F
 
-        found = self._outages(update)
-        update.touched |= self._touched_by_outages(update, found)
-        update.replace("outages", found.orderBy("begin_ns", "a", "b").coalesce(1))
+        outages = self._outages(update)
+        update.touched |= self._touched_by_outages(update, outages)
+        update.replace("outages", outages.orderBy("begin_ns", "a", "b").coalesce(1))
         sums = _linked(update.partial("_samples", stored_columns(SAMPLES), update.touched))
-        down = self._by_bucket(update, found.where("agreed"))
+        down = self._by_bucket(update, outages.where("agreed"))
         shares = update.bytes("_samples", update.touched) // max(1, len(update.touched)) // _TASK_BYTES + 1
         rows = sums.unionByName(down, allowMissingColumns=True)
         merged = rows.repartition("bucket", F.pmod("a", F.lit(shares))).mapInArrow(
@@ -89,15 +89,15 @@ class LinksJob:
         find = _outages_by(update.clocks.rounded(CLOCK_UNIT_NS), update.spans)
         return update.stored(_linked(changes).groupBy("a", "b").applyInArrow(find, spark_schema(OUTAGES)))
 
-    def _touched_by_outages(self, update: TableUpdate, found: "DataFrame") -> set[int]:
+    def _touched_by_outages(self, update: TableUpdate, outages: "DataFrame") -> set[int]:
         """The buckets in which an outage has changed."""
         if "outages" not in update.base.tables:
             return set()
         before = update.tables.frame(update.spark, update.base, "outages")
         there = {file.bucket for file in update.base.tables["links"].files if file.bucket is not None}
-        if before.columns != found.columns:  # an older Wend has made them
+        if before.columns != outages.columns:  # an older Wend has made them
             return there
-        other = before.exceptAll(found).unionAll(found.exceptAll(before)).select("begin_ns", "end_ns").toArrow()
+        other = before.exceptAll(outages).unionAll(outages.exceptAll(before)).select("begin_ns", "end_ns").toArrow()
         touched: set[int] = set()
         for row in other.to_pylist():
             first = self.windowing.bucket(row["begin_ns"])

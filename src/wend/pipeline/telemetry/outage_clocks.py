@@ -36,11 +36,11 @@ _MOST = 300
 
 def outages_of(rows: Sequence[Ints]) -> dict[Incarnation, dict[int, Seen]]:
     """Outages by incarnation and neighbour, from columns: peer, incarnation, neighbour, begin, end."""
-    found: dict[Incarnation, dict[int, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+    outages: dict[Incarnation, dict[int, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     for peer, incarnation, neighbour, begin, end in zip(*(column.tolist() for column in rows), strict=True):
-        found[peer, incarnation][neighbour].append((end, begin))
+        outages[peer, incarnation][neighbour].append((end, begin))
     seen: dict[Incarnation, dict[int, Seen]] = {}
-    for node, links in found.items():
+    for node, links in outages.items():
         for neighbour, times in links.items():
             pairs = np.array(sorted(times)[-_MOST:], np.int64)
             seen.setdefault(node, {})[neighbour] = (pairs[:, 1], pairs[:, 0])
@@ -56,12 +56,12 @@ def joined_by_outages(groups: Sequence[Mapping[Incarnation, int]], outages: Outa
     grew = True
     while grew:
         # All that can be compared with the main group as it is; the next round goes one link further.
-        found = [(group, _difference(main, group, outages)) for group in others]
-        for group, ahead in found:
+        differences = [(group, _difference(main, group, outages)) for group in others]
+        for group, ahead in differences:
             if ahead is not None:
                 main |= {node: offset + ahead for node, offset in group.items()}
-        others = [group for group, ahead in found if ahead is None]
-        grew = any(ahead is not None for _, ahead in found)
+        others = [group for group, ahead in differences if ahead is None]
+        grew = any(ahead is not None for _, ahead in differences)
     return [main, *others]
 
 

@@ -64,15 +64,15 @@ class RecordedPublications:
         _, inside = self._inside(self._read(NAME, buckets, _WHEN), begin_ns, end_ns)
         if np.count_nonzero(inside) > most:
             return None
-        found = self._read(NAME, buckets, _NONE.schema.names).select(_NONE.schema.names).cast(_NONE.schema)
-        times, inside = self._inside(found, begin_ns, end_ns)
-        found = found.set_column(0, "time_ns", pa.array(times)).filter(pa.array(inside))
-        return found.sort_by([(name, "ascending") for name in ("time_ns", "publisher", "sequence")])
+        rows = self._read(NAME, buckets, _NONE.schema.names).select(_NONE.schema.names).cast(_NONE.schema)
+        times, inside = self._inside(rows, begin_ns, end_ns)
+        rows = rows.set_column(0, "time_ns", pa.array(times)).filter(pa.array(inside))
+        return rows.sort_by([(name, "ascending") for name in ("time_ns", "publisher", "sequence")])
 
-    def _inside(self, found: pa.Table, begin_ns: Nanos, end_ns: Nanos) -> tuple[Ints, NDArray[np.bool_]]:
+    def _inside(self, rows: pa.Table, begin_ns: Nanos, end_ns: Nanos) -> tuple[Ints, NDArray[np.bool_]]:
         """The times of rows by the clock of the reference, and which of them are wanted."""
-        publishers, incarnations = numbers(found, "publisher"), numbers(found, "publisher_incarnation")
-        times = numbers(found, "time_ns").copy()
+        publishers, incarnations = numbers(rows, "publisher"), numbers(rows, "publisher_incarnation")
+        times = numbers(rows, "time_ns").copy()
         for (publisher, incarnation), ahead in self._offsets.items():
             times[(publishers == publisher) & (incarnations == incarnation)] -= ahead
         return times, (times >= begin_ns) & (times < end_ns) & np.isin(publishers, sorted(self.whole))
@@ -102,10 +102,10 @@ def timed_flows(
     """Publications as flows with their times since `begin_ns`."""
     columns = (published[name].to_pylist() for name in ("publisher", "receivers", "expected"))
     rows = [(publisher, tuple(reached or ()), expected) for publisher, reached, expected in zip(*columns, strict=True)]
-    known = Counter((publisher, reached) for publisher, reached, _ in rows if reached)
+    counts = Counter((publisher, reached) for publisher, reached, _ in rows if reached)
     by_flow: dict[tuple[PeerId, Receivers], list[int]] = defaultdict(list)
     for number, (publisher, reached, expected) in enumerate(rows):
-        receivers = _intended(publisher, reached, expected, known)
+        receivers = _intended(publisher, reached, expected, counts)
         if receivers:
             by_flow[publisher, receivers].append(number)
     times, sizes = numbers(published, "time_ns") - begin_ns, numbers(published, "size_bytes")
@@ -123,14 +123,14 @@ def timed_flows(
 
 
 def _intended(
-    publisher: PeerId, reached: Receivers, expected: int | None, known: Mapping[tuple[PeerId, Receivers], int]
+    publisher: PeerId, reached: Receivers, expected: int | None, counts: Mapping[tuple[PeerId, Receivers], int]
 ) -> Receivers:
     """The peers that an event was for."""
     if expected is None or expected <= len(reached):
         return reached
     fitting = [
         (-count, receivers)
-        for (one, receivers), count in known.items()
+        for (one, receivers), count in counts.items()
         if one == publisher and len(receivers) == expected and set(reached) <= set(receivers)
     ]
     return min(fitting)[1] if fitting else reached

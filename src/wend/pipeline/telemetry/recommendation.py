@@ -120,12 +120,12 @@ def recommend(rows: Iterable[Mapping[str, Any]], equal: float = EQUAL) -> Recomm
 
 def _units(rows: Iterable[Mapping[str, Any]], metric: str, by_window: bool) -> dict[Unit, Weighted]:
     """The values behind an interval: windows, as means over their seeds, or single runs."""
-    found: dict[Unit, list[Weighted]] = defaultdict(list)
+    by_unit: dict[Unit, list[Weighted]] = defaultdict(list)
     for row in rows:
         if row[metric] is not None:
             unit = (row["begin_ns"],) if by_window else (row["begin_ns"], row["seed"])
-            found[unit].append((row[metric], row["expected"] or 0.0))
-    return {unit: (_weighted(values), sum(weight for _, weight in values)) for unit, values in found.items()}
+            by_unit[unit].append((row[metric], row["expected"] or 0.0))
+    return {unit: (_weighted(values), sum(weight for _, weight in values)) for unit, values in by_unit.items()}
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], metric: str) -> float:
@@ -214,16 +214,16 @@ def _packets(first: Ranked, other: Ranked) -> str:
     return f"sends {abs(more):.2f} data packets {'more' if more > 0 else 'fewer'} for each delivery"
 
 
-def picture(found: Recommendation) -> str:
+def picture(recommendation: Recommendation) -> str:
     """The variants as dots: on time and delivered, with their packets."""
     rows = [
         RankedRow(
             one.variant.name, STRATEGIES.get(one.strategy, "grey"), (one.on_time.mean, one.delivery.mean),
             f"{one.packets.mean:.2f}", strong=number == 0,
         )
-        for number, one in enumerate(found.ranked)
+        for number, one in enumerate(recommendation.ranked)
     ]  # fmt: skip
-    first = found.ranked[0]
+    first = recommendation.ranked[0]
     subtitle = f"{_counted(first.windows, 'recorded window')} played again; the recommended one is on top"
     groups = ("on time", "delivered")
     return ranked_dots("What would have been on time", subtitle, groups, "data packets\nper delivery", rows)

@@ -97,9 +97,9 @@ def _plan(world: "World") -> None:
     ]
     # Where capacities are not known, a link has room for everything, and the plan balances the load.
     network = FlowNetwork(world.overlay, link=Rate(sum(SECOND / topic.period_ns for topic in world.topics)))
-    made = make_plan(network, workload_of(flows, network.names, "the workload"), parse_goal("balance"), _PLAN_K)
+    plan = make_plan(network, workload_of(flows, network.names, "the workload"), parse_goal("balance"), _PLAN_K)
     with TemporaryDirectory(prefix="wend-plan-") as name:
-        made.write(Path(name) / "plan")
+        plan.write(Path(name) / "plan")
         world.plan = read_forwarding(Path(name) / "plan")
 
 
@@ -134,17 +134,17 @@ def variants(strategies: Sequence[str], redundancies: Sequence[str]) -> list[tup
     for text in redundancies:
         if text not in allowed:
             raise ConfigError(f"unknown redundancy {text!r}: choose from {', '.join(allowed)}")
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for name in strategies:
         load("routing", name)
         if not known(name):
             raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(STRATEGIES)}, or MODULE:CLASS")
-        made = ROUTING.get(name)
-        has = made is not None and issubclass(made.settings, AdaptiveSettings)
-        found += [(name, text) for text in redundancies] if has else [(name, "")]
-    if not found:
+        routing = ROUTING.get(name)
+        has = routing is not None and issubclass(routing.settings, AdaptiveSettings)
+        pairs += [(name, text) for text in redundancies] if has else [(name, "")]
+    if not pairs:
         raise ConfigError("name at least one strategy")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(pairs))
 
 
 def replay(

@@ -42,7 +42,7 @@ class TableUpdate:
     touched: set[int] = field(default_factory=set)
     """The buckets to rebuild."""
     scratch: list[DataFile] = field(default_factory=list)
-    said: list[DataFile] = field(default_factory=list)
+    records: list[DataFile] = field(default_factory=list)
     """Files of records about segments, which the update removes at its end."""
 
     @property
@@ -107,7 +107,7 @@ class TableUpdate:
     def clean(self) -> None:
         """Remove the files that are in no version."""
         self.tables.remove(self.scratch)
-        self.tables.remove_files(self.said)
+        self.tables.remove_files(self.records)
 
     def append_reduced(self, name: str, columns: Columns, frame: "DataFrame") -> "tuple[set[int], DataFrame]":
         """Add the rows of reduced segments to a table, by bucket if they have one. Return the buckets that got rows,
@@ -117,13 +117,13 @@ class TableUpdate:
         by = "bucket" in frame.columns
         of_row = F.when(F.col("kind") == ROW, F.col("bucket") if by else F.lit(0).cast("bigint"))
         files = self.tables.write(frame.withColumn(_PLACE, of_row).repartition(_PLACE), name, by=_PLACE)
-        said = [file for file in files if file.bucket is None]
+        records = [file for file in files if file.bucket is None]
         rows = [file for file in files if file.bucket is not None]
         touched = {file.bucket for file in rows if file.bucket is not None} if by else set()
         added = rows if by else [msgspec.structs.replace(file, bucket=None) for file in rows]
         self.changes[name] = TableChange(columns, tuple(added))
-        self.said += said
-        return touched, self.tables.frame_of(self.spark, columns_of(frame), said)
+        self.records += records
+        return touched, self.tables.frame_of(self.spark, columns_of(frame), records)
 
     def replace(self, name: str, frame: "DataFrame", buckets: Iterable[int] | None = None) -> None:
         """Replace the rows of a table, or those of some buckets, by the column `bucket`."""

@@ -43,13 +43,13 @@ def availability_map(links: "DataFrame") -> str:
         total[1] += one["observed"]
     share = {link: down / max(1, observed) for link, (down, observed) in totals.items()}
     worst = sorted(rows, key=lambda link: (-share[link], link))[:_MOST_LINKS]
-    drawn = [
+    heat_rows = [
         HeatRow(f"{link[0]} – {link[1]}", tuple(rows[link]), f"{100 * (1 - share[link]):.2f} %")
         for link in (sorted(worst) if len(rows) <= _MOST_LINKS else worst)
     ]
-    of = f"the {len(drawn)} worst of {len(rows)} links" if len(drawn) < len(rows) else f"{len(rows)} links"
+    of = f"the {len(heat_rows)} worst of {len(rows)} links" if len(heat_rows) < len(rows) else f"{len(rows)} links"
     about = f"{of}, {_words(step)} in a cell; right: the share of time that each was up"
-    return heat_map("Availability of links", about, drawn, _ticks(begin, step, many))
+    return heat_map("Availability of links", about, heat_rows, _ticks(begin, step, many))
 
 
 _LEGEND = (

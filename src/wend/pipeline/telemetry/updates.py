@@ -105,13 +105,13 @@ def run_update(
         if not new and not contradicting and base.tables:
             return _nothing_new(update, job, folder, len(used))
         with _cleaned(update):
-            said = _reduce_all(update, job, new)
-            quarantined, unreadable, rows = _record(update, [*odd, *contradicting], said, max_bad)
+            records = _reduce_all(update, job, new)
+            quarantined, unreadable, rows = _record(update, [*odd, *contradicting], records, max_bad)
             remarks = _look_at_incarnations(update)
             job.merge(update)
             update.facts[_RESULTS] = {name: update.count(name) for name in job.results}
-            made = _commit(update, job, transaction)
-            results = made.facts[_RESULTS]
+            version = _commit(update, job, transaction)
+            results = version.facts[_RESULTS]
     return UpdateSummary(
         segments=len(new) - unreadable,
         rows=rows,
@@ -122,7 +122,7 @@ def run_update(
         unaligned=sorted({peer for peer, _ in update.clocks.unaligned}),
         remarks=remarks,
         buckets=len(update.touched),
-        version=made.number,
+        version=version.number,
         out=folder,
         results=results,
         seconds=round(time.perf_counter() - began, 3),
@@ -193,7 +193,7 @@ def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) 
     """Reduce the new segments to partial rows; return the records about segments and bad rows."""
     from pyspark.sql import functions as F
 
-    said = [_compare_clocks(update, new)]
+    records = [_compare_clocks(update, new)]
     unit = job.offset_unit_ns
     offsets = update.clocks.rounded(unit)
     before = {(peer, start): round(offset / unit) * unit for peer, start, offset in update.base.facts.get("clocks", [])}
@@ -212,11 +212,11 @@ def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) 
             touched, about = update.append_reduced(part.name, stored_columns(part.schema, timed=part.timed), frame)
         update.touched |= touched
         if not set(part.tables) <= set(clocks.TABLES):
-            said.append(about)
+            records.append(about)
         if moved and "bucket" in part.schema.names:
             old = update.base.tables[part.name].files if part.name in update.base.tables else ()
             update.touched |= {file.bucket for file in old if file.bucket is not None}
-    return said
+    return records
 
 
 def _compare_clocks(update: TableUpdate, new: list[SegmentFile]) -> "DataFrame":
@@ -282,14 +282,14 @@ def _segments_of(update: TableUpdate, nodes: set[Node], job: TelemetryJob) -> li
 
 
 def _record(
-    update: TableUpdate, odd: list[tuple[SegmentFile, str]], said: "list[DataFrame]", max_bad: float
+    update: TableUpdate, odd: list[tuple[SegmentFile, str]], records: "list[DataFrame]", max_bad: float
 ) -> tuple[int, int, int]:
     """Record the segments that were used, and the quarantine. Return the rows in quarantine, the unreadable segments
     among them, and the rows of all segments."""
     from pyspark.sql import functions as F
 
-    every = said[0].select(*(name for name, _ in SEGMENTS), "kind", "line", "reason")
-    for frame in said[1:]:
+    every = records[0].select(*(name for name, _ in SEGMENTS), "kind", "line", "reason")
+    for frame in records[1:]:
         every = every.unionByName(frame.select(*every.columns))
     about = every.where(f"kind IN ('{SEGMENT}', '{BAD}')").toArrow()
     good = about.filter(compute.equal(about["kind"], SEGMENT)).select([name for name, _ in SEGMENTS])

@@ -106,7 +106,7 @@ class WorkloadJob:
             (F.sum(F.col("sample_ppb") * (F.col("gap_ns") / F.lit(SECOND))) / F.lit(_BILLION)).alias("sampled_s"),
             (F.sum("sample_ppb") / F.sum("beats") / F.lit(_BILLION)).alias("sample"),
         )
-        wanted = (
+        summed = (
             counted.where("receivers IS NOT NULL")
             .groupBy("publisher", "receivers")
             .agg(
@@ -115,7 +115,7 @@ class WorkloadJob:
                 F.min("deadline_ns").alias("deadline_ns"),
             )
         )
-        rated = wanted.join(F.broadcast(by_peer), "publisher").where("sampled_s > 0")
+        rated = summed.join(F.broadcast(by_peer), "publisher").where("sampled_s > 0")
         return rated.select(
             "publisher",
             "receivers",
