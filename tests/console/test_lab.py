@@ -10,7 +10,7 @@ import pytest
 
 from tests.console.calls import Said, wend
 from tests.lab.labs import a_name, needs_lab, remains
-from wend.lab import emulated_network
+from wend.lab import clean, emulated_network
 from wend.model.errors import LabError
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "lab.md"
@@ -47,7 +47,7 @@ def test_a_lab_from_up_to_down(said: Said) -> None:
         assert remains(name) == []
         assert said("lab", "down", "--name", name) == (2, "", f"wend: no lab named {name!r} is up\n")
     finally:
-        emulated_network.clean(name)
+        clean(name)
 
 
 @needs_lab
@@ -64,7 +64,7 @@ def test_links_fail_with_pf(said: Said) -> None:
         assert said("lab", "clean", "--name", name)[0] == 0
         assert remains(name) == []
     finally:
-        emulated_network.clean(name)
+        clean(name)
 
 
 def fails(said: Said, *words: str) -> str:

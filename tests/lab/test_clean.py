@@ -89,7 +89,7 @@ def test_clean_spares_a_starting_lab_and_removes_a_killed_one(monkeypatch: pytes
     removed = clean()
     assert (removed.labs, removed.emulators, len(removed.namespaces)) == ((name,), 1, 3)
     assert remains(name) == []
-    assert clean() == lab_state.Removed()
+    assert clean() == lab_state.RemovedLabs()
 
 
 def test_a_lab_that_is_up_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from wend.model.events import Attributes, Range
 from wend.pipeline.generated_workload import event_block, make_workload, subscription_block
 from wend.pipeline.match import match_input, match_job, partitioned_plan
 from wend.pipeline.match.mapped_pickle import dump_mapped, load_mapped
-from wend.pipeline.match.match_job import Matched, MatchJob
+from wend.pipeline.match.match_job import MatchJob, MatchSummary
 from wend.pipeline.storage.json_lines import is_lines
 
 pytestmark = [needs_java, pytest.mark.spark]
@@ -92,12 +92,12 @@ def answer(out: Path) -> list[tuple[Any, Any]]:
     return sorted((row["event"], row["subscription"]) for row in pq.read_table(out).to_pylist())
 
 
-def run(spark: Any, subscriptions: str, events: str, out: Path, plan: str, **more: Any) -> Matched:
+def run(spark: Any, subscriptions: str, events: str, out: Path, plan: str, **more: Any) -> MatchSummary:
     job = MatchJob(spark, subscriptions, events)
     return job.run(job.plan(plan), out, **more)
 
 
-def both(spark: Any, subscriptions: str, events: str, folder: Path, **more: Any) -> list[tuple[Path, Matched]]:
+def both(spark: Any, subscriptions: str, events: str, folder: Path, **more: Any) -> list[tuple[Path, MatchSummary]]:
     """The result of each plan. One survey of the tables serves both."""
     job = MatchJob(spark, subscriptions, events)
     return [(folder / plan, job.run(job.plan(plan), folder / plan, **more)) for plan in ("broadcast", "partitioned")]

@@ -23,7 +23,7 @@ from wend.pipeline.match.regions import (
     planes_for,
     regions_of,
     reported_here,
-    wanted_values,
+    required_values,
 )
 
 MANY = 10**6
@@ -55,7 +55,7 @@ def meetings(planes: list[Plane], wanted: list[Filter], published: list[Attribut
             if is_wide:
                 plane = planes[region.plane]
                 event = plane.corners(batch)[0][row : row + 1]
-                lowest = np.array([[low for low, _ in plane.box(wanted_values(one)).sides]])
+                lowest = np.array([[low for low, _ in plane.box(required_values(one)).sides]])
                 if not reported_here(plane, region.code, event, lowest)[0]:
                     continue
             found[row, key] += 1

@@ -22,7 +22,7 @@ from wend.model.errors import FilterError
 from wend.model.events import Attributes
 from wend.pipeline.match import broadcast_plan, match_output, partitioned_plan
 from wend.pipeline.match.mapped_pickle import dump_mapped
-from wend.pipeline.match.match_input import parsed
+from wend.pipeline.match.match_input import parse_filters
 from wend.pipeline.match.regions import planes_for
 
 PAIRS = pa.schema([("event", pa.int64()), ("subscription", pa.string())])
@@ -159,10 +159,10 @@ def test_a_second_job_compiles_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 
     def counted(ids: pa.Array, filters: pa.Array) -> Any:
         read.append(len(ids))
-        return parsed(ids, filters)
+        return parse_filters(ids, filters)
 
     monkeypatch.setattr(broadcast_plan, "BitmapIndex", counted_index)
-    monkeypatch.setattr(broadcast_plan, "parsed", counted)
+    monkeypatch.setattr(broadcast_plan, "parse_filters", counted)
     monkeypatch.setattr("pyspark.TaskContext.get", lambda: SimpleNamespace(partitionId=lambda: 0))
     schema = pa.schema([("file", pa.string()), ("subscription", pa.int64()), ("reason", pa.string())])
     kept = tmp_path / "kept"

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from wend.console.options import Json
-from wend.console.outputs import check_goes_on, check_page
+from wend.console.outputs import check_page, check_resumable
 from wend.console.show import EXIT_CODES, counted, names_in, stoppable
 from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit, limit_s
 from wend.model.errors import ConfigError
@@ -59,7 +59,7 @@ def study(
     folder = out if out is not None else Path("out") / "studies" / f"{name}-{size.name}"
     # Find mistakes before Spark starts.
     choose(chosen, size, names_in(",".join(strategies or [])), names_in(",".join(only or [])))
-    check_goes_on(folder)
+    check_resumable(folder)
     for page in PAGES:
         check_page(folder / page, say=False)
     console = Console(stderr=True)

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Literal, get_args
 
 from wend.lab import emulator, lab_state, namespaces
-from wend.lab.address_plan import Interface, LabNode, nodes, shortest_routes
+from wend.lab.address_plan import LabNode, nodes, shortest_routes
 from wend.lab.emulator_control import (
     FAILURES,
     MARKER,
@@ -31,14 +31,12 @@ from wend.lab.emulator_control import (
     outages,
     read_failures,
 )
-from wend.lab.lab_state import Removed, clean
+from wend.lab.lab_state import RemovedLabs
 from wend.model.errors import LabError
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.topology.faults import Intervals, Outage
 from wend.topology.graph import Overlay
-
-__all__ = ["LinkCounter", "LinkChange", "LabNode", "Lab", "Removed", "Routes", "EmulatorStatus", "Interface", "clean"]
 
 Routes = Literal["shortest", "neighbours"]
 TUN = Path("/dev/net/tun")
@@ -196,7 +194,7 @@ class Lab:
 
     # ------------------------------------------------------------ removal
 
-    def close(self) -> Removed:
+    def close(self) -> RemovedLabs:
         """Remove the lab: processes, emulator, namespaces and folder. A second call does nothing."""
         for process in self._processes:
             if process.poll() is None:

@@ -43,7 +43,7 @@ class LabState(msgspec.Struct, frozen=True):
         return Overlay(self.peers, self.links, self.names)
 
 
-class Removed(msgspec.Struct, frozen=True):
+class RemovedLabs(msgspec.Struct, frozen=True):
     """The parts that `clean` removed, and the running labs that it spared."""
 
     labs: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ def in_use(name: str) -> bool:
     return False
 
 
-def remove(name: str) -> Removed:
+def remove(name: str) -> RemovedLabs:
     """Remove a lab in any state. A second call does nothing."""
     folder = folder_of(name)
     existed = folder.exists()
@@ -143,10 +143,10 @@ def remove(name: str) -> Removed:
     if folder.exists():
         raise LabError(f"cannot remove {folder}")
     labs = (name,) if removed or emulators or existed else ()
-    return Removed(labs, tuple(removed), emulators, processes)
+    return RemovedLabs(labs, tuple(removed), emulators, processes)
 
 
-def clean(name: str | None = None) -> Removed:
+def clean(name: str | None = None) -> RemovedLabs:
     """Remove one lab, running or not. Without a name, remove the remains of all crashed labs and spare running ones."""
     require_root()
     if name is not None:
@@ -154,7 +154,7 @@ def clean(name: str | None = None) -> Removed:
     names = all_labs()
     spared = tuple(n for n in names if in_use(n))
     removed = [remove(n) for n in names if n not in spared]
-    return Removed(
+    return RemovedLabs(
         labs=tuple(lab for r in removed for lab in r.labs),
         namespaces=tuple(space for r in removed for space in r.namespaces),
         emulators=sum(r.emulators for r in removed),

@@ -14,7 +14,7 @@ _AUTOGROUP = Path("/proc/self/autogroup")
 
 
 @contextmanager
-def raised(nice: int = NICE) -> Iterator[None]:
+def high_priority(nice: int = NICE) -> Iterator[None]:
     """Run the body with this niceness, as far as the system allows it."""
     before, group = os.getpriority(os.PRIO_PROCESS, 0), _group()
     try:

@@ -21,7 +21,7 @@ from wend.pipeline.spark.task_errors import plain_errors
 from wend.pipeline.storage.input_tables import (
     MAX_BAD,
     InputTable,
-    Sifted,
+    SiftedTable,
     check_max_bad,
     parquet_table,
     sift,
@@ -29,7 +29,7 @@ from wend.pipeline.storage.input_tables import (
     write_quarantine,
 )
 from wend.pipeline.storage.job_folders import Target, drafted, literal_path, local_path
-from wend.pipeline.storage.json_lines import Id, checked_id, decoded, first_line, is_lines, line_table, text_lines
+from wend.pipeline.storage.json_lines import Id, decode_line, first_line, is_lines, line_table, text_lines, validate_id
 from wend.pipeline.storage.parquet_tables import NUMBERS, parquet_of, require_columns
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def write_flows(
         flows_of(pairs, published, subscribers, most, small=subscribed["rows"] <= SMALL).write.parquet(gathered)
         flows = spark.read.parquet(literal_path(gathered))
         _check_known(flows, matches, events, subscriptions)
-        rated(flows, span).write.parquet(draft.result)
+        rate_flows(flows, span).write.parquet(draft.result)
         totals = flows.selectExpr(
             "count(*) AS flows", "coalesce(sum(events), 0) AS wanted",
             "coalesce(sum(events * size(receivers)), 0) AS deliveries",
@@ -158,7 +158,7 @@ def _summed(name: str, most: float) -> "Column":
     return first * unit + second * (unit / F.lit(2.0**_HALF))
 
 
-def rated(flows: "DataFrame", span: Nanos) -> "DataFrame":
+def rate_flows(flows: "DataFrame", span: Nanos) -> "DataFrame":
     """The columns of a file of flows: the rate per second, and the mean size and weight of an event."""
     from pyspark.sql import functions as F
 
@@ -224,13 +224,13 @@ _ARROW = {"double": pa.float64(), "bigint": pa.int64()}
 
 
 def _line_values(line: str, texts: dict[str, bool], expected: tuple[str, ...]) -> tuple[Any, ...]:
-    row = decoded(_line, line)
+    row = decode_line(_line, line)
     for name in expected:
         value = getattr(row, name)
         if name in texts and value is not None and isinstance(value, str) is not texts[name]:
             kind = "a name" if texts[name] else "a number"
             raise ConfigError(f"the first {name} is {kind}, but {value!r} is not")
-    return (checked_id(row.id, texts["id"]), *(getattr(row, name) for name in expected))
+    return (validate_id(row.id, texts["id"]), *(getattr(row, name) for name in expected))
 
 
 def _check_peer_types(published: "DataFrame", subscribers: "DataFrame", events: str, subscriptions: str) -> None:
@@ -241,7 +241,7 @@ def _check_peer_types(published: "DataFrame", subscribers: "DataFrame", events: 
         raise ConfigError(f"publishers in {events} are {said[0]}, but peers in {subscriptions} are {said[1]}")
 
 
-def _sifted(table: InputTable, what: str, span: Nanos | None, max_bad: float) -> Sifted:
+def _sifted(table: InputTable, what: str, span: Nanos | None, max_bad: float) -> SiftedTable:
     """The usable rows. A usable row has a peer and, if others have them, a sensible size, weight and time."""
     is_event = what == "event"
     names, peer = (EVENTS, "publisher") if is_event else (SUBSCRIPTIONS, "peer")
@@ -260,7 +260,7 @@ def _sifted(table: InputTable, what: str, span: Nanos | None, max_bad: float) ->
     from pyspark.sql import functions as F
 
     first = F.coalesce(*(F.when(F.expr(wrong), F.format_string(text, *shown)) for wrong, text, *shown in reasons))
-    return sift(table.condemned(first), names, max_bad=max_bad)
+    return sift(table.with_reason(first), names, max_bad=max_bad)
 
 
 Reasons = list[tuple[str, ...]]
@@ -295,7 +295,7 @@ def far_away(seen: dict[str, Any]) -> Reasons:
     return [(wrong, "the time_ns of event %s, %s, is far from that of all others", "id", "time_ns")]
 
 
-def _known_pairs(pairs: "DataFrame", side: str, sifted: Sifted) -> "DataFrame":
+def _known_pairs(pairs: "DataFrame", side: str, sifted: SiftedTable) -> "DataFrame":
     """The matches without those of rows in quarantine."""
     from pyspark.sql import functions as F
 

@@ -28,7 +28,7 @@ _ON_PATH = 0.5
 """A router is on the path of an overlay link if it answered in this share of the link's traces."""
 
 
-class Inferred(NamedTuple):
+class InferredUnderlay(NamedTuple):
     """The result. Routers are named as in the records; peers are `peer:3`, routers that never answer `unknown:5`."""
 
     links: "DataFrame"
@@ -41,7 +41,7 @@ class Inferred(NamedTuple):
 
 def infer(
     records: "DataFrame", *, least: int = LEAST, overlay: "DataFrame | None" = None, most_links: int = MOST_LINKS
-) -> Inferred:
+) -> InferredUnderlay:
     """Infer the underlay. `overlay` (a, b: peers) restricts the overlaps to some overlay links, and routers that more
     than `most_links` of them cross are left out."""
     if least < 1:
@@ -56,7 +56,7 @@ def infer(
     crossed = members.groupBy("router").count()
     busy = crossed.where(crossed["count"] > most_links).select("router")
     overlaps = _overlaps(members.join(busy, "router", "left_anti"))
-    return Inferred(links, overlaps, _counts(seen, holes, filled, unknown, rare, busy))
+    return InferredUnderlay(links, overlaps, _counts(seen, holes, filled, unknown, rare, busy))
 
 
 def read_records(spark: "SparkSession", path: str) -> "DataFrame":

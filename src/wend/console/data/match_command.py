@@ -16,7 +16,7 @@ from wend.console.spark_options import Conf, Master, MaxBad, Ship
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from wend.pipeline.match.match_job import Matched, MatchPlan
+    from wend.pipeline.match.match_job import MatchPlan, MatchSummary
 
 HELP = """Match events with subscriptions.
 
@@ -98,7 +98,7 @@ def _say_plan(plan: "MatchPlan") -> None:
     output().print(facts("Plan", rows))
 
 
-def _say_match(matched: "Matched", total_s: float, as_json: bool) -> None:
+def _say_match(matched: "MatchSummary", total_s: float, as_json: bool) -> None:
     plan, seconds = matched.plan, matched.seconds
     rate = plan.events / seconds["match"]
     if as_json:
@@ -116,5 +116,5 @@ def _say_match(matched: "Matched", total_s: float, as_json: bool) -> None:
         ("time", f"{total_s:.1f} s", steps),
     ]
     console = output()
-    console.print(facts("Matched", rows))
+    console.print(facts("MatchSummary", rows))
     console.print(f"result: {matched.out}", soft_wrap=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console.options import Json
-from wend.console.outputs import check_file, check_goes_on, write_text
+from wend.console.outputs import check_file, check_resumable, write_text
 from wend.console.show import counted, names_in, output, stoppable
 from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit
 from wend.model.errors import ConfigError
@@ -53,7 +53,7 @@ def data_replay(
     for name, count in (("--windows", windows), ("--seeds", seeds)):
         if count < 1:
             raise ConfigError(f"{name} must be 1 or more, got {count}")
-    check_goes_on(out)
+    check_resumable(out)
     limit_s = parse_duration(time_limit) / SECOND
     with stoppable(RESUMES), spark_session(master, conf=conf, ship=ship) as spark:
         tables = (read_table(spark, links, "links"), read_table(spark, links, "outages"))

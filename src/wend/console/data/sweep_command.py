@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from wend.console.options import Json
-from wend.console.outputs import check_file, check_goes_on
+from wend.console.outputs import check_file, check_resumable
 from wend.console.show import stoppable
 from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit, limit_s
 from wend.model.errors import ConfigError
@@ -42,7 +42,7 @@ def data_sweep(
             raise ConfigError(
                 f"there is no strategy {name!r}; the strategies are {', '.join(STRATEGIES)}, or MODULE:CLASS"
             )
-    check_goes_on(out)
+    check_resumable(out)
     place = out / f"{scenarios.stem}-means.csv"
     check_file(place, say=False)
     plugins = dict.fromkeys(name for run in runs for name in outside_plugins(run.chosen))

@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from wend.console.options import Json
-from wend.console.outputs import check_file, check_writable, say_made, write_text
+from wend.console.outputs import announce_folder, check_file, check_writable, write_text
 from wend.console.show import facts, messages, output, remark, stoppable
 from wend.console.spark_options import Conf, Master, MaxBad, Ship
 from wend.model.errors import ConfigError
@@ -162,7 +162,7 @@ def _check_places(segments: str, out: str, picture: Path | None) -> None:
         if place.is_dir() and any(place.iterdir()) and not (place / "versions").is_dir():
             raise ConfigError(f"{out} is not empty, and has no tables of Wend's")
         check_writable(place, inside=True)
-        say_made(place.parent)
+        announce_folder(place.parent)
     if picture is not None:
         check_file(picture, ".svg")
 

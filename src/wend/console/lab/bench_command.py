@@ -15,7 +15,7 @@ import msgspec
 import typer
 
 from wend.console.options import Json, stated
-from wend.console.outputs import check_goes_on, check_page
+from wend.console.outputs import check_page, check_resumable
 from wend.console.show import messages, names_in, output
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, parse_duration
@@ -78,7 +78,7 @@ def bench(
     if docs is not None:
         check_page(docs, figures)
     if not report_only:
-        check_goes_on(out, "cells")
+        check_resumable(out, "cells")
     store = CellStore(out)
     failed = 0 if report_only else _measure(matrix, store, messages())
     cells = store.load()

@@ -158,7 +158,7 @@ def status(name: Name = "lab", as_json: Json = False) -> None:
 @lab.command("down")
 def down(name: Name = "lab", as_json: Json = False) -> None:
     """Remove a lab and end the processes in it."""
-    from wend.lab.emulated_network import clean
+    from wend.lab.lab_state import clean
 
     removed = clean(name)
     if not removed.labs:
@@ -195,7 +195,7 @@ def clean_up(
     as_json: Json = False,
 ) -> None:
     """Remove the remains of crashed labs; running labs stay."""
-    from wend.lab.emulated_network import clean
+    from wend.lab.lab_state import clean
 
     removed = clean(name)
     if as_json:

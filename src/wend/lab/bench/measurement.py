@@ -23,7 +23,7 @@ from wend.lab.bench.cell import Cell, CellSettings, Traffic
 from wend.lab.bench.delivery_log import MIN_BYTES, WARMUP, DeliveryLog, LateDelivery, Stamp, oracle, payload
 from wend.lab.emulated_network import Lab
 from wend.lab.emulator_control import outages
-from wend.lab.process_priority import raised
+from wend.lab.process_priority import high_priority
 from wend.lab.systems.system import CountsData, RunContext, System, busy_s
 from wend.lab.systems.system_table import SYSTEMS
 from wend.lab.systems.udp import CANARY_PORT, Udp
@@ -53,7 +53,7 @@ async def measure(
     """Measure until a window has a punctual canary, at most `windows` times."""
     discards: list[float] = []
     while True:
-        with raised() if raise_priority else contextlib.nullcontext():
+        with high_priority() if raise_priority else contextlib.nullcontext():
             cell = await _window(settings, name, tell)
         gap = cell.canary.delivery_ratio - cell.canary.on_time_ratio
         if gap <= GAP or len(discards) + 1 >= windows:

@@ -31,7 +31,7 @@ from wend.lab.bottleneck.packet_capture import Capture, CapturedPacket, link_del
 from wend.lab.bottleneck.peer_traffic import DEADLINES_NS, PORT, TCP_PORT, EventFlow, pair, tcp_flow
 from wend.lab.emulated_network import Lab
 from wend.lab.emulator_control import MARKER
-from wend.lab.process_priority import raised
+from wend.lab.process_priority import high_priority
 from wend.model.choices import DEFAULT_STRATEGY
 from wend.model.units import MS, SECOND, Nanos
 from wend.topology.graph import Overlay, OverlayLink
@@ -100,7 +100,7 @@ class BottleneckResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """The most bytes in any 100 ms after the outage, relative to the capacity."""
 
 
-class _Observed(msgspec.Struct, frozen=True):
+class _Observation(msgspec.Struct, frozen=True):
     """The packets and events of an experiment."""
 
     flows: list[EventFlow]
@@ -123,11 +123,11 @@ def run(experiment: Experiment, setup: BottleneckSetup) -> BottleneckResult:
     overlay = Overlay(2, [OverlayLink(0, 1, DELAY_NS)])
     loss = LOSS.get(experiment, 0.0)
     lab = Lab.up(overlay, name=LAB, seed=setup.seed, loss=loss, rate_bps=RATE_BPS, queue_bytes=QUEUE_BYTES)
-    with lab, TemporaryDirectory() as folder, raised():
+    with lab, TemporaryDirectory() as folder, high_priority():
         return _result(experiment, asyncio.run(_observe(experiment, setup, lab, Path(folder))))
 
 
-async def _observe(experiment: Experiment, setup: BottleneckSetup, lab: Lab, folder: Path) -> _Observed:
+async def _observe(experiment: Experiment, setup: BottleneckSetup, lab: Lab, folder: Path) -> _Observation:
     flows = [EventFlow(number) for number in range(2 if experiment == "two" else 1)]
     offered = 1.0 if experiment == "outage" else 2.0
     async with AsyncExitStack() as stack:
@@ -147,7 +147,7 @@ async def _observe(experiment: Experiment, setup: BottleneckSetup, lab: Lab, fol
             await asyncio.gather(*(f.publish(c, rate, seconds) for f, c in zip(flows, publishers, strict=True)))
             await asyncio.sleep(1.5 * max(DEADLINES_NS) / SECOND)
         downs = await _link_downs(observers) - before
-    return _Observed(flows, offered, sender.packets, receiver.packets, begin, end, outage, size, downs)
+    return _Observation(flows, offered, sender.packets, receiver.packets, begin, end, outage, size, downs)
 
 
 def _outage(lab: Lab, began: Nanos, middle: Nanos) -> tuple[Nanos, Nanos]:
@@ -170,7 +170,7 @@ async def _link_downs(clients: Sequence[Client]) -> int:
     return sum([(await client.status()).notices.get("link-down", 0) for client in clients])
 
 
-def _result(experiment: Experiment, seen: _Observed) -> BottleneckResult:
+def _result(experiment: Experiment, seen: _Observation) -> BottleneckResult:
     begin, end, size = seen.begin_ns, seen.end_ns, seen.packet_bytes
     counts = np.array([flow.by_deadline(begin, end) for flow in seen.flows]).sum(axis=0)
     good, late, due = counts.T
@@ -203,7 +203,7 @@ def _result(experiment: Experiment, seen: _Observed) -> BottleneckResult:
     )
 
 
-def _queueing_ms(seen: _Observed) -> list[float]:
+def _queueing_ms(seen: _Observation) -> list[float]:
     """How long packets of peers waited in the queue of the link."""
     delays = link_delays(
         [p for p in seen.sender if not p.about(TCP_PORT)], [p for p in seen.receiver if not p.about(TCP_PORT)]
@@ -212,7 +212,7 @@ def _queueing_ms(seen: _Observed) -> list[float]:
     return [max(0, waited) / MS for left, waited in idle if seen.begin_ns <= left < seen.end_ns] or [0.0]
 
 
-def _share(seen: _Observed) -> float:
+def _share(seen: _Observation) -> float:
     """The share of Wend's packets, of the bytes that arrive."""
     came = seen.during(seen.receiver, sent=False)
     ours = sum(p.size for p in came if p.about(PORT))
@@ -220,7 +220,7 @@ def _share(seen: _Observed) -> float:
     return ours / max(1, ours + theirs)
 
 
-def _around_outage(seen: _Observed, start: Nanos, until: Nanos) -> dict[str, float]:
+def _around_outage(seen: _Observation, start: Nanos, until: Nanos) -> dict[str, float]:
     sent = [p for p in seen.sender if p.sent]
     into = [p for p in sent if start <= p.time_ns < until]
     after_detection = [p for p in into if p.time_ns >= start + KNOWN_NS]

@@ -5,8 +5,8 @@ import shutil
 import time
 from pathlib import Path
 
-from wend.lab.emulated_network import LabNode
-from wend.lab.systems.system import Processes, RunContext, missing_programs, said, write_config
+from wend.lab.address_plan import LabNode
+from wend.lab.systems.system import Processes, RunContext, first_line_of, missing_programs, write_config
 from wend.model.errors import LabError
 from wend.model.units import MS
 
@@ -40,7 +40,7 @@ class Frr:
         return missing_programs(DAEMONS, "frr")
 
     def version(self) -> str:
-        return said([f"{BIN}/zebra", "--version"]).removeprefix("zebra version ")
+        return first_line_of([f"{BIN}/zebra", "--version"]).removeprefix("zebra version ")
 
     async def start(self, context: RunContext) -> None:
         context.folder.chmod(0o711)

@@ -6,17 +6,17 @@ from functools import partial
 from typing import Any
 
 from wend.drivers.workload import Topic
-from wend.lab.emulated_network import LabNode
+from wend.lab.address_plan import LabNode
 from wend.lab.systems.overlay_trees import best_tree
 from wend.lab.systems.system import (
     START_S,
     Processes,
     Routes,
     RunContext,
+    first_line_of,
     missing_modules,
     missing_programs,
     render,
-    said,
     tune_tcp,
     write_config,
 )
@@ -43,7 +43,7 @@ class Mosquitto:
         return missing_programs(["mosquitto"], "mosquitto") or missing_modules(["paho.mqtt"])
 
     def version(self) -> str:
-        return said(["mosquitto", "-h"])
+        return first_line_of(["mosquitto", "-h"])
 
     async def start(self, context: RunContext) -> None:
         self._topics = context.world.topics

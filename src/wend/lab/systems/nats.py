@@ -10,17 +10,17 @@ from functools import partial
 from typing import Any, Literal
 
 from wend.drivers.workload import Topic
-from wend.lab.emulated_network import LabNode
+from wend.lab.address_plan import LabNode
 from wend.lab.systems.frr import TUNED_BFD_MS, Frr
 from wend.lab.systems.overlay_trees import best_tree
 from wend.lab.systems.system import (
     Processes,
     Routes,
     RunContext,
+    first_line_of,
     missing_modules,
     missing_programs,
     render,
-    said,
     tune_tcp,
     write_config,
 )
@@ -51,7 +51,7 @@ class Nats:
         return absent or (None if self._frr is None else self._frr.missing())
 
     def version(self) -> str:
-        own = said(["nats-server", "--version"])
+        own = first_line_of(["nats-server", "--version"])
         return own if self._frr is None else f"{own}, FRR {self._frr.version()}"
 
     async def start(self, context: RunContext) -> None:

@@ -22,7 +22,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import msgspec
 
 from wend.drivers.world import World
-from wend.lab.emulated_network import Lab, LabNode
+from wend.lab.address_plan import LabNode
+from wend.lab.emulated_network import Lab
 from wend.model.errors import LabError
 from wend.model.events import PeerId
 from wend.model.units import Nanos
@@ -198,7 +199,7 @@ def _installed(module: str) -> bool:
         return False
 
 
-def said(argv: Sequence[str]) -> str:
+def first_line_of(argv: Sequence[str]) -> str:
     """The first line that a program prints."""
     done = subprocess.run(list(argv), capture_output=True, text=True, check=False, timeout=10)
     lines = (done.stdout or done.stderr).strip().splitlines()

@@ -13,7 +13,7 @@ from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
 from wend.drivers.live.client.client import Client, connect
 from wend.drivers.live.client.event_streams import EventStream
 from wend.drivers.workload import Topic
-from wend.lab.emulated_network import LabNode
+from wend.lab.address_plan import LabNode
 from wend.lab.systems.system import Processes, Routes, RunContext, write_config
 from wend.matching.filters import topic_filter
 from wend.model.choices import Redundancy

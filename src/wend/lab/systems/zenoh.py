@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 
-from wend.lab.emulated_network import LabNode
+from wend.lab.address_plan import LabNode
 from wend.lab.systems.system import START_S, Processes, Routes, RunContext, missing_modules, write_config
 from wend.lab.systems.zenoh_host import DELIVERY, PUBLISH, Advanced, ZenohHostConfig
 from wend.model.errors import LabError

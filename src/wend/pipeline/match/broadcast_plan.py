@@ -19,7 +19,7 @@ from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter
 from wend.pipeline.code_hash import code_hash
 from wend.pipeline.match.mapped_pickle import dump_mapped, load_mapped
-from wend.pipeline.match.match_input import batch_of, parsed
+from wend.pipeline.match.match_input import batch_of, parse_filters
 from wend.pipeline.match.match_output import (
     BatchSize,
     count_schema,
@@ -74,7 +74,7 @@ def _compile(
     filters: list[Filter] = []
     bad_rows = 0
     for batch in batches:
-        rows, some, reasons = parsed(batch.column("id"), batch.column("filter"))
+        rows, some, reasons = parse_filters(batch.column("id"), batch.column("filter"))
         id_arrays.append(batch.column("id").take(pa.array(rows, pa.int64())))
         filters += some
         if reasons:

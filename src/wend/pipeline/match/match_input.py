@@ -21,16 +21,16 @@ from wend.matching.batch import Batch
 from wend.matching.filters import Filter, parse
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import Attributes, Range, Value
-from wend.pipeline.storage.input_tables import InputTable, checked_column, parquet_table
+from wend.pipeline.storage.input_tables import InputTable, check_column, parquet_table
 from wend.pipeline.storage.json_lines import (
     Id,
-    checked_id,
-    decoded,
+    decode_line,
     excerpt,
     first_line,
     is_lines,
     line_table,
     text_lines,
+    validate_id,
 )
 from wend.pipeline.storage.parquet_tables import NUMBERS, parquet_of, require_columns
 
@@ -83,7 +83,7 @@ def read_events(spark: "SparkSession", path: str) -> InputTable:
     _check_id(frame, path)
     if _is_packed(frame):
         _check_packed(frame, path)
-        return checked_column(parquet_table(path, frame, ["id", "attributes"]), unreadable)
+        return check_column(parquet_table(path, frame, ["id", "attributes"]), unreadable)
     fields = [field for field in frame.schema if field.name != "id"]
     if not fields:
         raise ConfigError(f"{path} has no column but id; events need attributes")
@@ -92,7 +92,7 @@ def read_events(spark: "SparkSession", path: str) -> InputTable:
     columns = [F.col(f"`{field.name.replace('`', '``')}`").alias(field.name) for field in fields]
     table = parquet_table(path, frame, ["id", F.struct(*columns).alias("attributes")])
     has_ranges = any(field.dataType.typeName() == "struct" for field in fields)
-    return checked_column(table, unreadable) if has_ranges else table
+    return check_column(table, unreadable) if has_ranges else table
 
 
 def _event_lines(spark: "SparkSession", path: str) -> InputTable:
@@ -159,22 +159,22 @@ def line_fields(text: bool, column: str) -> list[pa.Field]:
 
 
 def _subscription(line: str, text: bool) -> tuple[Id, str]:
-    row = decoded(_subscription_line, line)
-    return checked_id(row.id, text), row.filter
+    row = decode_line(_subscription_line, line)
+    return validate_id(row.id, text), row.filter
 
 
 def _event_line_values(line: str, text: bool, nested: bool) -> tuple[Id, str]:
     if nested:
-        row = decoded(_event_line, line)
+        row = decode_line(_event_line, line)
         carried = bytes(row.attributes).decode()
-        decoded(_attributes, carried)
-        return checked_id(row.id, text), carried
-    flat = decoded(_flat_line, line)
+        decode_line(_attributes, carried)
+        return validate_id(row.id, text), carried
+    flat = decode_line(_flat_line, line)
     found = flat.pop("id", None)
-    return checked_id(found, text), msgspec.json.encode(flat).decode()
+    return validate_id(found, text), msgspec.json.encode(flat).decode()
 
 
-def parsed(ids: pa.Array, texts: pa.Array) -> tuple[list[int], list[Filter], dict[int, str]]:
+def parse_filters(ids: pa.Array, texts: pa.Array) -> tuple[list[int], list[Filter], dict[int, str]]:
     """Parse filters: the rows of those that can be read, the filters, and the reasons of the others by row."""
     rows, filters, reasons = [], [], {}
     for row, (one, text) in enumerate(zip(ids, texts.to_pylist(), strict=True)):

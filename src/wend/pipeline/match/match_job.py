@@ -20,7 +20,7 @@ from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter
 from wend.model.errors import ConfigError
 from wend.pipeline.match import broadcast_plan, partitioned_plan
-from wend.pipeline.match.match_input import parsed, read_events, read_subscriptions
+from wend.pipeline.match.match_input import parse_filters, read_events, read_subscriptions
 from wend.pipeline.match.match_output import of_side, totals
 from wend.pipeline.match.regions import Plane, planes_for
 from wend.pipeline.spark.partitions import MOST_ROWS, cores, spread
@@ -28,10 +28,10 @@ from wend.pipeline.spark.task_errors import plain_errors
 from wend.pipeline.spark.task_progress import READ, row_progress, rows_reported
 from wend.pipeline.storage.input_tables import (
     MAX_BAD,
-    Sifted,
+    SiftedTable,
     check_max_bad,
     check_share,
-    located,
+    locate,
     sift,
     write_quarantine,
 )
@@ -57,7 +57,7 @@ class MatchPlan(msgspec.Struct, frozen=True):
     planes: tuple[tuple[str, ...], ...] = ()
 
 
-class Matched(msgspec.Struct, frozen=True):
+class MatchSummary(msgspec.Struct, frozen=True):
     """The result of a job. Seconds do not include the start of the session."""
 
     plan: MatchPlan
@@ -121,7 +121,7 @@ class MatchJob:
         scratch: Path | None = None,
         index: Path | None = None,
         quiet: bool = True,
-    ) -> Matched:
+    ) -> MatchSummary:
         """Write the matches. `scratch` is a local folder that all workers share, for the files of tasks; without it
         these go beside the output. `index` is a folder that stores the compiled subscriptions for later jobs."""
         if index is not None:
@@ -133,9 +133,9 @@ class MatchJob:
             matches, regions, sifted = answer(draft, count, quiet)
             with plain_errors():
                 quarantined = write_quarantine(draft.result, sifted, self.sifted_events)
-        return Matched(plan, matches, str(out), self.seconds, regions, quarantined)
+        return MatchSummary(plan, matches, str(out), self.seconds, regions, quarantined)
 
-    def _broadcast(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int, Sifted]:
+    def _broadcast(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int, SiftedTable]:
         folder = draft.shared()
         with self.timed("compile"), self._reading(draft, quiet):
             made = broadcast_plan.compile_blocks(self.subscriptions, self.subscription_count, folder, self.index)
@@ -146,7 +146,7 @@ class MatchJob:
         answer = broadcast_plan.matches(self.events, self.subscriptions, folder, files, count=count)
         return self._written(answer, draft, everyone, count, self.event_count, quiet, whole=True), 0, sifted
 
-    def _partitioned(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int, Sifted]:
+    def _partitioned(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int, SiftedTable]:
         planes = self.planes
         with self.timed("route"):
             sent = f"{draft.scratch}/sent"
@@ -160,11 +160,11 @@ class MatchJob:
             layout = partitioned_plan.layout_of(planes, known)
             load = partitioned_plan.event_load(self.events, layout).toArrow().to_pylist()
             layout, rows = partitioned_plan.with_slices(layout, load)
-        groups = partitioned_plan.gathered(routed, self.events, layout, max(2 * self.cores, -(-rows // MOST_ROWS)))
+        groups = partitioned_plan.gather_groups(routed, self.events, layout, max(2 * self.cores, -(-rows // MOST_ROWS)))
         answer = partitioned_plan.matches(groups, self.events, self.subscriptions, layout, draft.folder, count=count)
         return self._written(answer, draft, everyone, count, rows, quiet), len(layout.regions), sifted
 
-    def _without(self, bad: "DataFrame | None", count: int) -> "tuple[Sifted, DataFrame]":
+    def _without(self, bad: "DataFrame | None", count: int) -> "tuple[SiftedTable, DataFrame]":
         """Put subscriptions whose filters cannot be read into the quarantine. Return also the other subscriptions."""
         from pyspark.sql import functions as F
 
@@ -172,7 +172,7 @@ class MatchJob:
             return self.sifted, self.subscriptions
         table, few = self.sifted.table, F.broadcast(bad.withColumnRenamed("subscription", "id"))
         rows = table.judged.where("reason IS NULL").drop("reason").join(few, "id")
-        quarantine = located(table, rows.withColumn("text", F.coalesce("text", "filter")))
+        quarantine = locate(table, rows.withColumn("text", F.coalesce("text", "filter")))
         quarantine = quarantine if self.sifted.bad is None else self.sifted.bad.unionByName(quarantine)
         total = self.sifted.bad_rows + count
         everything = self.subscription_count + self.sifted.bad_rows
@@ -225,4 +225,4 @@ def _sample(subscriptions: "DataFrame") -> list[Filter]:
     rows = subscriptions.orderBy(F.xxhash64("id"), "id").limit(SAMPLE).toArrow().combine_chunks()
     if not rows.num_rows:
         return []
-    return parsed(rows["id"].chunk(0), rows["filter"].chunk(0))[1]
+    return parse_filters(rows["id"].chunk(0), rows["filter"].chunk(0))[1]

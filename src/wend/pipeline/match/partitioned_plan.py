@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter
-from wend.pipeline.match.match_input import batch_of, parsed
+from wend.pipeline.match.match_input import batch_of, parse_filters
 from wend.pipeline.match.match_output import (
     BATCH,
     BatchSize,
@@ -31,7 +31,7 @@ from wend.pipeline.match.match_output import (
     pair_schema,
     subscription_rows,
 )
-from wend.pipeline.match.regions import EVERYWHERE, Plane, Region, Router, regions_of, reported_here, wanted_values
+from wend.pipeline.match.regions import EVERYWHERE, Plane, Region, Router, regions_of, reported_here, required_values
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_progress import READ, report_rows
 
@@ -71,7 +71,7 @@ def send_batches(
     for batch in batches:
         ids = batch.column("id")
         rows, numbers, codes, read = [], [], [], []
-        good, filters, reasons = parsed(ids, batch.column("filter"))
+        good, filters, reasons = parse_filters(ids, batch.column("filter"))
         for row, reason in reasons.items():
             rows.append(row)
             numbers.append(UNREADABLE)
@@ -145,7 +145,7 @@ def with_slices(layout: Layout, loads_of: Iterable[dict[str, Any]]) -> tuple[Lay
     return Layout(layout.planes, tuple(regions)), rows
 
 
-def gathered(routed: "DataFrame", events: "DataFrame", layout: Layout, tasks: int) -> "DataFrame":
+def gather_groups(routed: "DataFrame", events: "DataFrame", layout: Layout, tasks: int) -> "DataFrame":
     """Bring each group into one of the tasks, with its subscriptions before its events."""
     from pyspark.sql import functions as F
 
@@ -320,7 +320,7 @@ class Group:
 
     def _lowest(self, plane: Plane) -> Ints:
         if self._corners is None:
-            boxes = (plane.box(wanted_values(one)) for one in self._filters)
+            boxes = (plane.box(required_values(one)) for one in self._filters)
             self._corners = np.array([[low for low, _ in box.sides] for box in boxes])
         return self._corners
 

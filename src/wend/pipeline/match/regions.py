@@ -163,7 +163,7 @@ class Plane:
         return np.stack([low for low, _ in sides], axis=1), np.stack([high for _, high in sides], axis=1)
 
 
-def wanted_values(wanted: Filter) -> dict[str, Values]:
+def required_values(wanted: Filter) -> dict[str, Values]:
     """The values that each attribute must have for the filter to match."""
     boxes = [dict(one.values) for one in wanted.conjunctions]
     names = set.intersection(*(set(box) for box in boxes)) if boxes else set()
@@ -177,7 +177,7 @@ def planes_for(sample: Sequence[Filter], count: int) -> list[Plane]:
     `count` is the number of filters. It decides how fine the regions are: each region should be worth an index."""
     regions = count / SLOTS
     cuts = {size: min(most, max(FEWEST_CUTS, round(regions ** (1 / size)))) for size, most in MOST_CUTS.items()}
-    filters = [wanted_values(one) for one in sample if one.conjunctions]
+    filters = [required_values(one) for one in sample if one.conjunctions]
     weighed = filters[:WEIGHED]
     singles = [Plane([axis]) for axis in _axes(filters, cuts[1])]
     if not singles:
@@ -240,7 +240,7 @@ def regions_of(planes: Sequence[Plane], subscription: Filter) -> tuple[int, list
     """The plane and the regions of a filter. A filter that matches nothing has no region."""
     if not subscription.conjunctions:
         return EVERYWHERE, []
-    asked = wanted_values(subscription)
+    asked = required_values(subscription)
     covers = [plane.cover(plane.box(asked)) for plane in planes]
     # With equal shares the first plane is chosen: it saves the most comparisons.
     best = min(range(len(planes)), key=lambda at: covers[at][1], default=EVERYWHERE)

@@ -26,11 +26,11 @@ def cores(spark: "SparkSession") -> int:
     return max(1, parts.count())
 
 
-def wanted_tasks(rows: int, at_once: int) -> int:
+def task_count(rows: int, at_once: int) -> int:
     return max(1, min(-(-rows // LEAST_ROWS), max(2 * at_once, -(-rows // MOST_ROWS))))
 
 
 def spread(frame: "DataFrame", rows: int, tasks: int, at_once: int) -> "DataFrame":
     """Spread rows over more tasks, if `tasks` of them would leave cores idle."""
-    wanted = wanted_tasks(rows, at_once)
+    wanted = task_count(rows, at_once)
     return frame if tasks >= min(wanted, at_once) else frame.repartition(wanted)

@@ -45,10 +45,10 @@ def plain_errors() -> Iterator[None]:
     except WendError:
         raise
     except Exception as error:
-        raise explained(error) from error
+        raise explain(error) from error
 
 
-def explained(error: Exception, opening: str = "the Spark job failed") -> WendError:
+def explain(error: Exception, opening: str = "the Spark job failed") -> WendError:
     """The error of a job as one of ours; `said` begins the sentence."""
     text = str(error)
     ours = _OURS.search(text)

@@ -22,7 +22,7 @@ LARGE = 128 * 2**20
 """About the size of a merged file."""
 
 
-class Compacted(msgspec.Struct, frozen=True):
+class CompactionSummary(msgspec.Struct, frozen=True):
     """What a compaction did."""
 
     files_before: int
@@ -33,7 +33,7 @@ class Compacted(msgspec.Struct, frozen=True):
     out: str
 
 
-def compact(spark: "SparkSession", folder: Target, *, retain_ns: int) -> Compacted:
+def compact(spark: "SparkSession", folder: Target, *, retain_ns: int) -> CompactionSummary:
     """Merge the small files of all tables, and remove old versions."""
     tables = TableFolder(spark, folder)
     with plain_errors():
@@ -43,7 +43,7 @@ def compact(spark: "SparkSession", folder: Target, *, retain_ns: int) -> Compact
         if changes:
             version = tables.commit(base, changes, alone=False)
         versions, files = tables.clean(retain_ns)
-    return Compacted(len(base.files()), len(version.files()), versions, files, version.number, str(folder))
+    return CompactionSummary(len(base.files()), len(version.files()), versions, files, version.number, str(folder))
 
 
 def _merged(spark: "SparkSession", tables: TableFolder, base: FolderVersion, name: str) -> TableChange:

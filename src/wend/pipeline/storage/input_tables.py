@@ -40,7 +40,7 @@ class InputTable:
     lines: "DataFrame | None" = None
     """All lines with file, block and place, if the table is JSON lines."""
 
-    def condemned(self, reason: "Column") -> "InputTable":
+    def with_reason(self, reason: "Column") -> "InputTable":
         """The table with a further reason, null for good rows."""
         from pyspark.sql import functions as F
 
@@ -49,7 +49,7 @@ class InputTable:
 
 
 @dataclass(frozen=True)
-class Sifted:
+class SiftedTable:
     """The good rows of a table, the results of a survey, and the bad rows."""
 
     table: InputTable
@@ -75,7 +75,7 @@ def parquet_table(path: str, frame: "DataFrame", columns: "list[Column | str]") 
     return InputTable(path, frame.select(*columns), judged)
 
 
-def checked_column(table: InputTable, check: Callable[[pa.Array], list[str | None]]) -> InputTable:
+def check_column(table: InputTable, check: Callable[[pa.Array], list[str | None]]) -> InputTable:
     """A table whose column `attributes` a task checks; `check` gives a reason for each value, None for a good one."""
     return replace(table, judged=table.judged.mapInArrow(partial(_check_batches, check=check), table.judged.schema))
 
@@ -91,19 +91,19 @@ def _check_batches(
 
 def sift(
     table: InputTable, names: Iterable[str] = (), *, max_bad: float = MAX_BAD, seen: dict[str, Any] | None = None
-) -> Sifted:
+) -> SiftedTable:
     """Survey a table and remove its bad rows. `seen` has the number of good `rows` and, for each named column,
     `known_NAME` (how many have a value), `least_NAME` and `most_NAME`. The caller may pass a survey of the same
     table."""
     seen = seen or survey(table.judged, names)
     bad = (seen["bad"] or 0) + (seen["doubled"] or 0)
     if not bad:
-        return Sifted(table, table.rows, seen)
+        return SiftedTable(table, table.rows, seen)
     condemned, doubles = table.judged.where("reason IS NOT NULL"), None
     if seen["doubled"]:
         doubles = _doubles(table.judged)
         condemned = condemned.unionByName(doubles)
-    quarantine = located(table, condemned)
+    quarantine = locate(table, condemned)
     check_share(table.path, quarantine, bad, seen["rows"] + (seen["bad"] or 0), max_bad)
     good = table.judged.where("reason IS NULL")
     if doubles is not None:
@@ -114,7 +114,7 @@ def sift(
         seen |= {"rows": seen["rows"] - seen["doubled"]}
         if list(names):
             seen |= survey(good, names)
-    return Sifted(table, good.select(*table.rows.columns), seen, quarantine, bad)
+    return SiftedTable(table, good.select(*table.rows.columns), seen, quarantine, bad)
 
 
 def survey(judged: "DataFrame", names: Iterable[str] = (), middle: str | None = None) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def _doubles(judged: "DataFrame") -> "DataFrame":
     return ranked.withColumn("reason", reason).select(*judged.columns)
 
 
-def located(table: InputTable, rows: "DataFrame") -> "DataFrame":
+def locate(table: InputTable, rows: "DataFrame") -> "DataFrame":
     """Rows for the quarantine: file, line, id, reason, text. Lines and rows of a file count from 1."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -199,7 +199,7 @@ def check_share(path: str, bad: "DataFrame", bad_rows: int, rows: int, max_bad: 
     )
 
 
-def write_quarantine(result: str, *sifted: Sifted) -> int:
+def write_quarantine(result: str, *sifted: SiftedTable) -> int:
     """Write the bad rows of all tables beside the result; return their number."""
     from pyspark.sql import functions as F
 

@@ -121,14 +121,14 @@ def first_line(lines: "DataFrame", path: str, what: str) -> dict[str, Any]:
     raise ConfigError(f"{path}: {reasons[0]}")
 
 
-def decoded(decoder: Any, line: str) -> Any:
+def decode_line(decoder: Any, line: str) -> Any:
     try:
         return decoder.decode(line)
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{excerpt(line)}: {error}") from None
 
 
-def checked_id(one: Any, text: bool) -> Id:
+def validate_id(one: Any, text: bool) -> Id:
     if isinstance(one, bool) or not isinstance(one, str if text else int):
         kind = "a text" if text else "an integer"
         raise ConfigError(f"the first id is {kind}, but {one!r} is not")

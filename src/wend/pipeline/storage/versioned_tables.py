@@ -235,7 +235,7 @@ def columns_of(frame: "DataFrame", *without: str) -> tuple[tuple[str, str], ...]
     return tuple((field.name, field.dataType.simpleString()) for field in frame.schema if field.name not in without)
 
 
-def grown(
+def merge_columns(
     before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...], name: str
 ) -> tuple[tuple[str, str], ...]:
     """The columns of a table after files with other columns were added."""
@@ -277,7 +277,7 @@ def _changed(
     for name, change in changes.items():
         old = tables.get(name, TableVersion(()))
         files = tuple(file for file in old.files if file.path not in change.removed)
-        columns = grown(old.columns, change.columns, name) if files else change.columns
+        columns = merge_columns(old.columns, change.columns, name) if files else change.columns
         tables[name] = TableVersion(columns, files + change.added)
     return FolderVersion(
         LAYOUT, before.number + 1, now, tables,

@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 from wend.model.errors import ConfigError
 from wend.model.files import written
 from wend.pipeline.spark.arrow_schema import spark_schema
-from wend.pipeline.spark.task_errors import explained
+from wend.pipeline.spark.task_errors import explain
 from wend.pipeline.spark.task_progress import run_progress
 from wend.pipeline.storage.job_folders import literal_path, spark_path
 from wend.pipeline.sweeps.run_kind import RunKind, all_columns, error_row
@@ -115,7 +115,7 @@ class RunStore:
 
 
 @dataclass(frozen=True)
-class Swept:
+class SweepResult:
     """The outcome of a sweep: the results as a DataFrame, the numbers of runs, and the failures."""
 
     results: "DataFrame"
@@ -136,7 +136,7 @@ def sweep(
     cost: Callable[[R], float] | None = None,
     limit_s: float = LIMIT_S,
     quiet: bool = False,
-) -> Swept:
+) -> SweepResult:
     """Execute the runs that have no result, slowest first; return the results of all of `runs`. No run may take longer
     than `limit_s`."""
     code = kind.code() if code is None else code
@@ -246,12 +246,12 @@ def _compute(results: "DataFrame", store: RunStore, queue: list[str]) -> None:
     except Exception as error:
         done = len(store.finished() & set(queue))
         said = f"the Spark job failed after {done} of {len(queue)} runs (start again to go on from there)"
-        raise explained(error, said) from error
+        raise explain(error, said) from error
 
 
-def _gather(spark: "SparkSession", store: RunStore, schema: pa.Schema, run_keys: list[str], ran: int) -> Swept:
+def _gather(spark: "SparkSession", store: RunStore, schema: pa.Schema, run_keys: list[str], ran: int) -> SweepResult:
     keys = spark.createDataFrame(pa.table({"run": pa.array(run_keys, pa.string())}))
     results = store.read(spark, schema).join(keys, "run", "left_semi")
     failed = results.where("error IS NOT NULL").select("run", "strategy", "seed", "error", "traceback")
     failures = [] if set(run_keys) <= store.finished() else failed.orderBy("run").toArrow().to_pylist()
-    return Swept(results, store, len(run_keys), ran, failures)
+    return SweepResult(results, store, len(run_keys), ran, failures)

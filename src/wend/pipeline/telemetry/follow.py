@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wend.model.errors import ConfigError, TryAgain, WendError
-from wend.pipeline.spark.task_errors import explained, plain_errors
+from wend.pipeline.spark.task_errors import explain, plain_errors
 from wend.pipeline.storage.hadoop_folder import HadoopFolder
 from wend.pipeline.storage.job_folders import literal_path, local_path, spark_path
 from wend.pipeline.storage.local_folder import LocalFolder
@@ -108,7 +108,7 @@ def follow(
     except Exception as error:
         if failed:
             raise failed[0] from None
-        raise explained(error, "the stream failed") from error
+        raise explain(error, "the stream failed") from error
     finally:
         query.stop()
 

@@ -26,7 +26,7 @@ _MOST_HOPS = 64
 _NOBODY = -1
 
 
-class _Spent:
+class _LostTime:
     """Time by place, collected step by step."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ def lost_time(rows: pa.Table) -> pa.Table:
     waited = np.minimum(waited, link)
     arrived, publisher = age[hops], numbers(rows, "publisher")
     late = np.flatnonzero((what == DELIVERY) & (deadline >= 0) & (age > deadline) & rows["wanted"].to_numpy())
-    spent = _Spent()
+    spent = _LostTime()
     # Deliveries on their way back: where they are, and their age when they left from there.
     bucket, of, here, left = numbers(rows, "bucket")[late], event[late], peer[late], age[late]
     origin, onward = publisher[late], np.full(len(late), _NOBODY)

@@ -140,7 +140,7 @@ def _unpacked(histograms: pa.Array) -> tuple[Ints, Ints, Ints]:
     return np.repeat(np.arange(len(histograms)), np.diff(cuts)), cells >> _HALF, cells & _COUNT
 
 
-class _Merged:
+class _WindowSums:
     """The sums of one end, or of both, in each window."""
 
     def __init__(self, rows: pa.Table, starts: Ints, selection: NDArray[np.bool_]) -> None:
@@ -169,7 +169,7 @@ class _Histograms:
         order = np.argsort(window[owner] * BINS + bins, kind="stable")
         self._row, self._bins, self._counts = owner[order], bins[order], counts[order]
 
-    def quantiles(self, merged: _Merged, selection: NDArray[np.bool_], *shares: float) -> list[pa.Array]:
+    def quantiles(self, merged: _WindowSums, selection: NDArray[np.bool_], *shares: float) -> list[pa.Array]:
         """For each share, the delay below which that share of the samples of each window lies."""
         total = merged.sums["delays"]
         before = np.concatenate([[0], np.cumsum(total)[:-1]])
@@ -200,7 +200,7 @@ def link_rows(rows: pa.Table, down: pa.Table, window_ns: int) -> pa.Table:
     starts = np.flatnonzero(new)
     of_a = numbers(rows, "peer") == a
     all_rows = np.ones(len(a), bool)
-    both, ab, ba = (_Merged(rows, starts, wanted) for wanted in (all_rows, of_a, ~of_a))
+    both, ab, ba = (_WindowSums(rows, starts, wanted) for wanted in (all_rows, of_a, ~of_a))
     histograms = _Histograms(rows, np.cumsum(new) - 1)
     a, b, begin, many = a[starts], b[starts], begin[starts], len(starts)
     down_ns, outages = _down(a, b, begin, window_ns, down)

@@ -45,7 +45,7 @@ class Variant(NamedTuple):
         return f"{self.strategy}, {self.redundancy}" if self.redundancy else self.strategy
 
 
-class Ranked(msgspec.Struct, frozen=True):
+class RankedVariant(msgspec.Struct, frozen=True):
     """One strategy with its setting, over all windows."""
 
     strategy: str
@@ -72,7 +72,7 @@ class Ranked(msgspec.Struct, frozen=True):
 class Recommendation(msgspec.Struct, frozen=True):
     """All variants, the recommended one first, then by their deliveries on time."""
 
-    ranked: tuple[Ranked, ...]
+    ranked: tuple[RankedVariant, ...]
     settings: dict[str, str]
     """Of a peer's file."""
     paragraph: str
@@ -100,7 +100,7 @@ def recommend(rows: Iterable[Mapping[str, Any]], equal: float = EQUAL) -> Recomm
     first = min(alike, key=lambda variant: (_mean(runs[variant], "packets"), variant.name))
     order = sorted(runs, key=lambda variant: (variant != first, -means[variant], variant))
     ranked = tuple(
-        Ranked(
+        RankedVariant(
             variant.strategy,
             variant.redundancy,
             windows=len({row["begin_ns"] for row in runs[variant]}),
@@ -171,7 +171,7 @@ def _settings(variant: Variant) -> dict[str, str]:
     return {"strategy": variant.strategy} | ({"redundancy": variant.redundancy} if variant.redundancy else {})
 
 
-def paragraph(ranked: Sequence[Ranked]) -> str:
+def paragraph(ranked: Sequence[RankedVariant]) -> str:
     """The recommendation in words: what, why, and the price of the runner-up and of the last."""
     first, others = ranked[0], ranked[1:]
     text = (
@@ -186,7 +186,7 @@ def paragraph(ranked: Sequence[Ranked]) -> str:
     return text
 
 
-def _named(one: Ranked) -> str:
+def _named(one: RankedVariant) -> str:
     return f"{one.strategy} with redundancy {one.redundancy}" if one.redundancy else one.strategy
 
 
@@ -199,7 +199,7 @@ def _percent(share: MeanInterval) -> str:
     return f"{100 * share.mean:.2f} %{half}"
 
 
-def _behind(one: Ranked) -> str:
+def _behind(one: RankedVariant) -> str:
     behind, half = 100 * one.behind.mean, one.behind.half
     if half is not None and abs(one.behind.mean) <= half:
         return f"differs by {behind:.2f} points, which may be chance (± {100 * half:.2f})"
@@ -207,7 +207,7 @@ def _behind(one: Ranked) -> str:
     return f"is on time {abs(behind):.2f} points {'less' if behind >= 0 else 'more'} often{sure}"
 
 
-def _packets(first: Ranked, other: Ranked) -> str:
+def _packets(first: RankedVariant, other: RankedVariant) -> str:
     more = other.packets.mean - first.packets.mean
     if abs(more) < 0.005:
         return "sends as many packets"

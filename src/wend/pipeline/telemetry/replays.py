@@ -22,7 +22,7 @@ from wend.model.rates import Rate
 from wend.model.units import SECOND
 from wend.pipeline.code_hash import PARTS
 from wend.pipeline.storage.versioned_tables import TableChange, TableFolder, columns_of
-from wend.pipeline.sweeps.sweep import LIMIT_S, Swept, sweep
+from wend.pipeline.sweeps.sweep import LIMIT_S, SweepResult, sweep
 from wend.pipeline.sweeps.trials import Trial, TrialKind, Trials
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def replay(
     settings: Mapping[str, Any] | None = None,
     limit_s: float = LIMIT_S,
     quiet: bool = False,
-) -> Swept:
+) -> SweepResult:
     """Play all windows under all variants, with so many seeds each."""
     runs = []
     extra = msgspec.json.encode(dict(settings or {}), order="deterministic").decode()
@@ -171,7 +171,7 @@ def replay(
     return sweep(spark, REPLAYS, runs, "replay", out, limit_s=limit_s, quiet=quiet)
 
 
-def save_replays(spark: "SparkSession", swept: Swept, out: str) -> None:
+def save_replays(spark: "SparkSession", swept: SweepResult, out: str) -> None:
     """Make the results of a sweep the table `replays` of its folder."""
     tables = TableFolder(spark, out)
     names = ("strategy", "redundancy", "begin_ns", "duration_ns", "times", "seed", *METRICS, "error")

@@ -18,7 +18,7 @@ from wend.pipeline.spark.arrow_schema import ints, spark_schema
 from wend.pipeline.spark.partitions import cores
 from wend.pipeline.storage.job_folders import literal_path, local_path
 from wend.pipeline.telemetry.segment_listing import SegmentFile
-from wend.pipeline.telemetry.segment_rows import UnusableSegment, judged, numbers, read_segment
+from wend.pipeline.telemetry.segment_rows import UnusableSegment, judge_rows, numbers, read_segment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,7 +125,7 @@ def _reduced(one: _Source, reduction: Reduction) -> tuple[list[dict[str, Any]], 
         table, size = read_segment(one.source, segment)
     except UnusableSegment as error:
         return [{**about, "kind": BAD, "reason": str(error), "rows": 1}], pa.table({})
-    good, bad = judged(table, segment.table)
+    good, bad = judge_rows(table, segment.table)
     records = [{**about, "kind": BAD, "line": row.line, "reason": row.reason, "rows": row.rows} for row in bad]
     times = numbers(good, "time_ns")
     ends = {"first_ns": int(times.min()), "last_ns": int(times.max())} if len(times) else {}

@@ -102,7 +102,7 @@ _NOT_NEGATIVE = {
 }
 
 
-def judged(table: pa.Table, name: str) -> tuple[pa.Table, list[BadRow]]:
+def judge_rows(table: pa.Table, name: str) -> tuple[pa.Table, list[BadRow]]:
     """The rows of a segment that can be true, and the others."""
     if not table.num_rows:
         return table, []

@@ -105,11 +105,11 @@ def _ticks(begin: int, step: int, many: int) -> list[tuple[int, str]]:
     """About seven times, at whole cells: midnights if there are enough of them, else times of day."""
     midnights = range(-(begin // step) % (_DAY // step), many, _DAY // step) if _DAY % step == 0 else range(0)
     if len(midnights) >= 3:
-        return [(at, _said(begin + at * step, "%a %d %b")) for at in midnights[:: -(-len(midnights) // 8)]]
+        return [(at, _time_text(begin + at * step, "%a %d %b")) for at in midnights[:: -(-len(midnights) // 8)]]
     gap = max(1, -(-many // 6))
     form = "%d %b %H:%M" if step * many > _DAY else "%H:%M:%S" if step < 60 * SECOND else "%H:%M"
-    return [(at, _said(begin + at * step, form)) for at in range(0, many, gap)]
+    return [(at, _time_text(begin + at * step, form)) for at in range(0, many, gap)]
 
 
-def _said(time_ns: int, form: str) -> str:
+def _time_text(time_ns: int, form: str) -> str:
     return datetime.fromtimestamp(time_ns / SECOND, UTC).strftime(form)
