@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tests.lab.test_bench_report import some_cells
+from tests.lab.test_comparison_page import some_cells
 from wend.console.lab import bench_command
 from wend.lab.bench.matrix import CellStore, Matrix
 from wend.model.errors import ConfigError

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
 from wend.lab import emulator, lab_state, namespaces
 from wend.lab.address_plan import LabNode, nodes, shortest_routes
@@ -68,39 +68,15 @@ class Lab:
         *,
         name: str = lab_state.DEFAULT,
         routes: Routes = "shortest",
-        seed: int = 1,
-        loss: float | None = None,
-        rate_bps: int = 0,
-        queue_bytes: int = emulator.QUEUE_BYTES,
-        corruption: float = 0.0,
-        reordering: float = 0.0,
-        reordering_delay_ns: Nanos = emulator.REORDERING_DELAY_NS,
         routers: Iterable[PeerId] = (),
+        **settings: Unpack[emulator.LinkSettings],
     ) -> "Lab":
-        """Create a network. On return, packets flow. If it fails, it removes everything that it created.
-
-        `seed` determines which packets are lost. `loss` replaces the loss of the links. If `rate_bps` is above 0, a
-        link drops a packet that finds more than `queue_bytes` in its queue; if it is 0, a link has no queue. Links
-        flip a bit in a share `corruption` of packets, and hold a share `reordering` back for `reordering_delay_ns` at
-        most, so that later packets overtake them.
-        """
+        """Create a network. On return, packets flow. If it fails, it removes everything that it created."""
         if routes not in get_args(Routes):
             raise LabError(f"routes are {' or '.join(get_args(Routes))}, not {routes!r}")
-        if rate_bps < 0 or queue_bytes < namespaces.MTU:
-            raise LabError(f"a rate is at least 0, and a queue holds at least {namespaces.MTU} bytes, one packet")
         network = nodes(name, overlay, routers)
         tables = shortest_routes(overlay, network) if routes == "shortest" else [[] for _ in network]
-        plan = emulator.plan(
-            overlay,
-            network,
-            seed=seed,
-            loss=loss,
-            rate_bps=rate_bps,
-            queue_bytes=queue_bytes,
-            corruption=corruption,
-            reordering=reordering,
-            reordering_delay_ns=reordering_delay_ns,
-        )
+        plan = emulator.plan(overlay, network, **settings)
         _require_system()
         with lab_state.making(name) as folder:
             program = emulator.build(lab_state.PROGRAMS)
@@ -111,7 +87,7 @@ class Lab:
             process = emulator.start(program, folder)
             for host in network:
                 namespaces.connect(host, tables[host.number])
-            state = lab_state.LabState(name, overlay.peers, overlay.links, overlay.names, network, routes, seed)
+            state = lab_state.LabState(name, overlay.peers, overlay.links, overlay.names, network)
             lab_state.save(folder, state)
             lab = cls(state)
             lab._emulator = process

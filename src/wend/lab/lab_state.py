@@ -35,8 +35,6 @@ class LabState(msgspec.Struct, frozen=True):
     links: tuple[OverlayLink, ...]
     names: tuple[str, ...]
     nodes: tuple[LabNode, ...]
-    routes: str
-    seed: int
 
     @property
     def overlay(self) -> Overlay:

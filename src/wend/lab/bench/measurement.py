@@ -171,9 +171,15 @@ class _Run:
         exited = self.system.processes.exited()
         failed = outages(self.lab.failures(), origin, origin + world.end_ns)
         self.lab.unschedule()
-        cell = self._cell(origin, failed, at_stop, at_end, converged_s, exited)
-        shares = {"cpu_share": cpu / self.settings.duration_s, "others_share": others / self.settings.duration_s}
-        return msgspec.structs.replace(cell, **shares)
+        return self._cell(
+            origin,
+            failed,
+            traffic=Traffic(data=at_end.data, control=at_stop.packets - at_stop.data, bytes=at_end.bytes),
+            cpu_share=cpu / self.settings.duration_s,
+            others_share=others / self.settings.duration_s,
+            converged_s=converged_s,
+            exited=exited,
+        )
 
     async def _counted(self) -> int | None:
         """Data packets that the system has counted so far; None if the lab counts them, or a process has ended."""
@@ -212,15 +218,7 @@ class _Run:
         if not task.cancelled():
             task.exception()  # the event counts as not delivered
 
-    def _cell(
-        self,
-        origin: Nanos,
-        failed: list[tuple[int, Nanos, Nanos]],
-        at_stop: "PacketCount",
-        at_end: "PacketCount",
-        converged_s: float,
-        exited: list[str],
-    ) -> Cell:
+    def _cell(self, origin: Nanos, failed: list[tuple[int, Nanos, Nanos]], **measured: Any) -> Cell:
         s, world = self.settings, self.world
         cutoff = seconds(s.cutoff_s)
         world.faults = faults.Intervals(len(world.overlay.links), failed)
@@ -232,17 +230,14 @@ class _Run:
             oracle=best,
             oracle_packets=packets,
             canary=self.canary_log.metrics(cutoff),
-            traffic=Traffic(data=at_end.data, control=at_stop.packets - at_stop.data, bytes=at_end.bytes),
-            cpu_share=0.0,
             discards=[],
             kept_anyway=False,
-            exited=exited,
-            converged_s=converged_s,
             version=self.system.version(),
             machine=machine(),
             outages=failed,
             late=_since(self.log.late(cutoff), origin),
             canary_late=_since(self.canary_log.late(cutoff), origin),
+            **measured,
         )
 
 
