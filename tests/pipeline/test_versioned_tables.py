@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.spark import needs_java
 from wend.model.errors import ConfigError, TryAgain
 from wend.model.units import SECOND
-from wend.pipeline.storage.compaction import compact
+from wend.pipeline.storage.compact_tables import compact
 from wend.pipeline.storage.hadoop_folder import HadoopFolder
 from wend.pipeline.storage.versioned_tables import (
     DataFile,

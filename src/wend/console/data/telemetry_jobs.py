@@ -254,7 +254,7 @@ def data_compact(
 ) -> None:
     """Merge the small files of tables, and remove versions that are no longer needed."""
     from wend.pipeline.spark.session import spark_session
-    from wend.pipeline.storage.compaction import compact
+    from wend.pipeline.storage.compact_tables import compact
     from wend.pipeline.storage.job_folders import local_path
     from wend.pipeline.storage.versioned_tables import TableFolder
 

@@ -20,9 +20,9 @@ from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter
 from wend.model.errors import ConfigError
 from wend.pipeline.match import broadcast_plan, partitioned_plan
+from wend.pipeline.match.attribute_regions import Plane, planes_for
 from wend.pipeline.match.match_input import parse_filters, read_events, read_subscriptions
 from wend.pipeline.match.match_output import of_side, totals
-from wend.pipeline.match.regions import Plane, planes_for
 from wend.pipeline.spark.partitions import MOST_ROWS, cores, spread
 from wend.pipeline.spark.task_errors import plain_errors
 from wend.pipeline.spark.task_progress import READ, row_progress, rows_reported

@@ -1,8 +1,8 @@
 """The partitioned plan of matching: a join by regions, for subscriptions that do not fit into the memory of a task.
 
-Each subscription goes to its regions, and each event to all regions that hold it (`regions.py`). A region with
-very many subscriptions is cut into blocks, and one with very many events into slices. A group is one block and one
-slice. Spark's shuffle and sort bring each group together, subscriptions before events. A task compiles the
+Each subscription goes to its regions, and each event to all regions that hold it (`attribute_regions.py`). A region
+with very many subscriptions is divided into blocks, and one with very many events into slices. A group is one block and
+one slice. Spark's shuffle and sort bring each group together, subscriptions before events. A task compiles the
 subscriptions of a group, whose number is bounded, and streams the events through, whose number is not.
 """
 
@@ -19,6 +19,15 @@ import pyarrow as pa
 
 from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter
+from wend.pipeline.match.attribute_regions import (
+    EVERYWHERE,
+    Plane,
+    Region,
+    Router,
+    regions_of,
+    reported_here,
+    required_values,
+)
 from wend.pipeline.match.match_input import batch_of, parse_filters
 from wend.pipeline.match.match_output import (
     BATCH,
@@ -31,7 +40,6 @@ from wend.pipeline.match.match_output import (
     pair_schema,
     subscription_rows,
 )
-from wend.pipeline.match.regions import EVERYWHERE, Plane, Region, Router, regions_of, reported_here, required_values
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_progress import READ, report_rows
 

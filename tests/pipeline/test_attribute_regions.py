@@ -13,7 +13,7 @@ from wend.matching.batch import Batch
 from wend.matching.filters import Filter, parse
 from wend.model.errors import FilterError
 from wend.model.events import Attributes
-from wend.pipeline.match.regions import (
+from wend.pipeline.match.attribute_regions import (
     COVER,
     EVERYWHERE,
     AttributeAxis,
