@@ -14,7 +14,7 @@ from wend.model.errors import ConfigError
 
 app = typer.Typer()
 app.callback()(lambda: None)
-bench_command.register(app)
+app.command("bench")(bench_command.bench)
 
 
 def bench(*words: str) -> str:

@@ -24,7 +24,7 @@ from wend.topology.faults import read_faults, write_faults
 
 app = typer.Typer()
 app.callback()(lambda: None)
-replay_command.register(app)
+app.command("replay")(replay_command.replay)
 
 
 def window(system: str = "udp-tree") -> Cell:

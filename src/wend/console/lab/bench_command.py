@@ -31,10 +31,6 @@ DEFAULT_PFS = "0,0.02,0.06,0.1"
 """The default of `wend.lab.bench.matrix`, repeated here because --help does not import that module."""
 
 
-def register(lab: typer.Typer) -> None:
-    lab.command("bench")(bench)
-
-
 def bench(
     quick: Annotated[bool, typer.Option("--quick", help="One topology, Pf 0.06, short windows.")] = False,
     systems: Annotated[

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from wend.lab.bottleneck.experiment import BottleneckResult
 
 
-def register(lab: typer.Typer) -> None:
-    lab.command("bottleneck")(bottleneck)
-
-
 def bottleneck(
     experiments: Annotated[
         str | None, typer.Option(help="The experiments to run, separated by commas. Without it, all.")

@@ -37,9 +37,9 @@ lab = typer.Typer(
 
 
 def register(app: typer.Typer) -> None:
-    bench_command.register(lab)
-    replay_command.register(lab)
-    bottleneck_command.register(lab)
+    lab.command("bench")(bench_command.bench)
+    lab.command("replay")(replay_command.replay)
+    lab.command("bottleneck")(bottleneck_command.bottleneck)
     app.add_typer(lab, name="lab")
 
 

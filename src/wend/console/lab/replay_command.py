@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 DEFAULT_OUT = Path("out/bench")
 
 
-def register(lab: typer.Typer) -> None:
-    lab.command("replay")(replay)
-
-
 def replay(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder with the cells of `wend lab bench`.")] = DEFAULT_OUT,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

@@ -3,17 +3,11 @@
 import json
 from typing import TYPE_CHECKING
 
-import typer
-
 from wend.console.options import Json
 from wend.console.peer_options import LOCAL_PEER, PeerOptions, asks_peer
 
 if TYPE_CHECKING:
     from wend.drivers.live.client.client import Client
-
-
-def register(plan: typer.Typer) -> None:
-    plan.command("load")(load)
 
 
 @asks_peer

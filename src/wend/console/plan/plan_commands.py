@@ -43,9 +43,9 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A plan.")]
 
 
 def register(app: typer.Typer) -> None:
-    load_command.register(group)
-    push_command.register(group)
-    watch_command.register(group)
+    group.command("load")(load_command.load)
+    group.command("push")(push_command.push)
+    group.command("watch")(watch_command.watch)
     app.add_typer(group, name="plan")
 
 

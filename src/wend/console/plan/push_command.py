@@ -34,10 +34,6 @@ Tolerance = Annotated[
 ]
 
 
-def register(plan: typer.Typer) -> None:
-    plan.command("push")(push)
-
-
 def push(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A plan.")],
     peer: Addresses = None,

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from wend.planning.workload import FlowWorkload
 
 
-def register(plan: typer.Typer) -> None:
-    plan.command("watch")(watch)
-
-
 def watch(
     measured: Annotated[
         str, typer.Option("--from", metavar="DIR", help="Tables that telemetry gave (wend data), with links and flows.")
