@@ -69,7 +69,7 @@ class Lab:
         name: str = lab_state.DEFAULT,
         routes: Routes = "shortest",
         routers: Iterable[PeerId] = (),
-        **settings: Unpack[emulator.LinkSettings],
+        **settings: Unpack[emulator.EmulatedLinkSettings],
     ) -> "Lab":
         """Create a network. On return, packets flow. If it fails, it removes everything that it created."""
         if routes not in get_args(Routes):

@@ -56,7 +56,7 @@ def build(folder: Path) -> Path:
     return program
 
 
-class LinkSettings(TypedDict, total=False):
+class EmulatedLinkSettings(TypedDict, total=False):
     """The settings of all links of a lab."""
 
     seed: int

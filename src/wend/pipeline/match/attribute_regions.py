@@ -55,7 +55,7 @@ EVERYWHERE = -1
 
 
 class AttributeAxis(msgspec.Struct, frozen=True):
-    """One attribute, cut into cells. A larger value never has a smaller cell, even where doubles round."""
+    """One attribute, cut into cells. A larger value never has a smaller cell, even if doubles round."""
 
     name: str
     numbers: tuple[float, ...]
@@ -85,7 +85,7 @@ class AttributeAxis(msgspec.Struct, frozen=True):
     def _last_number(self, cuts: Cuts) -> int:
         if len(cuts) % 2:
             return self.first_text - 1
-        # Values below an end may round up to it where doubles are sparse.
+        # Values below an end may round up to it if doubles are sparse.
         exact = -WHOLE < cuts[-1] < WHOLE
         return FIRST_NUMBER + (bisect_left if exact else bisect_right)(self.numbers, as_double(cuts[-1]))
 

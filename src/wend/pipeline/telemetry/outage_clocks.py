@@ -1,4 +1,4 @@
-"""Clocks of peers against each other, from the outages of their links, where they saw no event in common.
+"""The offsets of clocks of peers that saw no common event, from the outages of their links.
 
 Both ends of a link see its outages end at nearly the same moment: within the delay of the link. So the clocks of two
 ends differ by what most of their outages have in common. Which outage of one end is which of the other is not known
