@@ -1,10 +1,10 @@
-"""Regions of the attribute space, by which the partitioned plan brings events and subscriptions together.
+"""Regions of the attribute space, in which the partitioned plan brings events and subscriptions together.
 
-A plane is a z-code space (`matching/zcode.py`) of one to three attributes. A subscription goes to the plane on which
-it covers the smallest share, and there to a few disjoint regions that cover its box. An event goes to every region that
-holds it, on every plane. A subscription that is selective on no plane gets all events. The bounds that a sample of
-the filters names become the cell bounds of an attribute, so cells are finer where many filters ask. Events that lack
-the attribute, or carry a truth value, have cells of their own.
+A plane is a z-code space (`matching/zcode.py`) of one to three attributes. A subscription goes to the plane on which it
+covers the smallest share, and there to a few disjoint regions that cover its box. An event goes to every region that
+holds it, on every plane. A subscription that is selective on no plane gets all events. The bounds that a sample of the
+filters names become the cell bounds of an attribute, so cells are finer in ranges that many filters use. Events that
+lack the attribute, or carry a truth value, have cells of their own.
 
 **Each pair meets once.** An event with single values is a point, and a point is in at most one of the regions of a
 subscription. An event with a range may be in several. Then only one region reports the pair: the one that holds the

@@ -114,7 +114,7 @@ def follow(
 
 
 def open_checkpoint(spark: "SparkSession", checkpoint: str, job: str, source: str) -> Checkpoint:
-    """What a checkpoint says, or a new one."""
+    """Read a checkpoint, or make a new one."""
     local = local_path(checkpoint)
     files = LocalFolder(local) if local is not None else HadoopFolder(spark, checkpoint)
     text = files.read("wend/checkpoint.json")
@@ -142,6 +142,6 @@ def open_checkpoint(spark: "SparkSession", checkpoint: str, job: str, source: st
 
 
 def _absolute(source: str) -> str:
-    """A source as it is called from any folder."""
+    """A source by a name that is valid in any folder."""
     local = local_path(source)
     return source if local is None else os.path.abspath(local)

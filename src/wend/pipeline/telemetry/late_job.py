@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TASK_BYTES = 8 * 2**20
-"""Bytes of stored events for each task. A task has all of its late events in memory."""
+"""Bytes of stored events for each task. A task holds all of its late events in memory."""
 
 
 class LateJob:

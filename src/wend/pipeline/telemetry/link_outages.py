@@ -1,9 +1,10 @@
-"""Outages of links, with a begin and an end on which both ends agree.
+"""Outages of links, with a start and an end on which both peers agree.
 
-Each end records when it declared its neighbour down, when it last heard it before that, and when the link came up.
-The outage lies between: the link worked when the last message was sent, and when the first one after the outage was.
-Both were sent a delay of the link before they were heard. So the latest of the two last messages, and the earliest of
-the two first ones, are the narrowest bounds that the two ends give. Outages of both ends that overlap are one.
+Each end records when it declared its neighbour down, when it last heard it before that, and when the link came up. The
+outage lies between two messages: the link worked when the last one before it was sent, and when the first one after it
+was sent. Each was sent one delay of the link before it was heard. So the latest of the two last messages, and the
+earliest of the two first ones, are the narrowest bounds that the two ends give. Outages of both ends that overlap are
+one.
 
 If both ends saw an outage, each told the other that it does not hear it. Then a link comes up when a message says that
 this is over. That message answers an earlier one in the other direction, so the link worked two delays before it.
@@ -37,7 +38,7 @@ CHANGES = pa.schema(
 """By the clock of the peer."""
 OUTAGES = pa.schema([*ints("a", "b", "begin_ns", "end_ns", "ends"), ("agreed", pa.bool_()), *ints("detection_ns")])
 """An outage of the link between a and b. `end_ns` is null while it lasts; `ends` says how many ends saw it. It is
-agreed if both did, or if the other one was not observed then."""
+agreed if both ends saw it, or if the other end was not observed then."""
 
 Spans = dict[int, list[tuple[int, int, int]]]
 """peer -> its incarnations, with their first and last rows by the clock of the reference"""
@@ -51,7 +52,7 @@ class _Interval(NamedTuple):
     peer: int
     detection_ns: int
     delay_ns: int
-    """Of the link, when it came up."""
+    """The delay of the link when it came up."""
 
 
 def change_rows(table: pa.Table, segment: Segment) -> pa.Table:
@@ -83,7 +84,7 @@ def _next_start(node: Node, spans: Spans) -> int | None:
 
 
 def _overlapping(intervals: list[_Interval]) -> Iterator[list[_Interval]]:
-    """Groups of intervals that overlap. The intervals come in order of their begins."""
+    """Groups of intervals that overlap. The intervals are sorted by their start."""
     group: list[_Interval] = []
     until: int | None = 0
     for interval in intervals:

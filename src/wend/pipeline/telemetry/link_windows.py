@@ -41,7 +41,7 @@ SAMPLES = pa.schema(
     ]
 )  # fmt: skip
 """The sums of one segment for one end of a link in one window, by the clock of the reference. A histogram has a number
-of 64 bits for each bin that is not empty: the bin above, the count in the lower half."""
+of 64 bits for each bin that is not empty: the bin in the upper half, the count in the lower."""
 LINKS = pa.schema(
     [
         *ints("begin_ns", "window_ns", "a", "b", "samples", "ends"),
@@ -125,7 +125,7 @@ def _changes(values: Ints) -> NDArray[np.bool_]:
 
 
 def _packed(bins: Ints, counts: Ints, cuts: Ints) -> pa.Array:
-    """Histograms as bytes, from the cells of all of them and the places where each begins and ends."""
+    """Histograms as bytes, from their cells and the bounds of each histogram."""
     cells = (bins << _HALF | counts).astype("<i8")
     offsets = (cuts * _CELL_BYTES).astype(np.int32)
     return pa.BinaryArray.from_buffers(pa.binary(), len(cuts) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(cells)])

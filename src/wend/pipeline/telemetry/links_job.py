@@ -42,7 +42,7 @@ class LinksJob:
 
     @property
     def offset_unit_ns(self) -> int:
-        """A sample is at most this far from its place, and a window is 60 times as long."""
+        """The most by which a sample is misplaced. A window is 60 times as long."""
         return max(CLOCK_UNIT_NS, self.windowing.window_ns // 60)
 
     def partial_tables(self, offsets: dict[Node, int]) -> list[PartialTable]:

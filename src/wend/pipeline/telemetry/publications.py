@@ -70,7 +70,7 @@ class RecordedPublications:
         return rows.sort_by([(name, "ascending") for name in ("time_ns", "publisher", "sequence")])
 
     def _inside(self, rows: pa.Table, begin_ns: Nanos, end_ns: Nanos) -> tuple[Ints, NDArray[np.bool_]]:
-        """The times of rows by the clock of the reference, and which of them are wanted."""
+        """The times of rows by the clock of the reference, and which rows are between the two times."""
         publishers, incarnations = numbers(rows, "publisher"), numbers(rows, "publisher_incarnation")
         times = numbers(rows, "time_ns").copy()
         for (publisher, incarnation), ahead in self._offsets.items():
@@ -137,7 +137,7 @@ def _intended(
 
 
 def deadlines_of(flows: Sequence[RecordedFlow]) -> dict[tuple[PeerId, PeerId], Nanos]:
-    """By publisher and receiver."""
+    """The deadlines by publisher and receiver."""
     return {
         (flow.publisher, peer): deadline
         for flow in flows

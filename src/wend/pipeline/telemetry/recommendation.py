@@ -58,7 +58,7 @@ class RankedVariant(msgspec.Struct, frozen=True):
     """Data packets for each delivery."""
     delay_p99_ms: float | None
     behind: MeanInterval
-    """By how much of all deliveries the recommended one is on time more often."""
+    """The share of deliveries by which the recommended variant is on time more often."""
     failed: int = 0
     """Runs without a result."""
     recorded: float | None = None
@@ -74,7 +74,7 @@ class Recommendation(msgspec.Struct, frozen=True):
 
     ranked: tuple[RankedVariant, ...]
     settings: dict[str, str]
-    """Of a peer's file."""
+    """Lines for a peer's file."""
     paragraph: str
 
 
@@ -172,7 +172,7 @@ def _settings(variant: Variant) -> dict[str, str]:
 
 
 def paragraph(ranked: Sequence[RankedVariant]) -> str:
-    """The recommendation in words: what, why, and the price of the runner-up and of the last."""
+    """The recommendation in words, with the cost of the runner-up and of the last variant."""
     first, others = ranked[0], ranked[1:]
     text = (
         f"Use {_named(first)}. Over {_counted(first.windows, 'window')} ({_counted(first.runs, 'run')}), "

@@ -125,7 +125,7 @@ def _observed(rows: list[Row]) -> Nanos:
 
 
 def _joined(by_window: Mapping[Nanos, list[Row]]) -> dict[Nanos, tuple[Nanos, Nanos]]:
-    """The begin and the end of each window that is long enough. A shorter window is joined with the next one, or with
+    """The start and the end of each window that is long enough. A shorter window is joined with the next one, or with
     the previous one."""
     long = {begin for begin, rows in by_window.items() if _observed(rows) >= LEAST_NS}
     spans = {begin: (begin, begin + by_window[begin][0]["window_ns"]) for begin in sorted(long)}
