@@ -14,10 +14,10 @@ from collections import Counter
 from typing import Any
 
 from wend.drivers.live.status import StatusSnapshot
-from wend.lab.cell import Cell, CellSettings
-from wend.lab.systems.table import SYSTEMS
+from wend.lab.bench.cell import Cell, CellSettings
+from wend.lab.bench.measurement import measure
+from wend.lab.systems.system_table import SYSTEMS
 from wend.lab.systems.wend import Wend
-from wend.lab.window import measure
 
 LINK_STATE = "link-state"
 

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 
 from wend.model.randomness import stream
 from wend.model.rates import Rate
-from wend.pipeline.paths import SCHEMA, Wanted, paths_here, write_paths
-from wend.pipeline.session import spark_session
+from wend.pipeline.candidate_paths import SCHEMA, Targets, paths_here, write_paths
+from wend.pipeline.spark.session import spark_session
 from wend.planning.flow_network import CsrGraph, FlowNetwork
 from wend.studies.campr.brite_flat import grown
 
 
-def drawn(peers: int, sources: int) -> tuple[CsrGraph, Wanted]:
+def drawn(peers: int, sources: int) -> tuple[CsrGraph, Targets]:
     rng = stream(1, "benchmark", "paths", peers)
     receivers = np.sort(rng.permutation(peers)[: round(0.75 * peers)]).astype(np.int32)
     chosen = np.sort(rng.permutation(peers)[:sources]).tolist()
@@ -29,7 +29,7 @@ def drawn(peers: int, sources: int) -> tuple[CsrGraph, Wanted]:
     return graph, {source: receivers[receivers != source] for source in chosen}
 
 
-def here(graph: CsrGraph, wanted: Wanted, k: int, out: Path) -> float:
+def here(graph: CsrGraph, wanted: Targets, k: int, out: Path) -> float:
     began = time.perf_counter()
     with pq.ParquetWriter(out, SCHEMA) as file:
         for batch in paths_here(graph, wanted, k):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from wend.model.units import MS
-from wend.pipeline.tables import read_local
+from wend.pipeline.storage.versioned_tables import read_local
 
 _EDGE_NS = 500 * MS
 

@@ -12,12 +12,12 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.telemetry_segments import InventedOverlay, write_segments
 from wend.model.units import SECOND
-from wend.pipeline.session import spark_session
-from wend.pipeline.telemetry.jobs import run_update
+from wend.pipeline.spark.session import spark_session
 from wend.pipeline.telemetry.late_job import LateJob
 from wend.pipeline.telemetry.links_job import LinksJob
-from wend.pipeline.telemetry.segments import list_segments
-from wend.pipeline.telemetry.update import TelemetryJob
+from wend.pipeline.telemetry.segment_listing import list_segments
+from wend.pipeline.telemetry.table_update import TelemetryJob
+from wend.pipeline.telemetry.updates import run_update
 from wend.pipeline.telemetry.workload_job import WorkloadJob
 
 HOUR = 3600 * SECOND

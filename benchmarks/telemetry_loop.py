@@ -29,11 +29,11 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.recovered_outages import compare
-from wend.console.plan_push import ROLLED_BACK
+from wend.console.plan.push_command import ROLLED_BACK
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.sim import simulate
 from wend.model.units import parse_duration
-from wend.pipeline.tables import read_local
+from wend.pipeline.storage.versioned_tables import read_local
 
 RAN = "adaptive"
 STRATEGIES = ("adaptive", "dcrd", "d-tree")

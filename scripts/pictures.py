@@ -173,7 +173,7 @@ def loop_picture() -> str:
 
 def tables(page: str) -> Iterable[tuple[str, list[Any]]]:
     """The measured tables of the comparison page: (path of the picture, rows of the table)."""
-    from wend.lab.report import HEAD, SystemSummary
+    from wend.lab.bench.comparison_page import HEAD, SystemSummary
 
     for section in page.split("\n## ")[1:]:
         picture = re.search(r"^!\[.*\]\((.+\.svg)\)$", section, re.MULTILINE)
@@ -198,7 +198,7 @@ def tables(page: str) -> Iterable[tuple[str, list[Any]]]:
 
 def pictures() -> dict[Path, str]:
     """Every picture of this script, as it follows from the stored data."""
-    from wend.lab.figure import picture
+    from wend.lab.bench.comparison_picture import picture
 
     drawn = {FIGURES / "on-time.svg": readme_picture(json.loads(DATA.read_text(encoding="utf-8")))}
     drawn[FIGURES / "matching.svg"] = matching_picture(json.loads((FIGURES / "matching.json").read_text()))

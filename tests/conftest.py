@@ -58,7 +58,7 @@ def spark() -> Any:
 @pytest.fixture
 def spark_commands(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands in this process use the shared session, whatever master they are given."""
-    from wend.pipeline import session
+    from wend.pipeline.spark import session
 
     @contextmanager
     def shared(*_: Any, **__: Any) -> Iterator[Any]:

@@ -59,7 +59,7 @@ def environment() -> dict[str, str]:
 @cache
 def shared_session() -> Any:
     """The one session of this test process."""
-    from wend.pipeline.session import spark_session
+    from wend.pipeline.spark.session import spark_session
 
     os.environ.update(environment())
     spark = _open.enter_context(spark_session("local[2]"))

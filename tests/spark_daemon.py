@@ -8,10 +8,10 @@ import pyspark.daemon
 import pyspark.worker
 
 import wend.drivers.sim
-import wend.pipeline.match
-import wend.pipeline.paths
-import wend.pipeline.topology
-import wend.pipeline.workload
+import wend.pipeline.candidate_paths
+import wend.pipeline.generated_workload
+import wend.pipeline.match.match_job
+import wend.pipeline.underlay_inference
 import wend.studies  # noqa: F401
 
 if __name__ == "__main__":

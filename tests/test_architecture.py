@@ -243,7 +243,7 @@ def test_the_checker_sees_through_friends(source: str, complaint: str) -> None:
 def test_the_checker_sees_spark_outside_the_pipeline() -> None:
     source = "def f():\n    from pyspark.sql import functions"
     assert spark_imports(source, "console/app.py") == ["console/app.py:2 imports pyspark outside pipeline"]
-    assert spark_imports(source, "pipeline/session.py") == []
+    assert spark_imports(source, "pipeline/spark/session.py") == []
 
 
 # ---------------------------------------------------------------- plug-ins are asked for what they declare
@@ -254,14 +254,14 @@ NAMED = {
     # What a plug-in needs that does not say otherwise.
     "protocol/plugins/kinds.py": {"link-state", "flooded"},
     # Overlays that a command draws by a central computation, beside those that peers make.
-    "console/topology.py": {"tdo-landmark", "chain", "random"},
+    "console/topology_commands.py": {"tdo-landmark", "chain", "random"},
     # Colours: who has none is white.
     "console/show.py": {"adaptive", "dcrd", "multipath", "d-tree", "r-tree"},
     # A setting of the world that has the name of a plug-in.
     "console/up.py": {"clusters"},
     # What is set beside other systems.
-    "lab/replay.py": {"adaptive", "dcrd", "d-tree"},
-    "lab/systems/table.py": {"adaptive", "dcrd"},
+    "lab/bench/simulated_replay.py": {"adaptive", "dcrd", "d-tree"},
+    "lab/systems/system_table.py": {"adaptive", "dcrd"},
 }
 
 

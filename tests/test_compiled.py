@@ -9,7 +9,8 @@ from typing import Any, Final
 import pytest
 
 from wend.model.errors import ConfigError
-from wend.pipeline import code_hash, work
+from wend.pipeline import code_hash
+from wend.pipeline.sweeps import run_kind
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -120,6 +121,6 @@ def test_a_sweep_mixes_no_cores(fresh: None, monkeypatch: pytest.MonkeyPatch, he
     driver = code_hash.code_hash()
     code_hash.code_hash.cache_clear()
     monkeypatch.setattr(code_hash, "core", lambda: here)
-    monkeypatch.setattr(work, "core", lambda: here)
+    monkeypatch.setattr(run_kind, "core", lambda: here)
     with pytest.raises(ConfigError, match=f"this worker runs Wend's {here} core, the driver the other one"):
-        work.check_code(code_hash.PARTS, driver)
+        run_kind.check_code(code_hash.PARTS, driver)

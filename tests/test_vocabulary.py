@@ -31,12 +31,11 @@ PRIVATE_WORDS = {
 MEANT = {
     "KeepAlive": "a keep-alive is one",
     "Figure": "a picture",
-    "figure": "a picture",
     "figures": "pictures",
     "--figures": "pictures",
     "--watch": "to watch what a plan does",
     "watch": "to watch what a plan was made for",
-    "plan_watch": "to watch what a plan was made for",
+    "watch_command": "to watch what a plan was made for",
 }
 """Names in which a word of that list is the field's own, and why."""
 

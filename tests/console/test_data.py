@@ -13,8 +13,8 @@ from tests.spark import needs_java
 from wend.console.app import main
 from wend.matching.filters import parse
 from wend.model.units import SECOND
-from wend.pipeline import session
-from wend.pipeline.tables import read_local
+from wend.pipeline.spark import session
+from wend.pipeline.storage.versioned_tables import read_local
 
 MATCH = ("match", "--subscriptions", "s.jsonl", "--events", "e.jsonl")
 FLOWS = ("flows", "--matches", "matches", "--subscriptions", "s.jsonl", "--events", "e.jsonl")

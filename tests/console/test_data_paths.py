@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from tests.spark import needs_java
-from wend.console.data_paths import data_paths
+from wend.console.data.paths_command import data_paths
 from wend.model.errors import ConfigError
 
 app = typer.Typer()
@@ -46,14 +46,14 @@ def test_small_networks_stay_in_this_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("there", [False, True])
 def test_what_fails_half_way_leaves_no_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
-    from wend.pipeline import paths
+    from wend.pipeline import candidate_paths
 
     def half(*_: object) -> Iterator[pa.RecordBatch]:
         yield next(search(*_))  # type: ignore[arg-type]
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    search = paths.paths_here
-    monkeypatch.setattr(paths, "paths_here", half)
+    search = candidate_paths.paths_here
+    monkeypatch.setattr(candidate_paths, "paths_here", half)
     out = tmp_path / "paths"
     if there:
         out.mkdir()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.console.calls import Said, wend
 from tests.lab.labs import a_name, needs_lab, remains
-from wend.lab import network
+from wend.lab import clean, emulated_network
 from wend.model.errors import LabError
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "lab.md"
@@ -47,7 +47,7 @@ def test_a_lab_from_up_to_down(said: Said) -> None:
         assert remains(name) == []
         assert said("lab", "down", "--name", name) == (2, "", f"wend: no lab named {name!r} is up\n")
     finally:
-        network.clean(name)
+        clean(name)
 
 
 @needs_lab
@@ -64,7 +64,7 @@ def test_links_fail_with_pf(said: Said) -> None:
         assert said("lab", "clean", "--name", name)[0] == 0
         assert remains(name) == []
     finally:
-        network.clean(name)
+        clean(name)
 
 
 def fails(said: Said, *words: str) -> str:
@@ -83,14 +83,14 @@ def test_without_root_there_is_one_sentence(
 
 def test_without_tun_or_a_program_there_is_one_sentence(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(network, "TUN", Path("/nowhere/tun"))
+    monkeypatch.setattr(emulated_network, "TUN", Path("/nowhere/tun"))
     assert fails(said, "up") == "wend: a lab needs TUN devices, and this system has no /nowhere/tun\n"
 
     def lacking(program: str) -> str:
         raise LabError(f"a lab needs the program {program!r}")
 
-    monkeypatch.setattr(network, "TUN", Path("/"))
-    monkeypatch.setattr(network.namespaces, "require", lacking)
+    monkeypatch.setattr(emulated_network, "TUN", Path("/"))
+    monkeypatch.setattr(emulated_network.namespaces, "require", lacking)
     assert fails(said, "up") == "wend: a lab needs the program 'ip'\n"
 
 

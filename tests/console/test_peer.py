@@ -19,8 +19,8 @@ import msgspec
 import pytest
 
 from tests.console.calls import ROOT, WEND, Said, interruptible, lonely, running_peer, started
-from wend.console.clients import read_attributes
-from wend.console.status import as_text, status_table
+from wend.console.pub_sub import read_attributes
+from wend.console.status_command import as_text, status_table
 from wend.drivers.live.status import StatusSnapshot
 from wend.model.errors import ConfigError
 from wend.model.events import Range
@@ -119,7 +119,7 @@ def test_links_of_a_running_peer_are_changed_and_listed(said: Said, url: str) ->
     assert json.loads(said("link", "list", "--json", "--peer", url)[1])["rtt_ns"] == 60_000_000
     again = said("link", "add", "5", "127.0.0.1:7705", "--peer", url)
     assert again == (2, "", "wend: peer 1 is linked with peer 5 already\n")
-    assert said("link", "remove", "5", "--peer", url) == (0, "peer 1 has no link with peer 5 any more\n", "")
+    assert said("link", "remove", "5", "--peer", url) == (0, "peer 1 no longer has a link with peer 5\n", "")
     for words, shown in (
         (("add", "6", "[::1]:7"), None),
         (("add", "6", "b:7"), {"address": "b:7"}),

@@ -14,7 +14,7 @@ from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.model.errors import ConfigError
 from wend.model.settings import Settings
-from wend.pipeline.simulations import SIMULATIONS
+from wend.pipeline.sweeps.simulations import SIMULATIONS
 from wend.protocol.plugins import Needs
 from wend.strategies.adaptive.plugin import AdaptiveSettings
 from wend.strategies.registry import ROUTING

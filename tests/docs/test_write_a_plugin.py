@@ -24,8 +24,8 @@ from wend.drivers.live.process import PeerService
 from wend.drivers.settings import outside_plugins
 from wend.model.settings import settings_of
 from wend.pipeline.scenario_files import load_scenarios
-from wend.pipeline.simulations import SIMULATIONS
-from wend.pipeline.sweep import sweep
+from wend.pipeline.sweeps.simulations import SIMULATIONS
+from wend.pipeline.sweeps.sweep import sweep
 from wend.protocol import plugins
 from wend.strategies.registry import PLUGINS
 

@@ -11,7 +11,7 @@ from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.model.errors import ConfigError
 from wend.pipeline.rows import run_row, scenario_key
-from wend.pipeline.simulations import SIMULATIONS
+from wend.pipeline.sweeps.simulations import SIMULATIONS
 from wend.protocol.config import PeerConfig
 from wend.protocol.plugins import Kind
 from wend.strategies.registry import PLUGINS, ROUTING, load, make_peer

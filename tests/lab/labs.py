@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from wend.lab import Lab
-from wend.lab.addresses import Interface, lab_of
+from wend.lab.address_plan import Interface, lab_of
 from wend.lab.emulator import running
+from wend.lab.lab_state import RUN
 from wend.lab.namespaces import existing
-from wend.lab.state import RUN
 from wend.model.units import MS
 from wend.topology.graph import Overlay, OverlayLink
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from wend.lab import bench
-from wend.lab.bench import CellStore, Matrix
-from wend.lab.cell import Cell, CellSettings, Traffic
-from wend.lab.control import MARKER
-from wend.lab.workload import MIN_BYTES, WARMUP, DeliveryLog, DeliveryMetrics, Stamp, oracle, payload, read
+from wend.lab.bench import matrix
+from wend.lab.bench.cell import Cell, CellSettings, Traffic
+from wend.lab.bench.delivery_log import MIN_BYTES, WARMUP, DeliveryLog, DeliveryMetrics, Stamp, oracle, payload, read
+from wend.lab.bench.matrix import CellStore, Matrix
+from wend.lab.emulator_control import MARKER
 from wend.model.errors import ConfigError, LabError
 from wend.model.units import MS, SECOND
 from wend.topology.faults import Intervals
@@ -113,7 +113,7 @@ def test_invalid_settings_raise_a_sentence() -> None:
     with pytest.raises(ConfigError, match="at least 22 bytes, got 3"):
         CellSettings(system="wend", size_bytes=3)
     with pytest.raises(ConfigError, match="unknown system 'x'"):
-        bench.chosen_systems("wend,x")
+        matrix.chosen_systems("wend,x")
 
 
 def test_a_key_changes_with_every_setting_and_only_then() -> None:
@@ -129,7 +129,7 @@ def test_the_full_matrix_has_three_topologies_with_two_failure_seeds_each() -> N
     worlds = {(c.topology_seed, c.failure_seed) for c in cells}
     assert (len(cells), len(worlds), len({t for t, _ in worlds})) == (2 * 6 * 4, 6, 3)
     assert [c.system for c in cells[:4]] == ["wend", "nats"] * 2
-    assert len(bench.quick(Matrix(pfs=(0.06,))).cells()) == len(bench.SYSTEMS)
+    assert len(matrix.quick(Matrix(pfs=(0.06,))).cells()) == len(matrix.SYSTEMS)
 
 
 class Log:
@@ -157,18 +157,18 @@ def test_finished_cells_are_not_run_again_and_failed_ones_are(tmp_path: Path, mo
             raise LabError("it crashed")
         return a_cell(settings)
 
-    monkeypatch.setattr(bench, "measure", measure)
+    monkeypatch.setattr(matrix, "measure", measure)
     todo, store = (
         Matrix(systems=("wend", "nats"), topologies=(1,), failures=(1,), pfs=(0.06,)).cells(),
         CellStore(tmp_path),
     )
     first, second, third = Log(), Log(), Log()
-    assert asyncio.run(bench.run(todo, store, first)) == 1
+    assert asyncio.run(matrix.run(todo, store, first)) == 1
     assert first.said == ["begin wend", "end wend", "begin nats", "fail nats: it crashed"]
     broken.clear()
-    assert asyncio.run(bench.run(todo, store, second)) == 0
+    assert asyncio.run(matrix.run(todo, store, second)) == 0
     assert second.said == ["begin nats", "end nats"]
-    assert asyncio.run(bench.run(todo, store, third)) == 0
+    assert asyncio.run(matrix.run(todo, store, third)) == 0
     assert third.said == []
     assert sorted(c.settings.system for c in store.load()) == ["nats", "wend"]
     assert store.load()[0] == a_cell(store.load()[0].settings)
@@ -183,19 +183,19 @@ def test_the_error_names_a_file_that_is_not_a_cell(tmp_path: Path) -> None:
 
 
 def test_a_window_with_a_late_canary_is_run_again_three_times_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    from wend.lab import window
+    from wend.lab.bench import measurement
 
     lateness = [5, 4, 0]
 
     async def fake(settings: CellSettings, name: str, tell: object) -> Cell:
         return a_cell(settings, canary_late=lateness.pop(0))
 
-    monkeypatch.setattr(window, "_window", fake)
+    monkeypatch.setattr(measurement, "_window", fake)
     settings = CellSettings(system="wend")
-    found = asyncio.run(window.measure(settings, windows=4, tell=lambda _: None))
+    found = asyncio.run(measurement.measure(settings, windows=4, tell=lambda _: None))
     assert ([round(gap, 2) for gap in found.discards], found.kept_anyway) == ([0.05, 0.04], False)
     lateness = [5, 5, 5, 5, 0]
-    found = asyncio.run(window.measure(settings, windows=4, tell=lambda _: None))
+    found = asyncio.run(measurement.measure(settings, windows=4, tell=lambda _: None))
     assert (len(found.discards), found.kept_anyway, lateness) == (3, True, [0])
 
 

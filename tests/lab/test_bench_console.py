@@ -7,14 +7,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tests.lab.test_bench_report import some_cells
-from wend.console import lab_bench
-from wend.lab.bench import CellStore, Matrix
+from tests.lab.test_comparison_page import some_cells
+from wend.console.lab import bench_command
+from wend.lab.bench.matrix import CellStore, Matrix
 from wend.model.errors import ConfigError
 
 app = typer.Typer()
 app.callback()(lambda: None)
-lab_bench.register(app)
+app.command("bench")(bench_command.bench)
 
 
 def bench(*words: str) -> str:
@@ -85,11 +85,11 @@ def test_output_paths_are_checked_before_the_measurement(
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "figures").touch()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lab_bench, "_measure", lambda *_: pytest.fail("it measured"))
+    monkeypatch.setattr(bench_command, "_measure", lambda *_: pytest.fail("it measured"))
     with pytest.raises(ConfigError, match=why):
         bench("--out", "out", *words)
 
 
 def test_the_help_shows_the_defaults_of_the_matrix() -> None:
-    assert ",".join(f"{pf:g}" for pf in Matrix().pfs) == lab_bench.DEFAULT_PFS
+    assert ",".join(f"{pf:g}" for pf in Matrix().pfs) == bench_command.DEFAULT_PFS
     assert Matrix().duration_s == 60

@@ -8,10 +8,10 @@ import pytest
 
 from tests.lab.labs import a_name, needs_lab, remains
 from wend.drivers.world import World
-from wend.lab import window
-from wend.lab.baselines import Route, tree_routes
-from wend.lab.cell import Cell, CellSettings
-from wend.lab.trees import costs
+from wend.lab.bench import measurement
+from wend.lab.bench.cell import Cell, CellSettings
+from wend.lab.systems.overlay_trees import costs
+from wend.lab.systems.udp_forwarder import Route, tree_routes
 from wend.model.units import MS, SECOND, Nanos
 from wend.topology.faults import Intervals
 
@@ -30,9 +30,9 @@ def cell() -> Iterator[Cell]:
         duration_s=4.0, cutoff_s=3.0,
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window, "SETTLE_S", 0.2)
-        patch.setattr(window, "CANARY_PERIOD_NS", SECOND // 4)
-        yield asyncio.run(window.measure(settings, windows=1, tell=lambda _: None, name=name))
+        patch.setattr(measurement, "SETTLE_S", 0.2)
+        patch.setattr(measurement, "CANARY_PERIOD_NS", SECOND // 4)
+        yield asyncio.run(measurement.measure(settings, windows=1, tell=lambda _: None, name=name))
     assert remains(name) == []
 
 
@@ -43,7 +43,7 @@ def test_a_tree_packet_arrives_if_and_only_if_every_link_was_up_when_it_entered(
     decided = 0
     for number, topic in enumerate(world.topics):
         routes = tree_routes(costs(world.overlay), topic.publisher, topic.subscribers)
-        planned = list(window.canary_topic(topic).moments(world.begin_ns, world.stop_ns))
+        planned = list(measurement.canary_topic(topic).moments(world.begin_ns, world.stop_ns))
         for sequence, time in enumerate(planned):
             for subscriber, route in zip(topic.subscribers, routes, strict=True):
                 arrives = fate(world, faults, route, time)

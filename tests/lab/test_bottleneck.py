@@ -3,11 +3,11 @@
 import pytest
 
 from tests.lab.labs import needs_lab
-from wend.console.lab_bottleneck import bottleneck
-from wend.lab import bottleneck as module
-from wend.lab.bottleneck import BottleneckSetup, run
-from wend.lab.bottleneck_traffic import DEADLINES_NS, EventFlow
-from wend.lab.capture import CapturedPacket, link_delays, most_bytes
+from wend.console.lab.bottleneck_command import bottleneck
+from wend.lab.bottleneck import experiment as module
+from wend.lab.bottleneck.experiment import BottleneckSetup, run
+from wend.lab.bottleneck.packet_capture import CapturedPacket, link_delays, most_bytes
+from wend.lab.bottleneck.peer_traffic import DEADLINES_NS, EventFlow
 from wend.model.errors import ConfigError
 from wend.model.units import MS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.labs import a_name, needs_lab, pair, remains, triangle, until
-from wend.lab import Lab, clean, namespaces, network, state
+from wend.lab import Lab, clean, emulated_network, lab_state, namespaces
 from wend.model.errors import LabError
 
 pytestmark = needs_lab
@@ -27,7 +27,7 @@ def emulator_of(lab: Lab) -> int:
 
 
 def test_close_ends_everything_in_a_lab(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "ENDING_S", 0.3)
+    monkeypatch.setattr(emulated_network, "ENDING_S", 0.3)
     before = len(os.listdir("/proc/self/fd"))
     lab = Lab.up(triangle(), name=a_name())
     plain = lab.popen(0, ["sleep", "1000"])
@@ -53,7 +53,7 @@ def test_after_the_emulator_was_killed_clean_removes_the_rest() -> None:
     lab = Lab.up(triangle(), name=a_name())
     left = lab.popen(2, ["sleep", "1000"])
     os.kill(emulator_of(lab), signal.SIGKILL)
-    until(lambda: not state.in_use(lab.name))
+    until(lambda: not lab_state.in_use(lab.name))
     with pytest.raises(LabError, match="does not answer"):
         lab.status()
     clean(lab.name)
@@ -63,19 +63,20 @@ def test_after_the_emulator_was_killed_clean_removes_the_rest() -> None:
 
 _HALF = """
 import sys, time
-from wend.lab import network, namespaces
+from wend.lab import namespaces
+from wend.lab import emulated_network
 from tests.lab.labs import triangle
 def stop(host, routes):
     print("half", flush=True)
     time.sleep(1000)
 namespaces.connect = stop
-network.Lab.up(triangle(), name=sys.argv[1])
+emulated_network.Lab.up(triangle(), name=sys.argv[1])
 """
 
 
 def test_clean_spares_a_starting_lab_and_removes_a_killed_one(monkeypatch: pytest.MonkeyPatch) -> None:
     name = a_name()
-    monkeypatch.setattr(state, "known", lambda: [name])  # leave other labs alone
+    monkeypatch.setattr(lab_state, "all_labs", lambda: [name])  # leave other labs alone
     making = subprocess.Popen([sys.executable, "-c", _HALF, name], stdout=subprocess.PIPE, text=True)
     with making:
         try:
@@ -88,12 +89,12 @@ def test_clean_spares_a_starting_lab_and_removes_a_killed_one(monkeypatch: pytes
     removed = clean()
     assert (removed.labs, removed.emulators, len(removed.namespaces)) == ((name,), 1, 3)
     assert remains(name) == []
-    assert clean() == state.Removed()
+    assert clean() == lab_state.RemovedLabs()
 
 
 def test_a_lab_that_is_up_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
     with Lab.up(pair(), name=a_name()) as lab:
-        monkeypatch.setattr(state, "known", lambda: [lab.name])
+        monkeypatch.setattr(lab_state, "all_labs", lambda: [lab.name])
         assert clean().spared == (lab.name,)
         assert lab.status().down == ()
 
@@ -112,7 +113,7 @@ def test_a_failed_start_removes_everything(failing: str, monkeypatch: pytest.Mon
 
 def test_an_emulator_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     name = a_name()
-    monkeypatch.setattr(network.emulator, "plan", lambda *_, **__: "1 1\nnonsense\n")
+    monkeypatch.setattr(emulated_network.emulator, "plan", lambda *_, **__: "1 1\nnonsense\n")
     with pytest.raises(LabError, match=r"link 0 of .* cannot be read"):
         Lab.up(pair(), name=name)
     assert remains(name) == []

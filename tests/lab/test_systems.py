@@ -11,18 +11,18 @@ import pytest
 from wend.drivers.live.config import load
 from wend.drivers.live.process import read_keys
 from wend.drivers.live.status import StatusSnapshot
-from wend.lab.addresses import nodes
-from wend.lab.baselines import Forwarder, Mode, make_plan, tree_routes, two_routes
-from wend.lab.cell import CellSettings
-from wend.lab.systems.base import CountsData, Processes, RunContext, missing_modules, missing_programs, render
+from wend.lab.address_plan import nodes
+from wend.lab.bench.cell import CellSettings
+from wend.lab.bench.delivery_log import Stamp, payload
 from wend.lab.systems.frr import Frr
 from wend.lab.systems.mosquitto import Mosquitto
 from wend.lab.systems.nats import Nats
-from wend.lab.systems.table import SYSTEMS
+from wend.lab.systems.overlay_trees import best_tree, costs
+from wend.lab.systems.system import CountsData, Processes, RunContext, missing_modules, missing_programs, render
+from wend.lab.systems.system_table import SYSTEMS
+from wend.lab.systems.udp_forwarder import Forwarder, Mode, make_plan, tree_routes, two_routes
 from wend.lab.systems.wend import Wend
 from wend.lab.systems.zenoh import Zenoh
-from wend.lab.trees import best_tree, costs
-from wend.lab.workload import Stamp, payload
 from wend.protocol.config import DeliverySettings
 from wend.strategies.adaptive.plugin import AdaptiveSettings
 
@@ -142,15 +142,16 @@ def test_zenoh_accepts_its_configuration(tuned: bool, template: str, link: str) 
 
 
 def test_routers_have_costs_by_delay(tmp_path: Path) -> None:
-    text = rendered("frr-ospfd.conf", **Frr().values(HOSTS[0]))
+    text = rendered("frr-ospfd.conf", **Frr(Processes()).values(HOSTS[0]))
     for interface in HOSTS[0].interfaces:
         assert f"interface {interface.device}\n" in text
         assert f" ip ospf cost {round(interface.delay_ns / 100_000)}\n" in text
-    assert Frr().cpu_s() == 0.0
+    assert Processes().cpu_s() == 0.0
 
 
 def test_tuned_routers_detect_a_silent_link_sooner() -> None:
-    shipped, tuned = (rendered("frr-bfdd.conf", **Frr(tuned=tuned).values(HOSTS[0])) for tuned in (False, True))
+    routers = [Frr(Processes(), tuned=tuned) for tuned in (False, True)]
+    shipped, tuned = (rendered("frr-bfdd.conf", **router.values(HOSTS[0])) for router in routers)
     assert "transmit-interval 50\n  receive-interval 50\n  detect-multiplier 3\n" in shipped
     assert "transmit-interval 30\n  receive-interval 30\n  detect-multiplier 3\n" in tuned
 

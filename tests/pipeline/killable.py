@@ -12,9 +12,9 @@ from typing import Any
 from tests.spark import invented
 from wend.drivers.scenarios import Scenario
 from wend.model.summary import Summary
-from wend.pipeline.session import spark_session
-from wend.pipeline.simulations import Simulations
-from wend.pipeline.sweep import Swept, sweep
+from wend.pipeline.spark.session import spark_session
+from wend.pipeline.sweeps.simulations import Simulations
+from wend.pipeline.sweeps.sweep import SweepResult, sweep
 
 SCENARIOS = [Scenario(seed=seed) for seed in range(1, 9)]
 FREE = 4
@@ -31,7 +31,7 @@ def gated(scenario: Scenario, folder: str) -> Summary:
     return invented(scenario)
 
 
-def run(spark: Any, folder: Path) -> Swept:
+def run(spark: Any, folder: Path) -> SweepResult:
     work = Simulations(partial(gated, folder=str(folder)))
     return sweep(spark, work, SCENARIOS, "kill", folder, code="c", cost=lambda scenario: -scenario.seed, quiet=True)
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from wend.model.units import SECOND
-from wend.pipeline import table_files, tables
-from wend.pipeline.session import spark_session
+from wend.pipeline.spark.session import spark_session
+from wend.pipeline.storage import local_folder, versioned_tables
 from wend.pipeline.telemetry.follow import follow
 from wend.pipeline.telemetry.late_job import LateJob
 from wend.pipeline.telemetry.links_job import LinksJob
-from wend.pipeline.telemetry.update import TelemetryJob
+from wend.pipeline.telemetry.table_update import TelemetryJob
 from wend.pipeline.telemetry.workload_job import WorkloadJob
 
 WINDOW = 30 * SECOND
@@ -29,7 +29,7 @@ AT_ONCE = 60
 def count_down(moment: str) -> None:
     """Kill this process at its n-th write of data, or before or after its first commit."""
     left = [int(moment)] if moment.isdigit() else [-1]
-    write, create = tables.TableFolder.write, table_files.LocalFiles.create
+    write, create = versioned_tables.TableFolder.write, local_folder.LocalFolder.create
 
     def written(self: Any, *given: Any, **how: Any) -> Any:
         left[0] -= 1
@@ -45,8 +45,8 @@ def count_down(moment: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return made
 
-    tables.TableFolder.write = written  # type: ignore[method-assign]
-    table_files.LocalFiles.create = created  # type: ignore[method-assign]
+    versioned_tables.TableFolder.write = written  # type: ignore[method-assign]
+    local_folder.LocalFolder.create = created  # type: ignore[method-assign]
 
 
 def main(source: str, out: str, killed: str, moment: str) -> None:

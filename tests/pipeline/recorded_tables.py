@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wend.model.units import MS, SECOND
-from wend.pipeline.tables import DataFile, TableChange, TableFolder
+from wend.pipeline.storage.versioned_tables import DataFile, TableChange, TableFolder
 
 WINDOW_NS = 20 * SECOND
 LINKS = ((1, 2), (2, 3), (3, 4), (1, 4))

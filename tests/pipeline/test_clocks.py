@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wend.model.telemetry import Segment
 from wend.model.units import MS, SECOND
 from wend.pipeline.telemetry.clocks import SIGHTINGS, sightings, solve_clocks
-from wend.pipeline.telemetry.outages import link_outages
+from wend.pipeline.telemetry.link_outages import link_outages
 
 YEAR = 365 * 86_400 * SECOND
 

@@ -23,8 +23,8 @@ from tests.cores import pure_only
 from tests.spark import JAVA, SQL, needs_java
 from wend.matching.filters import parse
 from wend.pipeline.scenario_files import load_scenarios
-from wend.pipeline.simulations import SIMULATIONS
-from wend.pipeline.sweep import sweep
+from wend.pipeline.sweeps.simulations import SIMULATIONS
+from wend.pipeline.sweeps.sweep import sweep
 
 pytestmark = [needs_java, pytest.mark.spark, pytest.mark.slow]
 

@@ -10,14 +10,15 @@ from benchmarks.telemetry_segments import BEGIN_NS, DEADLINE_NS, InventedOverlay
 from tests.spark import needs_java
 from wend.model.flows import read_flows
 from wend.model.units import MS, SECOND
-from wend.pipeline.tables import read_local
-from wend.pipeline.telemetry import clocks, jobs
+from wend.pipeline.storage.versioned_tables import read_local
+from wend.pipeline.telemetry import clocks
+from wend.pipeline.telemetry import updates as updates_module
 from wend.pipeline.telemetry.clocks import solve_clocks
-from wend.pipeline.telemetry.jobs import run_update
 from wend.pipeline.telemetry.late_job import LateJob
 from wend.pipeline.telemetry.publications import RecordedPublications
-from wend.pipeline.telemetry.segments import SegmentFile, list_segments
-from wend.pipeline.telemetry.update import TelemetryJob
+from wend.pipeline.telemetry.segment_listing import SegmentFile, list_segments
+from wend.pipeline.telemetry.table_update import TelemetryJob
+from wend.pipeline.telemetry.updates import run_update
 from wend.pipeline.telemetry.workload_job import WorkloadJob
 
 pytestmark = [needs_java, pytest.mark.spark]
@@ -105,7 +106,7 @@ def test_publications_have_their_times_by_the_clock_of_the_reference(
         compared.append(len(seen))
         return solve_clocks(seen, nodes)
 
-    monkeypatch.setattr(jobs, "MOST_SIGHTINGS", most)
+    monkeypatch.setattr(updates_module, "MOST_SIGHTINGS", most)
     monkeypatch.setattr(clocks, "solve_clocks", solve)
     overlay = InventedOverlay(6, 20 * SECOND, offsets={2: YEAR, 3: -90 * SECOND}, sample=1.0)
     write_segments(tmp_path / "in", overlay, 10 * SECOND)

@@ -17,11 +17,11 @@ from tests.pipeline.killable_stream import JOBS, WINDOW
 from tests.spark import ROOT, environment, needs_java
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
-from wend.pipeline.tables import read_local
+from wend.pipeline.storage.versioned_tables import read_local
 from wend.pipeline.telemetry.follow import follow
-from wend.pipeline.telemetry.jobs import UpdateSummary, run_update
 from wend.pipeline.telemetry.links_job import LinksJob
-from wend.pipeline.telemetry.segments import list_segments
+from wend.pipeline.telemetry.segment_listing import list_segments
+from wend.pipeline.telemetry.updates import UpdateSummary, run_update
 
 pytestmark = [needs_java, pytest.mark.spark]
 YEAR = 365 * 86_400 * SECOND

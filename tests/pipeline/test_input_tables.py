@@ -10,9 +10,10 @@ import pytest
 
 from tests.spark import needs_java
 from wend.model.errors import ConfigError
-from wend.pipeline.input_tables import located, text_lines
-from wend.pipeline.match import MatchJob
-from wend.pipeline.match_input import read_events
+from wend.pipeline.match.match_input import read_events
+from wend.pipeline.match.match_job import MatchJob
+from wend.pipeline.storage.input_tables import locate
+from wend.pipeline.storage.json_lines import text_lines
 
 pytestmark = [needs_java, pytest.mark.spark]
 
@@ -68,7 +69,7 @@ def test_lines_are_counted_over_the_blocks_and_files_that_spark_reads(spark: Any
     try:
         assert text_lines(spark, str(tmp_path / "e")).select("block").distinct().count() > 5
         table = read_events(spark, str(tmp_path / "e"))
-        found = located(table, table.judged.where("reason IS NOT NULL")).toArrow().to_pylist()
+        found = locate(table, table.judged.where("reason IS NOT NULL")).toArrow().to_pylist()
     finally:
         spark.conf.set("spark.sql.files.maxPartitionBytes", before["spark.sql.files.maxPartitionBytes"])
         spark.conf.unset("spark.sql.files.openCostInBytes")

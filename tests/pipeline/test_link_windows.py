@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wend.model.telemetry import Segment
 from wend.model.units import MS
 from wend.pipeline.telemetry.link_windows import Windowing, link_rows, link_sums
-from wend.pipeline.telemetry.segments import judged
+from wend.pipeline.telemetry.segment_rows import judge_rows
 
 WINDOW = 1000 * MS
 
@@ -141,7 +141,7 @@ def test_rows_that_cannot_be_true_are_named() -> None:
     states[8] = "sideways"
     for name, values in (("delay_ns", delays), ("time_ns", times), ("state", states)):
         table = table.set_column(table.schema.get_field_index(name), name, pa.array(values))
-    good, bad = judged(table, "links")
+    good, bad = judge_rows(table, "links")
     assert good.num_rows == 7
     assert [(one.line, one.reason) for one in bad] == [
         (5, "delay_ns is negative: -5"),

@@ -20,10 +20,12 @@ from tests.spark import needs_java
 from wend.model.errors import ConfigError
 from wend.model.telemetry import TABLES, Segment, segment_of
 from wend.model.units import MS, SECOND
-from wend.pipeline.tables import read_local
-from wend.pipeline.telemetry.jobs import UpdateSummary, run_update
+from wend.pipeline.storage.versioned_tables import read_local
+from wend.pipeline.telemetry import segment_reduction
 from wend.pipeline.telemetry.links_job import LinksJob
-from wend.pipeline.telemetry.segments import LATER, UnusableSegment, list_segments, read_segment
+from wend.pipeline.telemetry.segment_listing import list_segments
+from wend.pipeline.telemetry.segment_rows import LATER, UnusableSegment, read_segment
+from wend.pipeline.telemetry.updates import UpdateSummary, run_update
 
 pytestmark = [needs_java, pytest.mark.spark]
 YEAR = 365 * 86_400 * SECOND
@@ -135,14 +137,19 @@ def test_two_hosts_with_one_id_are_said(made: "tuple[Path, UpdateSummary]") -> N
     assert [remark.split(" (")[0] for remark in made[1].remarks] == ["peer 4 ran twice at once for 240 s"]
 
 
-def test_segments_one_by_one_give_the_same_rows(spark: Any, made: "tuple[Path, UpdateSummary]", tmp_path: Path) -> None:
+def test_segments_one_by_one_give_the_same_rows(
+    spark: Any, made: "tuple[Path, UpdateSummary]", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In an odd order, the later ones through Spark's own reader, with copies."""
     folder, _ = made
     files = list_segments(spark, str(folder / "in")).files
     files.sort(key=lambda file: (-file.segment.number % 4, file.segment.table, file.path))
     third = len(files) // 3
     for at, some in enumerate((files[third : 2 * third], files[2 * third :], files)):
-        run_update(spark, str(tmp_path / "out"), LinksJob(WINDOW), some, max_bad=1.0, by_spark=at == 1)
+        with monkeypatch.context() as patch:
+            if at == 1:
+                patch.setattr(segment_reduction, "local_path", lambda path: None)
+            run_update(spark, str(tmp_path / "out"), LinksJob(WINDOW), some, max_bad=1.0)
     for table in ("links", "outages"):
         assert rows(tmp_path / "out", table) == rows(folder / "out", table)
 

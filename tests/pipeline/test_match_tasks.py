@@ -20,10 +20,10 @@ from wend.matching.bitmap_index import BitmapIndex
 from wend.matching.filters import Filter, parse
 from wend.model.errors import FilterError
 from wend.model.events import Attributes
-from wend.pipeline import match_broadcast, match_output, match_partitioned
-from wend.pipeline.mapped_pickle import dump_mapped
-from wend.pipeline.match_input import parsed
-from wend.pipeline.match_regions import planes_for
+from wend.pipeline.match import broadcast_plan, match_output, partitioned_plan
+from wend.pipeline.match.attribute_regions import planes_for
+from wend.pipeline.match.mapped_pickle import dump_mapped
+from wend.pipeline.match.match_input import parse_filters
 
 PAIRS = pa.schema([("event", pa.int64()), ("subscription", pa.string())])
 COUNTS = PAIRS.append(pa.field("matches", pa.int64()))
@@ -59,7 +59,7 @@ def by_blocks(wanted: dict[str, str], published: list[Attributes], count: bool) 
             ids = list(wanted)[part::2]
             index: BitmapIndex[int] = BitmapIndex((at, parse(wanted[key])) for at, key in enumerate(ids))
             dump_mapped((pa.array(ids, pa.string()), index), Path(folder) / f"block-{part}")
-        task = match_broadcast.count_batches if count else match_broadcast.pair_batches
+        task = broadcast_plan.count_batches if count else broadcast_plan.pair_batches
         schema = COUNTS if count else PAIRS
         return list(task(iter([event_batch(published)]), folder, ("block-0", "block-1"), schema))
 
@@ -69,18 +69,18 @@ def by_regions(wanted: dict[str, str], published: list[Attributes], count: bool)
     planes = planes_for([parse(text) for text in wanted.values()], 10**6)
     schema = pa.schema([("plane", pa.int32()), ("region", pa.string()), ("subscription", pa.string())])
     schema = schema.append(pa.field("filter", pa.binary()))
-    (sent,) = match_partitioned.send_batches(iter([subscription_batch(wanted)]), tuple(planes), schema, "")
+    (sent,) = partitioned_plan.send_batches(iter([subscription_batch(wanted)]), tuple(planes), schema, "")
     sent_rows = sent.to_pylist()
     known = Counter((row["plane"], row["region"]) for row in sent_rows)
     population = [{"plane": plane, "region": code, "subscriptions": n} for (plane, code), n in known.items()]
-    layout = match_partitioned.layout_of(planes, population)
+    layout = partitioned_plan.layout_of(planes, population)
     load = [
         row
-        for batch in match_partitioned.load_batches(iter([event_batch(published)]), layout)
+        for batch in partitioned_plan.load_batches(iter([event_batch(published)]), layout)
         for row in batch.to_pylist()
     ]
-    layout, expected = match_partitioned.with_slices(layout, load)
-    routed = list(match_partitioned.route_batches(iter([event_batch(published)]), layout))
+    layout, expected = partitioned_plan.with_slices(layout, load)
+    routed = list(partitioned_plan.route_batches(iter([event_batch(published)]), layout))
     assert sum(batch.num_rows for batch in routed) == expected
     regions = {(region.plane, region.code): region for region in layout.regions}
     rows = [row for batch in routed for row in batch.to_pylist()]
@@ -95,7 +95,7 @@ def by_regions(wanted: dict[str, str], published: list[Attributes], count: bool)
     table = pa.Table.from_pylist(rows, schema=pa.schema(list(types.items())))
     # A batch may end anywhere, also within a group.
     batches: Iterator[pa.RecordBatch] = iter(table.to_batches(max_chunksize=3))
-    return list(match_partitioned.meet_batches(batches, layout, COUNTS if count else PAIRS, "", count))
+    return list(partitioned_plan.meet_batches(batches, layout, COUNTS if count else PAIRS, "", count))
 
 
 def pairs_of(batches: list[pa.RecordBatch]) -> Pairs:
@@ -159,22 +159,19 @@ def test_a_second_job_compiles_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 
     def counted(ids: pa.Array, filters: pa.Array) -> Any:
         read.append(len(ids))
-        return parsed(ids, filters)
+        return parse_filters(ids, filters)
 
-    monkeypatch.setattr(match_broadcast, "BitmapIndex", counted_index)
-    monkeypatch.setattr(match_broadcast, "parsed", counted)
+    monkeypatch.setattr(broadcast_plan, "BitmapIndex", counted_index)
+    monkeypatch.setattr(broadcast_plan, "parse_filters", counted)
     monkeypatch.setattr("pyspark.TaskContext.get", lambda: SimpleNamespace(partitionId=lambda: 0))
-    schema = pa.schema(
-        [("file", pa.string()), ("subscriptions", pa.int64()), ("bytes", pa.int64()), ("subscription", pa.int64()),
-         ("reason", pa.string())]
-    )  # fmt: skip
+    schema = pa.schema([("file", pa.string()), ("subscription", pa.int64()), ("reason", pa.string())])
     kept = tmp_path / "kept"
     kept.mkdir()
 
     def job(name: str, filters: list[str], code: str = "code") -> list[dict[str, Any]]:
         (tmp_path / name).mkdir()
         batch = pa.RecordBatch.from_pydict({"id": range(len(filters)), "filter": filters})
-        done = match_broadcast._compile(iter([batch]), str(tmp_path / name), (str(kept), code), schema)  # noqa: SLF001
+        done = broadcast_plan._compile(iter([batch]), str(tmp_path / name), (str(kept), code), schema)  # noqa: SLF001
         return [row for found in done for row in found.to_pylist()]
 
     first = job("one", ["a = 1", "b > 2"])
@@ -204,8 +201,8 @@ def test_both_plans_find_what_asking_every_filter_finds(world: tuple[list[str], 
 
 
 def test_regions_with_many_of_both_are_cut_into_blocks_and_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(match_partitioned, "BLOCK", 3)
-    monkeypatch.setattr(match_partitioned, "SLICE", 4)
+    monkeypatch.setattr(partitioned_plan, "BLOCK", 3)
+    monkeypatch.setattr(partitioned_plan, "SLICE", 4)
     rng = np.random.default_rng(3)
     lows = rng.integers(0, 50, (40, 2)).tolist()
     wanted = {f"s{at}": f"x in [{x}, {x + 9}]" + f" and y >= {y}" * (at % 2) for at, (x, y) in enumerate(lows)}

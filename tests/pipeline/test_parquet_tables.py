@@ -9,10 +9,10 @@ import pytest
 
 from tests.spark import needs_java
 from wend.model.errors import ConfigError
-from wend.pipeline.match import MatchJob
-from wend.pipeline.match_input import read_events
-from wend.pipeline.parquet_tables import parquet_of
-from wend.pipeline.topology import read_records
+from wend.pipeline.match.match_input import read_events
+from wend.pipeline.match.match_job import MatchJob
+from wend.pipeline.storage.parquet_tables import parquet_of
+from wend.pipeline.underlay_inference import read_records
 
 pytestmark = [needs_java, pytest.mark.spark]
 

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark import needs_java
-from wend.pipeline import partitions
-from wend.pipeline.match import MatchJob
-from wend.pipeline.partitions import wanted_tasks
+from wend.pipeline.match.match_job import MatchJob
+from wend.pipeline.spark import partitions
+from wend.pipeline.spark.partitions import task_count
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from wend.pipeline.partitions import wanted_tasks
     [(0, 8, 1), (1000, 8, 1), (100_000, 8, 5), (10**6, 2, 4), (10**6, 64, 50), (10**8, 2, 400)],
 )
 def test_tasks_by_size_and_cores(rows: int, at_once: int, tasks: int) -> None:
-    assert wanted_tasks(rows, at_once) == tasks
+    assert task_count(rows, at_once) == tasks
 
 
 @needs_java

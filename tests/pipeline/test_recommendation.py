@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wend.model.errors import ConfigError
-from wend.pipeline.metrics import t_quantile
+from wend.pipeline.sweeps.seed_means import t_quantile
 from wend.pipeline.telemetry.recommendation import picture, recommend
 
 

@@ -19,7 +19,7 @@ from wend.model.settings import Settings, setting
 from wend.model.summary import Late, Summary
 from wend.model.units import SECOND, Nanos
 from wend.pipeline import rows
-from wend.pipeline.work import known
+from wend.pipeline.sweeps.run_kind import all_columns
 from wend.strategies.registry import PLUGINS
 
 OUTAGES = Outages(up=Spread("exponential", mean_s=60.0), down=Spread("uniform", low_s=1.0, high_s=5.0))
@@ -176,7 +176,7 @@ def test_units_end_the_names_of_columns() -> None:
 
 
 def test_a_result_fits_its_schema() -> None:
-    row = {**known(rows.run_row(Scenario(outages=OUTAGES)), rows.RESULT_SCHEMA), **rows.metrics_of(summary())}
+    row = {**all_columns(rows.run_row(Scenario(outages=OUTAGES)), rows.RESULT_SCHEMA), **rows.metrics_of(summary())}
     table = pa.Table.from_pylist([row], schema=rows.RESULT_SCHEMA)
     assert set(row) == set(rows.RESULT_SCHEMA.names)
     assert table["control_packets"][0].as_py() == 132

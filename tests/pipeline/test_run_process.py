@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from wend.pipeline.run_process import RunDied, RunFailed, RunProcess, RunTimeout, call_apart
+from wend.pipeline.sweeps.run_process import RunDied, RunFailed, RunProcess, RunTimeout, call_apart
 
 pytest.importorskip("pyspark")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from wend.model.errors import ConfigError, MissingExtra
-from wend.pipeline import session
+from wend.pipeline.spark import session
 
 
 @pytest.mark.parametrize("master", ["", "local[", "host:7077", "spark:/x", "http://x", "local[2] "])

@@ -10,8 +10,8 @@ import pytest
 
 from tests.spark import needs_java
 from wend.model.errors import ConfigError
-from wend.pipeline import spark_settings
-from wend.pipeline.spark_settings import choose_python, own_settings, parse_conf, user_settings
+from wend.pipeline.spark import spark_settings
+from wend.pipeline.spark.spark_settings import choose_python, own_settings, parse_conf, user_settings
 
 pytest.importorskip("pyspark")
 
@@ -72,7 +72,7 @@ def test_conf_takes_a_name_and_a_value(word: str) -> None:
 
 PROGRAM = """
 import json, sys
-from wend.pipeline.session import spark_session
+from wend.pipeline.spark.session import spark_session
 with spark_session(conf=["spark.b=2"]) as spark:
     context = spark.sparkContext
     found = dict(context.getConf().getAll())
@@ -92,7 +92,7 @@ def test_a_submitted_program_keeps_the_options_of_spark_submit(tmp_path: Path) -
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
     options = ["--master", "local[1]", "--name", "theirs", "--conf", "spark.a=1"]
     options += ["--conf", "spark.sql.shuffle.partitions=7"]
-    root = str(Path(spark_settings.__file__).parents[2])
+    root = str(Path(spark_settings.__file__).parents[3])
     done = subprocess.run(
         [submit, *options, str(tmp_path / "job.py")],
         capture_output=True, text=True, check=False,

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from wend.console.app import app
 from wend.model.errors import ConfigError
-from wend.pipeline.submission import check_job, job_dependencies, submit_command, write_archive
+from wend.pipeline.spark.submission import check_job, job_dependencies, submit_command, write_archive
 
 IMPORTS = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import rich, typer, wend.console.app, wend.pipeline.match
+import rich, typer, wend.console.app, wend.pipeline.match.match_job
 print(*(module.__file__ for module in (rich, typer, wend.console.app)), sep="\\n")
 """
 

@@ -10,10 +10,10 @@ import pytest
 from tests.spark import deadly, invented, needs_java, poisoned, summary
 from wend.drivers.scenarios import Scenario
 from wend.model.errors import ConfigError
-from wend.pipeline.metrics import by_setting
 from wend.pipeline.rows import METRICS, scenario_key
-from wend.pipeline.simulations import SIMULATIONS, Simulations
-from wend.pipeline.sweep import TRIES, Swept, execute, run_frame, sweep
+from wend.pipeline.sweeps.seed_means import by_setting
+from wend.pipeline.sweeps.simulations import SIMULATIONS, Simulations
+from wend.pipeline.sweeps.sweep import TRIES, SweepResult, execute, run_frame, sweep
 from wend.studies.claims import estimate
 
 pytestmark = [needs_java, pytest.mark.spark]
@@ -26,21 +26,21 @@ SCENARIOS = [
 ]
 
 
-def run(spark: Any, out: Path, scenarios: list[Scenario] = SCENARIOS, **options: Any) -> Swept:
+def run(spark: Any, out: Path, scenarios: list[Scenario] = SCENARIOS, **options: Any) -> SweepResult:
     work = Simulations(options.pop("run", invented))
     return sweep(spark, work, scenarios, "test", out, quiet=True, **{"code": "0" * 12, **options})
 
 
-def files_of(swept: Swept) -> dict[str, int]:
+def files_of(swept: SweepResult) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in swept.store.folder.iterdir()}
 
 
 @pytest.fixture(scope="module")
-def swept(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Swept:
+def swept(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> SweepResult:
     return run(spark, tmp_path_factory.mktemp("sweep"))
 
 
-def test_every_run_is_a_row_with_typed_columns(swept: Swept) -> None:
+def test_every_run_is_a_row_with_typed_columns(swept: SweepResult) -> None:
     types = dict(swept.results.dtypes)
     assert (types["pf"], types["peers"], types["ack"]) == ("double", "bigint", "string")
     assert (types["on_time"], types["data_packets"]) == ("double", "bigint")
@@ -55,12 +55,12 @@ def test_every_run_is_a_row_with_typed_columns(swept: Swept) -> None:
     assert {(row["study"], row["code"]) for row in rows} == {("test", "0" * 12)}
 
 
-def test_results_are_parquet_partitioned_by_study(swept: Swept) -> None:
+def test_results_are_parquet_partitioned_by_study(swept: SweepResult) -> None:
     assert swept.store.folder == swept.store.out / "runs" / "study=test" / f"code={'0' * 12}"
     assert set(files_of(swept)) == {f"{scenario_key(scenario)}.parquet" for scenario in SCENARIOS}
 
 
-def test_what_is_finished_is_not_run_again(spark: Any, swept: Swept) -> None:
+def test_what_is_finished_is_not_run_again(spark: Any, swept: SweepResult) -> None:
     before = files_of(swept)
     again = run(spark, swept.store.out, run=poisoned)
     assert (again.ran, again.failures) == (0, [])
@@ -68,7 +68,7 @@ def test_what_is_finished_is_not_run_again(spark: Any, swept: Swept) -> None:
     assert again.results.count() == len(SCENARIOS)
 
 
-def test_more_scenarios_run_only_what_is_new(spark: Any, swept: Swept) -> None:
+def test_more_scenarios_run_only_what_is_new(spark: Any, swept: SweepResult) -> None:
     before = files_of(swept)
     more = run(spark, swept.store.out, [*SCENARIOS[:2], Scenario(seed=9)])
     assert (more.runs, more.ran) == (3, 1)
@@ -76,7 +76,7 @@ def test_more_scenarios_run_only_what_is_new(spark: Any, swept: Swept) -> None:
     assert before.items() <= files_of(more).items()
 
 
-def test_changed_code_runs_everything_anew(spark: Any, swept: Swept) -> None:
+def test_changed_code_runs_everything_anew(spark: Any, swept: SweepResult) -> None:
     anew = run(spark, swept.store.out, SCENARIOS[:2], code="f" * 12)
     assert anew.ran == 2
     assert {row["code"] for row in anew.results.toArrow().to_pylist()} == {"f" * 12}
@@ -174,7 +174,7 @@ def test_a_folder_that_cannot_be_made_is_said(spark: Any, tmp_path: Path) -> Non
         run(spark, tmp_path)
 
 
-def test_mean_and_interval_are_those_of_plain_python(swept: Swept) -> None:
+def test_mean_and_interval_are_those_of_plain_python(swept: SweepResult) -> None:
     rows = by_setting(swept.results, ["on_time", "delivery"]).toArrow().to_pylist()
     assert len(rows) == 4 * 2
     runs = swept.results.toArrow().to_pylist()

@@ -12,8 +12,8 @@ import pytest
 
 from tests.spark import needs_java
 from wend.model.errors import ConfigError, InternalError, TryAgain, WendError
-from wend.pipeline.parquet_tables import parquet_of
-from wend.pipeline.task_errors import explained, plain_errors
+from wend.pipeline.spark.task_errors import explain, plain_errors
+from wend.pipeline.storage.parquet_tables import parquet_of
 
 pytestmark = [needs_java, pytest.mark.spark]
 
@@ -95,6 +95,6 @@ def test_damaged_rows_of_a_file_are_the_users_to_mend(spark: Any, tmp_path: Path
     ],
 )  # fmt: skip
 def test_the_cause_is_found_in_what_spark_says(text: str, kind: type[WendError], cause: str) -> None:
-    error = explained(RuntimeError(text))
+    error = explain(RuntimeError(text))
     assert type(error) is kind and cause in str(error)
     log_of(error)

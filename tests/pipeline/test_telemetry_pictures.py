@@ -7,7 +7,7 @@ import pytest
 from tests.spark import needs_java
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
-from wend.pipeline.telemetry.pictures import _ticks, availability_map, lost_time_bars
+from wend.pipeline.telemetry.telemetry_pictures import _ticks, availability_map, lost_time_bars
 
 DAY = 86_400 * SECOND
 TUESDAY = 1_763_424_000 * SECOND

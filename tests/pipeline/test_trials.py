@@ -10,9 +10,9 @@ import pytest
 from tests.spark import needs_java
 from wend.model.errors import ConfigError
 from wend.pipeline.code_hash import code_hash
-from wend.pipeline.metrics import by_setting
-from wend.pipeline.sweep import Swept, sweep
-from wend.pipeline.trials import Trial, TrialKind, Trials
+from wend.pipeline.sweeps.seed_means import by_setting
+from wend.pipeline.sweeps.sweep import SweepResult, sweep
+from wend.pipeline.sweeps.trials import Trial, TrialKind, Trials
 
 
 class Box(msgspec.Struct, frozen=True):
@@ -126,14 +126,14 @@ def trials() -> list[Trial]:
 
 
 @pytest.fixture(scope="module")
-def swept(spark: Any, trials: list[Trial], tmp_path_factory: pytest.TempPathFactory) -> Swept:
+def swept(spark: Any, trials: list[Trial], tmp_path_factory: pytest.TempPathFactory) -> SweepResult:
     return sweep(spark, BOXES, trials, "boxes", tmp_path_factory.mktemp("trials"), quiet=True)
 
 
 @needs_java
 @pytest.mark.spark
 class TestSwept:
-    def test_every_trial_is_a_row_with_typed_columns(self, swept: Swept, trials: list[Trial]) -> None:
+    def test_every_trial_is_a_row_with_typed_columns(self, swept: SweepResult, trials: list[Trial]) -> None:
         types = dict(swept.results.dtypes)
         assert (types["side"], types["height"], types["volume"], types["seed"]) == (
             "bigint",
@@ -149,12 +149,12 @@ class TestSwept:
         assert all(row["wall_s"] >= 0 and row["code"] == BOXES.code() for row in rows)
         assert {row["strategy"]: row["edge"] for row in rows} == {"a": 4.0, "round": None}
 
-    def test_what_is_finished_is_not_run_again(self, spark: Any, swept: Swept, trials: list[Trial]) -> None:
+    def test_what_is_finished_is_not_run_again(self, spark: Any, swept: SweepResult, trials: list[Trial]) -> None:
         more = [*trials, BOXES.trial({"strategy": "a", "side": 9}, 1)]
         again = sweep(spark, BOXES, more, "boxes", swept.store.out, quiet=True)
         assert (again.runs, again.ran) == (9, 1)
 
-    def test_means_are_over_seeds(self, swept: Swept) -> None:
+    def test_means_are_over_seeds(self, swept: SweepResult) -> None:
         rows = by_setting(swept.results, ("volume", "edge")).toArrow().to_pylist()
         means = {(row["setting"], row["metric"]): (row["mean"], row["seeds"]) for row in rows}
         setting = BOXES.setting(BOXES.trial({"strategy": "a", "side": 2}, 0))

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from tests.pipeline.recorded_tables import write_table
-from wend.console.plan_watch import PlanMonitor, watch
+from wend.console.plan.watch_command import PlanMonitor, watch
 from wend.drivers.live.plans.push import PushReport
 from wend.model.errors import ConfigError
 from wend.model.flows import Flow
 from wend.model.plan import read_plan
 from wend.model.rates import Rate
-from wend.pipeline.telemetry.measured import measured_overlay
+from wend.pipeline.telemetry.measured_network import measured_overlay
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import FlowWorkload, workload_of
 from wend.planning.models import parse_goal
@@ -121,7 +121,7 @@ def test_a_plan_that_is_rolled_back_is_not_written_and_not_pushed_again(
         pushed.append(made.id)
         return PushReport(plan=made.id, version=len(pushed), peers=(), kept=len(pushed) > 1, why="because")
 
-    monkeypatch.setattr("wend.console.plan_push.run_push", run_push)
+    monkeypatch.setattr("wend.console.plan.push_command.run_push", run_push)
     watcher = PlanMonitor(tmp_path / "plan", parse_goal("balance"), 3, 0, 0.2, ["wend://a:1"], None, {})  # type: ignore[arg-type]
 
     def seen() -> dict[str, Any]:

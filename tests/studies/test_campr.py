@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wend.model.rates import Rate
-from wend.pipeline.trials import Trial
+from wend.pipeline.sweeps.trials import Trial
 from wend.planning.candidate_paths import paths_from
 from wend.planning.delivery_graphs import delivery_graphs
 from wend.planning.flow_network import FlowNetwork

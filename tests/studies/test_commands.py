@@ -9,7 +9,7 @@ import pytest
 
 from tests.spark import environment, needs_java
 from wend.console.app import main
-from wend.pipeline import session
+from wend.pipeline.spark import session
 
 WEND = Path(sys.executable).parent / "wend"
 

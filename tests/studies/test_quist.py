@@ -16,7 +16,7 @@ from tests.oracles.trees import mrst
 from tests.spark import needs_java
 from tests.topology.placements import overlays, placements
 from wend.model.errors import ConfigError, WendError
-from wend.pipeline.trials import Trial
+from wend.pipeline.sweeps.trials import Trial
 from wend.studies.claims import load_claims
 from wend.studies.quist.construction import build_trees, form_overlay, link_weights
 from wend.studies.quist.joint_reliability import joint_reliability

@@ -35,22 +35,26 @@ SUBCOMMANDS = {
         "up", "Run overlays on this machine, with failing links, and compare strategies as they go.", "sim"
     ),
     "peer": Subcommand("peer", "Run one peer from its configuration file."),
-    "pub": Subcommand("clients", "Publish an event."),
-    "sub": Subcommand("clients", "Print events as they arrive, until Ctrl-C, --count or --timeout."),
-    "status": Subcommand("status", "Print the state of a running peer: its links and its counters."),
-    "subscriptions": Subcommand("subscriptions", "List the durable subscriptions of a running peer, or remove one."),
-    "link": Subcommand("link", "List, add and remove the links of a running peer."),
-    "key": Subcommand("keys", "Make, sign, show and revoke the keys of peers and clients."),
-    "sim": Subcommand("sim", "Run one scenario in the simulator.", "sim"),
-    "study": Subcommand("study", "Run the evaluation of a paper on Spark, and write the report.", "spark"),
-    "topology": Subcommand("topology", "Make, list, convert and draw underlay networks.", "maps"),
-    "lab": Subcommand(
-        "lab", "An emulated wide-area network (Linux, root): hosts are network namespaces, links delay and fail.", "lab"
+    "pub": Subcommand("pub_sub", "Publish an event."),
+    "sub": Subcommand("pub_sub", "Print events as they arrive, until Ctrl-C, --count or --timeout."),
+    "status": Subcommand("status_command", "Print the state of a running peer: its links and its counters."),
+    "subscriptions": Subcommand(
+        "subscriptions_command", "List the durable subscriptions of a running peer, or remove one."
     ),
-    "plan": Subcommand("plan", "Plan the routes of flows such that no message is dropped.", "plan"),
-    "data": Subcommand("data", "Spark jobs on files.", "spark"),
-    "telemetry": Subcommand("telemetry", "Bring the telemetry of peers to where jobs read it."),
-    "version": Subcommand("version", "Print the version, and which parts are installed."),
+    "link": Subcommand("link_commands", "List, add and remove the links of a running peer."),
+    "key": Subcommand("key_commands", "Make, sign, show and revoke the keys of peers and clients."),
+    "sim": Subcommand("sim", "Run one scenario in the simulator.", "sim"),
+    "study": Subcommand("study_command", "Run the evaluation of a paper on Spark, and write the report.", "spark"),
+    "topology": Subcommand("topology_commands", "Make, list, convert and draw underlay networks.", "maps"),
+    "lab": Subcommand(
+        "lab.lab_commands",
+        "An emulated wide-area network (Linux, root): hosts are network namespaces, links delay and fail.",
+        "lab",
+    ),
+    "plan": Subcommand("plan.plan_commands", "Plan the routes of flows such that no message is dropped.", "plan"),
+    "data": Subcommand("data.data_commands", "Spark jobs on files.", "spark"),
+    "telemetry": Subcommand("telemetry_commands", "Bring the telemetry of peers to where jobs read it."),
+    "version": Subcommand("version_command", "Print the version, and which parts are installed."),
 }
 
 

@@ -4,7 +4,8 @@ A folder holds results: a command replaces a folder that is not empty only with 
 all. Studies, sweeps and benches add to their folders. A command overwrites a file: pictures, maps and workloads are
 quick to make again.
 
-A command makes the folders above its output that are missing, and says so before it starts: the path may be a slip.
+A command makes the folders above its output that are missing, and says so before it starts: the path may be a typing
+error.
 """
 
 import os
@@ -26,12 +27,12 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the conten
 def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
     """Check that a folder can be written to `out` without destroying an input or the current folder."""
     files.check_out(out, overwrite, *inputs)
-    say_made(out.parent)
+    announce_folder(out.parent)
 
 
 def check_target(out: str, overwrite: bool, *inputs: str) -> None:
     """Check the output of a Spark job, as far as that is possible before Spark starts: it may be an address."""
-    from wend.pipeline.storage import local_path
+    from wend.pipeline.storage.job_folders import local_path
 
     inside = [str(local_path(path) or path) for path in inputs]
     place = local_path(out)
@@ -42,18 +43,18 @@ def check_target(out: str, overwrite: bool, *inputs: str) -> None:
             raise ConfigError(f"{path} is in {out}, which the output would replace")
 
 
-def say_made(folder: Path) -> None:
-    """Say that a command makes this folder, where it is missing."""
+def announce_folder(folder: Path) -> None:
+    """Say that a command makes this folder, if it is missing."""
     if not folder.exists():
         print(f"wend: the folder {folder} does not exist; this command makes it", file=sys.stderr)
 
 
-def check_goes_on(out: Path, inside: str = "runs") -> None:
+def check_resumable(out: Path, inside: str = "runs") -> None:
     """Check a folder to which the command adds results, in the subfolder `inside`."""
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{out} is a file; {inside} need a folder")
     check_writable(out / inside, inside=True)
-    say_made(out.parent)
+    announce_folder(out.parent)
 
 
 def check_page(page: Path, figures: Path | None = None, *, say: bool = True) -> None:
@@ -72,7 +73,7 @@ def check_file(path: Path, *suffixes: str, say: bool = True) -> None:
     if not path.exists():
         check_writable(path)
         if say:
-            say_made(path.parent)
+            announce_folder(path.parent)
     elif not os.access(path, os.W_OK):
         raise ConfigError(f"cannot write {path}: Permission denied")
 

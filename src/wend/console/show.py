@@ -3,7 +3,7 @@
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -131,6 +131,21 @@ def counted(count: int, one: str, more: str = "") -> str:
 
 def named(strategy: str) -> str:
     return f"[{COLOURS.get(strategy, 'white')}]{strategy}[/]"
+
+
+def names_in(text: str) -> list[str]:
+    """The names in a text that separates them by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
+    """Rows of cells as lines with columns of equal width; those in `right` are aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    signs = [">" if column in right else "<" for column in range(len(widths))]
+    return [
+        "  ".join(f"{cell:{sign}{width}}" for cell, sign, width in zip(row, signs, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def quarantine_row(rows: int, out: str) -> list[tuple[str, str, str]]:

@@ -17,7 +17,7 @@ from wend.model.files import written
 from wend.pipeline.rows import COLUMNS, FROM_OUTSIDE
 
 if TYPE_CHECKING:
-    from wend.pipeline.sweep import Swept
+    from wend.pipeline.sweeps.sweep import SweepResult
 
 SHOWN = {
     "delivery": "delivered",
@@ -67,7 +67,7 @@ def write_means(means: Means, metrics: Iterable[str], place: Path) -> None:
             table.writerow([*(row[name] for name in means.varied), means.seeds(row), *values])
 
 
-def say(swept: "Swept", means: Means, place: Path, own: Iterable[str], as_json: bool) -> None:
+def say(swept: "SweepResult", means: Means, place: Path, own: Iterable[str], as_json: bool) -> None:
     """Print the results. `own` are the files of plug-ins from outside the tree."""
     if as_json:
         objects = []

@@ -14,9 +14,10 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TypedDict
 
-from wend.lab.addresses import LabNode
-from wend.lab.namespaces import require
+from wend.lab.address_plan import LabNode
+from wend.lab.namespaces import MTU, require
 from wend.model.errors import LabError
 from wend.model.units import MS, Nanos
 from wend.topology.graph import Overlay
@@ -55,19 +56,39 @@ def build(folder: Path) -> Path:
     return program
 
 
+class EmulatedLinkSettings(TypedDict, total=False):
+    """The settings of all links of a lab."""
+
+    seed: int
+    """Determines which packets are lost."""
+    loss: float | None
+    """Replaces the loss of the links."""
+    rate_bps: int
+    """If it is above 0, a link drops a packet that finds more than `queue_bytes` in its queue; else it has no queue."""
+    queue_bytes: int
+    corruption: float
+    """The share of packets in which a link flips a bit."""
+    reordering: float
+    """The share of packets that a link holds back, so that later packets overtake them."""
+    reordering_delay_ns: Nanos
+    """The longest time for which a link holds a packet back."""
+
+
 def plan(
     overlay: Overlay,
     nodes: tuple[LabNode, ...],
     *,
-    seed: int,
-    loss: float | None,
-    rate_bps: int,
-    queue_bytes: int,
+    seed: int = 1,
+    loss: float | None = None,
+    rate_bps: int = 0,
+    queue_bytes: int = QUEUE_BYTES,
     corruption: float = 0.0,
     reordering: float = 0.0,
     reordering_delay_ns: Nanos = REORDERING_DELAY_NS,
 ) -> str:
     """The emulator's input: the seed and the number of links, then one line per link."""
+    if rate_bps < 0 or queue_bytes < MTU:
+        raise LabError(f"a rate is at least 0, and a queue holds at least {MTU} bytes, one packet")
     for what, share in (("corrupt", corruption), ("reorder", reordering)):
         if not 0 <= share <= 1:
             raise LabError(f"links cannot {what} {share} of their packets, which is not a probability")
@@ -131,19 +152,19 @@ def end(folder: Path) -> int:
     """Kill the emulators of a folder and wait for their end. Returns how many there were."""
     killed: set[int] = set()
     until = time.monotonic() + _END_S
-    while found := {pid for pid, place in running() if Path(place) == folder} | set(filter(_ending, killed)):
-        for pid in found - killed:
+    while pids := {pid for pid, place in running() if Path(place) == folder} | set(filter(_ending, killed)):
+        for pid in pids - killed:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        killed |= found
+        killed |= pids
         if time.monotonic() > until:
-            raise LabError(f"the emulator, process {min(found)}, does not end")
+            raise LabError(f"the emulator, process {min(pids)}, does not end")
         time.sleep(0.005)
     return len(killed)
 
 
 def _ending(pid: int) -> bool:
-    """Whether a killed process still releases its devices; it has no arguments any more."""
+    """Whether a killed process still releases its devices; it no longer has arguments."""
     try:
         state = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from wend.lab.addresses import LabNode, StaticRoute, lab_of
+from wend.lab.address_plan import LabNode, StaticRoute, lab_of
 from wend.model.errors import LabError
 
 NETNS = Path("/run/netns")
@@ -103,13 +103,13 @@ def inside(namespace: str) -> Iterator[None]:
     before = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
-            wanted = os.open(NETNS / namespace, os.O_RDONLY | os.O_CLOEXEC)
+            target = os.open(NETNS / namespace, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             raise LabError(f"there is no network namespace {namespace}") from None
         try:
-            _enter(wanted)
+            _enter(target)
         finally:
-            os.close(wanted)
+            os.close(target)
         try:
             yield
         finally:
@@ -128,32 +128,32 @@ def end_processes(names: Iterable[str]) -> int:
     names = tuple(names)
     killed: set[int] = set()
     until = time.monotonic() + _ENDING_S
-    while found := _processes(names):
-        for pid in found:
+    while pids := _processes(names):
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        killed |= found
+        killed |= pids
         if time.monotonic() > until:
-            raise LabError(f"process {min(found)} in a namespace of the lab does not end")
+            raise LabError(f"process {min(pids)} in a namespace of the lab does not end")
         time.sleep(0.01)
     return len(killed)
 
 
 def _processes(names: Iterable[str]) -> set[int]:
     """The processes in these namespaces, except this one. A zombie is in no namespace."""
-    wanted = set()
+    spaces = set()
     for name in names:
         with suppress(OSError):
             seen = os.stat(NETNS / name)
-            wanted.add((seen.st_dev, seen.st_ino))
-    found = set()
+            spaces.add((seen.st_dev, seen.st_ino))
+    pids = set()
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():
             with suppress(OSError):
                 seen = os.stat(f"/proc/{entry}/ns/net")
-                if (seen.st_dev, seen.st_ino) in wanted:
-                    found.add(int(entry))
-    return found
+                if (seen.st_dev, seen.st_ino) in spaces:
+                    pids.add(int(entry))
+    return pids
 
 
 def _enter(file: int) -> None:
@@ -176,8 +176,8 @@ def _ip(options: list[str], lines: list[str]) -> None:
 def require(program: str) -> str:
     """The path of a program. Also searches the folders of system programs, which PATH may lack."""
     places = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/bin", "/bin"])
-    found = shutil.which(program, path=places)
-    if found is None:
+    path = shutil.which(program, path=places)
+    if path is None:
         hint = {"ip": "iproute2", "cc": "gcc", "nsenter": "util-linux"}.get(program, program)
         raise LabError(f"a lab needs the program {program!r}: install {hint}")
-    return found
+    return path

@@ -5,8 +5,8 @@ simulator decide a simulation. The console, the live driver, the pipeline and th
 them out. Each kind of trial names the sources that decide it. The source of a strategy from outside the tree goes
 into the key of each run that names it.
 
-The compiled core has the sources of the pure one, and gives the same results. Its hash still says which one ran, so
-that no sweep mixes times of both.
+The compiled core has the sources of the pure one, and gives the same results. Its hash still says which core ran, so
+that no sweep mixes the times of both.
 """
 
 import sys
@@ -30,7 +30,7 @@ COMPILED = "-compiled"
 
 @cache
 def code_hash(parts: tuple[str, ...] = PARTS) -> str:
-    """Hash the sources that decide runs, in order of path: twelve hex digits, and `-compiled` where that core runs."""
+    """Hash the sources that decide runs, in order of path: twelve hex digits, and `-compiled` if that core runs."""
     digest = blake2b(digest_size=6)
     root = files("wend")
     for part in parts:

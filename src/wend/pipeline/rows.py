@@ -19,7 +19,7 @@ from wend.drivers.settings import outside_plugins, peer_settings
 from wend.model.settings import Setting, settings_of
 from wend.model.summary import Summary
 from wend.pipeline.code_hash import outside
-from wend.pipeline.work import number_or_nothing
+from wend.pipeline.sweeps.run_kind import number_or_nothing
 
 _SCALARS = {
     "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "duration": pa.float64(),

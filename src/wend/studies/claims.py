@@ -31,7 +31,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from wend.pipeline.metrics import t_quantile
+from wend.pipeline.sweeps.seed_means import t_quantile
 from wend.studies.study_model import Fields, Size
 
 Relation = Literal["=", ">=", "<=", "factor"]
@@ -282,7 +282,7 @@ def _column(operand: ClaimOperand, values: Values, size: Size) -> dict[int, floa
 
 
 def estimate(sample: list[float]) -> Estimate | None:
-    """Mean and 95 % interval of a few values, as `wend.pipeline.metrics` computes them in Spark."""
+    """Mean and 95 % interval of a few values, as `wend.pipeline.sweeps.seed_means` computes them in Spark."""
     if not sample:
         return None
     seeds = len(sample)

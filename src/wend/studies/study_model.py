@@ -1,8 +1,8 @@
 """The data model of a study: figures, panels, series, axes and tables.
 
 The figures, tables and claims of a study decide which runs it needs. Nothing here executes a run. A run is a simulated
-scenario or a trial (`wend.pipeline.trials`). A point of a figure is a *setting* (a run without its seed), so figures
-that share a setting share its runs.
+scenario or a trial (`wend.pipeline.sweeps.trials`). A point of a figure is a *setting* (a run without its seed), so
+figures that share a setting share its runs.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ import msgspec
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.model.errors import ConfigError
 from wend.pipeline.rows import setting_key
-from wend.pipeline.trials import Trial, Trials
+from wend.pipeline.sweeps.trials import Trial, Trials
 
 Fields = dict[str, Any]
 Run = Scenario | Trial

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wend.model.errors import ConfigError
-from wend.pipeline.metrics import by_setting
-from wend.pipeline.simulations import Runner, Simulations
-from wend.pipeline.sweep import LIMIT_S, sweep
-from wend.pipeline.work import Work
+from wend.pipeline.sweeps.run_kind import RunKind
+from wend.pipeline.sweeps.seed_means import by_setting
+from wend.pipeline.sweeps.simulations import Runner, Simulations
+from wend.pipeline.sweeps.sweep import LIMIT_S, sweep
 from wend.studies.claims import Claim, Estimate, Result, Values, judge, load_claims
 from wend.studies.study_model import Fields, Run, Size, Study
 
 if TYPE_CHECKING:
-    from wend.pipeline.session import DataFrame, SparkSession
+    from wend.pipeline.spark.session import DataFrame, SparkSession
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ def run_study(
     began = monotonic()
     selected, chosen, left_out = choose(study, size, strategies or [], only or [], available)
     claims = [claim for claim in load_claims(study.name) if not only or claim.figure in only]
-    work: Work[Any] = size.trials or Simulations(run)
+    work: RunKind[Any] = size.trials or Simulations(run)
     swept = sweep(
         spark, work, study_runs(selected, size, claims, chosen), study.name, out, limit_s=limit_s, quiet=quiet
     )

@@ -1,1 +1,2 @@
-"""What `wend lab bench` measures: one file per system, the table in `table.py`, configurations in `configs/`."""
+"""The systems that `wend lab bench` measures: one file per system, the table in `system_table.py`, configurations in
+`configs/`."""

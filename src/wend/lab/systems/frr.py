@@ -5,8 +5,8 @@ import shutil
 import time
 from pathlib import Path
 
-from wend.lab.network import LabNode
-from wend.lab.systems.base import Processes, RunContext, missing_programs, said, write_config
+from wend.lab.address_plan import LabNode
+from wend.lab.systems.system import Processes, RunContext, first_line_of, missing_programs, write_config
 from wend.model.errors import LabError
 from wend.model.units import MS
 
@@ -30,17 +30,17 @@ exit
 
 
 class Frr:
-    """The three daemons on every host."""
+    """The three daemons on every host, among the processes of the system that needs them."""
 
-    def __init__(self, *, tuned: bool = False) -> None:
+    def __init__(self, processes: Processes, *, tuned: bool = False) -> None:
         self.bfd_ms = TUNED_BFD_MS if tuned else BFD_MS
-        self._processes = Processes()
+        self._processes = processes
 
     def missing(self) -> str | None:
         return missing_programs(DAEMONS, "frr")
 
     def version(self) -> str:
-        return said([f"{BIN}/zebra", "--version"]).removeprefix("zebra version ")
+        return first_line_of([f"{BIN}/zebra", "--version"]).removeprefix("zebra version ")
 
     async def start(self, context: RunContext) -> None:
         context.folder.chmod(0o711)
@@ -73,15 +73,6 @@ class Frr:
             "interval": self.bfd_ms,
             "interfaces": interfaces(host),
         }
-
-    async def stop(self) -> None:
-        await self._processes.stop()
-
-    def cpu_s(self) -> float:
-        return self._processes.cpu_s()
-
-    def exited(self) -> list[str]:
-        return self._processes.exited()
 
 
 def interfaces(host: LabNode) -> str:

@@ -5,20 +5,21 @@ import time
 from functools import partial
 from typing import Any
 
-from wend.lab.network import LabNode
-from wend.lab.systems.base import (
+from wend.drivers.workload import Topic
+from wend.lab.address_plan import LabNode
+from wend.lab.systems.overlay_trees import best_tree
+from wend.lab.systems.system import (
     START_S,
     Processes,
     Routes,
     RunContext,
+    first_line_of,
     missing_modules,
     missing_programs,
     render,
-    said,
     tune_tcp,
     write_config,
 )
-from wend.lab.trees import best_tree
 from wend.model.errors import LabError
 from wend.model.events import PeerId
 
@@ -33,30 +34,28 @@ class Mosquitto:
         self.about = "mosquitto bridges along the best tree, QoS 1"
         self.about += ", tuned: TCP for thin streams, no window, short keepalive" if tuned else ", as shipped"
         self._tuned = tuned
-        self._processes = Processes()
+        self.processes = Processes()
         self._clients: dict[PeerId, Any] = {}
-        self._publishers: list[PeerId] = []
-        self._names: list[str] = []
+        self._topics: tuple[Topic, ...] = ()
         self._ticking: asyncio.Task[None] | None = None
 
     def missing(self) -> str | None:
         return missing_programs(["mosquitto"], "mosquitto") or missing_modules(["paho.mqtt"])
 
     def version(self) -> str:
-        return said(["mosquitto", "-h"])
+        return first_line_of(["mosquitto", "-h"])
 
     async def start(self, context: RunContext) -> None:
-        self._publishers = [topic.publisher for topic in context.world.topics]
-        self._names = [topic.name for topic in context.world.topics]
+        self._topics = context.world.topics
         if self._tuned:
             tune_tcp(context)
         parent = best_tree(context.world)
         for host in context.lab.hosts:
             values = {"tuning": self._tuning("mosquitto-tuning.conf"), "bridge": self.bridge(host, parent)}
             config = write_config(context, "mosquitto.conf", f"mosquitto-{host.number}.conf", **values)
-            self._processes.spawn(context, host, ["mosquitto", "-c", str(config)], "mosquitto")
+            self.processes.spawn(context, host, ["mosquitto", "-c", str(config)], "mosquitto")
         for host in context.lab.hosts:
-            await self._processes.listening(context, host, PORT)
+            await self.processes.listening(context, host, PORT)
             await self._connect(context, host)
         self._ticking = asyncio.create_task(self._tick())
 
@@ -123,7 +122,7 @@ class Mosquitto:
                 client.loop_misc()
 
     async def publish(self, topic: int, payload: bytes) -> None:
-        self._clients[self._publishers[topic]].publish(self._names[topic], payload, qos=1)
+        self._clients[self._topics[topic].publisher].publish(self._topics[topic].name, payload, qos=1)
 
     async def stop(self) -> None:
         if self._ticking is not None:
@@ -131,13 +130,7 @@ class Mosquitto:
         for client in self._clients.values():
             client.disconnect()
         self._clients.clear()
-        await self._processes.stop()
-
-    def cpu_s(self) -> float:
-        return self._processes.cpu_s()
-
-    def exited(self) -> list[str]:
-        return self._processes.exited()
+        await self.processes.stop()
 
 
 MOSQUITTO = {

@@ -9,20 +9,21 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Literal
 
-from wend.lab.network import LabNode
-from wend.lab.systems.base import (
+from wend.drivers.workload import Topic
+from wend.lab.address_plan import LabNode
+from wend.lab.systems.frr import TUNED_BFD_MS, Frr
+from wend.lab.systems.overlay_trees import best_tree
+from wend.lab.systems.system import (
     Processes,
     Routes,
     RunContext,
+    first_line_of,
     missing_modules,
     missing_programs,
     render,
-    said,
     tune_tcp,
     write_config,
 )
-from wend.lab.systems.frr import TUNED_BFD_MS, Frr
-from wend.lab.trees import best_tree
 from wend.model.events import PeerId
 
 CLIENTS_PORT = 4222
@@ -39,11 +40,10 @@ class Nats:
         self.routes: Routes = "shortest" if shape == "cluster" and not ospf else "neighbours"
         self._shape = shape
         self._tuned = tuned
-        self._frr = Frr(tuned=tuned) if ospf else None
-        self._processes = Processes()
+        self.processes = Processes()
+        self._frr = Frr(self.processes, tuned=tuned) if ospf else None
         self._clients: dict[PeerId, Any] = {}
-        self._publishers: list[PeerId] = []
-        self._names: list[str] = []
+        self._topics: tuple[Topic, ...] = ()
         self._open = AsyncExitStack()
 
     def missing(self) -> str | None:
@@ -51,12 +51,11 @@ class Nats:
         return absent or (None if self._frr is None else self._frr.missing())
 
     def version(self) -> str:
-        own = said(["nats-server", "--version"])
+        own = first_line_of(["nats-server", "--version"])
         return own if self._frr is None else f"{own}, FRR {self._frr.version()}"
 
     async def start(self, context: RunContext) -> None:
-        self._publishers = [topic.publisher for topic in context.world.topics]
-        self._names = [topic.name for topic in context.world.topics]
+        self._topics = context.world.topics
         if self._tuned:
             tune_tcp(context)
         if self._frr is not None:
@@ -68,9 +67,9 @@ class Nats:
             config = write_config(
                 context, f"nats-{self._shape}.conf", f"nats-{host.number}.conf", id=host.number, tuning=tuning, **values
             )
-            self._processes.spawn(context, host, ["nats-server", "-c", str(config)], "nats")
+            self.processes.spawn(context, host, ["nats-server", "-c", str(config)], "nats")
         for host in context.lab.hosts:
-            await self._processes.listening(context, host, CLIENTS_PORT)
+            await self.processes.listening(context, host, CLIENTS_PORT)
             await self._connect(context, host)
 
     def leaf_values(self, host: LabNode, parent: dict[PeerId, PeerId]) -> dict[str, object]:
@@ -96,19 +95,11 @@ class Nats:
         await client.flush()
 
     async def publish(self, topic: int, payload: bytes) -> None:
-        await self._clients[self._publishers[topic]].publish(self._names[topic], payload)
+        await self._clients[self._topics[topic].publisher].publish(self._topics[topic].name, payload)
 
     async def stop(self) -> None:
         await self._open.aclose()
-        await self._processes.stop()
-        if self._frr is not None:
-            await self._frr.stop()
-
-    def cpu_s(self) -> float:
-        return self._processes.cpu_s() + (0.0 if self._frr is None else self._frr.cpu_s())
-
-    def exited(self) -> list[str]:
-        return self._processes.exited() + ([] if self._frr is None else self._frr.exited())
+        await self.processes.stop()
 
 
 def cluster_values(context: RunContext, host: LabNode) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The UDP baselines as systems of the bench. `wend.lab.baselines` forwards the packets."""
+"""The UDP baselines as systems of the bench. `wend.lab.systems.udp_forwarder` forwards the packets."""
 
 import asyncio
 import socket
@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import msgspec
 
-from wend.lab.baselines import Mode, make_plan
-from wend.lab.systems.base import START_S, Processes, Routes, RunContext
+from wend.lab.systems.system import START_S, Processes, Routes, RunContext
+from wend.lab.systems.udp_forwarder import Mode, make_plan
 from wend.model.errors import LabError
 from wend.model.events import PeerId
 
@@ -34,7 +34,7 @@ class Udp:
         self.about = _ABOUT[mode]
         self._mode: Mode = mode
         self._port = port
-        self._processes = Processes()
+        self.processes = Processes()
         self._sockets: list[socket.socket] = []
         self._publishers: list[PeerId] = []
 
@@ -56,9 +56,9 @@ class Udp:
         plan = make_plan(context.world, context.lab.name, self._mode, self._port, self._port + _SINK)
         path = context.folder / f"{self.name}-{self._port}.json"
         path.write_bytes(msgspec.json.encode(plan))
-        argv = [sys.executable, "-m", "wend.lab.baselines", str(path)]
+        argv = [sys.executable, "-m", "wend.lab.systems.udp_forwarder", str(path)]
         # The process enters every namespace itself, so it can start in any.
-        process = self._processes.spawn(
+        process = self.processes.spawn(
             context, context.lab.hosts[0], argv, f"{self.name}-{self._port}", stdout=subprocess.PIPE
         )
         assert process.stdout is not None
@@ -86,10 +86,4 @@ class Udp:
             loop.remove_reader(opened)
             opened.close()
         self._sockets.clear()
-        await self._processes.stop()
-
-    def cpu_s(self) -> float:
-        return self._processes.cpu_s()
-
-    def exited(self) -> list[str]:
-        return self._processes.exited()
+        await self.processes.stop()

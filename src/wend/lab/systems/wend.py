@@ -1,4 +1,4 @@
-"""Wend: `wend peer` on every host, linked to its neighbours, with persistency on; links are open or sealed.
+"""Wend: `wend peer` on every host, linked to its neighbours, with persistence on; links are open or sealed.
 
 Sealed links need keys. Each run makes a root of its own, which signs one certificate for each host.
 """
@@ -12,8 +12,9 @@ from wend import __version__
 from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
 from wend.drivers.live.client.client import Client, connect
 from wend.drivers.live.client.event_streams import EventStream
-from wend.lab.network import LabNode
-from wend.lab.systems.base import Processes, Routes, RunContext, write_config
+from wend.drivers.workload import Topic
+from wend.lab.address_plan import LabNode
+from wend.lab.systems.system import Processes, Routes, RunContext, write_config
 from wend.matching.filters import topic_filter
 from wend.model.choices import Redundancy
 from wend.model.events import PeerId
@@ -37,20 +38,19 @@ class Wend:
 
     def __init__(self, name: str, strategy: str, redundancy: Redundancy = "tight", *, sealed: bool = False) -> None:
         self.name = name
-        shown = (
+        setting = (
             f", redundancy {redundancy}"
             if any(one.name == "redundancy" for one in settings_of(ROUTING[strategy].settings))
             else ""
         )
         links = ", links sealed with keys (data packets as its peers count them)" if sealed else ""
-        self.about = f"Wend's `{strategy}`{shown}, persistency on{links}, all else as shipped"
+        self.about = f"Wend's `{strategy}`{setting}, persistency on{links}, all else as shipped"
         self._strategy = strategy
         self._redundancy = redundancy
         self._root = ThrowawayRoot() if sealed else None
-        self._processes = Processes()
+        self.processes = Processes()
         self._clients: dict[PeerId, Client] = {}
-        self._publishers: list[PeerId] = []
-        self._names: list[str] = []
+        self._topics: tuple[Topic, ...] = ()
         self._readers: list[asyncio.Task[None]] = []
         self._open = AsyncExitStack()
 
@@ -62,15 +62,14 @@ class Wend:
 
     async def start(self, context: RunContext) -> None:
         world = context.world
-        self._publishers = [topic.publisher for topic in world.topics]
-        self._names = [topic.name for topic in world.topics]
+        self._topics = world.topics
         for host in context.lab.hosts:
             config = write_config(context, "wend-peer.toml", f"peer-{host.number}.toml", **self.values(context, host))
-            self._processes.spawn(
+            self.processes.spawn(
                 context, host, [sys.executable, "-m", "wend.console.start", "peer", "--config", str(config)], "peer"
             )
         for host in context.lab.hosts:
-            await self._processes.listening(context, host, CLIENTS_PORT)
+            await self.processes.listening(context, host, CLIENTS_PORT)
             with context.lab.inside(host.number):
                 client = await connect(f"wend://127.0.0.1:{CLIENTS_PORT}")
             self._open.push_async_callback(client.close)
@@ -108,10 +107,10 @@ class Wend:
         return f'keys = "{folder.name}"'
 
     async def publish(self, topic: int, payload: bytes) -> None:
-        await self._clients[self._publishers[topic]].publish({"topic": self._names[topic]}, payload)
+        await self._clients[self._topics[topic].publisher].publish({"topic": self._topics[topic].name}, payload)
 
     async def data_packets(self) -> int | None:
-        """What the peers have counted. A datagram with several data packets counts as several."""
+        """The data packets that the peers have counted. A datagram with several data packets counts as several."""
         if self._root is None:
             return None
         statuses = await asyncio.gather(*(client.status() for client in self._clients.values()))
@@ -122,13 +121,7 @@ class Wend:
             reader.cancel()
         await asyncio.gather(*self._readers, return_exceptions=True)
         await self._open.aclose()
-        await self._processes.stop()
-
-    def cpu_s(self) -> float:
-        return self._processes.cpu_s()
-
-    def exited(self) -> list[str]:
-        return self._processes.exited()
+        await self.processes.stop()
 
 
 async def _read(context: RunContext, subscriber: PeerId, events: EventStream) -> None:

@@ -13,8 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 
-from wend.lab.network import LabNode
-from wend.lab.systems.base import START_S, Processes, Routes, RunContext, missing_modules, write_config
+from wend.lab.address_plan import LabNode
+from wend.lab.systems.system import START_S, Processes, Routes, RunContext, missing_modules, write_config
 from wend.lab.systems.zenoh_host import DELIVERY, PUBLISH, Advanced, ZenohHostConfig
 from wend.model.errors import LabError
 from wend.model.events import PeerId
@@ -37,7 +37,7 @@ class Zenoh:
             else ", as shipped"
         )
         self._tuned = tuned
-        self._processes = Processes()
+        self.processes = Processes()
         self._pipes: dict[PeerId, subprocess.Popen[bytes]] = {}
         self._publishers: list[PeerId] = []
         self._readers: list[asyncio.Task[None]] = []
@@ -66,7 +66,7 @@ class Zenoh:
             path = context.folder / f"zenoh-{host.number}.host.json"
             path.write_bytes(msgspec.json.encode(settings))
             argv = [sys.executable, "-m", "wend.lab.systems.zenoh_host", str(path)]
-            self._pipes[host.number] = self._processes.spawn(
+            self._pipes[host.number] = self.processes.spawn(
                 context, host, argv, "zenoh", stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
         for number, process in self._pipes.items():
@@ -105,13 +105,7 @@ class Zenoh:
         for reader in self._readers:
             reader.cancel()
         await asyncio.gather(*self._readers, return_exceptions=True)
-        await self._processes.stop()
-
-    def cpu_s(self) -> float:
-        return self._processes.cpu_s()
-
-    def exited(self) -> list[str]:
-        return self._processes.exited()
+        await self.processes.stop()
 
 
 def zenoh_id(number: PeerId) -> str:

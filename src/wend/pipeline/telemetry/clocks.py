@@ -1,13 +1,13 @@
-"""The clocks of peers against each other, from events that several of them saw, or from outages of their links.
+"""The offsets of peers' clocks, from events that several peers saw, or from outages of their links.
 
-A peer writes times by its host's clock, which may be wrong by any amount, and ages, which depend on no clock. So
-`time_ns - age_ns`, wherever an event was seen, is the same instant: its publication, by the clock of the peer that saw
-it. Two peers that saw the same events differ by the median over these events.
+A peer records times by its host's clock, which may be wrong by any amount, and ages, which depend on no clock. So at
+every peer that saw an event, `time_ns - age_ns` is the time of its publication, by the clock of that peer. Two peers
+that saw the same events differ by the median over these events.
 
-Each incarnation of a peer has an offset of its own. Pairs of incarnations are joined to trees, by most common events
-first. The largest tree is the reference: its time is that of the median peer, so one wrong clock moves nothing. Other
-trees are compared with it by the outages that both ends of a link saw (`outage_clocks.py`). What is left stays on its
-own clock, and the summary says so.
+Each incarnation of a peer has an offset of its own. Pairs of incarnations are joined into trees, those with the most
+common events first. The largest tree is the reference. Its time is that of the median peer, so one wrong clock moves
+nothing. Other trees are compared with it by the outages that both ends of a link saw (`outage_clocks.py`). The
+remaining trees stay on their own clocks, and the summary names their peers.
 
 A segment contributes few of its events, those with the lowest hash: the hash is the same at all peers, so they choose
 the same events.
@@ -21,21 +21,19 @@ import numpy as np
 import pyarrow as pa
 
 from wend.model.telemetry import Segment
+from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.telemetry.outage_clocks import Outages, joined_by_outages, outages_of
-from wend.pipeline.telemetry.segments import Ints, numbers
+from wend.pipeline.telemetry.segment_rows import Ints, node_columns, numbers
 
 TABLES = ("publications", "hops", "deliveries", "changes")
 _PER_SEGMENT = 64
 _STIR = np.uint64(0x9E3779B97F4A7C15)
 _STIR_2 = np.uint64(0xBF58476D1CE4E5B9)
 SIGHTINGS = pa.schema(
-    [
-        ("publisher", pa.int64()), ("publisher_incarnation", pa.int64()), ("sequence", pa.int64()),
-        ("peer", pa.int64()), ("incarnation", pa.int64()), ("published_ns", pa.int64()), ("own", pa.int64()),
-    ]
-)  # fmt: skip
-"""An event that a peer saw: its publication by that peer's clock. `own` is 1 at its publisher. Or, where `own` is 2, an
-outage of the link to the neighbour `publisher`, from `sequence` to `published_ns` by that peer's clock."""
+    ints("publisher", "publisher_incarnation", "sequence", "peer", "incarnation", "published_ns", "own")
+)
+"""An event that a peer saw: its publication by that peer's clock. `own` is 1 at its publisher. If `own` is 2, the row
+is an outage of the link to the neighbour `publisher`, from `sequence` to `published_ns` by that peer's clock."""
 OUTAGE = 2
 
 Node = tuple[int, int]
@@ -50,7 +48,7 @@ class Clocks(NamedTuple):
     """Incarnations whose clock could not be compared with the reference."""
 
     def rounded(self, unit_ns: int) -> dict[Node, int]:
-        """Offsets as multiples of a unit, so that a little more knowledge changes nothing."""
+        """Offsets as multiples of a unit, so that slightly better estimates change nothing."""
         return {node: round(offset / unit_ns) * unit_ns for node, offset in self.offsets.items()}
 
 
@@ -72,8 +70,7 @@ def sightings(table: pa.Table, segment: Segment) -> pa.Table:
             "publisher": few["publisher"],
             "publisher_incarnation": few["publisher_incarnation"],
             "sequence": few["sequence"],
-            "peer": pa.repeat(pa.scalar(segment.peer, pa.int64()), len(few)),
-            "incarnation": pa.repeat(pa.scalar(segment.incarnation, pa.int64()), len(few)),
+            **node_columns(segment, len(few)),
             "published_ns": pa.array(times),
             "own": pa.repeat(pa.scalar(int(own), pa.int64()), len(few)),
         }
@@ -81,14 +78,14 @@ def sightings(table: pa.Table, segment: Segment) -> pa.Table:
 
 
 def _outages(table: pa.Table, segment: Segment) -> pa.Table:
-    """The last outages that ended in a segment. One that did not begin there has no length, and says nothing."""
+    """The last outages that ended in a segment. An outage that began earlier has no known length, and is left out."""
     heard, ended = numbers(table, "heard_ns"), numbers(table, "time_ns")
     chosen = np.flatnonzero((table["state"].to_numpy(zero_copy_only=False) == "up") & (heard < ended))[-_PER_SEGMENT:]
     same = {"publisher_incarnation": 0, "peer": segment.peer, "incarnation": segment.incarnation, "own": OUTAGE}
-    given = {name: np.full(len(chosen), value, np.int64) for name, value in same.items()}
-    given |= {"publisher": numbers(table, "neighbour")[chosen]}
-    given |= {"sequence": heard[chosen], "published_ns": ended[chosen]}
-    return pa.table({name: given[name] for name in SIGHTINGS.names}, schema=SIGHTINGS)
+    columns = {name: np.full(len(chosen), value, np.int64) for name, value in same.items()}
+    columns |= {"publisher": numbers(table, "neighbour")[chosen]}
+    columns |= {"sequence": heard[chosen], "published_ns": ended[chosen]}
+    return pa.table({name: columns[name] for name in SIGHTINGS.names}, schema=SIGHTINGS)
 
 
 def solve_clocks(seen: pa.Table, nodes: set[Node]) -> Clocks:
@@ -112,7 +109,7 @@ def solve_clocks(seen: pa.Table, nodes: set[Node]) -> Clocks:
     often = {node: sum(len(ends) for _, ends in links.values()) for node, links in outages.items()}
 
     def rank(tree: list[Node]) -> tuple[int, int, int, Node]:
-        """The one with the most peers comes first; of equals, the one that outages tell most about."""
+        """The tree with the most peers comes first; of equals, the one with the most outages."""
         return -len({peer for peer, _ in tree}), -len(tree), -sum(often.get(node, 0) for node in tree), tree[0]
 
     trees = sorted(members.values(), key=rank)
@@ -136,7 +133,7 @@ def _edges(seen: pa.Table) -> dict[tuple[Node, Node], tuple[int, int]]:
         return {}
     ids = np.stack([numbers(seen, name) for name in ("publisher", "publisher_incarnation", "sequence")], axis=1)
     nodes = np.stack([numbers(seen, name) for name in ("peer", "incarnation")], axis=1)
-    known, node = np.unique(nodes, axis=0, return_inverse=True)
+    unique_nodes, node = np.unique(nodes, axis=0, return_inverse=True)
     _, event = np.unique(ids, axis=0, return_inverse=True)
     times = numbers(seen, "published_ns")
     # By event, its publisher first; of several sightings by one node, the earliest arrival counts.
@@ -153,19 +150,19 @@ def _edges(seen: pa.Table) -> dict[tuple[Node, Node], tuple[int, int]]:
     swap = a > b
     a, b, ahead = np.where(swap, b, a), np.where(swap, a, b), np.where(swap, -ahead, ahead)
     apart = a != b
-    return _medians(known, a[apart], b[apart], ahead[apart])
+    return _medians(unique_nodes, a[apart], b[apart], ahead[apart])
 
 
-def _medians(known: Ints, a: Ints, b: Ints, ahead: Ints) -> dict[tuple[Node, Node], tuple[int, int]]:
+def _medians(nodes: Ints, a: Ints, b: Ints, ahead: Ints) -> dict[tuple[Node, Node], tuple[int, int]]:
     order = np.lexsort((ahead, b, a))
     a, b, ahead = a[order], b[order], ahead[order]
     begins = np.flatnonzero(np.concatenate([[True], (a[1:] != a[:-1]) | (b[1:] != b[:-1])])) if len(a) else a
     ends = np.append(begins[1:], len(a))
-    found = {}
+    medians = {}
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-        pair: Any = (tuple(known[a[begin]].tolist()), tuple(known[b[begin]].tolist()))
-        found[pair] = (end - begin, int(ahead[(begin + end - 1) // 2]))
-    return found
+        pair: Any = (tuple(nodes[a[begin]].tolist()), tuple(nodes[b[begin]].tolist()))
+        medians[pair] = (end - begin, int(ahead[(begin + end - 1) // 2]))
+    return medians
 
 
 def _root(component: dict[Node, Node], node: Node) -> Node:

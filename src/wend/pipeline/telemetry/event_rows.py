@@ -1,8 +1,8 @@
 """Sampled events as rows that jobs can join: publications, hops and deliveries in one table, by time of publication.
 
 The time of publication is `time_ns - age_ns` at each peer that saw an event. By the clock of the reference it is the
-same everywhere, but for milliseconds. So all rows of an event are in one bucket of time, or in two that follow each
-other, and a job that joins a bucket with the one before and the one after finds them all.
+same everywhere, within milliseconds. So all rows of an event are in one bucket of time, or in two adjacent ones, and a
+job that joins a bucket with its two neighbours finds them all.
 """
 
 from collections.abc import Iterable
@@ -11,21 +11,21 @@ import numpy as np
 import pyarrow as pa
 
 from wend.model.telemetry import Segment
+from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.segments import numbers
+from wend.pipeline.telemetry.segment_rows import node_columns, numbers
 
 PUBLICATION, HOP, DELIVERY = 0, 1, 2
 KINDS = {"publications": PUBLICATION, "hops": HOP, "deliveries": DELIVERY}
 EVENT = ("publisher", "publisher_incarnation", "sequence")
 EVENTS = pa.schema(
     [
-        ("bucket", pa.int64()), ("what", pa.int32()), *((name, pa.int64()) for name in EVENT), ("peer", pa.int64()),
-        ("incarnation", pa.int64()), ("sender", pa.int64()), ("age_ns", pa.int64()), ("link_ns", pa.int64()),
-        ("waited_ns", pa.int64()), ("deadline_ns", pa.int64()), ("size_bytes", pa.int64()),
+        *ints("bucket"), ("what", pa.int32()),
+        *ints(*EVENT, "peer", "incarnation", "sender", "age_ns", "link_ns", "waited_ns", "deadline_ns", "size_bytes"),
     ]
 )  # fmt: skip
-PUBLISHED = pa.schema([*EVENTS, ("time_ns", pa.int64()), ("expected", pa.int64())])
-"""With the time at which a peer wrote it, by its own clock, and for how many peers an event was published."""
+PUBLISHED = pa.schema([*EVENTS, *ints("time_ns", "expected")])
+"""The same, with the time of the row by the clock of its peer, and the number of peers that an event was for."""
 
 
 def event_rows(
@@ -35,15 +35,14 @@ def event_rows(
     many = table.num_rows
     ages = numbers(table, "age_ns") if segment.table != "publications" else np.zeros(many, np.int64)
     published = numbers(table, "time_ns") - ages - offsets.get((segment.peer, segment.incarnation), 0)
-    given = {
+    own = {
         "bucket": pa.array(published // bucket_ns),
         "what": pa.repeat(pa.scalar(KINDS[segment.table], pa.int32()), many),
-        "peer": pa.repeat(pa.scalar(segment.peer, pa.int64()), many),
-        "incarnation": pa.repeat(pa.scalar(segment.incarnation, pa.int64()), many),
+        **node_columns(segment, many),
         "age_ns": pa.array(ages),
     }
     columns = [
-        given[field.name] if field.name in given
+        own[field.name] if field.name in own
         else table[field.name] if field.name in table.column_names
         else pa.nulls(many, field.type)
         for field in schema
@@ -52,5 +51,5 @@ def event_rows(
 
 
 def beside(buckets: Iterable[int]) -> set[int]:
-    """These buckets, those before and those after."""
+    """These buckets and their neighbours."""
     return {bucket + step for bucket in buckets for step in (-1, 0, 1)}

@@ -1,41 +1,44 @@
 """`--follow`: updates of a job on telemetry for segments as they arrive, by Spark's Structured Streaming.
 
-The stream's source lists files; it reads none of them. Each batch of new files is one update (`jobs.py`),
-whose commit has the number of the batch. Spark's checkpoint says which files belong to which batch. If the process is
-killed, the next start repeats the last batch with the same number, and the tables have it already or do not. If the
+The stream's source lists files; it reads none of them. Each batch of new files is one update (`updates.py`), and its
+commit has the number of the batch. Spark's checkpoint says which files belong to which batch. If the process is killed,
+the next start repeats the last batch with the same number, and the tables either have that number or do not. If the
 checkpoint is lost, all files are new to the stream, but the tables know their segments.
 """
 
 import os
 import uuid
 from collections.abc import Callable
-from threading import Event
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wend.model.errors import ConfigError, TryAgain, WendError
-from wend.pipeline.storage import HadoopFolder, literal_path, local_path, spark_path
-from wend.pipeline.table_files import HadoopFiles, LocalFiles
-from wend.pipeline.task_errors import explained, plain_errors
-from wend.pipeline.telemetry.jobs import UpdateSummary, run_update
-from wend.pipeline.telemetry.segments import named_files
-from wend.pipeline.telemetry.update import TelemetryJob
+from wend.pipeline.spark.task_errors import explain, plain_errors
+from wend.pipeline.storage.hadoop_folder import HadoopFolder
+from wend.pipeline.storage.job_folders import literal_path, local_path, spark_path
+from wend.pipeline.storage.local_folder import LocalFolder
+from wend.pipeline.telemetry.segment_listing import named_files
+from wend.pipeline.telemetry.table_update import TelemetryJob
+from wend.pipeline.telemetry.updates import UpdateSummary, run_update
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = 1
-"""Grows when a checkpoint of before cannot be used any more."""
+"""Grows when older checkpoints become unusable."""
 _TRIES = 5
+_EVERY = "10 seconds"
 _FILES = "path string, modificationTime timestamp, length bigint, content binary"
 """The columns of Spark's list of files."""
 _OLDEST = "36500d"
-"""Segments may come years late."""
+"""Segments may arrive years late."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """What Wend adds to a checkpoint of Spark's."""
+    """The file that Wend adds to a checkpoint of Spark's."""
 
     format: int
     app: str
@@ -52,13 +55,11 @@ def follow(
     *,
     checkpoint: str,
     drain: bool = False,
-    every_s: float = 10.0,
     at_once: int = 2000,
     report: Callable[[UpdateSummary], None] = lambda _: None,
-    stop: Event | None = None,
 ) -> None:
-    """Run an update for each batch of arriving segments, until `stop` is set or, with `drain`, until all segments that
-    are there have been used."""
+    """Run an update for each batch of arriving segments, for ever or, with `drain`, until it has used all segments that
+    are there."""
     if not hasattr(spark, "_jsc"):
         raise ConfigError("--follow needs a Spark session of its own, and this is Spark Connect")
     place = local_path(source)
@@ -69,12 +70,12 @@ def follow(
 
     def arrived(batch: "DataFrame", number: int) -> None:
         try:
-            made = _update(batch, number)
+            summary = _update(batch, number)
         except WendError as error:
             failed.append(error)
             raise
-        if made is not None:
-            report(made)
+        if summary is not None:
+            report(summary)
 
     def _update(batch: "DataFrame", number: int) -> UpdateSummary | None:
         rows = batch.select("path", "length").toArrow()
@@ -82,12 +83,12 @@ def follow(
         listing = named_files(zip(paths, rows["length"].to_pylist(), strict=True))
         if not listing.files:
             return None
+        transaction = own.app, number
+        attempt = partial(run_update, spark, folder, job, listing.files, max_bad=1.0, transaction=transaction)
         for _ in range(_TRIES - 1):
-            try:
-                return run_update(spark, folder, job, listing.files, max_bad=1.0, transaction=(own.app, number))
-            except TryAgain:  # a compaction has changed the tables meanwhile
-                continue
-        return run_update(spark, folder, job, listing.files, max_bad=1.0, transaction=(own.app, number))
+            with suppress(TryAgain):  # a compaction has changed the tables meanwhile
+                return attempt()
+        return attempt()
 
     with plain_errors():
         reader = spark.readStream.format("binaryFile").option("recursiveFileLookup", "true")
@@ -99,31 +100,30 @@ def follow(
             .load(literal_path(source))
         )
         writer = files.writeStream.foreachBatch(arrived).option("checkpointLocation", spark_path(checkpoint))
-        timing: dict[str, Any] = {"availableNow": True} if drain else {"processingTime": f"{every_s:g} seconds"}
+        timing: dict[str, Any] = {"availableNow": True} if drain else {"processingTime": _EVERY}
         query = writer.trigger(**timing).start()
     try:
-        while not query.awaitTermination(1):
-            if stop is not None and stop.is_set():
-                break
+        while not query.awaitTermination(1):  # a wait without an end would not notice Ctrl-C
+            pass
     except Exception as error:
         if failed:
             raise failed[0] from None
-        raise explained(error, "the stream failed") from error
+        raise explain(error, "the stream failed") from error
     finally:
         query.stop()
 
 
 def open_checkpoint(spark: "SparkSession", checkpoint: str, job: str, source: str) -> Checkpoint:
-    """What a checkpoint says, or a new one."""
+    """Read a checkpoint, or make a new one."""
     local = local_path(checkpoint)
-    files = LocalFiles(local) if local is not None else HadoopFiles(HadoopFolder(spark, checkpoint))
+    files = LocalFolder(local) if local is not None else HadoopFolder(spark, checkpoint)
     text = files.read("wend/checkpoint.json")
     if text is None:
-        if files.names("") and any(True for _ in files.walk("offsets")):
+        if files.names("") and any(True for _ in files.sizes("offsets")):
             raise ConfigError(f"{checkpoint} is a checkpoint of another program; choose another folder")
-        made = Checkpoint(FORMAT, f"{job}-{uuid.uuid4().hex}", job, _absolute(source))
-        files.create("wend/checkpoint.json", msgspec.json.encode(made))
-        return made
+        created = Checkpoint(FORMAT, f"{job}-{uuid.uuid4().hex}", job, _absolute(source))
+        files.create("wend/checkpoint.json", msgspec.json.encode(created))
+        return created
     try:
         number = msgspec.json.decode(text, type=dict[str, Any]).get("format")
         if number != FORMAT:
@@ -131,17 +131,17 @@ def open_checkpoint(spark: "SparkSession", checkpoint: str, job: str, source: st
                 f"{checkpoint} is a checkpoint of another version of Wend (format {number}, not {FORMAT}): remove it; "
                 "the tables know what they have, so nothing is lost or doubled"
             )
-        found = msgspec.json.decode(text, type=Checkpoint)
+        stored = msgspec.json.decode(text, type=Checkpoint)
     except msgspec.DecodeError:
         raise ConfigError(f"{checkpoint} is damaged: remove it; the tables know what they have") from None
-    if (found.job, _absolute(found.source)) != (job, _absolute(source)):
+    if (stored.job, _absolute(stored.source)) != (job, _absolute(source)):
         raise ConfigError(
-            f"{checkpoint} is the checkpoint of `wend data {found.job} {found.source}`; each stream needs its own"
+            f"{checkpoint} is the checkpoint of `wend data {stored.job} {stored.source}`; each stream needs its own"
         )
-    return found
+    return stored
 
 
 def _absolute(source: str) -> str:
-    """A source as it is called from any folder."""
+    """A source by a name that is valid in any folder."""
     local = local_path(source)
     return source if local is None else os.path.abspath(local)

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from wend.pipeline.match_output import spark_schema
-from wend.pipeline.partitions import cores
-from wend.pipeline.tables import TableFolder
+from wend.pipeline.spark.arrow_schema import spark_schema
+from wend.pipeline.spark.partitions import cores
+from wend.pipeline.storage.versioned_tables import TableFolder
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, EVENTS, beside, event_rows
-from wend.pipeline.telemetry.jobs import CLOCK_UNIT_NS, stored_columns
 from wend.pipeline.telemetry.late_paths import CAUSES, lost_time
-from wend.pipeline.telemetry.pictures import lost_time_bars
-from wend.pipeline.telemetry.update import PartialTable, TableUpdate
+from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
+from wend.pipeline.telemetry.telemetry_pictures import lost_time_bars
+from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, stored_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TASK_BYTES = 8 * 2**20
-"""Bytes of stored events for each task. A task has all of its late events in memory."""
+"""Bytes of stored events for each task. A task holds all of its late events in memory."""
 
 
 class LateJob:
@@ -63,14 +63,14 @@ class LateJob:
         late = deliveries.where(is_late).select(*EVENT).distinct()
         many = max(2 * cores(update.spark), update.bytes("_events", beside(update.touched)) // _TASK_BYTES)
         routes = rows.join(late, list(EVENT), "left_semi").repartition(many, *EVENT)
-        found = update.stored(routes.mapInArrow(_lost_time, spark_schema(CAUSES)))
-        causes = found.groupBy("bucket", "cause", "peer", "neighbour").agg(
+        spent = update.stored(routes.mapInArrow(_lost_time, spark_schema(CAUSES)))
+        causes = spent.groupBy("bucket", "cause", "peer", "neighbour").agg(
             F.sum("deliveries").alias("deliveries"),
             F.sum("time_ns").alias("time_ns"),
             F.max("most_ns").alias("most_ns"),
         )
         update.replace("causes", _sorted(causes.select(begin, *causes.columns)), update.touched)
-        incomplete = found.where("cause = 'incomplete'").groupBy("bucket").agg(F.sum("deliveries").alias("incomplete"))
+        incomplete = spent.where("cause = 'incomplete'").groupBy("bucket").agg(F.sum("deliveries").alias("incomplete"))
         whole = counted.join(incomplete, "bucket", "left").fillna(0, ["incomplete"])
         update.replace("lateness", _sorted(whole.select(begin, *whole.columns)), update.touched)
 

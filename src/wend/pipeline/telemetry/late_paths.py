@@ -1,32 +1,33 @@
 """Where late events lost their time: along the route of each, from its delivery back to its publisher.
 
-A peer writes the age of an event when it arrives, and how much of that the link took. The age on arrival, less that on
-arrival at the sender and less the time on the link, is what the event waited at the sender: in a queue, or for
+A peer records the age of an event when it arrives, and how much of that the link took. The age on arrival, less the age
+on arrival at the sender and the time on the link, is the time that the event waited at the sender: in a queue, or for
 retransmissions. Time on a detour is time on its links. If an event arrived several times, the first arrival counts.
 """
 
 import numpy as np
 import pyarrow as pa
 
+from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, HOP
-from wend.pipeline.telemetry.segments import Ints, numbers
+from wend.pipeline.telemetry.segment_rows import Ints, numbers
 
 WAITING, ON_LINK, RECEIVING, LOCAL, INCOMPLETE = "waiting", "link", "receiving", "local", "incomplete"
 CAUSES = pa.schema(
     [
-        ("bucket", pa.int64()), ("cause", pa.string()), ("peer", pa.int64()), ("neighbour", pa.int64()),
-        ("deliveries", pa.int64()), ("time_ns", pa.int64()), ("most_ns", pa.int64()),
+        *ints("bucket"), ("cause", pa.string()),
+        *ints("peer", "neighbour", "deliveries", "time_ns", "most_ns"),
     ]
 )  # fmt: skip
 """Time that late deliveries spent: `waiting` at a peer for the link to its neighbour, on that `link`, in a queue of the
-host of a peer that was `receiving` from its neighbour, or `local` in a peer, between arrival and delivery. An
-`incomplete` one has no known route to the peer."""
+host of a peer that was `receiving` from its neighbour, or `local` in a peer, between arrival and delivery. The route of
+an `incomplete` delivery to the peer is not known."""
 _MOST_HOPS = 64
 _NOBODY = -1
 
 
-class _Spent:
-    """Time by place, as it is found."""
+class _LostTime:
+    """Time by place, collected step by step."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[str, Ints, Ints, Ints, Ints]] = []
@@ -36,7 +37,7 @@ class _Spent:
             self._rows.append((cause, bucket, peer, neighbour, np.maximum(time, 0)))
 
     def table(self) -> pa.Table:
-        made = []
+        tables = []
         for cause in (WAITING, ON_LINK, RECEIVING, LOCAL, INCOMPLETE):
             rows = [row[1:] for row in self._rows if row[0] == cause]
             if not rows:
@@ -56,13 +57,13 @@ class _Spent:
                 "time_ns": np.add.reduceat(time, at),
                 "most_ns": np.maximum.reduceat(time, at),
             }
-            made.append(pa.table(columns, schema=CAUSES))
-        return pa.concat_tables(made) if made else CAUSES.empty_table()
+            tables.append(pa.table(columns, schema=CAUSES))
+        return pa.concat_tables(tables) if tables else CAUSES.empty_table()
 
 
 def lost_time(rows: pa.Table) -> pa.Table:
     """The causes of all late deliveries among these rows, which have all rows of their events. `wanted` is true for
-    deliveries whose bucket is asked for."""
+    deliveries in the requested buckets."""
     if not rows.num_rows:
         return CAUSES.empty_table()
     what, peer, age = (numbers(rows, name) for name in ("what", "peer", "age_ns"))
@@ -81,7 +82,7 @@ def lost_time(rows: pa.Table) -> pa.Table:
     waited = np.minimum(waited, link)
     arrived, publisher = age[hops], numbers(rows, "publisher")
     late = np.flatnonzero((what == DELIVERY) & (deadline >= 0) & (age > deadline) & rows["wanted"].to_numpy())
-    spent = _Spent()
+    spent = _LostTime()
     # Deliveries on their way back: where they are, and their age when they left from there.
     bucket, of, here, left = numbers(rows, "bucket")[late], event[late], peer[late], age[late]
     origin, onward = publisher[late], np.full(len(late), _NOBODY)
@@ -96,10 +97,10 @@ def lost_time(rows: pa.Table) -> pa.Table:
             break
         key = of * width + here
         at = np.minimum(np.searchsorted(keys, key), max(0, len(keys) - 1))
-        known = (keys[at] == key) if len(keys) else np.zeros(len(key), bool)
-        spent.add(INCOMPLETE, bucket[~known], here[~known], onward[~known], left[~known])
+        has_arrival = (keys[at] == key) if len(keys) else np.zeros(len(key), bool)
+        spent.add(INCOMPLETE, bucket[~has_arrival], here[~has_arrival], onward[~has_arrival], left[~has_arrival])
         bucket, of, here, left, origin, onward, at = (
-            values[known] for values in (bucket, of, here, left, origin, onward, at)
+            values[has_arrival] for values in (bucket, of, here, left, origin, onward, at)
         )
         begun = onward == _NOBODY
         stayed = left - arrived[at]
@@ -120,6 +121,6 @@ def _numbered(rows: pa.Table) -> Ints:
     new = np.zeros(len(order), np.int64)
     for values in columns:
         new[1:] |= values[order][1:] != values[order][:-1]
-    found = np.empty(len(order), np.int64)
-    found[order] = np.cumsum(new)
-    return found
+    numbers_ = np.empty(len(order), np.int64)
+    numbers_[order] = np.cumsum(new)
+    return numbers_

@@ -1,8 +1,8 @@
 """Samples of links, reduced to sums that merge, and merged to one row for each link and window.
 
 A segment becomes one row for each neighbour and window: counts, sums, extremes, and a histogram of delays on a fixed
-logarithmic scale. All are whole numbers, so they add up to the same in any order: a stream and a batch give equal rows.
-Quantiles come from the histogram. A bin is 4.4 % wide, and so is the error of a quantile, at most.
+logarithmic scale. All are whole numbers, so their sums do not depend on the order: a stream and a batch give equal
+rows. Quantiles come from the histogram. A bin is 4.4 % wide, so the error of a quantile is at most 4.4 %.
 
 There are as many sums and windows as links have minutes, however few samples a minute has. So all windows of a task are
 merged at once, as columns, and a histogram is one value of bytes, which Spark passes on as it is.
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from pyarrow import compute
 
 from wend.model.telemetry import Segment
+from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.segments import Ints, numbers
+from wend.pipeline.telemetry.segment_rows import Ints, numbers
 
 _BINS_PER_OCTAVE = 16
 _FIRST_OCTAVE = 10
@@ -35,33 +36,24 @@ _SUMS = (
 )  # fmt: skip
 SAMPLES = pa.schema(
     [
-        ("bucket", pa.int64()), ("begin_ns", pa.int64()), ("peer", pa.int64()), ("incarnation", pa.int64()),
-        ("neighbour", pa.int64()),
-        *((name, pa.int64()) for name in _SUMS),
-        ("delay_min_ns", pa.int64()), ("delay_max_ns", pa.int64()), ("queue_max_ns", pa.int64()),
-        ("capacity_bps", pa.int64()),
-        ("histogram", pa.binary()),
+        *ints("bucket", "begin_ns", "peer", "incarnation", "neighbour", *_SUMS),
+        *ints("delay_min_ns", "delay_max_ns", "queue_max_ns", "capacity_bps"), ("histogram", pa.binary()),
     ]
 )  # fmt: skip
 """The sums of one segment for one end of a link in one window, by the clock of the reference. A histogram has a number
-of 64 bits for each bin that is not empty: the bin above, the count in the lower half."""
+of 64 bits for each bin that is not empty: the bin in the upper half, the count in the lower."""
 LINKS = pa.schema(
     [
-        ("begin_ns", pa.int64()), ("window_ns", pa.int64()), ("a", pa.int64()), ("b", pa.int64()),
-        ("samples", pa.int64()), ("ends", pa.int64()),
-        ("delay_mean_ns", pa.int64()), ("delay_std_ns", pa.int64()), ("delay_min_ns", pa.int64()),
-        ("delay_p50_ns", pa.int64()), ("delay_p90_ns", pa.int64()), ("delay_p99_ns", pa.int64()),
-        ("delay_max_ns", pa.int64()), ("delay_ab_p50_ns", pa.int64()), ("delay_ba_p50_ns", pa.int64()),
-        ("asymmetry_ns", pa.int64()),
-        ("sent_ab", pa.int64()), ("sent_ba", pa.int64()), ("loss_ab", pa.float64()), ("loss_ba", pa.float64()),
-        ("queue_mean_ns", pa.int64()), ("queue_max_ns", pa.int64()),
-        ("capacity_ab_bps", pa.int64()), ("capacity_ba_bps", pa.int64()),
-        ("observed_ns", pa.int64()), ("down_ns", pa.int64()), ("outages", pa.int64()),
-        ("availability", pa.float64()),
+        *ints("begin_ns", "window_ns", "a", "b", "samples", "ends"),
+        *ints("delay_mean_ns", "delay_std_ns", "delay_min_ns", "delay_p50_ns", "delay_p90_ns", "delay_p99_ns"),
+        *ints("delay_max_ns", "delay_ab_p50_ns", "delay_ba_p50_ns", "asymmetry_ns", "sent_ab", "sent_ba"),
+        ("loss_ab", pa.float64()), ("loss_ba", pa.float64()),
+        *ints("queue_mean_ns", "queue_max_ns", "capacity_ab_bps", "capacity_ba_bps"),
+        *ints("observed_ns", "down_ns", "outages"), ("availability", pa.float64()),
     ]
 )  # fmt: skip
-"""One link in one window, a < b. What a measured about sending to b has `ab` in its name. A capacity is the highest
-that was measured, and null where none was."""
+"""One link in one window, a < b. Columns with `ab` in their names are what a measured about sending to b. A capacity is
+the highest that was measured, and null if none was."""
 
 
 class Windowing(NamedTuple):
@@ -95,12 +87,12 @@ def link_sums(table: pa.Table, segment: Segment, *, offsets: dict[Node, int], wi
     starts = np.flatnonzero(_changes(neighbour) | _changes(begin))
     group = np.cumsum(_changes(neighbour) | _changes(begin)) - 1
     delay = numbers(table, "delay_ns")[order]
-    known = delay > 0
+    has_delay = delay > 0
     micros = np.minimum(delay, 60_000_000_000) // _US
     queue = numbers(table, "queue_ns")[order]
     sums = {
         "samples": np.ones(len(order), np.int64),
-        "delays": known.astype(np.int64),
+        "delays": has_delay.astype(np.int64),
         "delay_sum_ns": delay,
         "delay_square_us2": micros * micros,
         "sent": numbers(table, "sent")[order],
@@ -109,23 +101,23 @@ def link_sums(table: pa.Table, segment: Segment, *, offsets: dict[Node, int], wi
         "queue_sum_ns": queue,
         "observed_ns": np.minimum(numbers(table, "period_ns")[order], window),
     }
-    cells, counts = np.unique(group[known] * BINS + bin_of(delay[known]), return_counts=True)
+    cells, counts = np.unique(group[has_delay] * BINS + bin_of(delay[has_delay]), return_counts=True)
     cuts = np.searchsorted(cells, np.arange(len(starts) + 1) * BINS)
     many = len(starts)
-    found = {
+    columns = {
         "bucket": windowing.bucket(begin[starts]),
         "begin_ns": begin[starts],
         "peer": np.full(many, segment.peer),
         "incarnation": np.full(many, segment.incarnation),
         "neighbour": neighbour[starts],
         **{name: np.add.reduceat(values, starts) for name, values in sums.items()},
-        "delay_min_ns": np.minimum.reduceat(np.where(known, delay, _NEVER), starts),
+        "delay_min_ns": np.minimum.reduceat(np.where(has_delay, delay, _NEVER), starts),
         "delay_max_ns": np.maximum.reduceat(delay, starts),
         "queue_max_ns": np.maximum.reduceat(queue, starts),
         "capacity_bps": np.maximum.reduceat(numbers(table, "capacity_bps")[order], starts),
         "histogram": _packed(cells % BINS, counts, cuts),
     }
-    return pa.table(found, schema=SAMPLES)
+    return pa.table(columns, schema=SAMPLES)
 
 
 def _changes(values: Ints) -> NDArray[np.bool_]:
@@ -133,7 +125,7 @@ def _changes(values: Ints) -> NDArray[np.bool_]:
 
 
 def _packed(bins: Ints, counts: Ints, cuts: Ints) -> pa.Array:
-    """Histograms as bytes, from the cells of all of them and the places where each begins and ends."""
+    """Histograms as bytes, from their cells and the bounds of each histogram."""
     cells = (bins << _HALF | counts).astype("<i8")
     offsets = (cuts * _CELL_BYTES).astype(np.int32)
     return pa.BinaryArray.from_buffers(pa.binary(), len(cuts) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(cells)])
@@ -148,18 +140,18 @@ def _unpacked(histograms: pa.Array) -> tuple[Ints, Ints, Ints]:
     return np.repeat(np.arange(len(histograms)), np.diff(cuts)), cells >> _HALF, cells & _COUNT
 
 
-class _Merged:
+class _WindowSums:
     """The sums of one end, or of both, in each window."""
 
-    def __init__(self, rows: pa.Table, starts: Ints, wanted: NDArray[np.bool_]) -> None:
+    def __init__(self, rows: pa.Table, starts: Ints, selection: NDArray[np.bool_]) -> None:
         def added(name: str) -> Ints:
-            return np.add.reduceat(np.where(wanted, numbers(rows, name), 0), starts)
+            return np.add.reduceat(np.where(selection, numbers(rows, name), 0), starts)
 
         def highest(name: str) -> Ints:
-            return np.maximum.reduceat(np.where(wanted, numbers(rows, name), 0), starts)
+            return np.maximum.reduceat(np.where(selection, numbers(rows, name), 0), starts)
 
         self.sums = {name: added(name) for name in _SUMS}
-        self.low = np.minimum.reduceat(np.where(wanted, numbers(rows, "delay_min_ns"), _NEVER), starts)
+        self.low = np.minimum.reduceat(np.where(selection, numbers(rows, "delay_min_ns"), _NEVER), starts)
         self.high = highest("delay_max_ns")
         self.queue_high = highest("queue_max_ns")
         self.capacity = highest("capacity_bps")
@@ -177,29 +169,29 @@ class _Histograms:
         order = np.argsort(window[owner] * BINS + bins, kind="stable")
         self._row, self._bins, self._counts = owner[order], bins[order], counts[order]
 
-    def quantiles(self, merged: _Merged, wanted: NDArray[np.bool_], *shares: float) -> list[pa.Array]:
+    def quantiles(self, merged: _WindowSums, selection: NDArray[np.bool_], *shares: float) -> list[pa.Array]:
         """For each share, the delay below which that share of the samples of each window lies."""
         total = merged.sums["delays"]
         before = np.concatenate([[0], np.cumsum(total)[:-1]])
-        upto = np.cumsum(np.where(wanted[self._row], self._counts, 0))
+        upto = np.cumsum(np.where(selection[self._row], self._counts, 0))
         low = np.minimum(merged.low, merged.high)
-        found = []
+        results = []
         for share in shares:
             rank = np.maximum(1, np.ceil(share * total)).astype(np.int64)
             cell = np.minimum(np.searchsorted(upto, before + rank), len(upto) - 1)
             values = _MIDDLES[self._bins[cell]] if len(upto) else low
-            found.append(_where(total > 0, np.clip(values, low, merged.high)))
-        return found
+            results.append(_where(total > 0, np.clip(values, low, merged.high)))
+        return results
 
 
 def _where(known: NDArray[np.bool_], values: NDArray[Any]) -> pa.Array:
-    """Values, null where they are not known."""
+    """Values, null if they are not known."""
     return pa.array(values, mask=~known)
 
 
 def link_rows(rows: pa.Table, down: pa.Table, window_ns: int) -> pa.Table:
     """One row for each link and window. `rows` are the sums of both ends of links, with `a` and `b`; `down` has the
-    outages of these links. One that lasts over several buckets may be there several times, and counts once."""
+    outages of these links. An outage that lasts over several buckets may be there several times; it counts once."""
     if not rows.num_rows:
         return LINKS.empty_table()
     rows = rows.take(pa.array(np.lexsort([numbers(rows, name) for name in ("b", "a", "begin_ns")])))
@@ -208,7 +200,7 @@ def link_rows(rows: pa.Table, down: pa.Table, window_ns: int) -> pa.Table:
     starts = np.flatnonzero(new)
     of_a = numbers(rows, "peer") == a
     all_rows = np.ones(len(a), bool)
-    both, ab, ba = (_Merged(rows, starts, wanted) for wanted in (all_rows, of_a, ~of_a))
+    both, ab, ba = (_WindowSums(rows, starts, wanted) for wanted in (all_rows, of_a, ~of_a))
     histograms = _Histograms(rows, np.cumsum(new) - 1)
     a, b, begin, many = a[starts], b[starts], begin[starts], len(starts)
     down_ns, outages = _down(a, b, begin, window_ns, down)
@@ -220,7 +212,7 @@ def link_rows(rows: pa.Table, down: pa.Table, window_ns: int) -> pa.Table:
     std = np.sqrt(np.maximum(0.0, square - mean.astype(np.float64) ** 2))
     p50, p90, p99 = histograms.quantiles(both, all_rows, 0.5, 0.9, 0.99)
     (middle_ab,), (middle_ba,) = histograms.quantiles(ab, of_a, 0.5), histograms.quantiles(ba, ~of_a, 0.5)
-    found: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "begin_ns": begin,
         "window_ns": np.full(many, window_ns),
         "a": a,
@@ -250,7 +242,7 @@ def link_rows(rows: pa.Table, down: pa.Table, window_ns: int) -> pa.Table:
         "outages": outages,
         "availability": _where(seen > 0, 1 - down_ns / np.maximum(seen, 1)),
     }
-    return pa.table(found, schema=LINKS)
+    return pa.table(columns, schema=LINKS)
 
 
 def _down(a: Ints, b: Ints, begins: Ints, window_ns: int, down: pa.Table) -> tuple[Ints, Ints]:

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import compute
 
-from wend.pipeline.match_output import spark_schema
-from wend.pipeline.tables import TableFolder
+from wend.pipeline.spark.arrow_schema import spark_schema
+from wend.pipeline.storage.versioned_tables import TableFolder
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.jobs import CLOCK_UNIT_NS, FORMAT, stored_columns
+from wend.pipeline.telemetry.link_outages import CHANGES, OUTAGES, Spans, change_rows, link_outages
 from wend.pipeline.telemetry.link_windows import LINKS, SAMPLES, Windowing, link_rows, link_sums
-from wend.pipeline.telemetry.outages import CHANGES, OUTAGES, Spans, change_rows, link_outages
-from wend.pipeline.telemetry.pictures import availability_map
-from wend.pipeline.telemetry.update import PartialTable, TableUpdate
+from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
+from wend.pipeline.telemetry.telemetry_pictures import availability_map
+from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, FORMAT, stored_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _FORMAT = 2
-"""Grows when partial rows of before cannot be merged any more."""
+"""Grows when older partial rows can no longer be merged."""
 _TASK_BYTES = 32 * 2**20
 """Bytes of stored sums of a bucket that one task merges. It has them in memory."""
 _BATCH_ROWS = 20_000
@@ -42,7 +42,7 @@ class LinksJob:
 
     @property
     def offset_unit_ns(self) -> int:
-        """A sample is at most this far from its place, and a window is 60 times as long."""
+        """The most by which a sample is misplaced. A window is 60 times as long."""
         return max(CLOCK_UNIT_NS, self.windowing.window_ns // 60)
 
     def partial_tables(self, offsets: dict[Node, int]) -> list[PartialTable]:
@@ -55,11 +55,11 @@ class LinksJob:
     def merge(self, update: TableUpdate) -> None:
         from pyspark.sql import functions as F
 
-        found = self._outages(update)
-        update.touched |= self._touched_by_outages(update, found)
-        update.replace("outages", found.orderBy("begin_ns", "a", "b").coalesce(1))
+        outages = self._outages(update)
+        update.touched |= self._touched_by_outages(update, outages)
+        update.replace("outages", outages.orderBy("begin_ns", "a", "b").coalesce(1))
         sums = _linked(update.partial("_samples", stored_columns(SAMPLES), update.touched))
-        down = self._by_bucket(update, found.where("agreed"))
+        down = self._by_bucket(update, outages.where("agreed"))
         shares = update.bytes("_samples", update.touched) // max(1, len(update.touched)) // _TASK_BYTES + 1
         rows = sums.unionByName(down, allowMissingColumns=True)
         merged = rows.repartition("bucket", F.pmod("a", F.lit(shares))).mapInArrow(
@@ -68,7 +68,7 @@ class LinksJob:
         update.replace("links", merged.sortWithinPartitions("bucket", "begin_ns", "a", "b"), update.touched)
 
     def _by_bucket(self, update: TableUpdate, outages: "DataFrame") -> "DataFrame":
-        """Outages once for each touched bucket in which they last."""
+        """Each outage once for each touched bucket that it reaches into."""
         from pyspark.sql import functions as F
 
         length = F.lit(self.windowing.window_ns * self.windowing.bucket_windows)
@@ -84,20 +84,20 @@ class LinksJob:
         return availability_map(tables.frame(spark, version, "links"))
 
     def _outages(self, update: TableUpdate) -> "DataFrame":
-        """All outages of all links: they are few, and one may reach over any time."""
+        """All outages of all links: they are few, and one may last for any time."""
         changes = update.partial("_changes", stored_columns(CHANGES, timed=False))
         find = _outages_by(update.clocks.rounded(CLOCK_UNIT_NS), update.spans)
         return update.stored(_linked(changes).groupBy("a", "b").applyInArrow(find, spark_schema(OUTAGES)))
 
-    def _touched_by_outages(self, update: TableUpdate, found: "DataFrame") -> set[int]:
-        """The buckets in which an outage is another than before."""
+    def _touched_by_outages(self, update: TableUpdate, outages: "DataFrame") -> set[int]:
+        """The buckets in which an outage has changed."""
         if "outages" not in update.base.tables:
             return set()
         before = update.tables.frame(update.spark, update.base, "outages")
         there = {file.bucket for file in update.base.tables["links"].files if file.bucket is not None}
-        if before.columns != found.columns:  # an older Wend has made them
+        if before.columns != outages.columns:  # an older Wend has made them
             return there
-        other = before.exceptAll(found).unionAll(found.exceptAll(before)).select("begin_ns", "end_ns").toArrow()
+        other = before.exceptAll(outages).unionAll(outages.exceptAll(before)).select("begin_ns", "end_ns").toArrow()
         touched: set[int] = set()
         for row in other.to_pylist():
             first = self.windowing.bucket(row["begin_ns"])

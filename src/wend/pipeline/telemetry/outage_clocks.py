@@ -1,12 +1,13 @@
-"""Clocks of peers against each other, from the outages of their links, where they saw no event in common.
+"""The offsets of clocks of peers that saw no common event, from the outages of their links.
 
-Both ends of a link see its outages end at nearly the same moment: within the delay of the link. So the clocks of two
-ends differ by what most of their outages have in common. Which outage of one end is which of the other is not known
-before. All pairs of about the same length are candidates; the true difference is the one that many pairs agree on.
+Both ends of a link see its outages end at nearly the same moment: within the delay of the link. So the difference
+between the clocks of two ends is the same for most of their outages. It is not known in advance which outages of the
+two ends belong together. All pairs of about the same length are candidates; the true difference is the one on which
+many pairs agree.
 
-A group of peers whose clocks are known against each other has all its links to another group for that. The answer is
-taken if at least three outages agree on it, and twice as many as on any other. It is right within the longest delay of
-these links, which is enough to tell which outages of two ends are one.
+Two groups of peers, each with known offsets inside, are compared by all links between them. A difference is accepted if
+at least three outages agree on it, and twice as many as on any other. It is right within the longest delay of these
+links, which is enough to recognise the outages that both ends saw.
 """
 
 from collections import defaultdict
@@ -21,26 +22,26 @@ Ints = NDArray[np.int64]
 Incarnation = tuple[int, int]
 """(peer, incarnation)"""
 Seen = tuple[Ints, Ints]
-"""Begin and end of the outages that one end saw, by its own clock."""
+"""Start and end of the outages that one end saw, by its own clock."""
 Outages = Mapping[Incarnation, Mapping[int, Seen]]
 """incarnation -> neighbour -> outages"""
 LEAST = 3
-"""So many outages must agree."""
+"""The least number of outages that must agree."""
 CLEAR = 2
-"""So many times as many as on any other difference."""
+"""The accepted difference needs this many times the outages of any other."""
 WITHIN_NS = 250 * MS
-"""Ends that agree may be so far apart: the delay of the link, and the time between two probes."""
+"""The most by which the ends of one outage may differ: the delay of the link, and the time between two probes."""
 _MOST = 300
 """Outages of one end of a link that are compared: the last ones."""
 
 
 def outages_of(rows: Sequence[Ints]) -> dict[Incarnation, dict[int, Seen]]:
     """Outages by incarnation and neighbour, from columns: peer, incarnation, neighbour, begin, end."""
-    found: dict[Incarnation, dict[int, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+    outages: dict[Incarnation, dict[int, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     for peer, incarnation, neighbour, begin, end in zip(*(column.tolist() for column in rows), strict=True):
-        found[peer, incarnation][neighbour].append((end, begin))
+        outages[peer, incarnation][neighbour].append((end, begin))
     seen: dict[Incarnation, dict[int, Seen]] = {}
-    for node, links in found.items():
+    for node, links in outages.items():
         for neighbour, times in links.items():
             pairs = np.array(sorted(times)[-_MOST:], np.int64)
             seen.setdefault(node, {})[neighbour] = (pairs[:, 1], pairs[:, 0])
@@ -48,20 +49,20 @@ def outages_of(rows: Sequence[Ints]) -> dict[Incarnation, dict[int, Seen]]:
 
 
 def joined_by_outages(groups: Sequence[Mapping[Incarnation, int]], outages: Outages) -> list[dict[Incarnation, int]]:
-    """Groups of offsets, those that outages compare with the first one joined to it. The offsets of each group are by
-    a clock of its own, those of the result by that of the first."""
+    """Join the groups of offsets that outages can compare with the first group. Each group has offsets by a clock of
+    its own; the joined group has them by the clock of the first."""
     if len(groups) < 2 or not outages:
         return [dict(group) for group in groups]
     main, others = dict(groups[0]), [dict(group) for group in groups[1:]]
     grew = True
     while grew:
         # All that can be compared with the main group as it is; the next round goes one link further.
-        found = [(group, _difference(main, group, outages)) for group in others]
-        for group, ahead in found:
+        differences = [(group, _difference(main, group, outages)) for group in others]
+        for group, ahead in differences:
             if ahead is not None:
                 main |= {node: offset + ahead for node, offset in group.items()}
-        others = [group for group, ahead in found if ahead is None]
-        grew = any(ahead is not None for _, ahead in found)
+        others = [group for group, ahead in differences if ahead is None]
+        grew = any(ahead is not None for _, ahead in differences)
     return [main, *others]
 
 
@@ -87,7 +88,7 @@ def _difference(main: Mapping[Incarnation, int], group: Mapping[Incarnation, int
 
 
 def _pairs(one: Seen, other: Seen) -> tuple[Ints, Ints]:
-    """Pairs of outages that are about equally long, as places in both."""
+    """Pairs of outages that are about equally long, as positions in both."""
     lengths = (other[1] - other[0])[None, :] - (one[1] - one[0])[:, None]
     a, b = np.nonzero(np.abs(lengths) <= WITHIN_NS)
     return a.astype(np.int64), b.astype(np.int64)

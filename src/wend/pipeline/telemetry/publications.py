@@ -1,12 +1,12 @@
 """The times at which events were published, for replays: events of one publisher for the same peers, by window.
 
-`wend data workload` has a row for each event, by the clock of its publisher. Here it gets its time by the clock of the
-reference. Only publishers that were told to write about every event count: of a sample, rates are known, but not all
-times. Rows that a full disk cost are missing all the same; heartbeats count them as `unwritten`.
+`wend data workload` has a row for each event, by the clock of its publisher. Here the event gets its time by the clock
+of the reference. Only publishers that record every event count, because a sample gives rates, but not all times. Rows
+that were lost to a full disk are still missing; heartbeats count them as `unwritten`.
 
-A strategy may lose events at some of their receivers. A publisher knows for how many peers an event is. One that
-reached fewer counts for the flow of its publisher that has that many receivers, those that it reached among them.
-Otherwise a replay would not expect what was lost, and the strategy that ran would look better than it was.
+A strategy may lose events at some of their receivers. A publisher knows how many peers an event is for. An event that
+reached fewer counts for the flow of its publisher with that many receivers, which include the peers that it reached.
+Otherwise a replay would not expect the lost events, and the strategy that ran would look better than it was.
 """
 
 from collections import Counter, defaultdict
@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from wend.drivers.recorded import RecordedFlow
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
-from wend.pipeline.storage import local_path
-from wend.pipeline.tables import TableFolder, read_local
+from wend.pipeline.spark.arrow_schema import ints
+from wend.pipeline.storage.job_folders import local_path
+from wend.pipeline.storage.versioned_tables import TableFolder, read_local
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.event_rows import beside
-from wend.pipeline.telemetry.segments import Ints, numbers
+from wend.pipeline.telemetry.segment_rows import Ints, numbers
 from wend.pipeline.telemetry.workload_job import BUCKET_NS
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 NAME = "publications"
 WHOLE = 0.999
-"""The least share of events that a publisher was told to write about."""
+"""A publisher that records at least this share of its events counts as recording all."""
 MOST = 200_000
 """A window with more publications is played by its rates: each run would have them all in memory, and on the wire."""
 Receivers = tuple[PeerId, ...]
@@ -52,26 +53,26 @@ class RecordedPublications:
         flows = self._read("flows") if NAME in self._version.tables else pa.table({})
         shares = zip(*(flows[name].to_pylist() for name in ("publisher", "sample")), strict=True) if len(flows) else ()
         self.whole = frozenset(publisher for publisher, sample in shares if sample is not None and sample >= WHOLE)
-        """The publishers that were told to write about every event."""
+        """The publishers that record every event."""
 
     def within(self, begin_ns: Nanos, end_ns: Nanos, most: int = MOST) -> pa.Table | None:
-        """What these publishers published in a time by the clock of the reference, with the times in `time_ns`; None
-        where that is more than `most` events."""
+        """The publications of these publishers between two times by the clock of the reference, which `time_ns` has;
+        None if there are more than `most`."""
         if not self.whole:
             return _NONE
         buckets = beside(range(begin_ns // BUCKET_NS, end_ns // BUCKET_NS + 1))
         _, inside = self._inside(self._read(NAME, buckets, _WHEN), begin_ns, end_ns)
         if np.count_nonzero(inside) > most:
             return None
-        found = self._read(NAME, buckets, _NONE.schema.names).select(_NONE.schema.names).cast(_NONE.schema)
-        times, inside = self._inside(found, begin_ns, end_ns)
-        found = found.set_column(0, "time_ns", pa.array(times)).filter(pa.array(inside))
-        return found.sort_by([(name, "ascending") for name in ("time_ns", "publisher", "sequence")])
+        rows = self._read(NAME, buckets, _NONE.schema.names).select(_NONE.schema.names).cast(_NONE.schema)
+        times, inside = self._inside(rows, begin_ns, end_ns)
+        rows = rows.set_column(0, "time_ns", pa.array(times)).filter(pa.array(inside))
+        return rows.sort_by([(name, "ascending") for name in ("time_ns", "publisher", "sequence")])
 
-    def _inside(self, found: pa.Table, begin_ns: Nanos, end_ns: Nanos) -> tuple[Ints, NDArray[np.bool_]]:
-        """The times of rows by the clock of the reference, and which of them are wanted."""
-        publishers, incarnations = numbers(found, "publisher"), numbers(found, "publisher_incarnation")
-        times = numbers(found, "time_ns").copy()
+    def _inside(self, rows: pa.Table, begin_ns: Nanos, end_ns: Nanos) -> tuple[Ints, NDArray[np.bool_]]:
+        """The times of rows by the clock of the reference, and which rows are between the two times."""
+        publishers, incarnations = numbers(rows, "publisher"), numbers(rows, "publisher_incarnation")
+        times = numbers(rows, "time_ns").copy()
         for (publisher, incarnation), ahead in self._offsets.items():
             times[(publishers == publisher) & (incarnations == incarnation)] -= ahead
         return times, (times >= begin_ns) & (times < end_ns) & np.isin(publishers, sorted(self.whole))
@@ -89,9 +90,8 @@ class RecordedPublications:
 
 _NONE = pa.schema(
     [
-        ("time_ns", pa.int64()), ("publisher", pa.int64()), ("publisher_incarnation", pa.int64()),
-        ("sequence", pa.int64()), ("receivers", pa.list_(pa.int64())), ("expected", pa.int64()),
-        ("size_bytes", pa.int64()),
+        *ints("time_ns", "publisher", "publisher_incarnation", "sequence"), ("receivers", pa.list_(pa.int64())),
+        *ints("expected", "size_bytes"),
     ]
 ).empty_table()  # fmt: skip
 
@@ -102,10 +102,10 @@ def timed_flows(
     """Publications as flows with their times since `begin_ns`."""
     columns = (published[name].to_pylist() for name in ("publisher", "receivers", "expected"))
     rows = [(publisher, tuple(reached or ()), expected) for publisher, reached, expected in zip(*columns, strict=True)]
-    known = Counter((publisher, reached) for publisher, reached, _ in rows if reached)
+    counts = Counter((publisher, reached) for publisher, reached, _ in rows if reached)
     by_flow: dict[tuple[PeerId, Receivers], list[int]] = defaultdict(list)
     for number, (publisher, reached, expected) in enumerate(rows):
-        receivers = _intended(publisher, reached, expected, known)
+        receivers = _intended(publisher, reached, expected, counts)
         if receivers:
             by_flow[publisher, receivers].append(number)
     times, sizes = numbers(published, "time_ns") - begin_ns, numbers(published, "size_bytes")
@@ -123,21 +123,21 @@ def timed_flows(
 
 
 def _intended(
-    publisher: PeerId, reached: Receivers, expected: int | None, known: Mapping[tuple[PeerId, Receivers], int]
+    publisher: PeerId, reached: Receivers, expected: int | None, counts: Mapping[tuple[PeerId, Receivers], int]
 ) -> Receivers:
-    """For which peers an event was."""
+    """The peers that an event was for."""
     if expected is None or expected <= len(reached):
         return reached
     fitting = [
         (-count, receivers)
-        for (one, receivers), count in known.items()
+        for (one, receivers), count in counts.items()
         if one == publisher and len(receivers) == expected and set(reached) <= set(receivers)
     ]
     return min(fitting)[1] if fitting else reached
 
 
 def deadlines_of(flows: Sequence[RecordedFlow]) -> dict[tuple[PeerId, PeerId], Nanos]:
-    """By publisher and receiver."""
+    """The deadlines by publisher and receiver."""
     return {
         (flow.publisher, peer): deadline
         for flow in flows

@@ -1,10 +1,10 @@
 """A recommendation from replays: which strategy and setting were on time most often, and what the others cost.
 
 Strategies are compared pair by pair: the same window, the same times of publication. The best one is the one with the
-most deliveries on time. Variants that lose at most a tenth of a point to it, or what the caller says, count as equal;
-of these the one with the fewest data packets is recommended.
+most deliveries on time. Variants that are worse by at most a tenth of a point, or by what the caller allows, count as
+equal. Of these, the one with the fewest data packets is recommended.
 
-The runs at the recorded times of publication are also told apart: they say how close a replay is to what happened.
+Runs at the recorded times of publication are also shown separately: they show how close a replay is to what happened.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ from wend.drivers.recorded import RECORDED
 from wend.model.errors import ConfigError
 from wend.pictures.charts import RankedRow, ranked_dots
 from wend.pictures.palette import STRATEGIES
-from wend.pipeline.metrics import t_quantile
+from wend.pipeline.sweeps.seed_means import t_quantile
 
 EQUAL = 0.001
 FEW_WINDOWS = 3
@@ -30,7 +30,7 @@ Weighted = tuple[float, float]
 
 
 class MeanInterval(msgspec.Struct, frozen=True):
-    """A mean, with half of its 95 % interval; None where there is one value only."""
+    """A mean, with half of its 95 % interval; None if there is only one value."""
 
     mean: float
     half: float | None = None
@@ -45,7 +45,7 @@ class Variant(NamedTuple):
         return f"{self.strategy}, {self.redundancy}" if self.redundancy else self.strategy
 
 
-class Ranked(msgspec.Struct, frozen=True):
+class RankedVariant(msgspec.Struct, frozen=True):
     """One strategy with its setting, over all windows."""
 
     strategy: str
@@ -58,11 +58,11 @@ class Ranked(msgspec.Struct, frozen=True):
     """Data packets for each delivery."""
     delay_p99_ms: float | None
     behind: MeanInterval
-    """By how much of all deliveries the recommended one is on time more often."""
+    """The share of deliveries by which the recommended variant is on time more often."""
     failed: int = 0
     """Runs without a result."""
     recorded: float | None = None
-    """What was on time at the recorded times of publication, where they are known."""
+    """The share on time at the recorded times of publication, if they are known."""
 
     @property
     def variant(self) -> Variant:
@@ -72,15 +72,15 @@ class Ranked(msgspec.Struct, frozen=True):
 class Recommendation(msgspec.Struct, frozen=True):
     """All variants, the recommended one first, then by their deliveries on time."""
 
-    ranked: tuple[Ranked, ...]
+    ranked: tuple[RankedVariant, ...]
     settings: dict[str, str]
-    """Of a peer's file."""
+    """Lines for a peer's file."""
     paragraph: str
 
 
 def recommend(rows: Iterable[Mapping[str, Any]], equal: float = EQUAL) -> Recommendation:
     """Judge rows of replays. `equal`: a smaller share of deliveries is no reason to send more packets. Raises
-    `ConfigError` where no row has a result."""
+    `ConfigError` if no row has a result."""
     runs: dict[Variant, list[Mapping[str, Any]]] = defaultdict(list)
     failed: dict[Variant, int] = defaultdict(int)
     for row in rows:
@@ -100,7 +100,7 @@ def recommend(rows: Iterable[Mapping[str, Any]], equal: float = EQUAL) -> Recomm
     first = min(alike, key=lambda variant: (_mean(runs[variant], "packets"), variant.name))
     order = sorted(runs, key=lambda variant: (variant != first, -means[variant], variant))
     ranked = tuple(
-        Ranked(
+        RankedVariant(
             variant.strategy,
             variant.redundancy,
             windows=len({row["begin_ns"] for row in runs[variant]}),
@@ -119,13 +119,13 @@ def recommend(rows: Iterable[Mapping[str, Any]], equal: float = EQUAL) -> Recomm
 
 
 def _units(rows: Iterable[Mapping[str, Any]], metric: str, by_window: bool) -> dict[Unit, Weighted]:
-    """What intervals are over: windows, as means of their seeds, or single runs."""
-    found: dict[Unit, list[Weighted]] = defaultdict(list)
+    """The values behind an interval: windows, as means over their seeds, or single runs."""
+    by_unit: dict[Unit, list[Weighted]] = defaultdict(list)
     for row in rows:
         if row[metric] is not None:
             unit = (row["begin_ns"],) if by_window else (row["begin_ns"], row["seed"])
-            found[unit].append((row[metric], row["expected"] or 0.0))
-    return {unit: (_weighted(values), sum(weight for _, weight in values)) for unit, values in found.items()}
+            by_unit[unit].append((row[metric], row["expected"] or 0.0))
+    return {unit: (_weighted(values), sum(weight for _, weight in values)) for unit, values in by_unit.items()}
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], metric: str) -> float:
@@ -171,8 +171,8 @@ def _settings(variant: Variant) -> dict[str, str]:
     return {"strategy": variant.strategy} | ({"redundancy": variant.redundancy} if variant.redundancy else {})
 
 
-def paragraph(ranked: Sequence[Ranked]) -> str:
-    """The recommendation in words: what, why, and the price of the runner-up and of the last."""
+def paragraph(ranked: Sequence[RankedVariant]) -> str:
+    """The recommendation in words, with the cost of the runner-up and of the last variant."""
     first, others = ranked[0], ranked[1:]
     text = (
         f"Use {_named(first)}. Over {_counted(first.windows, 'window')} ({_counted(first.runs, 'run')}), "
@@ -186,7 +186,7 @@ def paragraph(ranked: Sequence[Ranked]) -> str:
     return text
 
 
-def _named(one: Ranked) -> str:
+def _named(one: RankedVariant) -> str:
     return f"{one.strategy} with redundancy {one.redundancy}" if one.redundancy else one.strategy
 
 
@@ -199,7 +199,7 @@ def _percent(share: MeanInterval) -> str:
     return f"{100 * share.mean:.2f} %{half}"
 
 
-def _behind(one: Ranked) -> str:
+def _behind(one: RankedVariant) -> str:
     behind, half = 100 * one.behind.mean, one.behind.half
     if half is not None and abs(one.behind.mean) <= half:
         return f"differs by {behind:.2f} points, which may be chance (± {100 * half:.2f})"
@@ -207,23 +207,23 @@ def _behind(one: Ranked) -> str:
     return f"is on time {abs(behind):.2f} points {'less' if behind >= 0 else 'more'} often{sure}"
 
 
-def _packets(first: Ranked, other: Ranked) -> str:
+def _packets(first: RankedVariant, other: RankedVariant) -> str:
     more = other.packets.mean - first.packets.mean
     if abs(more) < 0.005:
         return "sends as many packets"
     return f"sends {abs(more):.2f} data packets {'more' if more > 0 else 'fewer'} for each delivery"
 
 
-def picture(found: Recommendation) -> str:
+def picture(recommendation: Recommendation) -> str:
     """The variants as dots: on time and delivered, with their packets."""
     rows = [
         RankedRow(
             one.variant.name, STRATEGIES.get(one.strategy, "grey"), (one.on_time.mean, one.delivery.mean),
             f"{one.packets.mean:.2f}", strong=number == 0,
         )
-        for number, one in enumerate(found.ranked)
+        for number, one in enumerate(recommendation.ranked)
     ]  # fmt: skip
-    first = found.ranked[0]
+    first = recommendation.ranked[0]
     subtitle = f"{_counted(first.windows, 'recorded window')} played again; the recommended one is on top"
     groups = ("on time", "delivered")
     return ranked_dots("What would have been on time", subtitle, groups, "data packets\nper delivery", rows)

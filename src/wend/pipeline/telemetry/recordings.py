@@ -1,12 +1,12 @@
-"""Recordings from tables: links with their outages, and flows, for each window that is to be played again.
+"""Recordings from tables: links with their outages, and flows, for each window to replay.
 
 The tables are those of `wend data links` (links, outages) and of `wend data workload` (flows, deadlines). A window
 whose links were observed for a part of it is played for that part: unobserved time has no outages, and would make every
 strategy look better than it was.
 
-Where the publications of all publishers are known (`publications.py`), a window has the flows that published in it,
-with their times, and its played part contains all of them. A short window at the begin or the end of the observed time
-goes with its neighbour, so that every publication is played.
+If the publications of all publishers are known (`publications.py`), a window has the flows that published in it, with
+their times, and its played part contains all of them. A short window at the start or the end of the observed time is
+joined with its neighbour, so that every publication is played.
 """
 
 from bisect import bisect_left
@@ -23,8 +23,8 @@ from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.rates import BITS_PER_BYTE, parse_rate
 from wend.model.units import SECOND, Nanos
-from wend.pipeline.storage import local_path
-from wend.pipeline.tables import TableFolder, read_local
+from wend.pipeline.storage.job_folders import local_path
+from wend.pipeline.storage.versioned_tables import TableFolder, read_local
 from wend.pipeline.telemetry.publications import MOST, RecordedPublications, deadlines_of, timed_flows
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 LEAST_NS: Nanos = 5 * SECOND
 """Shorter windows say nothing."""
 BOTH = 2
-"""How many ends of a link see an outage of it. If one end only sees one, the other did not run, or a host was busy:
-that is no outage of the link, unless nobody knows what the other end saw."""
+"""The number of ends that see an outage of a link. If only one end sees it, the other did not run, or a host was busy.
+That is not an outage of the link, unless nobody knows what the other end saw."""
 PRIOR = 20
-"""So many answered packets are assumed of each end: a lost one among three is no loss of a third."""
+"""Answered packets that are assumed of each end: one lost packet of three is not a loss of a third."""
 Row = dict[str, Any]
 Outages = dict[tuple[PeerId, PeerId], list[tuple[Nanos, Nanos | None]]]
 """By link."""
@@ -54,7 +54,7 @@ def read_table(spark: "SparkSession | None", folder: str, name: str) -> pa.Table
 
 
 def read_workload(spark: "SparkSession | None", folder: str) -> list[RecordedFlow]:
-    """The flows of a workload, with the deadlines of each receiver where they are known."""
+    """The flows of a workload, with the known deadlines of each receiver."""
     deadlines: dict[tuple[int, int], Nanos] = {}
     if "deadlines" in TableFolder(spark, folder).required().tables:
         for row in read_table(spark, folder, "deadlines").to_pylist():
@@ -71,36 +71,45 @@ def recordings(
     most: int,
     publications: RecordedPublications | None = None,
 ) -> list[Recording]:
-    """One recording for each window of the links, at most so many, evenly spread over time. Raises `ConfigError` where
+    """One recording for each window of the links, at most so many, evenly spread over time. Raises `ConfigError` if
     there is nothing to play."""
     if not flows:
         raise ConfigError("the workload has no flows")
-    down: Outages = defaultdict(list)
-    watched = {(row["a"], row["b"]) for row in links.select(["a", "b", "ends"]).to_pylist() if row["ends"] == BOTH}
-    for row in outages.to_pylist():
-        if row["ends"] == BOTH or (row["a"], row["b"]) not in watched:
-            down[row["a"], row["b"]].append((row["begin_ns"], row["end_ns"]))
-    by_window: dict[Nanos, list[Row]] = defaultdict(list)
-    for row in links.to_pylist():
-        if row["delay_mean_ns"]:
-            by_window[row["begin_ns"]].append(row)
+    down, by_window = _outages_by_link(links, outages), _measured_windows(links)
     begins = sorted(set(links.column("begin_ns").to_pylist()))
-    found: list[Recording | None] = []
+    playable: list[Recording | None] = []
     if publications is not None and {flow.publisher for flow in flows} <= publications.whole:
         spans = _joined(by_window)
         for begin in _spread(sorted(spans), most):
             published = publications.within(*spans[begin], MOST)
             if published is None:
-                found.append(_recording(by_window[begin], down, tuple(flows), begins))
+                playable.append(_recording(by_window[begin], down, tuple(flows), begins))
             elif published.num_rows:
-                found.append(_timed_recording(by_window[begin], down, flows, published, begins))
-    if not any(found):
+                playable.append(_timed_recording(by_window[begin], down, flows, published, begins))
+    if not any(playable):
         chosen = [begin for begin in _spread(begins, most) if begin in by_window]
-        found = [_recording(by_window[begin], down, tuple(flows), begins) for begin in chosen]
-    playable = [recording for recording in found if recording is not None]
-    if not playable:
+        playable = [_recording(by_window[begin], down, tuple(flows), begins) for begin in chosen]
+    if not any(playable):
         raise ConfigError(f"no window of the links is observed for {LEAST_NS // SECOND} s and has delays")
-    return playable
+    return [recording for recording in playable if recording is not None]
+
+
+def _outages_by_link(links: pa.Table, outages: pa.Table) -> Outages:
+    down: Outages = defaultdict(list)
+    watched = {(row["a"], row["b"]) for row in links.select(["a", "b", "ends"]).to_pylist() if row["ends"] == BOTH}
+    for row in outages.to_pylist():
+        if row["ends"] == BOTH or (row["a"], row["b"]) not in watched:
+            down[row["a"], row["b"]].append((row["begin_ns"], row["end_ns"]))
+    return down
+
+
+def _measured_windows(links: pa.Table) -> dict[Nanos, list[Row]]:
+    """The links of each window whose delay was measured."""
+    by_window: dict[Nanos, list[Row]] = defaultdict(list)
+    for row in links.to_pylist():
+        if row["delay_mean_ns"]:
+            by_window[row["begin_ns"]].append(row)
+    return by_window
 
 
 def _spread(begins: Sequence[Nanos], most: int) -> list[Nanos]:
@@ -116,8 +125,8 @@ def _observed(rows: list[Row]) -> Nanos:
 
 
 def _joined(by_window: Mapping[Nanos, list[Row]]) -> dict[Nanos, tuple[Nanos, Nanos]]:
-    """The begin and the end of each window that is long enough. A shorter one goes with the one after it, or with the
-    one before."""
+    """The start and the end of each window that is long enough. A shorter window is joined with the next one, or with
+    the previous one."""
     long = {begin for begin, rows in by_window.items() if _observed(rows) >= LEAST_NS}
     spans = {begin: (begin, begin + by_window[begin][0]["window_ns"]) for begin in sorted(long)}
     for begin in sorted(by_window.keys() - long):
@@ -173,8 +182,8 @@ def _links(rows: list[Row], down: Outages, start_ns: Nanos, duration_ns: Nanos) 
 def _start(
     window_ns: Nanos, observed_ns: Nanos, begin_ns: Nanos, begins: Sequence[Nanos], outages: Iterable[Any]
 ) -> Nanos:
-    """When in a window the observed time begins. It ends the first window of several, begins the others, and contains
-    the outages of an only one, as far as that can be."""
+    """When in a window the observed time begins. If there are several windows, it is at the end of the first and at the
+    start of the others. In a single window it contains the outages, as far as possible."""
     if observed_ns >= window_ns:
         return 0
     place = bisect_left(begins, begin_ns)
@@ -186,14 +195,14 @@ def _start(
 
 
 def _within(times: Iterable[tuple[Nanos, Nanos | None]], begin_ns: Nanos, end_ns: Nanos) -> list[tuple[Nanos, Nanos]]:
-    """The outages that overlap with a time, cut to it. One without an end lasts."""
+    """The outages between two times, cut to them. An outage without an end lasts."""
     cut = ((max(begin, begin_ns), min(end_ns if end is None else end, end_ns)) for begin, end in times)
     return [(begin, end) for begin, end in cut if begin < end]
 
 
 def one_way_loss(row: Row) -> float:
-    """The share of packets that a link loses in one direction. What its ends count as lost are packets whose ACK did
-    not come, so packets of both directions."""
+    """The share of packets that a link loses in one direction. Its ends count a packet as lost if its ACK did not come,
+    so they count losses in both directions."""
     seen = [end for end in ("ab", "ba") if row.get(f"loss_{end}") is not None]
     ends = [(row[f"loss_{end}"], row.get(f"sent_{end}") or 0) for end in seen]
     lost, sent = sum(share * count for share, count in ends), sum(count + PRIOR for _, count in ends)

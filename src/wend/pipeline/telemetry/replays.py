@@ -3,8 +3,8 @@
 `sweep.py` distributes, stores and resumes the runs. Every run of a window has the same links, outages and flows; runs
 with the same seed also have the same times of publication. So strategies can be compared pair by pair.
 
-The first run of a window publishes at the recorded times, if they are known: it says what happened again. The other
-runs move the times, because which events met an outage was chance, and a strategy is to be chosen for other days.
+The first run of a window publishes at the recorded times, if they are known: it repeats what happened. The other runs
+move the times, because it was chance which events met an outage, and the strategy is for other days.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,9 +21,9 @@ from wend.model.errors import ConfigError
 from wend.model.rates import Rate
 from wend.model.units import SECOND
 from wend.pipeline.code_hash import PARTS
-from wend.pipeline.sweep import LIMIT_S, Swept, sweep
-from wend.pipeline.tables import TableChange, TableFolder, columns_of
-from wend.pipeline.trials import Trial, TrialKind, Trials
+from wend.pipeline.storage.versioned_tables import TableChange, TableFolder, columns_of
+from wend.pipeline.sweeps.sweep import LIMIT_S, SweepResult, sweep
+from wend.pipeline.sweeps.trials import Trial, TrialKind, Trials
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +40,7 @@ class ReplayFields(msgspec.Struct, frozen=True):
 
     strategy: str
     redundancy: str
-    """Empty where the strategy has no such setting."""
+    """Empty if the strategy has no such setting."""
     begin_ns: int
     duration_ns: int
     times: str
@@ -82,7 +82,7 @@ def _decoded(text: str) -> Recording:
 
 
 def _plan(world: "World") -> None:
-    """Plan for the links and flows of a world, and let its peers follow that."""
+    """Plan for the links and flows of a world, and let its peers follow the plan."""
     from wend.model.flows import Flow, told_apart
     from wend.model.forwarding import read_forwarding
     from wend.planning.flow_network import FlowNetwork
@@ -97,9 +97,9 @@ def _plan(world: "World") -> None:
     ]
     # Where capacities are not known, a link has room for everything, and the plan balances the load.
     network = FlowNetwork(world.overlay, link=Rate(sum(SECOND / topic.period_ns for topic in world.topics)))
-    made = make_plan(network, workload_of(flows, network.names, "the workload"), parse_goal("balance"), _PLAN_K)
+    plan = make_plan(network, workload_of(flows, network.names, "the workload"), parse_goal("balance"), _PLAN_K)
     with TemporaryDirectory(prefix="wend-plan-") as name:
-        made.write(Path(name) / "plan")
+        plan.write(Path(name) / "plan")
         world.plan = read_forwarding(Path(name) / "plan")
 
 
@@ -124,7 +124,7 @@ REPLAYS = Trials(
 
 
 def variants(strategies: Sequence[str], redundancies: Sequence[str]) -> list[tuple[str, str]]:
-    """Strategies with each redundancy, where they have that setting. Raises `ConfigError` for one that is unknown."""
+    """Strategies with each redundancy, if they have that setting. Raises `ConfigError` for an unknown one."""
     from wend.drivers.sim.run import STRATEGIES, known
     from wend.strategies.adaptive.plugin import AdaptiveSettings
     from wend.strategies.registry import ROUTING, load
@@ -133,17 +133,17 @@ def variants(strategies: Sequence[str], redundancies: Sequence[str]) -> list[tup
     for text in redundancies:
         if text not in allowed:
             raise ConfigError(f"unknown redundancy {text!r}: choose from {', '.join(allowed)}")
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for name in strategies:
         load("routing", name)
         if not known(name):
             raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(STRATEGIES)}, or MODULE:CLASS")
-        made = ROUTING.get(name)
-        has = made is not None and issubclass(made.settings, AdaptiveSettings)
-        found += [(name, text) for text in redundancies] if has else [(name, "")]
-    if not found:
+        routing = ROUTING.get(name)
+        has = routing is not None and issubclass(routing.settings, AdaptiveSettings)
+        pairs += [(name, text) for text in redundancies] if has else [(name, "")]
+    if not pairs:
         raise ConfigError("name at least one strategy")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(pairs))
 
 
 def replay(
@@ -156,7 +156,7 @@ def replay(
     settings: Mapping[str, Any] | None = None,
     limit_s: float = LIMIT_S,
     quiet: bool = False,
-) -> Swept:
+) -> SweepResult:
     """Play all windows under all variants, with so many seeds each."""
     runs = []
     extra = msgspec.json.encode(dict(settings or {}), order="deterministic").decode()
@@ -170,7 +170,7 @@ def replay(
     return sweep(spark, REPLAYS, runs, "replay", out, limit_s=limit_s, quiet=quiet)
 
 
-def save_replays(spark: "SparkSession", swept: Swept, out: str) -> None:
+def save_replays(spark: "SparkSession", swept: SweepResult, out: str) -> None:
     """Make the results of a sweep the table `replays` of its folder."""
     tables = TableFolder(spark, out)
     names = ("strategy", "redundancy", "begin_ns", "duration_ns", "times", "seed", *METRICS, "error")

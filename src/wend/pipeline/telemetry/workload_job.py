@@ -1,11 +1,10 @@
 """`wend data workload`: the flows of an overlay for `wend plan`, from the events that peers sampled.
 
 Events of one publisher that reached the same peers are one flow (thesis, definition 3.1). Its rate is their number,
-divided by the share of events that peers sample and by the time for which the publisher was observed, which its
-heartbeats tell.
+divided by the share of events that peers sample and by the time for which its heartbeats show that the publisher ran.
 
 The table `publications` has the time of each event, by the clock of its publisher, for replays. Offsets of clocks are
-facts of the version: so a clock that is known a little better changes no rows.
+facts of the version, so a slightly better estimate of a clock changes no rows.
 """
 
 from functools import partial
@@ -17,21 +16,17 @@ import pyarrow as pa
 from wend.model.errors import ConfigError
 from wend.model.telemetry import Segment
 from wend.model.units import SECOND
+from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, PUBLICATION, PUBLISHED, beside, event_rows
-from wend.pipeline.telemetry.jobs import CLOCK_UNIT_NS, stored_columns
-from wend.pipeline.telemetry.segments import numbers
-from wend.pipeline.telemetry.update import PartialTable, TableUpdate
+from wend.pipeline.telemetry.segment_rows import numbers
+from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
+from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, stored_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BEATS = pa.schema(
-    [
-        ("peer", pa.int64()), ("incarnation", pa.int64()), ("beats", pa.int64()), ("gap_ns", pa.int64()),
-        ("sample_ppb", pa.int64()), ("published", pa.int64()),
-    ]
-)  # fmt: skip
+BEATS = pa.schema(ints("peer", "incarnation", "beats", "gap_ns", "sample_ppb", "published"))
 """The heartbeats of one segment: how many, the usual gap between two, and the sum of the shares that were sampled, in
 billionths."""
 _BILLION = 10**9
@@ -111,7 +106,7 @@ class WorkloadJob:
             (F.sum(F.col("sample_ppb") * (F.col("gap_ns") / F.lit(SECOND))) / F.lit(_BILLION)).alias("sampled_s"),
             (F.sum("sample_ppb") / F.sum("beats") / F.lit(_BILLION)).alias("sample"),
         )
-        wanted = (
+        summed = (
             counted.where("receivers IS NOT NULL")
             .groupBy("publisher", "receivers")
             .agg(
@@ -120,7 +115,7 @@ class WorkloadJob:
                 F.min("deadline_ns").alias("deadline_ns"),
             )
         )
-        rated = wanted.join(F.broadcast(by_peer), "publisher").where("sampled_s > 0")
+        rated = summed.join(F.broadcast(by_peer), "publisher").where("sampled_s > 0")
         return rated.select(
             "publisher",
             "receivers",

@@ -29,7 +29,7 @@ from wend.model.rates import Rate
 from wend.model.scenario import STATED
 from wend.model.summary import Summary
 from wend.pipeline.code_hash import PARTS
-from wend.pipeline.trials import TrialKind
+from wend.pipeline.sweeps.trials import TrialKind
 from wend.planning.delivery_graphs import delivery_graphs, up_to
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import MESSAGES, FlowWorkload, write_workload

@@ -9,7 +9,7 @@ thesis's numbers.
 
 import msgspec
 
-from wend.pipeline.trials import Trials
+from wend.pipeline.sweeps.trials import Trials
 from wend.studies.campr.simulated import SIMULATED
 from wend.studies.campr.trials import CAPACITIES, CELLS
 from wend.studies.study_model import Axis, Fields, Figure, Panel, Series, Size, Study

@@ -26,7 +26,7 @@ from wend.model.compiled import compiled
 from wend.model.errors import WendError
 from wend.model.randomness import stream
 from wend.model.rates import Rate
-from wend.pipeline.trials import TrialKind
+from wend.pipeline.sweeps.trials import TrialKind
 from wend.planning.arrays import Floats, Ints, Longs
 from wend.planning.delivery_graphs import DeliveryGraphs, delivery_graphs, up_to
 from wend.planning.flow_network import AGGREGATE, FlowNetwork

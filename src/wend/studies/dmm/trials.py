@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from wend.drivers.sim.swarm_workload import Workload
 from wend.model.units import MS, SECOND, Nanos
 from wend.pipeline.code_hash import PARTS as SIMULATED
-from wend.pipeline.trials import TrialKind, Trials
+from wend.pipeline.sweeps.trials import TrialKind, Trials
 from wend.studies.dmm.crash import CRASH_METRICS, CrashTrial, run_crash
 from wend.studies.dmm.range_workload import (
     PAUSE_NS,

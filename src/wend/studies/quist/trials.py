@@ -16,7 +16,7 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.pipeline.code_hash import PARTS as SIMULATED
-from wend.pipeline.trials import TrialKind, Trials
+from wend.pipeline.sweeps.trials import TrialKind, Trials
 from wend.studies.quist.construction import build_trees, form_overlay, link_weights
 from wend.studies.quist.joint_reliability import joint_reliability
 from wend.studies.quist.similarity import discovery, similarity

@@ -14,7 +14,7 @@ import wend
 from tests.drivers.live.net import known, run, until
 from tests.plans import Flow, plan_of
 from tests.ports import free_ports
-from wend.console.plan_push import push as push_command
+from wend.console.plan.push_command import push as push_command
 from wend.drivers.live.config import load
 from wend.drivers.live.plans import followed_plan
 from wend.drivers.live.plans import push as plan_push
@@ -418,7 +418,7 @@ def test_the_command_tells_what_it_did(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_the_command_ends_with_1_if_it_rolled_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = PushReport(plan=1, version=2, peers=(), kept=False, why="because", astray=(3,))
-    monkeypatch.setattr("wend.console.plan_push.run_push", lambda *_, **__: report)
+    monkeypatch.setattr("wend.console.plan.push_command.run_push", lambda *_, **__: report)
     plan_of(PEERS, LINKS, *FIRST, honest=True).write(tmp_path / "plan")
     with pytest.raises(typer.Exit) as ended:
         push_command(tmp_path / "plan", peer=["127.0.0.1:1"])

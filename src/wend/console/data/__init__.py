@@ -1,0 +1,1 @@
+"""`wend data`: Spark jobs on files."""

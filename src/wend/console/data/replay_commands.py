@@ -1,0 +1,152 @@
+"""`wend data replay` and `wend data recommend`: how other strategies would have done in the recorded windows."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wend.console.options import Json
+from wend.console.outputs import check_file, check_resumable, write_text
+from wend.console.show import counted, names_in, output, stoppable
+from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit
+from wend.model.errors import ConfigError
+from wend.model.units import SECOND, parse_duration
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from wend.pipeline.telemetry.recommendation import MeanInterval, Recommendation
+
+
+def data_replay(
+    links: Annotated[str, typer.Option(metavar="DIR", help="The tables of wend data links.")],
+    workload: Annotated[str, typer.Option(metavar="DIR", help="The tables of wend data workload.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for runs, and for the table replays.")],
+    strategies: Annotated[str, typer.Option(help="Which to play, by commas.")] = "adaptive,dcrd,d-tree",
+    redundancy: Annotated[
+        str, typer.Option(help="Settings of strategies that have it, by commas: none, tight, free.")
+    ] = "none,tight,free",
+    windows: Annotated[int, typer.Option(help="Windows to play, evenly spread over time, at most.")] = 12,
+    seeds: Annotated[
+        int, typer.Option(help="Runs of each window: the first at the recorded times of publication, others not.")
+    ] = 3,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting of the peers that were recorded; may be repeated."),
+    ] = None,
+    time_limit: TimeLimit = "6h",
+    master: Master = None,
+    conf: Conf = None,
+    ship: Ship = False,
+    as_json: Json = False,
+) -> None:
+    """Play recorded windows in the simulator, under each strategy and setting."""
+    from wend.pipeline.spark.session import spark_session
+    from wend.pipeline.telemetry.publications import RecordedPublications
+    from wend.pipeline.telemetry.recordings import read_table, read_workload, recordings
+    from wend.pipeline.telemetry.replays import replay, save_replays, variants
+
+    # Find mistakes before Spark starts.
+    chosen = variants(names_in(strategies), names_in(redundancy))
+    more = _settings(settings or [])
+    for name, count in (("--windows", windows), ("--seeds", seeds)):
+        if count < 1:
+            raise ConfigError(f"{name} must be 1 or more, got {count}")
+    check_resumable(out)
+    limit_s = parse_duration(time_limit) / SECOND
+    with stoppable(RESUMES), spark_session(master, conf=conf, ship=ship) as spark:
+        tables = (read_table(spark, links, "links"), read_table(spark, links, "outages"))
+        played = recordings(*tables, read_workload(spark, workload), windows, RecordedPublications(spark, workload))
+        swept = replay(spark, played, chosen, out, seeds=seeds, settings=more, limit_s=limit_s, quiet=as_json)
+        save_replays(spark, swept, str(out))
+    if as_json:
+        about = {"windows": len(played), "variants": len(chosen), "runs": swept.runs, "ran": swept.ran}
+        print(json.dumps({**about, "failures": swept.failures, "out": str(out)}))
+    else:
+        variety = f"{counted(len(played), 'window')}, {counted(len(chosen), 'variant')}"
+        bad = f", {len(swept.failures)} of them failed" if swept.failures else ""
+        output().print(f"{variety}: {counted(swept.runs, 'run')}, {swept.ran} of them now{bad}", markup=False)
+        for failure in swept.failures[:3]:
+            output().print(f"failed: {failure['strategy']}: {failure['error']}", markup=False, soft_wrap=True)
+        output().print(f"wend data recommend {out} says what follows from them", markup=False, soft_wrap=True)
+    if swept.failures:
+        raise typer.Exit(FAILED_RUNS)
+
+
+def data_recommend(
+    replays: Annotated[str, typer.Argument(metavar="DIR", help="The output of wend data replay.")],
+    equal: Annotated[
+        float, typer.Option(metavar="POINTS", help="Variants this close count as equal; the cheapest is recommended.")
+    ] = 0.1,
+    picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the comparison there, as SVG.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say which strategy and setting would have been best for what was recorded, and why."""
+    import msgspec
+
+    from wend.pipeline.telemetry.recommendation import picture as drawn
+    from wend.pipeline.telemetry.recommendation import recommend
+    from wend.pipeline.telemetry.recordings import read_table
+
+    if picture is not None:
+        check_file(picture, ".svg")
+    recommendation = recommend(read_table(None, replays, "replays").to_pylist(), equal / 100)
+    if picture is not None:
+        write_text(picture, drawn(recommendation))
+    if as_json:
+        print(json.dumps(msgspec.to_builtins(recommendation)))
+        return
+    console = output()
+    console.print(_table(recommendation))
+    console.print()
+    console.print(recommendation.paragraph, markup=False)
+    console.print("\nIn the file of each peer:\n", markup=False)
+    for name, value in recommendation.settings.items():
+        console.print(f'    {name} = "{value}"', markup=False)
+    if picture is not None:
+        console.print(f"\npicture: {picture}", markup=False, soft_wrap=True)
+
+
+def _table(recommendation: "Recommendation") -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("strategy", no_wrap=True)
+    for head in ("on time %", "behind", "recorded", "delivered", "packets", "p99 ms"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for one in recommendation.ranked:
+        table.add_row(
+            one.variant.name, _with_half(one.on_time, 100), _with_half(one.behind, 100),
+            "–" if one.recorded is None else f"{100 * one.recorded:.2f}", f"{100 * one.delivery.mean:.2f}",
+            f"{one.packets.mean:.2f}", "–" if one.delay_p99_ms is None else f"{one.delay_p99_ms:.0f}",
+        )  # fmt: skip
+    return table
+
+
+def _with_half(value: "MeanInterval", factor: float) -> str:
+    half = "" if value.half is None else f" ±{factor * value.half:.2f}"
+    return f"{factor * value.mean:.2f}{half}"
+
+
+def _settings(texts: list[str]) -> dict[str, Any]:
+    """Check the settings of the command line."""
+    from wend.drivers.settings import known_settings, unknown
+
+    declared, values = known_settings(), {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise ConfigError(f"--set needs NAME=VALUE, got {text!r}")
+        if name not in declared:
+            raise unknown(name, declared)
+        each = declared[name]
+        typed: Any = value
+        if each.kind in ("int", "float", "bool"):
+            try:
+                typed = json.loads(value)
+            except ValueError:
+                raise ConfigError(f"--set {text}: {name} is a number or true or false") from None
+        values[name] = each.write(each.read(typed))
+    return values

@@ -1,0 +1,1 @@
+"""`wend lab`: an emulated network for real processes, and measurements on it."""

@@ -1,0 +1,105 @@
+"""`wend lab replay`: replays windows of `wend lab bench` in the simulator and compares the results."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wend.console.show import messages, output
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wend.lab.bench.simulated_replay import Replay
+
+DEFAULT_OUT = Path("out/bench")
+
+
+def replay(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder with the cells of `wend lab bench`.")] = DEFAULT_OUT,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Replay the lab's failure logs in the simulator, with the same workload."""
+    from wend.lab.bench.matrix import CellStore
+    from wend.lab.bench.simulated_replay import replay as play
+    from wend.model.errors import ConfigError
+
+    cells = sorted(CellStore(out).load(), key=lambda c: (c.settings.pf, c.settings.system, c.settings.failure_seed))
+    replays = []
+    for cell in cells:
+        with messages().status(f"{cell.settings.system}, Pf {cell.settings.pf:g}"):
+            played = play(cell)
+        if played is not None:
+            replays.append(played)
+    if not replays:
+        raise ConfigError(f"{out} has no finished cells that the simulator can replay")
+    if as_json:
+        print(json.dumps({"replays": [_as_json(one) for one in replays]}))
+        return
+    output().print(_table(replays))
+    worst = max(replays, key=lambda one: abs(one.difference))
+    apart = f"at most {abs(worst.difference):.2f} points apart ({worst.cell.settings.system})"
+    output().print(apart, style="bright_black")
+    for line in _detection(replays):
+        output().print(line, style="bright_black")
+
+
+def _as_json(one: "Replay") -> dict[str, object]:
+    s = one.cell.settings
+    return {
+        "system": s.system,
+        "pf": s.pf,
+        "rate_hz": s.rate_hz,
+        "topology_seed": s.topology_seed,
+        "failure_seed": s.failure_seed,
+        "lab": one.cell.metrics.on_time_ratio,
+        "simulated": one.on_time,
+        "difference_points": one.difference,
+        "control_hz": one.cell.traffic.control / s.duration_s,
+        "outage_known_ms": one.known_ms,
+        "bfd_hz": one.bfd_hz,
+    }
+
+
+def _kind(one: "Replay") -> tuple[str, float, float]:
+    s = one.cell.settings
+    return s.system, s.pf, s.rate_hz
+
+
+def _detection(replays: "list[Replay]") -> list[str]:
+    """Detection time and control packets per system, beside the packets of BFD for the same detection time."""
+    from statistics import mean
+
+    lines = []
+    looking = [one for one in replays if one.bfd_hz is not None]
+    for kind in sorted({_kind(one) for one in looking}):
+        mine = [one for one in looking if _kind(one) == kind]
+        detection_ms = mean(one.known_ms or 0.0 for one in mine)
+        control = mean(one.cell.traffic.control / one.cell.settings.duration_s for one in mine)
+        two, three = (mean(one.bfd_hz[i] for one in mine if one.bfd_hz) for i in (0, 1))
+        system, pf, rate = kind
+        lines.append(
+            f"{system}, Pf {pf:g}, {rate:g}/s: outages detected after {detection_ms:.0f} ms on average (simulated), "
+            f"{control:.0f} control packets/s in the lab, with ACKs; BFD would send {two:.0f}/s with multiplier 2, "
+            f"{three:.0f}/s with 3"
+        )
+    return lines
+
+
+def _table(replays: "list[Replay]") -> "RenderableType":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for title in ("system", "Pf", "rate", "world", "lab", "sim", "points", "data lab", "sim"):
+        table.add_column(title, justify="left" if title == "system" else "right", no_wrap=True)
+    for one in replays:
+        s, f = one.cell.settings, one.cell.metrics
+        data = one.cell.traffic.data / max(1, f.expected)
+        ratios = f"{f.on_time_ratio:.4f}", f"{one.on_time:.4f}", f"{one.difference:+.2f}"
+        packets = f"{data:.2f}", f"{one.data:.2f}"
+        far = "red" if abs(one.difference) > 1 else None
+        world = f"{s.topology_seed}/{s.failure_seed}"
+        table.add_row(s.system, f"{s.pf:g}", f"{s.rate_hz:g}/s", world, *ratios, *packets, style=far)
+    return table

@@ -1,0 +1,1 @@
+"""`wend plan`: make plans for flows, and bring them to running peers."""

@@ -1,0 +1,334 @@
+"""`wend plan`: plan routes for all flows such that no message is dropped. `wend plan workload`, `show`, `check` and
+`load` draw workloads, and draw, check and load plans."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wend.console.options import TOPOLOGIES, Degree, Json, Peers, Seed, Topology
+from wend.console.outputs import Overwrite, check_file, check_out, drafted, write_text
+from wend.console.plan import load_command, push_command, watch_command
+from wend.console.plan.measured_input import measured_links, measured_workload
+from wend.console.show import compiling, counted, facts, messages, output, percent, remark, stoppable
+from wend.model.errors import ConfigError
+from wend.model.rates import Rate, parse_rate
+
+if TYPE_CHECKING:
+    from wend.model.plan import Plan
+    from wend.planning.flow_network import FlowNetwork
+    from wend.topology.graph import Overlay
+
+SHOWN = 10
+
+group = typer.Typer(help="Plan the routes of flows such that no message is dropped.", invoke_without_command=True)
+
+TopologyName = Annotated[str | None, typer.Option(help=TOPOLOGIES)]
+LinkCapacity = Annotated[
+    str | None,
+    typer.Option(help="Capacity, in each direction, of links for which the topology states none: 40msg/s, 10Mbit/s."),
+]
+PeerCapacity = Annotated[
+    str | None,
+    typer.Option(
+        help="Receiving capacity of peers for which the topology states none: a rate, or `links`, the sum of theirs."
+    ),
+]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A plan.")]
+
+
+def register(app: typer.Typer) -> None:
+    group.command("load")(load_command.load)
+    group.command("push")(push_command.push)
+    group.command("watch")(watch_command.watch)
+    app.add_typer(group, name="plan")
+
+
+@group.callback()
+def make(
+    context: typer.Context,
+    topology: TopologyName = None,
+    workload: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Flows, as JSON lines or Parquet (see `wend plan workload`).")
+    ] = None,
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="DIR", help="Plan for the links and flows of tables that telemetry gave (wend data)."
+        ),
+    ] = None,
+    goal: Annotated[str, typer.Option(help="min-usage, balance, or blend:B with B the weight of balance.")] = "balance",
+    k: Annotated[int, typer.Option("--k", help="The most paths to each receiver.")] = 5,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the plan to this folder.")] = None,
+    overwrite: Overwrite = False,
+    link_capacity: LinkCapacity = None,
+    peer_capacity: PeerCapacity = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="If not everything fits, plan the most valuable part that does.")
+    ] = False,
+    survive: Annotated[
+        int, typer.Option(min=0, max=1, help="Plan also for the failure of any so many links: 0 or 1.")
+    ] = 0,
+    ranking: Annotated[
+        str, typer.Option(help="Ranking of candidate paths: bottleneck-disjoint, capacity or rejecting.")
+    ] = "bottleneck-disjoint",
+    peers: Peers = None,
+    degree: Degree = None,
+    seed: Seed = None,
+    as_json: Json = False,
+) -> None:
+    if context.invoked_subcommand is not None:
+        return
+    if tables is not None and (topology is not None or workload is not None):
+        raise ConfigError("--from has links and flows: leave --topology and --workload out")
+    if tables is None and (topology is None or workload is None):
+        raise ConfigError("a plan needs --topology and --workload, or --from (wend plan --help)")
+    from wend.planning.flow_workload import read_workload
+    from wend.planning.models import parse_goal
+    from wend.planning.planner import make_plan
+
+    objective = parse_goal(goal)
+    if out is not None:
+        check_out(out, overwrite, str(workload or tables))
+    if topology is None:
+        overlay = measured_links(str(tables), link_capacity)
+        network = _network(overlay, None, peer_capacity)
+    else:
+        overlay = _overlay(topology, peers, degree, seed)
+        network = _network(overlay, link_capacity, peer_capacity)
+    flows = (
+        measured_workload(str(tables), network.names) if workload is None else read_workload(workload, network.names)
+    )
+    begin = time.perf_counter()
+    doing = _working(f"planning {counted(len(flows), 'flow')} on {network.peers} peers", quiet=as_json)
+    with stoppable("nothing was written"), doing, compiling():
+        plan = make_plan(network, flows, objective, k, ranking=ranking, partial=partial, survive=survive)
+    remark((*overlay.remarks, *_unlimited(network)))
+    if out is not None:
+        with drafted(out) as (draft, _):
+            plan.write(draft)
+    wall_s = time.perf_counter() - begin
+    if as_json:
+        print(json.dumps(_metrics(plan) | {"unwanted": flows.unwanted, "wall_s": wall_s}))
+    else:
+        _print(plan, wall_s, out)
+
+
+@group.command("workload")
+def draw(
+    messages: Annotated[int, typer.Option(help="Number of messages, before equal ones are merged into flows.")],
+    popularity: Annotated[float, typer.Option(help="Share of the receivers that want a message, on average.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The file to write: JSON lines, or Parquet (.parquet).")],
+    topology: Topology = None,
+    receivers: Annotated[float, typer.Option(help="Share of the peers that receive.")] = 0.75,
+    publishers: Annotated[float, typer.Option(help="Share of the peers that publish.")] = 0.10,
+    rate: Annotated[float, typer.Option(help="How often each message is published, per second.")] = 1.0,
+    size_bytes: Annotated[float, typer.Option(help="Bytes of each message.")] = 0.0,
+    peers: Peers = None,
+    degree: Degree = None,
+    seed: Seed = None,
+    as_json: Json = False,
+) -> None:
+    """Draw a workload with the parameters of the CAMPR thesis."""
+    from wend.planning.flow_workload import draw_workload, write_workload
+
+    check_file(out)
+    overlay = _overlay(topology or "regular", peers, degree, seed)
+    flows = draw_workload(
+        overlay.peers, messages, popularity=popularity, seed=1 if seed is None else seed, receivers=receivers,
+        publishers=publishers, rate=rate, size_bytes=size_bytes,
+    )  # fmt: skip
+    write_workload(flows, out, overlay.names)
+    if as_json:
+        print(json.dumps({"flows": len(flows), "deliveries": flows.deliveries(), "out": str(out)}))
+    else:
+        print(f"{counted(len(flows), 'flow')}, {flows.deliveries():g} deliveries per second, in {out}")
+
+
+@group.command("show")
+def show(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The picture; by default plan.svg in DIR.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw the utilisation of links before and after a plan, and name the fullest."""
+    from wend.model.plan import read_plan
+    from wend.planning.plan_drawing import draw as picture
+
+    path = folder / "plan.svg" if out is None else out
+    if out is not None:
+        check_file(out, ".svg")
+    elif folder.is_dir():  # else reading the plan raises the error
+        try:
+            check_file(path)
+        except ConfigError as error:
+            raise ConfigError(f"{error}; choose another file with --out") from None
+    plan = read_plan(folder)
+    write_text(path, picture(plan))
+    if as_json:
+        print(json.dumps(_metrics(plan) | {"picture": str(path)}))
+    else:
+        _print(plan, None, path)
+
+
+@group.command("check")
+def verify(
+    folder: Folder,
+    topology: TopologyName = None,
+    link_capacity: LinkCapacity = None,
+    peer_capacity: PeerCapacity = None,
+    peers: Peers = None,
+    degree: Degree = None,
+    seed: Seed = None,
+    as_json: Json = False,
+) -> None:
+    """Check the files of a plan; with --topology, also check the plan against that topology."""
+    from wend.model.plan import read_plan
+    from wend.planning.plan_check import check
+
+    plan = read_plan(folder)
+    network = None
+    if topology is not None:
+        network = _network(_overlay(topology, peers, degree, seed), link_capacity, peer_capacity)
+    with compiling():
+        faults = check(plan, network)
+    if as_json:
+        print(json.dumps({"sound": not faults, "faults": faults}))
+    elif faults:
+        for fault in faults:
+            messages().print(f"wend: {folder}: {fault}", markup=False, soft_wrap=True)
+    else:
+        head = plan.head
+        sizes = (head.flows, "flow"), (head.graphs, "delivery graph"), (len(plan.hops["peer"]), "hop")
+        output().print(f"sound: {', '.join(counted(*size) for size in sizes)}", markup=False)
+    if faults:
+        raise typer.Exit(2)
+
+
+def _overlay(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
+    from wend.console.sim import read_scenario
+    from wend.drivers.world import overlay_of
+
+    flags = {"topology": topology, "peers": peers, "degree": degree, "seed": seed}
+    return overlay_of(read_scenario(flags, topics=1))
+
+
+def _network(overlay: "Overlay", link: str | None, peer: str | None) -> "FlowNetwork":
+    from wend.planning.flow_network import AGGREGATE, FlowNetwork
+
+    each = None if link is None else _rate(link, "--link-capacity")
+    if each is not None and all(min(e.capacity_msgs, e.capacity_bps) < inf for e in overlay.links):
+        print(
+            "wend: --link-capacity changes nothing here: the topology states the capacity of every link",
+            file=sys.stderr,
+        )
+    if peer in (None, AGGREGATE):
+        return FlowNetwork(overlay, link=each, peer=peer)
+    if all(min(stated) < inf for stated in overlay.capacities):
+        print(
+            "wend: --peer-capacity changes nothing here: the topology states the capacity of every peer",
+            file=sys.stderr,
+        )
+    return FlowNetwork(overlay, link=each, peer=_rate(str(peer), "--peer-capacity"))
+
+
+def _unlimited(network: "FlowNetwork") -> Iterator[str]:
+    """A remark if some links have no capacity limit."""
+    import numpy as np
+
+    free, links = int(np.isinf(network.arc_capacity).all(axis=0).sum()) // 2, len(network.overlay.links)
+    if free:
+        yield f"{free} of {links} links {'states' if free == 1 else 'state'} no capacity: unlimited"
+
+
+def _rate(text: str, what: str) -> Rate:
+    """Parse a rate above 0. It is checked even if the topology overrides it."""
+    rate = parse_rate(text, what)
+    if not rate.value > 0:
+        raise ConfigError(f"{what} must be above 0, got {text}")
+    return rate
+
+
+def _working(what: str, *, quiet: bool) -> Any:
+    from contextlib import nullcontext
+
+    console = messages()
+    return nullcontext() if quiet or not console.is_terminal else console.status(what)
+
+
+def _after_failures(plan: "Plan") -> list[tuple[str, str, str]]:
+    """What the plan promises after the failure of a link, and what that costs."""
+    head, failures = plan.head, plan.failures
+    if not head.survive:
+        return []
+    worst = int(failures["highest_load"].argmax())
+    names = plan.peers["name"]
+    where = f"{names[failures['a'][worst]]}-{names[failures['b'][worst]]}"
+    price = head.highest_load_failed / head.highest_load if head.highest_load else 1.0
+    rows = [
+        (
+            "after a failure",
+            percent(head.highest_load_failed),
+            f"at most, of {where}; {price:.2f} x the load without one",
+        ),
+        ("", "", f"{failures['moved'].mean():.1f} of {counted(head.flows, 'flow')} move, on average"),
+    ]
+    if cut := int((failures["cut"] > 0).sum()):
+        rows.append(("cut off", f"{cut}", f"of {counted(head.links, 'link')} leave receivers without any route"))
+    return rows
+
+
+def _metrics(plan: "Plan") -> dict[str, Any]:
+    import msgspec
+
+    from wend.planning.plan_check import lost
+    from wend.planning.plan_drawing import Utilisation
+
+    metrics = msgspec.to_builtins(plan.head)
+    for state in ("before", "after"):
+        metrics[f"fullest_{state}"] = [
+            {"where": name, "load": share} for share, name, _ in Utilisation(plan, state).ranked[:SHOWN]
+        ]
+    if plan.head.survive:
+        names, columns = plan.peers["name"], plan.failures
+        metrics["failures"] = [
+            {"link": [names[a], names[b]], "highest_load": load, "moved": moved, "cut": cut}
+            for _, a, b, load, moved, cut in zip(*(values.tolist() for values in columns.values()), strict=True)
+        ]
+    if plan.head.partial:
+        names = plan.peers["name"]
+        metrics["lost"] = [{"flow": f, "receiver": names[r], "share": share} for f, r, share in lost(plan)]
+    return dict(metrics)
+
+
+def _print(plan: "Plan", wall_s: float | None, where: Path | None) -> None:
+    from wend.planning.plan_check import lost
+    from wend.planning.plan_drawing import Utilisation
+
+    head = plan.head
+    full = Utilisation(plan, "after").ranked
+    rows = [
+        ("delivered", percent(head.delivered / head.wanted), f"{head.delivered:g} of {head.wanted:g} a second"),
+        ("fullest", percent(head.highest_load), f"{percent(head.highest_load_single)} with single shortest paths"),
+        ("", "", ", ".join(f"{name} {percent(share)}" for share, name, _ in full[:3])),
+        *_after_failures(plan),
+        ("usage", f"{head.usage:g}", f"{head.usage_unit} on links; {head.usage_single:g} with single shortest paths"),
+        ("delivery graphs", f"{head.graphs}", f"for {counted(head.flows, 'flow')}"),
+    ]
+    if head.partial:
+        missing = lost(plan)
+        rows.append(
+            ("value", percent(head.value / head.whole_value), f"{len(missing)} receivers of a flow lose messages")
+        )
+        for flow, receiver, share in missing[:SHOWN]:
+            rows.append(("loses", percent(share), f"of flow {flow}: {plan.peers['name'][receiver]}"))
+    if where is not None:
+        rows.append(("written", "", str(where)))
+    if wall_s is not None:
+        rows.append(("took", f"{wall_s:.2f} s", ""))
+    output().print(facts(f"{head.goal}, k = {head.k}, {head.peers} peers, {head.links} links", rows))

@@ -1,0 +1,140 @@
+"""`wend plan watch`: plan again when the measured links or the workload have changed noticeably, and say why."""
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wend.console.options import Json
+from wend.console.peer_options import Keys, RootFile, TokenFile, key_options
+from wend.console.plan.measured_input import measured_links, measured_workload
+from wend.console.plan.push_command import Addresses, AddressFile, Before, Tolerance
+from wend.model.errors import ConfigError, WendError
+from wend.model.units import SECOND, parse_duration
+
+if TYPE_CHECKING:
+    from wend.drivers.live.plans.push import PushSettings
+    from wend.model.plan import Plan
+    from wend.planning.flow_network import FlowNetwork
+    from wend.planning.flow_workload import FlowWorkload
+    from wend.planning.models import Goal
+
+
+def watch(
+    measured: Annotated[
+        str, typer.Option("--from", metavar="DIR", help="Tables that telemetry gave (wend data), with links and flows.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The plan: read if it is there, and replaced by new ones.")],
+    every: Annotated[str, typer.Option(help="How often to look.")] = "60s",
+    last: Annotated[str | None, typer.Option(help="Use only windows of links that are so new: 1h.")] = None,
+    change: Annotated[
+        float, typer.Option(min=0.0, help="Percent of the workload, or of a link's capacity, that must change.")
+    ] = 20.0,
+    goal: Annotated[str, typer.Option(help="As of `wend plan`.")] = "balance",
+    k: Annotated[int, typer.Option("--k", help="The most paths to each receiver.")] = 5,
+    survive: Annotated[int, typer.Option(min=0, max=1, help="As of `wend plan`.")] = 0,
+    link_capacity: Annotated[
+        str | None, typer.Option(help="Capacity of links for which nothing was measured: 40msg/s, 10Mbit/s.")
+    ] = None,
+    push: Annotated[bool, typer.Option("--push", help="Push new plans to the peers.")] = False,
+    peer: Addresses = None,
+    peers: AddressFile = None,
+    judge: Annotated[str, typer.Option(help="How long to watch deliveries after a push.")] = "30s",
+    before: Before = "10s",
+    tolerance: Tolerance = 2.0,
+    keys: Keys = None,
+    root: RootFile = None,
+    token: TokenFile = None,
+    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Plan again when the workload or the links have changed noticeably; with --push, hand the plan to the peers."""
+    from wend.console.plan.push_command import addresses, push_settings
+    from wend.planning.models import parse_goal
+
+    urls = addresses(peer, peers, secured=any((keys, root, token))) if push else []
+    settings = push_settings(judge, before, tolerance)
+    period_s = parse_duration(every) / SECOND
+    last_ns = None if last is None else parse_duration(last)
+    if period_s <= 0 or (last_ns is not None and last_ns <= 0):
+        raise ConfigError("--every and --last must be above 0")
+    watcher = PlanMonitor(
+        out, parse_goal(goal), k, survive, change / 100, urls, settings, key_options(keys, root, token)
+    )
+    while True:
+        since_ns = 0 if last_ns is None else time.time_ns() - last_ns
+        try:
+            outcome = watcher.look(measured, link_capacity, since_ns)
+        except WendError as error:
+            if once:
+                raise
+            outcome = {"replanned": False, "pushed": False, "why": [], "sentence": f"nothing was changed: {error}"}
+        stamp = time.strftime("%H:%M:%S")
+        print(json.dumps(outcome | {"time": stamp}) if as_json else f"{stamp}  {outcome['sentence']}", flush=True)
+        if once:
+            return
+        time.sleep(period_s)
+
+
+class PlanMonitor:
+    """Compares a plan with the measured links and flows, and makes another plan if they differ."""
+
+    def __init__(
+        self,
+        out: Path,
+        goal: "Goal",
+        k: int,
+        survive: int,
+        noticeable: float,
+        urls: list[str],
+        settings: "PushSettings",
+        opened: dict[str, Any],
+    ) -> None:
+        self._out, self._goal, self._k, self._survive, self._noticeable = out, goal, k, survive, noticeable
+        self._urls, self._settings, self._opened = urls, settings, opened
+        self._worse: set[int] = set()
+        """Plans that were rolled back: they are not pushed again."""
+
+    def look(self, measured: str, capacity: str | None, since_ns: int) -> dict[str, Any]:
+        """Look once. Returns what happened, with a sentence for people."""
+        from wend.planning.flow_network import FlowNetwork
+        from wend.planning.plan_changes import changes_since
+
+        network = FlowNetwork(measured_links(measured, capacity, since_ns))
+        flows = measured_workload(measured, network.names)
+        plan = self._plan()
+        if plan is None:
+            return self._plan_again(network, flows, ["there is no plan yet"], {})
+        changed = changes_since(plan, network, flows)
+        about = changed._asdict()
+        if why := changed.reasons(self._noticeable):
+            return self._plan_again(network, flows, why, about)
+        sentence = f"the plan stays: {changed}; above {100 * self._noticeable:g} % it would be made again"
+        return {"replanned": False, "pushed": False, "why": [], "changes": about, "sentence": sentence}
+
+    def _plan(self) -> "Plan | None":
+        from wend.model.plan import read_plan
+
+        return read_plan(self._out) if (self._out / "plan.json").exists() else None
+
+    def _plan_again(
+        self, network: "FlowNetwork", flows: "FlowWorkload", why: list[str], about: dict[str, Any]
+    ) -> dict[str, Any]:
+        from wend.console.plan.push_command import run_push
+        from wend.planning.planner import make_plan
+
+        plan = make_plan(network, flows, self._goal, self._k, survive=self._survive)
+        outcome = {"replanned": True, "pushed": False, "why": why, "changes": about, "plan": plan.id}
+        because = f"planned again, because {' and '.join(why)}; fullest {100 * plan.head.highest_load:.0f} %"
+        if self._urls and plan.id in self._worse:
+            return outcome | {"sentence": f"{because}; it was rolled back before, and is not pushed again"}
+        if self._urls:
+            report = run_push(plan, self._urls, self._settings, self._opened, quiet=True)
+            if not report.kept:
+                self._worse.add(plan.id)
+                return outcome | {"sentence": f"{because}; rolled back: {report.why}"}
+            because += f"; {len(report.peers)} peers follow it, version {report.version}"
+        plan.write(self._out)
+        return outcome | {"pushed": bool(self._urls), "sentence": f"{because}; written to {self._out}"}

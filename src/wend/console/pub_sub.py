@@ -1,0 +1,346 @@
+"""`wend pub` and `wend sub`: clients of a running peer.
+
+Exit codes: 0 success, also when Ctrl-C ends `sub`; 1 fewer events than `--count` arrived in time; 2 an error, reported
+in one sentence; 130 interrupted before the end.
+"""
+
+import json
+import os
+import re
+import shlex
+import sys
+from base64 import b64encode
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, asks_peer
+from wend.console.show import counted, warn_of_filters
+from wend.model.errors import ConfigError
+from wend.model.events import Attributes, Headers, Range, Value
+from wend.model.units import SECOND, parse_duration, parse_short
+
+if TYPE_CHECKING:
+    from wend.drivers.live.client.arrivals import Arrival, PublishReceipt
+    from wend.drivers.live.client.client import Client
+    from wend.drivers.live.client.event_streams import EventStream
+
+Published = tuple[Attributes, bytes]
+_RANGE = re.compile(r"([\[\]])\s*([^,]*?)\s*,\s*([^,]*?)\s*([\[\]])")
+_UNOPENED = re.compile(r"[^][]*,[^][]*[][]")
+"""A range without its first bracket."""
+_NUMBERLIKE = re.compile(r"[+-]?(\d[\d_,]*\.?[\d_]*|\.\d+)([eE][+-]?\d*)?")
+"""A text that begins like a number and has no other characters: `1,5`, `.5`, `+5`, `007`; not a date or an address."""
+_CHUNK_BYTES = 64 * 1024
+MAX_LINE_BYTES = 1024 * 1024
+"""Longer than any event. `pub` refuses longer lines, such as a file without line ends, before it reads them all."""
+_READ_AHEAD = 64
+_UNREAD = "the lines before it were published, the rest was not read"
+_STDIN = "-"
+"""As a file."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("pub")(pub)
+    app.command("sub")(sub)
+
+
+@asks_peer
+def pub(
+    attributes: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME=VALUE", help="For example topic=stuttgart temperature=15.")
+    ] = None,
+    payload: Annotated[str | None, typer.Option(help="The event's payload, as text.")] = None,
+    payload_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The event's payload: the bytes of a file, or - for stdin.")
+    ] = None,
+    header: Annotated[list[str] | None, typer.Option(metavar="NAME=TEXT", help="A header; can be repeated.")] = None,
+    retain: Annotated[
+        bool, typer.Option("--retain", help="The peer retains the event for subscribers that come later, by its topic.")
+    ] = False,
+    lines: Annotated[bool, typer.Option("--lines", help="Publish every line of stdin as a payload.")] = False,
+    at: PeerOptions = LOCAL_PEER,
+    as_json: Json = False,
+    ttl: Annotated[str | None, typer.Option(help="Peers drop the event when it is older: 10s.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no receipts.")] = False,
+) -> None:
+    """Publish an event. Without attributes, publish one event per line of stdin (a JSON object of attributes)."""
+    lives = None if ttl is None else parse_short(ttl, "--ttl") / SECOND
+    named, headers = read_attributes(attributes or []), read_headers(header or [])
+    sources = {"--payload": payload is not None, "--payload-file": payload_file is not None, "--lines": lines}
+    chosen = [name for name, is_given in sources.items() if is_given]
+    if len(chosen) > 1:
+        raise ConfigError(f"choose {chosen[0]} or {chosen[1]}, not both")
+    if payload_file == _STDIN and not named:
+        raise ConfigError("stdin holds the payload: give the attributes as arguments, such as topic=stuttgart")
+    body = os.fsencode(payload or "") if payload_file is None else _payload(payload_file)
+    if lines or not named:
+        if sys.stdin is None:
+            raise ConfigError("cannot read stdin: it is closed")
+        events = _from_lines(named if lines else None, body)
+    else:
+        events = iter([(named, body)])
+
+    async def publish(client: "Client") -> None:
+        async for event in _in_thread(events):
+            receipt = await client.publish(*event, headers, ttl=lives, retain=retain)
+            if not quiet:
+                print(_receipt(receipt, as_json), flush=True)
+
+    at.ask(publish)
+
+
+@asks_peer
+def sub(
+    filter: Annotated[str, typer.Argument(metavar="FILTER", help="For example \"topic = 'stuttgart'\".")],
+    deadline: Annotated[str | None, typer.Option(help="Deadline of events: 200ms.")] = None,
+    reliability: Annotated[
+        float | None, typer.Option(help="Share of events to receive without retransmission: 0.99 (peers on trees).")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Make the subscription durable: events wait for the next client that gives this name."),
+    ] = None,
+    max_events: Annotated[int | None, typer.Option(min=1, help="With --name: events that wait, at most.")] = None,
+    max_age: Annotated[str | None, typer.Option(help="With --name: how long events wait, at most: 2h.")] = None,
+    in_order: Annotated[
+        bool, typer.Option("--in-order", help="Events of one publisher come in the order of publication.")
+    ] = False,
+    expire: Annotated[bool, typer.Option("--expire", help="Drop events that are past the deadline.")] = False,
+    group: Annotated[
+        str | None, typer.Option(help="The queue group: one of its members, at any peers, gets each event.")
+    ] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after this many events.")] = None,
+    timeout: Annotated[str | None, typer.Option(help="End after this time: 10s.")] = None,
+    at: PeerOptions = LOCAL_PEER,
+    as_json: Json = False,
+) -> None:
+    """Print events as they arrive, until Ctrl-C, --count or --timeout."""
+    limit = None if timeout is None else parse_duration(timeout) / SECOND
+    soon = None if deadline is None else parse_short(deadline, "--deadline") / SECOND
+    warn_of_filters([filter])
+    options = {
+        "deadline": soon,
+        "reliability": reliability,
+        "name": name,
+        "max_events": max_events,
+        "max_age": None if max_age is None else parse_duration(max_age) / SECOND,
+        "order": "publisher" if in_order else None,
+        "expire": expire,
+        "group": group,
+    }
+    try:
+        complete = at.ask(lambda client: _print_events(client, filter, options, count, limit, as_json))
+    except KeyboardInterrupt:
+        if count is None:
+            return
+        raise
+    if not complete:
+        raise typer.Exit(1)
+
+
+async def _print_events(
+    client: "Client", filter: str, options: dict[str, Any], count: int | None, limit: float | None, as_json: bool
+) -> bool:
+    """Print events as they arrive. Returns whether as many as `count` arrived."""
+    import asyncio
+
+    seen = 0
+    async with client.subscribe(filter, **options) as events:
+        print(f"subscribed at peer {client.peer}", file=sys.stderr, flush=True)
+        try:
+            async with asyncio.timeout(limit):
+                async for event in events:
+                    print(_event(event, as_json), flush=True)
+                    seen += 1
+                    if seen == count:
+                        break
+        except TimeoutError:
+            pass
+        finally:
+            _tell_dropped(events)
+    return count is None or seen == count
+
+
+def _tell_dropped(events: "EventStream") -> None:
+    for reason, number in sorted(events.missed.items()):
+        print(f"wend: missed {number}: {reason}", file=sys.stderr)
+    if events.dropped:
+        print(
+            f"wend: dropped {counted(events.dropped, 'event')}: they arrived faster than they were read",
+            file=sys.stderr,
+        )
+
+
+def _event(event: "Arrival", as_json: bool) -> str:
+    text = event.payload.decode("utf-8", "backslashreplace")
+    if as_json:
+        import msgspec
+
+        fields = {"id": str(event.id), "attributes": msgspec.to_builtins(event.attributes), "payload": text}
+        fields |= {} if _is_text(event.payload) else {"payload_base64": b64encode(event.payload).decode()}
+        fields |= {"headers": event.headers} if event.headers else {}
+        fields |= {"signed_by": event.signed_by} if event.signed_by is not None else {}
+        return json.dumps({**fields, "age_ms": round(event.age * 1000, 3), "late": event.late})
+    pairs = " ".join(f"{name}={value}" for name, value in event.attributes.items())
+    late = ", late" if event.late else ""
+    return "  ".join(part for part in (pairs, text, f"({event.age * 1000:.1f} ms{late})") if part)
+
+
+def _is_text(payload: bytes) -> bool:
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _receipt(receipt: "PublishReceipt", as_json: bool) -> str:
+    if as_json:
+        return json.dumps({"id": str(receipt.id), "targets": receipt.targets, "kept": receipt.kept})
+    peers = "1 peer" if receipt.targets == 1 else f"{receipt.targets} peers"
+    return f"published {receipt.id} to {peers}{', kept' if receipt.kept else ''}"
+
+
+def read_attributes(arguments: list[str]) -> Attributes:
+    """Parse attributes: `temperature=15` is a number, `open=true` a boolean, `speed=[40,60[` a range, others are text.
+
+    A topic is always text. ConfigError refuses a value that looks like a mistyped range, number or quoted text.
+    """
+    attributes: Attributes = {}
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"cannot read {argument!r} as an attribute: write NAME=VALUE, such as temperature=15")
+        attributes[name] = value if name == "topic" else _value(argument, value)
+    return attributes
+
+
+def read_headers(arguments: list[str]) -> Headers:
+    headers: Headers = {}
+    for argument in arguments:
+        name, equals, text = argument.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"cannot read {argument!r} as a header: write NAME=TEXT, such as content-type=text/plain")
+        headers[name] = text
+    return headers
+
+
+def _value(argument: str, text: str) -> Value:
+    if (ends := _RANGE.fullmatch(text)) is None:
+        value = _scalar(text)
+        if isinstance(value, str) and value == text and (wrong := _mistyped(text)):
+            raise ConfigError(f"cannot read {argument!r} as an attribute: {wrong}")
+        return value
+    low, high = (_scalar(end) if end else None for end in ends.group(2, 3))
+    try:
+        return Range(low, high, low is not None and ends[1] == "]", high is not None and ends[4] == "[")
+    except ValueError as error:
+        raise ConfigError(f"cannot read {argument!r} as an attribute: {error}") from None
+
+
+def _mistyped(text: str) -> str:
+    """Why a text is probably a mistake, with the way to publish it as a text; empty if it is a text."""
+    as_text = f"the text is written {shlex.quote(json.dumps(text, ensure_ascii=False))}"
+    if text.startswith(("[", "]")) or _UNOPENED.fullmatch(text):
+        return f"a range has two ends and two brackets, such as [3,5] or [3,5[; {as_text}"
+    if text.startswith("{"):
+        return f"an attribute has one value; {as_text}"
+    if text.startswith('"'):
+        return f"a text that begins with a quote ends with one, and has none inside without a backslash; {as_text}"
+    if _NUMBERLIKE.fullmatch(text):
+        return f"it is no number as JSON has them, such as 1.5, 0.5 or 1000; {as_text}"
+    return ""
+
+
+def _scalar(text: str) -> bool | int | float | str:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, bool | int | float | str) else text
+
+
+def _payload(path: str) -> bytes:
+    """The bytes of a file or of stdin. It reads no more than a payload may have: a file may have no end."""
+    from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
+
+    name = "stdin" if path == _STDIN else path
+    try:
+        with open(0 if path == _STDIN else path, "rb", closefd=path != _STDIN) as file:
+            body = file.read(MAX_PAYLOAD_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot read {name}: {error.strerror}") from None
+    if len(body) > MAX_PAYLOAD_BYTES:
+        raise ConfigError(f"{name} has more bytes than a payload, which may have {MAX_PAYLOAD_BYTES}")
+    return body
+
+
+def _from_lines(fixed: Attributes | None, payload: bytes) -> Iterator[Published]:
+    for number, line in enumerate(_stdin_lines(), 1):
+        if fixed is not None:
+            yield fixed, line
+        elif line.strip():
+            yield _attributes_line(number, line), payload
+
+
+def _stdin_lines() -> Iterator[bytes]:
+    """The lines of stdin. It does not use `sys.stdin`: a blocked thread would hold its lock when the process ends."""
+    rest = b""
+    try:
+        while chunk := os.read(0, _CHUNK_BYTES):
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from lines
+            if len(rest) > MAX_LINE_BYTES:
+                raise ConfigError(f"a line of stdin has more than {MAX_LINE_BYTES} bytes; {_UNREAD}")
+    except OSError as error:
+        raise ConfigError(f"cannot read stdin: {error.strerror}") from None
+    if rest:
+        yield rest
+
+
+async def _in_thread(events: Iterator[Published]) -> AsyncIterator[Published]:
+    """Iterate in a thread, so that the event loop serves the connection and Ctrl-C while stdin blocks.
+
+    Nothing interrupts a read of stdin, so the thread is a daemon: the process does not wait for it at the end.
+    """
+    import asyncio
+    import threading
+
+    loop, read = asyncio.get_running_loop(), asyncio.Queue[Published | BaseException | None]()
+    free = threading.Semaphore(_READ_AHEAD)
+
+    def put(what: Published | BaseException | None) -> None:
+        free.acquire()
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(read.put_nowait, what)
+
+    def run() -> None:
+        try:
+            for event in events:
+                put(event)
+        except BaseException as error:
+            put(error)
+        else:
+            put(None)
+
+    threading.Thread(target=run, name="stdin", daemon=True).start()
+    while (item := await read.get()) is not None:
+        free.release()
+        if isinstance(item, BaseException):
+            raise item
+        yield item
+
+
+def _attributes_line(number: int, line: bytes) -> Attributes:
+    import msgspec
+
+    from wend.model.error_text import unreadable
+
+    try:
+        return msgspec.json.decode(line, type=Attributes)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        why = unreadable(error, Attributes)
+        raise ConfigError(f"line {number} is not a JSON object of attributes: {why}; {_UNREAD}") from None

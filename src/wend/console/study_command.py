@@ -1,0 +1,128 @@
+"""`wend study`: run the evaluation of a paper on Spark.
+
+The command imports Spark, matplotlib and the simulator when it runs. So `wend --help` stays fast, and a peer runs
+where they are not installed.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from wend.console.options import Json
+from wend.console.outputs import check_page, check_resumable
+from wend.console.show import EXIT_CODES, counted, names_in, stoppable
+from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit, limit_s
+from wend.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from wend.studies.claims import Estimate
+    from wend.studies.study_run import Finished
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to the `wend` command."""
+    app.command("study", epilog=EXIT_CODES)(study)
+
+
+def study(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The paper: dcrd, campr, quist, dmm or esposito.")],
+    smoke: Annotated[bool, typer.Option("--smoke", help="A thinned grid, about a minute.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="The paper's own size.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for runs and report; default: out/studies/NAME-SIZE.")
+    ] = None,
+    master: Master = None,
+    conf: Conf = None,
+    strategies: Annotated[
+        list[str] | None, typer.Option(help="Only these strategies, by commas or by repeating the option.")
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only these figures, for example 2,3.")] = None,
+    time_limit: TimeLimit = "6h",
+    ship: Ship = False,
+    as_json: Json = False,
+) -> None:
+    """Run the evaluation of a paper on Spark, and write the report. Finished runs are not repeated."""
+    from wend.pipeline.spark.session import spark_session
+    from wend.studies import find_study
+    from wend.studies.study_report import PAGES  # loads all that a report needs, before any run
+    from wend.studies.study_run import choose, run_study
+
+    most_s = limit_s(time_limit)
+    if smoke and full:
+        raise ConfigError("--smoke and --full exclude each other")
+    chosen = find_study(name)
+    size = chosen.size("smoke" if smoke else "full" if full else "default")
+    folder = out if out is not None else Path("out") / "studies" / f"{name}-{size.name}"
+    # Find mistakes before Spark starts.
+    choose(chosen, size, names_in(",".join(strategies or [])), names_in(",".join(only or [])))
+    check_resumable(folder)
+    for page in PAGES:
+        check_page(folder / page, say=False)
+    console = Console(stderr=True)
+    length = f"{size.length} x " if size.length else ""
+    topologies = counted(size.seeds, "topology", "topologies")
+    console.print(f"study {name}, {size.name}: {length}{topologies}, on {master or 'Spark'}")
+    with stoppable(RESUMES), spark_session(master, conf=conf, ship=ship) as spark:
+        finished = run_study(
+            spark,
+            chosen,
+            size,
+            folder,
+            strategies=names_in(",".join(strategies or [])),
+            only=names_in(",".join(only or [])),
+            limit_s=most_s,
+            quiet=as_json,
+        )
+    _report(finished, folder, as_json)
+    if finished.failures:
+        raise typer.Exit(FAILED_RUNS)
+
+
+def _report(finished: "Finished", folder: Path, as_json: bool) -> None:
+    from wend.studies.study_report import as_json as report_json
+    from wend.studies.study_report import write_report
+
+    page = write_report(finished, folder)
+    if as_json:
+        print(json.dumps({**report_json(finished), "report": str(page)}))
+        return
+    console = Console()
+    console.print(_claims_table(finished))
+    _say_failures(console, finished.failures)
+    if finished.left_out:
+        console.print(f"left out: {', '.join(finished.left_out)}")
+    console.print(f"{counted(finished.runs, 'run')}, {finished.ran} of them now, code {finished.code}")
+    console.print(f"report: {page}", soft_wrap=True)
+
+
+def _claims_table(finished: "Finished") -> Table:
+    """One line per claim; the report has the parts of each claim."""
+    table = Table("claim", "paper", "ours", "verdict", title=f"Claims, size {finished.size.name}")
+    colours = {"met": "green", "not met": "red", "contradicted": "magenta", "doubtful": "yellow", "not run": "dim"}
+    for result in finished.claims:
+        first, *others = result.parts
+        by = "x or /" if result.claim.rel == "factor" else "±"
+        paper = f"{result.claim.rel.replace('factor', '=')} {first.part.value:g} {by} {result.claim.tol:g}"
+        ours = _ours(first.ours)
+        if others:
+            gated = [judged for judged in result.parts if not judged.part.info]
+            within = sum(judged.within is True for judged in gated)
+            paper, ours = "several", f"{within} of {len(gated)} parts within"
+        unsure = ", unsure" if result.sure is False else ""
+        table.add_row(result.claim.id, paper, ours, f"[{colours[result.verdict]}]{result.verdict}{unsure}[/]")
+    return table
+
+
+def _ours(ours: "Estimate | None") -> str:
+    if ours is None:
+        return "–"
+    return f"{ours.mean:.4f}" + (f" ± {ours.half:.4f}" if ours.half is not None else "")
+
+
+def _say_failures(console: Console, failures: list[dict[str, Any]]) -> None:
+    for failure in failures:
+        console.print(f"[red]failed[/] {failure['strategy']}, seed {failure['seed']}: {failure['error']}")

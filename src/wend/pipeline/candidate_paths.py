@@ -1,0 +1,143 @@
+"""Candidate paths from many sources: a row per source in, a row per path out, in this process or on Spark.
+
+The search from one source needs the network and nothing of the other sources, so Spark distributes the sources. The
+network goes to the workers as arrays in one file, named after its content; each worker process reads it once. (A
+broadcast variable needs a SparkContext, which Spark Connect lacks.) As with sweeps, the folder of that file must have
+the same path on the driver and on all workers.
+
+Both functions call `wend.planning.candidate_paths.paths_from` for each source, so they give the same paths in the same
+order.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import lru_cache, partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from wend.model.errors import ConfigError
+from wend.model.files import written
+from wend.pipeline.spark.arrow_schema import spark_schema
+from wend.pipeline.storage.job_folders import literal_path, spark_path
+from wend.planning.arrays import Ints
+from wend.planning.candidate_paths import CandidatePaths, paths_from
+from wend.planning.flow_network import CsrGraph
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Targets = Mapping[int, Ints]
+"""source -> its receivers"""
+
+SCHEMA = pa.schema(
+    [
+        pa.field("source", pa.int32()),
+        pa.field("receiver", pa.int32()),
+        pa.field("rank", pa.int32()),
+        pa.field("delay_ns", pa.int64()),
+        pa.field("peers", pa.list_(pa.int32())),
+    ]
+)
+"""A row per path. `rank` counts from 1; `peers` lists the path from the source to the receiver."""
+
+_TARGETS = pa.schema(
+    [pa.field("task", pa.int32()), pa.field("source", pa.int32()), pa.field("receivers", pa.list_(pa.int32()))]
+)
+_MOST_TASKS = 64
+"""Many tasks keep the last one short; few tasks keep the cost of starting them low."""
+_SECONDS_PER_PATH = 9e-6
+"""On one core, for a network of a thousand peers. Larger networks take longer."""
+_WORTH_SPREADING_S = 10.0
+"""Spark takes some seconds to move tables and to start Python."""
+
+
+def seconds(peers: int, targets: Targets, k: int) -> float:
+    """Estimate the time that one process needs."""
+    return _SECONDS_PER_PATH * math.sqrt(peers / 1000) * k * sum(map(len, targets.values()))
+
+
+def is_large(graph: CsrGraph, targets: Targets, k: int) -> bool:
+    """Whether Spark would be faster, once its session has started."""
+    return seconds(len(graph.ptr) - 1, targets, k) > _WORTH_SPREADING_S
+
+
+def paths_here(graph: CsrGraph, targets: Targets, k: int) -> Iterator[pa.RecordBatch]:
+    """Find paths in this process: one batch for each source, in order."""
+    for source in sorted(targets):
+        yield as_batch(graph, source, paths_from(graph, source, targets[source], k))
+
+
+def paths_on_spark(spark: "SparkSession", graph: CsrGraph, targets: Targets, k: int, folder: Path) -> "DataFrame":
+    """Find paths on Spark: the same rows, in the order in which tasks end. Workers read the network from `folder`."""
+    if k < 1:
+        raise ConfigError(f"k must be at least 1, got {k}")
+    file = graph_file(graph, folder)
+    tasks = min(len(targets), _MOST_TASKS)
+    rows = [
+        {"task": i % tasks, "source": source, "receivers": np.asarray(targets[source], dtype=np.int32)}
+        for i, source in enumerate(sorted(targets))
+    ]
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema=_TARGETS)).repartitionById(max(tasks, 1), "task")
+    return frame.mapInArrow(partial(_search, file=str(file), k=k), spark_schema(SCHEMA))
+
+
+def write_paths(spark: "SparkSession", graph: CsrGraph, targets: Targets, k: int, out: Path, scratch: Path) -> int:
+    """Write the paths as a folder of Parquet files; return their number. Workers read the network from `scratch`."""
+    paths_on_spark(spark, graph, targets, k, scratch).write.parquet(spark_path(out))
+    return int(spark.read.parquet(literal_path(out)).count())
+
+
+def _search(batches: Iterator[pa.RecordBatch], file: str, k: int) -> Iterator[pa.RecordBatch]:
+    graph = _graph_of(file)
+    for batch in batches:
+        for source, receivers in zip(batch["source"].to_pylist(), batch["receivers"], strict=True):
+            targets = receivers.values.to_numpy(zero_copy_only=False)
+            yield as_batch(graph, source, paths_from(graph, source, targets, k))
+
+
+def graph_file(graph: CsrGraph, folder: Path) -> Path:
+    """Write the network to a file for the workers, atomically, once per content."""
+    digest = blake2b(digest_size=10)
+    for array in graph:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    file = folder.absolute() / f"graph-{digest.hexdigest()}.npz"
+    if not file.exists():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot write the network to {folder}: {error.strerror}") from None
+        with written(file) as draft, draft.open("wb") as out:
+            np.savez(out, **graph._asdict())
+    return file
+
+
+@lru_cache(maxsize=4)
+def _graph_of(file: str) -> CsrGraph:
+    with np.load(file) as arrays:
+        return CsrGraph(**{name: arrays[name] for name in CsrGraph._fields})
+
+
+def as_batch(graph: CsrGraph, source: int, paths: CandidatePaths) -> pa.RecordBatch:
+    """Convert the paths of one source to rows, without a Python loop over paths."""
+    counts = np.diff(paths.first)
+    lengths = np.diff(paths.ptr)
+    rank = np.arange(len(lengths)) - np.repeat(paths.first[:-1], counts) + 1
+    sums = np.concatenate(([0], np.cumsum(graph.delay[paths.arcs])))
+    # A path of n arcs has n + 1 peers: the source comes first.
+    offsets = paths.ptr + np.arange(len(paths.ptr), dtype=np.int32)
+    peers = np.full(offsets[-1], source, dtype=np.int32)
+    peers[np.arange(len(paths.arcs)) + np.repeat(np.arange(1, len(lengths) + 1), lengths)] = graph.head[paths.arcs]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.full(len(lengths), source, dtype=np.int32)),
+            pa.array(np.repeat(paths.receivers, counts).astype(np.int32)),
+            pa.array(rank.astype(np.int32)),
+            pa.array(sums[paths.ptr[1:]] - sums[paths.ptr[:-1]]),
+            pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(peers)),
+        ],
+        schema=SCHEMA,
+    )

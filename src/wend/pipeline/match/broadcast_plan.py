@@ -1,0 +1,159 @@
+"""The broadcast plan of matching: every task holds the whole index, and events stream through it in Arrow batches.
+
+Spark Connect has no SparkContext and therefore no broadcast variables. The tasks of a first job parse the filters and
+compile them into blocks, one file per block. The tasks of the second job map these files into memory. Parsing filters
+is the slow step, so the tasks share it; the driver never holds a filter. As with sweeps, **the scratch folder must
+have the same path on the driver and on all workers**.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache, partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from wend.matching.bitmap_index import BitmapIndex
+from wend.matching.filters import Filter
+from wend.pipeline.code_hash import code_hash
+from wend.pipeline.match.mapped_pickle import dump_mapped, load_mapped
+from wend.pipeline.match.match_input import batch_of, parse_filters
+from wend.pipeline.match.match_output import (
+    BatchSize,
+    count_schema,
+    event_rows,
+    id_type,
+    pair_batches_of,
+    pair_schema,
+    subscription_rows,
+)
+from wend.pipeline.spark.arrow_schema import spark_schema
+from wend.pipeline.spark.task_progress import READ, report_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BLOCK = 50_000
+"""Subscriptions per file. Small blocks let more tasks compile at once; large blocks mean fewer index lookups."""
+
+_DECIDING = ("matching", "model", "pipeline/match/mapped_pickle.py")
+"""The sources that decide the content of a block."""
+
+Block = tuple[pa.Array, "BitmapIndex[int]"]
+
+
+def compile_blocks(subscriptions: "DataFrame", count: int, folder: Path, kept: Path | None = None) -> "DataFrame":
+    """Compile `id`, `filter` into block files. Each `file` is a row, and so is each filter that cannot be read:
+    `subscription`, `reason`. Blocks in the folder `kept` outlast the job, named after their content: a later job with
+    the same subscriptions need not parse them again."""
+    blocks = max(1, -(-count // BLOCK))
+    spread = subscriptions.repartition(blocks, "id").sortWithinPartitions("id")
+    schema = pa.schema({"file": pa.string(), "subscription": id_type(subscriptions), "reason": pa.string()})
+    key = None if kept is None else (str(kept.absolute()), code_hash(_DECIDING))
+    return spread.mapInArrow(partial(_compile, folder=str(folder), kept=key, schema=schema), spark_schema(schema))
+
+
+def _compile(
+    batches: Iterator[pa.RecordBatch], folder: str, kept: tuple[str, str] | None, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    assert task is not None
+    place = Path(folder) / f"block-{task.partitionId()}"
+    if kept is not None:
+        batches, place = _kept_place(batches, *kept)
+        if place.exists():
+            ids, _ = load_mapped(place)
+            yield pa.RecordBatch.from_pylist([{"file": str(place)}], schema=schema)
+            report_rows(folder, len(ids), READ)
+            return
+    id_arrays: list[pa.Array] = []
+    filters: list[Filter] = []
+    bad_rows = 0
+    for batch in batches:
+        rows, some, reasons = parse_filters(batch.column("id"), batch.column("filter"))
+        id_arrays.append(batch.column("id").take(pa.array(rows, pa.int64())))
+        filters += some
+        if reasons:
+            bad = [{"subscription": batch.column("id")[row].as_py(), "reason": text} for row, text in reasons.items()]
+            bad_rows += len(bad)
+            yield pa.RecordBatch.from_pylist(bad, schema=schema)
+        report_rows(folder, len(filters), READ)
+    if not filters:
+        return
+    ids = pa.concat_arrays(id_arrays)
+    if bad_rows:
+        # A block that is kept would not tell the next job of its bad filters.
+        place = Path(folder) / f"block-{task.partitionId()}"
+    dump_mapped((ids, BitmapIndex(enumerate(filters))), place)
+    yield pa.RecordBatch.from_pylist([{"file": str(place)}], schema=schema)
+
+
+def _kept_place(batches: Iterator[pa.RecordBatch], folder: str, code: str) -> tuple[Iterator[pa.RecordBatch], Path]:
+    """The same batches, and the file of a block with their content."""
+    held, digest = [], blake2b(code.encode(), digest_size=16)
+    for batch in batches:
+        held.append(batch)
+        digest.update(batch.serialize())
+    return iter(held), Path(folder) / f"block-{digest.hexdigest()}"
+
+
+@lru_cache(maxsize=1)
+def _blocks(folder: str, files: tuple[str, ...]) -> list[Block]:
+    """Map the block files once per worker process, which serves many tasks. The files of an earlier job are
+    released."""
+    return [load_mapped(Path(folder) / name) for name in files]  # an absolute name stays as it is
+
+
+def matches(
+    events: "DataFrame", subscriptions: "DataFrame", folder: Path, files: list[str], *, count: bool
+) -> "DataFrame":
+    """Match: `event`, `subscription`, a row for each match. With `count` also `matches`, a row for each event, and one
+    for each subscription and task."""
+    schema = (count_schema if count else pair_schema)(events, subscriptions)
+    task = partial(count_batches if count else pair_batches, folder=str(folder), files=tuple(files), schema=schema)
+    return events.mapInArrow(task, spark_schema(schema))
+
+
+def pair_batches(
+    batches: Iterator[pa.RecordBatch], folder: str, files: tuple[str, ...], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    blocks, done = _blocks(folder, files), 0
+    size = BatchSize(max((len(ids) for ids, _ in blocks), default=0))
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            part = batch.slice(start, size.events)
+            start += part.num_rows
+            wanted = batch_of(part.column("attributes"))
+            most = 0
+            for ids, index in blocks:
+                offsets, matches = index.match_batch(wanted)
+                rows = np.repeat(np.arange(part.num_rows), np.diff(offsets))
+                yield from pair_batches_of(schema, part.column("id"), ids, rows, matches)
+                most = max(most, len(matches))
+            size.learn(part.num_rows, most)
+        done += batch.num_rows
+        report_rows(folder, done)
+
+
+def count_batches(
+    batches: Iterator[pa.RecordBatch], folder: str, files: tuple[str, ...], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    blocks, done = _blocks(folder, files), 0
+    totals = [np.zeros(len(ids), np.int64) for ids, _ in blocks]
+    for batch in batches:
+        wanted = batch_of(batch.column("attributes"))
+        matches = np.zeros(batch.num_rows, np.int64)
+        for (_, index), total in zip(blocks, totals, strict=True):
+            of_events, of_subscriptions = index.count_batch(wanted)
+            matches += of_events
+            total += of_subscriptions
+        yield event_rows(schema, batch.column("id"), matches)
+        done += batch.num_rows
+        report_rows(folder, done)
+    for (ids, _), total in zip(blocks, totals, strict=True):
+        yield subscription_rows(schema, ids, total)

@@ -1,0 +1,93 @@
+"""Errors of Spark jobs: one sentence with the cause, in the class that says whose mistake it was.
+
+Spark wraps the error of a task in Python and Java stack traces, and its first line often says only that a call failed.
+A job fails for one of three reasons, and each has an exit code: the input (`ConfigError`), a lost part of the cluster
+(`TryAgain`), or a mistake of Wend's (`InternalError`). Everything that Spark said stays in a log, which the sentence
+names.
+"""
+
+import re
+import tempfile
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from wend.model import errors
+from wend.model.errors import ConfigError, InternalError, TryAgain, WendError
+from wend.pipeline.spark.session import spark_log
+
+_OURS = re.compile(r"wend\.model\.errors\.(\w+): (.+)")
+_LOST = re.compile(
+    r"ExecutorLost|executor \S+ (exited|lost)|heartbeat timed out|FetchFailed|All masters are unresp"
+    r"|Python worker (exited unexpectedly|failed to connect back)|No space left on device|OutOfMemoryError|MemoryError"
+    r"|Connection (refused|reset|timed out)|ConnectException|SocketTimeout|StatusCode\.(UNAVAILABLE|DEADLINE_EXCEEDED)"
+    r"|Answer from Java side is empty|Error while (sending or )?receiving|SparkContext was shut down",
+    re.IGNORECASE,
+)
+"""Messages of Spark about a machine, a process or a connection that is gone or has no room."""
+_INPUT = re.compile(
+    r"FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|is not a Parquet file|PATH_NOT_FOUND|FileNotFoundException"
+    r"|AccessControlException|Permission denied|No FileSystem for scheme"
+)
+_PYTHON = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|Exit)): (.+)$", re.MULTILINE)
+_CAUSED = re.compile(r"^\s*Caused by: (?:[\w$]+\.)*([\w$]+): (.+)$", re.MULTILINE)
+_RECENT = re.compile(r"most recent failure: .*?: (?:[\w$]+\.)*([\w$]+(?:Exception|Error|Failure)\b.*)")
+_CALLING = re.compile(r"An error occurred while calling \S+\s*\n?:? *(?:[\w$]+\.)*")
+_MOST_LOG = 5 * 10**6
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turn Spark's errors into ours."""
+    try:
+        yield
+    except WendError:
+        raise
+    except Exception as error:
+        raise explain(error) from error
+
+
+def explain(error: Exception, opening: str = "the Spark job failed") -> WendError:
+    """The error of a job as one of ours; `said` begins the sentence."""
+    text = str(error)
+    ours = _OURS.search(text)
+    if ours is not None:
+        kind = getattr(errors, ours[1], ConfigError)
+        return kind(ours[2].strip()) if issubclass(kind, WendError) else ConfigError(ours[2].strip())
+    why = cause(error)
+    log = f"the log is {_kept(error)}"
+    if _LOST.search(text):
+        return TryAgain(f"{opening}: {why}; a part of Spark was lost or had no room, so try again ({log})")
+    if _INPUT.search(text):
+        return ConfigError(f"{opening}: {why} ({log})")
+    return InternalError(f"{opening}, probably by a mistake of Wend's: {why} ({log})")
+
+
+def cause(error: Exception) -> str:
+    """The line that says what happened: the error of the Python task, else Java's innermost one."""
+    text = str(error).strip()
+    python = _PYTHON.findall(text) if "Traceback (most recent call last)" in text else []
+    caused = _CAUSED.findall(text)
+    recent = _RECENT.search(text)
+    if python:
+        return ": ".join(python[-1])
+    if caused:
+        return ": ".join(caused[-1])
+    if recent is not None:
+        return recent[1]
+    first = (_CALLING.sub("", text).strip().splitlines() or [""])[0]
+    return first or type(error).__name__
+
+
+def _kept(error: Exception) -> Path:
+    """Write the complete error and the end of Spark's log to a file that is not removed."""
+    whole = "".join(traceback.format_exception(error))
+    log = spark_log()
+    if log is not None and log.is_file():
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _MOST_LOG))
+            whole += f"\nSpark's log:\n{file.read().decode(errors='replace')}"
+    with tempfile.NamedTemporaryFile("w", prefix="wend-", suffix=".log", delete=False, encoding="utf-8") as kept:
+        kept.write(whole)
+    return Path(kept.name)

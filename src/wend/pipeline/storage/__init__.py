@@ -1,0 +1,1 @@
+"""The files of jobs: tables that users bring, folders for results, and tables with versions."""

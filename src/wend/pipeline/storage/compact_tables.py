@@ -1,0 +1,68 @@
+"""Compaction of a folder of tables: it merges small files, and removes files that no retained version names.
+
+A job that follows arriving segments adds a few small files in every batch. Readers of an earlier version can still read
+its files, which stay as long as versions are retained.
+"""
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from wend.pipeline.spark.task_errors import plain_errors
+from wend.pipeline.storage.job_folders import Target
+from wend.pipeline.storage.versioned_tables import DataFile, FolderVersion, TableChange, TableFolder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SMALL = 32 * 2**20
+"""Smaller files are merged if a bucket has several."""
+LARGE = 128 * 2**20
+"""About the size of a merged file."""
+
+
+class CompactionSummary(msgspec.Struct, frozen=True):
+    """What a compaction did."""
+
+    files_before: int
+    files_after: int
+    versions_removed: int
+    files_removed: int
+    version: int
+    out: str
+
+
+def compact(spark: "SparkSession", folder: Target, *, retain_ns: int) -> CompactionSummary:
+    """Merge the small files of all tables, and remove old versions."""
+    tables = TableFolder(spark, folder)
+    with plain_errors():
+        base = version = tables.required()
+        changes = {name: _merged(spark, tables, base, name) for name in sorted(base.tables)}
+        changes = {name: change for name, change in changes.items() if change.removed}
+        if changes:
+            version = tables.commit(base, changes, alone=False)
+        versions, files = tables.clean(retain_ns)
+    return CompactionSummary(len(base.files()), len(version.files()), versions, files, version.number, str(folder))
+
+
+def _merged(spark: "SparkSession", tables: TableFolder, base: FolderVersion, name: str) -> TableChange:
+    table = base.tables[name]
+    small: dict[int | None, list[DataFile]] = defaultdict(list)
+    for file in table.files:
+        if file.bytes < SMALL:
+            small[file.bucket].append(file)
+    added: list[DataFile] = []
+    removed: set[str] = set()
+    for bucket in sorted(small, key=lambda bucket: -1 if bucket is None else bucket):
+        files = small[bucket]
+        if len(files) < 2:
+            continue
+        merged = _merge(tables.frame_of(spark, table.columns, files), sum(file.bytes for file in files))
+        added += [msgspec.structs.replace(file, bucket=bucket) for file in tables.write(merged, name)]
+        removed |= {file.path for file in files}
+    return TableChange(table.columns, tuple(added), frozenset(removed))
+
+
+def _merge(frame: "DataFrame", size: int) -> "DataFrame":
+    return frame.coalesce(max(1, round(size / LARGE)))

@@ -1,0 +1,304 @@
+"""Folders of tables that grow: readers never see half a write, and old versions stay readable for a while.
+
+A folder has data files (Parquet, in `data/`, each written once under a name of its own) and versions
+(`versions/00000007.json`). A version lists the files of all tables of the folder. A writer writes its data first, and
+then the next version, which no other writer can have written. So a commit changes several tables at once, or nothing.
+Readers take the newest version and read the files that it names. They ignore everything else in the folder.
+
+A table of a version has columns. A file that is older than a column has nulls in it. Files may belong to a bucket, a
+number that the writer chooses, so that a commit can replace the rows of some buckets only.
+
+Why not Delta or Iceberg: their Python libraries are readers of their own, which know neither Hadoop's addresses nor the
+settings of a Spark session, and Spark's own package has the Java classes of neither.
+"""
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wend.model.errors import ConfigError, TryAgain
+from wend.pipeline.storage.hadoop_folder import HadoopFolder
+from wend.pipeline.storage.job_folders import Target, literal_path, local_path, spark_path
+from wend.pipeline.storage.local_folder import LocalFolder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LAYOUT = 1
+"""Grows when older readers would misread a version."""
+_TRIES = 20
+_PART = "part"
+_NO_BUCKET = "__HIVE_DEFAULT_PARTITION__"
+"""What Spark calls the folder of rows without a bucket."""
+
+
+class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file of a table. Its path begins at the folder."""
+
+    path: str
+    bytes: int
+    bucket: int | None = None
+
+
+class TableVersion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A table as one version has it."""
+
+    columns: tuple[tuple[str, str], ...]
+    """Names and types, as Spark writes them."""
+    files: tuple[DataFile, ...] = ()
+
+
+class FolderVersion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All tables of a folder at one time."""
+
+    layout: int
+    number: int
+    time_ns: int
+    """When it was committed, by the writer's clock."""
+    tables: dict[str, TableVersion] = {}
+    transactions: dict[str, int] = {}
+    """application -> its last batch that is in the tables"""
+    settings: dict[str, Any] = {}
+    """The settings of the job that made the tables."""
+    facts: dict[str, Any] = {}
+    """Facts for the next writer."""
+
+    def files(self) -> dict[str, DataFile]:
+        return {file.path: file for table in self.tables.values() for file in table.files}
+
+
+class TableChange(msgspec.Struct, frozen=True):
+    """The change of one table by a commit."""
+
+    columns: tuple[tuple[str, str], ...]
+    added: tuple[DataFile, ...] = ()
+    removed: frozenset[str] = frozenset()
+    """Paths."""
+
+
+class TableFolder:
+    """A folder of tables, on a local path or at an address that Spark knows."""
+
+    def __init__(self, spark: "SparkSession | None", folder: Target, clock: Callable[[], int] = time.time_ns) -> None:
+        local = local_path(folder)
+        if local is None and spark is None:
+            raise ConfigError(f"{folder} needs Spark: this command reads tables from a local folder")
+        self.address = str(folder) if local is None else str(local)
+        self._files = LocalFolder(local) if local is not None else HadoopFolder(spark, str(folder))  # type: ignore[arg-type]
+        self._clock = clock
+
+    # Reading
+
+    def newest(self) -> FolderVersion | None:
+        """The newest version; None if the folder has none."""
+        for number in reversed(self.numbers()):
+            found = self._read(number)
+            if found is not None:
+                return found
+        return None
+
+    def required(self) -> FolderVersion:
+        """The newest version of a folder that must have one."""
+        found = self.newest()
+        if found is None:
+            raise ConfigError(f"{self.address} has no tables of Wend's (there is no folder versions in it)")
+        return found
+
+    def numbers(self) -> list[int]:
+        names = self._files.names("versions")
+        return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
+
+    def _read(self, number: int) -> FolderVersion | None:
+        text = self._files.read(_version_name(number))
+        if text is None:
+            return None
+        try:
+            layout = msgspec.json.decode(text, type=dict[str, Any])["layout"]
+            if layout > LAYOUT:
+                raise ConfigError(
+                    f"{self.address} was written by a newer Wend (layout {layout}, and this one knows {LAYOUT})"
+                )
+            return msgspec.json.decode(text, type=FolderVersion)
+        except (msgspec.DecodeError, KeyError, TypeError):
+            return None  # a file system without renames shows it before it is complete
+
+    def table(self, version: FolderVersion, name: str) -> TableVersion:
+        if name not in version.tables:
+            names = ", ".join(sorted(one for one in version.tables if not one.startswith("_")))
+            raise ConfigError(f"{self.address} has no table {name}: it has {names or 'none'}")
+        return version.tables[name]
+
+    def frame(
+        self, spark: "SparkSession", version: FolderVersion, name: str, buckets: Collection[int | None] | None = None
+    ) -> "DataFrame":
+        """A table of a version, or the rows of some of its buckets."""
+        table = self.table(version, name)
+        files = [file for file in table.files if buckets is None or file.bucket in buckets]
+        return self.frame_of(spark, table.columns, files)
+
+    def frame_of(
+        self, spark: "SparkSession", columns: tuple[tuple[str, str], ...], files: Iterable[DataFile]
+    ) -> "DataFrame":
+        """Files as a table with these columns."""
+        paths = [literal_path(self.path(file)) for file in files]
+        return spark.read.schema(ddl(columns)).parquet(*paths) if paths else spark.createDataFrame([], ddl(columns))
+
+    def path(self, file: DataFile) -> str:
+        return self._files.path(file.path)
+
+    # Writing
+
+    def write(self, frame: "DataFrame", name: str, by: str | None = None) -> tuple[DataFile, ...]:
+        """Write rows under new names. They are in no version yet. `by` is the column of the bucket, which the files
+        themselves do not have; rows without one are in files without one."""
+        inside = f"data/{name.lstrip('_')}-{os.urandom(8).hex()}"
+        if by is None:
+            frame.write.parquet(spark_path(self._files.path(inside)))
+        else:
+            parted = frame.withColumnRenamed(by, _PART)
+            parted.write.partitionBy(_PART).parquet(spark_path(self._files.path(inside)))
+        return tuple(
+            sorted(
+                (DataFile(path, size, _bucket(path)) for path, size in self._files.sizes(inside) if _is_data(path)),
+                key=lambda file: file.path,
+            )
+        )
+
+    def commit(
+        self,
+        base: FolderVersion | None,
+        changes: Mapping[str, TableChange],
+        *,
+        transaction: tuple[str, int] | None = None,
+        settings: dict[str, Any] | None = None,
+        facts: dict[str, Any] | None = None,
+        alone: bool = True,
+    ) -> FolderVersion:
+        """Write the next version. If another writer was faster, a change that must be `alone` is refused; else it is
+        applied to the other writer's version, as long as that has all files that are to be removed."""
+        for _ in range(_TRIES):
+            version = _changed(base, changes, self._clock(), transaction, settings, facts)
+            if self._files.create(_version_name(version.number), msgspec.json.format(msgspec.json.encode(version))):
+                return version
+            newer = self.required()
+            gone = {path for change in changes.values() for path in change.removed} - newer.files().keys()
+            if alone or gone:
+                break
+            base = newer
+        raise TryAgain(f"another command has changed {self.address} meanwhile: try again")
+
+    # Cleaning up
+
+    def remove(self, files: Iterable[DataFile]) -> None:
+        """Remove files that are in no version, with the folders in which they were written."""
+        for folder in sorted({"/".join(file.path.split("/")[:2]) for file in files}):
+            self._files.remove(folder)
+
+    def remove_files(self, files: Iterable[DataFile]) -> None:
+        """Remove files that are in no version, and leave others that were written with them."""
+        for file in files:
+            self._files.remove(file.path)
+
+    def clean(self, retain_ns: int) -> tuple[int, int]:
+        """Remove versions that were replaced longer ago than this, and files that no version names. Return how many of
+        each. A file younger than that may belong to a commit in progress."""
+        now, numbers = self._clock(), self.numbers()
+        versions = {number: self._read(number) for number in numbers}
+        old = []
+        for number, after in pairwise(numbers):
+            replaced = versions[after]
+            if versions[number] is None or (replaced is not None and now - replaced.time_ns > retain_ns):
+                old.append(number)
+        for number in old:
+            self._files.remove(_version_name(number))
+        named = {path for number in numbers if number not in old for path in _names(versions[number])}
+        removed = 0
+        for path, age_ns in self._files.ages("data", now):
+            if path not in named and age_ns > retain_ns:
+                self._files.remove(path)
+                removed += path.endswith(".parquet")
+        self._files.prune("data")
+        return len(old), removed
+
+
+def ddl(columns: Iterable[tuple[str, str]]) -> str:
+    """Columns as Spark reads them."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns)
+
+
+def columns_of(frame: "DataFrame", *without: str) -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, field.dataType.simpleString()) for field in frame.schema if field.name not in without)
+
+
+def merge_columns(
+    before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...], name: str
+) -> tuple[tuple[str, str], ...]:
+    """The columns of a table after files with other columns were added."""
+    kinds = dict(before)
+    for column, kind in after:
+        if kinds.setdefault(column, kind) != kind:
+            raise ConfigError(f"the column {column} of the table {name} holds {kinds[column]}, and cannot hold {kind}")
+    return tuple(kinds.items())
+
+
+def read_local(
+    folder: Path, name: str, buckets: Collection[int] | None = None, columns: Collection[str] | None = None
+) -> Any:
+    """A table of a local folder as an Arrow table, without Spark: all of it, or some buckets and columns."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    tables = TableFolder(None, folder)
+    table = tables.table(tables.required(), name)
+    files = [file for file in table.files if buckets is None or file.bucket in (None, *buckets)]
+    names = [column for column, _ in table.columns if columns is None or column in columns]
+    pieces = [parquet.ParquetFile(tables.path(file)).read(columns=None if columns is None else names) for file in files]
+    if not pieces:
+        return pa.table({column: [] for column in names})
+    written = {column for piece in pieces for column in piece.column_names}
+    return pa.concat_tables(pieces, promote_options="default").select([name for name in names if name in written])
+
+
+def _changed(
+    base: FolderVersion | None,
+    changes: Mapping[str, TableChange],
+    now: int,
+    transaction: tuple[str, int] | None,
+    settings: dict[str, Any] | None,
+    facts: dict[str, Any] | None,
+) -> FolderVersion:
+    before = base or FolderVersion(LAYOUT, 0, 0)
+    tables = dict(before.tables)
+    for name, change in changes.items():
+        old = tables.get(name, TableVersion(()))
+        files = tuple(file for file in old.files if file.path not in change.removed)
+        columns = merge_columns(old.columns, change.columns, name) if files else change.columns
+        tables[name] = TableVersion(columns, files + change.added)
+    return FolderVersion(
+        LAYOUT, before.number + 1, now, tables,
+        {**before.transactions, **(dict([transaction]) if transaction else {})},
+        before.settings if settings is None else settings,
+        before.facts if facts is None else facts,
+    )  # fmt: skip
+
+
+def _is_data(path: str) -> bool:
+    return path.endswith(".parquet") and not path.rpartition("/")[2].startswith((".", "_"))
+
+
+def _bucket(path: str) -> int | None:
+    words = next((one.partition("=")[2] for one in path.split("/") if one.startswith(f"{_PART}=")), _NO_BUCKET)
+    return None if words == _NO_BUCKET else int(words)
+
+
+def _version_name(number: int) -> str:
+    return f"versions/{number:08d}.json"
+
+
+def _names(version: FolderVersion | None) -> Iterable[str]:
+    return () if version is None else version.files()

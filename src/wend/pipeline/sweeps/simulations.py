@@ -1,0 +1,79 @@
+"""Simulated scenarios, as a kind of run that a sweep executes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from wend.drivers.scenarios import Scenario
+from wend.drivers.settings import outside_plugins
+from wend.model.error_text import either
+from wend.model.errors import ConfigError
+from wend.model.summary import Summary
+from wend.model.units import SECOND
+from wend.pipeline.code_hash import PARTS, code_hash
+from wend.pipeline.rows import RATIOS, RESULT_SCHEMA, RUN_SCHEMA, metrics_of, run_row, scenario_key, scenario_of
+from wend.pipeline.sweeps.run_kind import check_code
+
+Runner = Callable[[Scenario], Summary]
+
+_ORACLE = 0.2
+"""The cost of the oracle, relative to a simulation of a fixed tree."""
+
+
+@dataclass(frozen=True)
+class Simulations:
+    """Runs scenarios in the simulator or, in tests, in a faster substitute."""
+
+    run: Runner | None = None
+
+    @property
+    def run_schema(self) -> pa.Schema:
+        return RUN_SCHEMA
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        return RESULT_SCHEMA
+
+    @property
+    def averaged(self) -> tuple[str, ...]:
+        return RATIOS
+
+    def code(self) -> str:
+        return code_hash(PARTS)
+
+    def key(self, run: Scenario) -> str:
+        return scenario_key(run)
+
+    def row(self, run: Scenario, place: int = 0) -> dict[str, Any]:
+        return run_row(run, place)
+
+    def cost(self, run: Scenario) -> float:
+        packets = 0.5 * run.duration_ns / SECOND * run.rate_hz * run.topics * run.peers
+        finding_routes = 0.15 * (run.peers / 20) ** 2
+        return _effort(run.strategy) * (packets / 60_000 + finding_routes)
+
+    def run_metrics(self, row: dict[str, Any], code: str) -> dict[str, Any]:
+        scenario = scenario_of(row)
+        if self.run is not None:
+            return metrics_of(self.run(scenario))
+        check_code(PARTS, code)
+        plugins = outside_plugins(scenario.chosen)
+        if plugins and scenario_key(scenario) != row["run"]:
+            raise ConfigError(
+                f"the source of {either([*plugins])} on this worker is not the driver's: start again if it changed "
+                "meanwhile, or use --ship if the worker has another version"
+            )
+        from wend.drivers.sim import simulate
+
+        return metrics_of(simulate(scenario).summary)
+
+
+def _effort(strategy: str) -> float:
+    from wend.strategies.registry import ROUTING
+
+    return effort if (effort := getattr(ROUTING.get(strategy), "effort", None)) else _ORACLE
+
+
+SIMULATIONS = Simulations()

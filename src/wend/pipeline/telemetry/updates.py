@@ -1,0 +1,372 @@
+"""Updates of the tables of a job on telemetry: an update reads new segments and brings the tables up to date.
+
+A batch is one update with all segments; `--follow` is an update for each batch of arrivals (`follow.py`). Both give the
+same rows, because an update does not add to results. It reduces new segments to rows of partial tables, whose names
+begin with `_`, and rebuilds each bucket of the results that they touch from all its partial rows. One commit has all of
+this, with the number of the stream's batch. So a segment may come late, twice, or again after a crash.
+
+Every update first compares the clocks of peers (`clocks.py`). If the offset of a clock changes, the update reads the
+segments of that incarnation again and ignores its earlier partial rows.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+from pyarrow import compute
+
+from wend.model.errors import ConfigError
+from wend.model.telemetry import Segment
+from wend.model.units import SECOND
+from wend.pipeline.spark.arrow_schema import spark_schema
+from wend.pipeline.spark.task_errors import plain_errors
+from wend.pipeline.storage.input_tables import MAX_BAD
+from wend.pipeline.storage.versioned_tables import LAYOUT, FolderVersion, TableFolder
+from wend.pipeline.telemetry import clocks
+from wend.pipeline.telemetry.clocks import Node
+from wend.pipeline.telemetry.segment_listing import SegmentFile, contradiction, one_of_each
+from wend.pipeline.telemetry.segment_reduction import BAD, ROW, SEGMENT, reduce_segments
+from wend.pipeline.telemetry.table_update import MADE, Columns, TableUpdate, TelemetryJob
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_KEYS: Columns = (("table", "string"), ("peer", "bigint"), ("incarnation", "bigint"), ("number", "bigint"))
+SEGMENTS: Columns = (
+    *_KEYS, ("file", "string"), ("bytes", "bigint"), ("rows", "bigint"), ("first_ns", "bigint"), ("last_ns", "bigint"),
+)  # fmt: skip
+"""The segments that the tables have."""
+QUARANTINE: Columns = (*_KEYS, ("file", "string"), ("line", "bigint"), ("reason", "string"), ("rows", "bigint"))
+CLOCK_UNIT_NS = 5_000_000
+"""Offsets of clocks are rounded to this, so that small changes do not change results."""
+FORMAT = "format"
+"""The setting of a job that says which partial rows it can merge."""
+_SPANS, _RESULTS = "spans", "results"
+MOST_SIGHTINGS = 2_000_000
+"""The most that are compared, because one process holds them all in memory."""
+_NUMBERS = 256
+"""Numbers of segments that are in one bucket of the table of segments: a few hours of a peer."""
+_OVERLAP_NS = 2 * SECOND
+_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+class UpdateSummary(msgspec.Struct, frozen=True):
+    """What an update did."""
+
+    segments: int
+    """That were new."""
+    rows: int
+    """In these segments."""
+    copies: int
+    """Files that were copies of segments, or that earlier updates used."""
+    quarantined: int
+    """Rows and segments that could not be used."""
+    unreadable: int
+    """Segments among them."""
+    peers: int
+    unaligned: list[int]
+    """Peers with an incarnation whose clock could not be compared with the others."""
+    remarks: list[str]
+    buckets: int
+    """That were rebuilt."""
+    version: int
+    out: str
+    results: dict[str, int] = {}
+    """Rows of the result tables."""
+    seconds: float = 0.0
+
+
+def run_update(
+    spark: "SparkSession",
+    folder: str,
+    job: TelemetryJob,
+    files: list[SegmentFile],
+    *,
+    max_bad: float = MAX_BAD,
+    transaction: tuple[str, int] | None = None,
+    rebuild: bool = False,
+) -> UpdateSummary | None:
+    """Bring the tables of a folder up to date; None if the batch of the transaction is in them already."""
+    began = time.perf_counter()
+    tables = TableFolder(spark, folder)
+    with plain_errors():
+        base = _base(tables, job, rebuild)
+        if transaction is not None and base.transactions.get(transaction[0], -1) >= transaction[1]:
+            return None
+        wanted = {*job.tables, *clocks.TABLES}
+        used = [file for file in files if file.segment.table in wanted]
+        chosen, odd = one_of_each(used)
+        new, contradicting = _unknown(spark, tables, base, chosen)
+        update = TableUpdate(spark, tables, base)
+        if not new and not contradicting and base.tables:
+            return _nothing_new(update, job, folder, len(used))
+        with _cleaned(update):
+            records = _reduce_all(update, job, new)
+            quarantined, unreadable, rows = _record(update, [*odd, *contradicting], records, max_bad)
+            remarks = _look_at_incarnations(update)
+            job.merge(update)
+            update.facts[_RESULTS] = {name: update.count(name) for name in job.results}
+            version = _commit(update, job, transaction)
+            results = version.facts[_RESULTS]
+    return UpdateSummary(
+        segments=len(new) - unreadable,
+        rows=rows,
+        copies=len(used) - len(new),
+        quarantined=quarantined,
+        unreadable=unreadable,
+        peers=len({peer for peer, _ in update.clocks.offsets}),
+        unaligned=sorted({peer for peer, _ in update.clocks.unaligned}),
+        remarks=remarks,
+        buckets=len(update.touched),
+        version=version.number,
+        out=folder,
+        results=results,
+        seconds=round(time.perf_counter() - began, 3),
+    )
+
+
+def _nothing_new(update: TableUpdate, job: TelemetryJob, folder: str, copies: int) -> UpdateSummary:
+    facts, base = update.base.facts, update.base
+    return UpdateSummary(
+        0, 0, copies, 0, 0,
+        len({peer for peer, *_ in facts.get("clocks", [])}), sorted({peer for peer, _ in facts.get("unaligned", [])}),
+        [], 0, base.number, folder,
+        {name: update.count(name) for name in job.results},
+    )  # fmt: skip
+
+
+def _base(tables: TableFolder, job: TelemetryJob, rebuild: bool) -> FolderVersion:
+    """The version that the update continues, of the same job with the same settings."""
+    base = tables.newest()
+    if base is None:
+        return FolderVersion(LAYOUT, 0, 0)
+    if rebuild:
+        return FolderVersion(LAYOUT, base.number, base.time_ns)
+    if base.settings.get("job") != job.name:
+        raise ConfigError(
+            f"{tables.address} has tables of `wend data {base.settings.get('job')}`; --rebuild replaces them"
+        )
+    if base.settings.get(FORMAT) != job.settings.get(FORMAT):
+        raise ConfigError(f"{tables.address} was made by another version of Wend; --rebuild makes it anew")
+    for name, value in job.settings.items():
+        if base.settings.get(name) != value:
+            raise ConfigError(
+                f"{tables.address} was made with {name} {base.settings.get(name)}, and now it is {value}; --rebuild "
+                "makes it anew"
+            )
+    return base
+
+
+def _unknown(
+    spark: "SparkSession", tables: TableFolder, base: FolderVersion, chosen: list[SegmentFile]
+) -> tuple[list[SegmentFile], list[tuple[SegmentFile, str]]]:
+    """The segments that no update has used yet, and files that contradict one that was used."""
+    from pyspark.sql import functions as F
+
+    if "_segments" not in base.tables or not chosen:
+        return chosen, []
+    keys = [name for name, _ in _KEYS]
+    buckets = {None, *(file.segment.number // _NUMBERS for file in chosen)}
+    asked = pa.Table.from_pylist([{**_about(file), "at": at} for at, file in enumerate(chosen)])
+    known = tables.frame(spark, base, "_segments", buckets).select(*keys, "bytes")
+    found = known.join(F.broadcast(spark.createDataFrame(asked)), keys).select("at", "bytes").toArrow().to_pylist()
+    sizes = {row["at"]: row["bytes"] for row in found}
+    odd = [(chosen[at], contradiction(size)) for at, size in sorted(sizes.items()) if chosen[at].bytes != size]
+    return [file for at, file in enumerate(chosen) if at not in sizes], odd
+
+
+def _about(file: SegmentFile) -> dict[str, Any]:
+    segment = file.segment
+    return {
+        "table": segment.table,
+        "peer": segment.peer,
+        "incarnation": segment.incarnation,
+        "number": segment.number,
+    }
+
+
+def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) -> "list[DataFrame]":
+    """Reduce the new segments to partial rows; return the records about segments and bad rows."""
+    from pyspark.sql import functions as F
+
+    records = [_compare_clocks(update, new)]
+    unit = job.offset_unit_ns
+    offsets = update.clocks.rounded(unit)
+    before = {(peer, start): round(offset / unit) * unit for peer, start, offset in update.base.facts.get("clocks", [])}
+    moved = {node for node, offset in before.items() if offsets[node] != offset}
+    update.since = {(peer, start): number for peer, start, number in update.base.facts.get("since", [])}
+    update.since |= dict.fromkeys(moved, update.number)
+    again = _segments_of(update, moved, job)
+    for part in job.partial_tables(offsets):
+        frame = reduce_segments(update.spark, _of(new, part.tables), part.reduction, part.schema)
+        if part.timed and _of(again, part.tables):
+            repeated = reduce_segments(update.spark, _of(again, part.tables), part.reduction, part.schema)
+            frame = frame.unionByName(repeated.where(f"kind = '{ROW}'"))
+        if part.timed:
+            frame = frame.withColumn(MADE, F.lit(update.number).cast("bigint"))
+        with _segments_as_records(update.spark):
+            touched, about = update.append_reduced(part.name, stored_columns(part.schema, timed=part.timed), frame)
+        update.touched |= touched
+        if not set(part.tables) <= set(clocks.TABLES):
+            records.append(about)
+        if moved and "bucket" in part.schema.names:
+            old = update.base.tables[part.name].files if part.name in update.base.tables else ()
+            update.touched |= {file.bucket for file in old if file.bucket is not None}
+    return records
+
+
+def _compare_clocks(update: TableUpdate, new: list[SegmentFile]) -> "DataFrame":
+    files = _of(new, clocks.TABLES)
+    frame = reduce_segments(update.spark, files, clocks.sightings, clocks.SIGHTINGS)
+    columns = _columns(clocks.SIGHTINGS)
+    with _segments_as_records(update.spark):
+        _, about = update.append_reduced("_sightings", columns, frame)
+    nodes = {(file.segment.peer, file.segment.incarnation) for file in new}
+    nodes |= {(peer, incarnation) for peer, incarnation, _ in update.base.facts.get("clocks", [])}
+    update.clocks = clocks.solve_clocks(_few_sightings(update, columns).toArrow(), nodes)
+    return about
+
+
+def _few_sightings(update: TableUpdate, columns: Columns) -> "DataFrame":
+    """The sightings by which clocks are compared: all or, of a long history, outages and the events with a low hash."""
+    from pyspark.sql import functions as F
+
+    seen = update.partial("_sightings", columns)
+    if update.bytes("_sightings") < MOST_SIGHTINGS:  # a row has more bytes than one
+        return seen
+    share = -(-seen.count() // MOST_SIGHTINGS)
+    hashed = F.pmod(F.xxhash64("publisher", "publisher_incarnation", "sequence"), F.lit(share))
+    return seen.where((F.col("own") == clocks.OUTAGE) | (hashed == 0))
+
+
+def _of(files: list[SegmentFile], tables: tuple[str, ...]) -> list[SegmentFile]:
+    return [file for file in files if file.segment.table in tables]
+
+
+@contextmanager
+def _segments_as_records(spark: "SparkSession") -> Iterator[None]:
+    """Hand a task few records at once, because a record may be a whole segment."""
+    before = spark.conf.get(_BATCH)
+    spark.conf.set(_BATCH, "4")
+    try:
+        yield
+    finally:
+        spark.conf.set(_BATCH, before or "10000")
+
+
+def _columns(schema: pa.Schema) -> Columns:
+    return tuple((field.name, field.dataType.simpleString()) for field in spark_schema(schema))
+
+
+def stored_columns(schema: pa.Schema, *, timed: bool = True) -> Columns:
+    """The columns of a partial table."""
+    found = _columns(schema)
+    return (*found, (MADE, "bigint")) if timed else found
+
+
+def _segments_of(update: TableUpdate, nodes: set[Node], job: TelemetryJob) -> list[SegmentFile]:
+    """The segments of these incarnations that earlier updates have reduced."""
+    if not nodes or "_segments" not in update.base.tables:
+        return []
+    frame = update.tables.frame(update.spark, update.base, "_segments")
+    rows = frame.where(frame["table"].isin(list(job.tables))).toArrow().to_pylist()
+    return [
+        SegmentFile(Segment(row["table"], 1, row["peer"], row["incarnation"], row["number"]), row["file"], row["bytes"])
+        for row in rows
+        if (row["peer"], row["incarnation"]) in nodes
+    ]
+
+
+def _record(
+    update: TableUpdate, odd: list[tuple[SegmentFile, str]], records: "list[DataFrame]", max_bad: float
+) -> tuple[int, int, int]:
+    """Record the segments that were used, and the quarantine. Return the rows in quarantine, the unreadable segments
+    among them, and the rows of all segments."""
+    from pyspark.sql import functions as F
+
+    every = records[0].select(*(name for name, _ in SEGMENTS), "kind", "line", "reason")
+    for frame in records[1:]:
+        every = every.unionByName(frame.select(*every.columns))
+    about = every.where(f"kind IN ('{SEGMENT}', '{BAD}')").toArrow()
+    good = about.filter(compute.equal(about["kind"], SEGMENT)).select([name for name, _ in SEGMENTS])
+    bad = about.filter(compute.equal(about["kind"], BAD)).select([name for name, _ in QUARANTINE]).to_pylist()
+    rows = compute.sum(good["rows"]).as_py() or 0
+    unreadable = [row for row in bad if row["line"] is None]
+    _check_share([row for row in bad if row["line"] is not None], rows, max_bad)
+    bad += [{**_about(file), "file": file.path, "reason": reason, "rows": 1} for file, reason in odd]
+    spark = update.spark
+    _add_spans(update, good)
+    by_number = spark.createDataFrame(good).repartition(1) if good.num_rows else None
+    update.append("_segments", SEGMENTS, by_number, F.floor(F.col("number") / F.lit(_NUMBERS)))
+    listed = pa.Table.from_pylist(bad, schema=_QUARANTINE)
+    update.append("_quarantine", QUARANTINE, spark.createDataFrame(listed).coalesce(1) if bad else None)
+    return sum(row["rows"] for row in bad), len(unreadable), rows
+
+
+_QUARANTINE = pa.schema([(name, pa.string() if kind == "string" else pa.int64()) for name, kind in QUARANTINE])
+
+
+def _check_share(bad: list[dict[str, Any]], rows: int, max_bad: float) -> None:
+    wrong = sum(row["rows"] for row in bad)
+    if wrong > max_bad * rows:
+        one = min(bad, key=lambda row: (row["file"], row["line"]))
+        name = one["file"].rpartition("/")[2]
+        raise ConfigError(
+            f"{wrong} of {rows} rows cannot be used, more than --max-bad {max_bad:g}; the first is in {name}, row "
+            f"{one['line']}: {one['reason']}"
+        )
+
+
+def _add_spans(update: TableUpdate, segments: pa.Table) -> None:
+    """Note between which times each incarnation was observed, by its own clock."""
+    spans = {(peer, start): (first, last) for peer, start, first, last in update.base.facts.get(_SPANS, [])}
+    for row in segments.select(["peer", "incarnation", "first_ns", "last_ns"]).to_pylist():
+        if row["first_ns"] is not None:
+            node = row["peer"], row["incarnation"]
+            first, last = spans.get(node, (row["first_ns"], row["last_ns"]))
+            spans[node] = min(first, row["first_ns"]), max(last, row["last_ns"])
+    update.facts[_SPANS] = [[*node, *span] for node, span in sorted(spans.items())]
+
+
+def _look_at_incarnations(update: TableUpdate) -> list[str]:
+    """Find when each incarnation was observed, by the clock of the reference; return remarks on odd ones."""
+    offsets, remarks = update.clocks.rounded(CLOCK_UNIT_NS), []
+    spans: dict[int, list[tuple[int, int, int]]] = {}
+    for peer, incarnation, *ends in update.facts[_SPANS]:
+        node = peer, incarnation
+        first, last = (end - offsets.get(node, 0) for end in ends)
+        update.spans.setdefault(peer, []).append((incarnation, first, last))
+        if node not in update.clocks.unaligned:
+            spans.setdefault(peer, []).append((first, last, incarnation))
+    for peer, each in spans.items():
+        for (first, last, one), (other_first, other_last, other) in combinations(sorted(each), 2):
+            both = min(last, other_last) - max(first, other_first)
+            if both > _OVERLAP_NS:
+                remarks.append(
+                    f"peer {peer} ran twice at once for {both / SECOND:.0f} s (incarnations {one} and {other}): two "
+                    "hosts have its id"
+                )
+    return remarks
+
+
+def _commit(update: TableUpdate, job: TelemetryJob, transaction: tuple[str, int] | None) -> FolderVersion:
+    facts = {
+        **update.facts,
+        "clocks": [[*node, offset] for node, offset in update.clocks.offsets.items()],
+        "unaligned": [list(node) for node in update.clocks.unaligned],
+        "since": [[*node, number] for node, number in sorted(update.since.items())],
+    }
+    settings = {**job.settings, "job": job.name}
+    return update.tables.commit(update.base, update.changes, transaction=transaction, settings=settings, facts=facts)
+
+
+@contextmanager
+def _cleaned(update: TableUpdate) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        update.clean()

@@ -1,0 +1,240 @@
+"""Infer the underlay from traceroute records of many hosts, and find the overlay links that share routers.
+
+An Arrow function (`topology/traceroute_counts.py`) counts every hop once: built-in functions over arrays of arrays are
+ten times slower. The counts are small, and Spark's built-in functions do the rest. The rules are those of
+`topology/inference.py`, which states them one by one and serves as the oracle of this job. Paths between two peers are
+undirected.
+"""
+
+from collections.abc import Iterator
+from functools import reduce
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from wend.model.errors import ConfigError
+from wend.pipeline.storage.parquet_tables import parquet_of
+from wend.topology.inference import LONGEST, merge
+from wend.topology.traceroute_counts import RECORDS, count
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SIGHTINGS = "kind string, a string, b string, gap int, middle string, seen long, first_ns long, last_ns long"
+LEAST = 3
+MOST_LINKS = 2000
+"""A router that more overlay links cross is left out of the overlaps: it would make millions of pairs."""
+_ON_PATH = 0.5
+"""A router is on the path of an overlay link if it answered in this share of the link's traces."""
+
+
+class InferredUnderlay(NamedTuple):
+    """The result. Routers are named as in the records; peers are `peer:3`, routers that never answer `unknown:5`."""
+
+    links: "DataFrame"
+    """a, b, kind (link, last mile), seen, filled (how often in a hole of a trace), first_ns, last_ns"""
+    overlaps: "DataFrame"
+    """a, b, c, d, q: overlay links a-b and c-d share q routers; pairs that share none have no row"""
+    counts: "DataFrame"
+    """what, seen: the number of traces, and of those that could not be used, by reason"""
+
+
+def infer(
+    records: "DataFrame", *, least: int = LEAST, overlay: "DataFrame | None" = None, most_links: int = MOST_LINKS
+) -> InferredUnderlay:
+    """Infer the underlay. `overlay` (a, b: peers) restricts the overlaps to some overlay links, and routers that more
+    than `most_links` of them cross are left out."""
+    if least < 1:
+        raise ConfigError(f"least must be at least 1, got {least}")
+    check(records)
+    seen = sightings(records)
+    holes = seen.where("kind = 'hole'").drop("kind", "middle")
+    filled = _filled(seen, holes)
+    unknown = _unknown(holes, filled, least)
+    links, rare = _links(seen, holes, filled, unknown, least)
+    members = _members(seen, unknown, overlay)
+    crossed = members.groupBy("router").count()
+    busy = crossed.where(crossed["count"] > most_links).select("router")
+    overlaps = _overlaps(members.join(busy, "router", "left_anti"))
+    return InferredUnderlay(links, overlaps, _counts(seen, holes, filled, unknown, rare, busy))
+
+
+def read_records(spark: "SparkSession", path: str) -> "DataFrame":
+    """Read traceroute records from Parquet, and check their columns."""
+    records = parquet_of(spark, path)
+    try:
+        check(records)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return records
+
+
+def check(records: "DataFrame") -> None:
+    actual = {field.name: field.dataType.simpleString() for field in records.schema.fields}
+    expected = {
+        "source": "bigint",
+        "target": "bigint",
+        "time_ns": "bigint",
+        "hops": "array<string>",
+        "reached": "boolean",
+    }
+    for name, kind in expected.items():
+        if actual.get(name) != kind:
+            raise ConfigError(f"traceroute records need a column {name} of type {kind}, got {actual.get(name, 'none')}")
+
+
+def sightings(records: "DataFrame", longest: int = LONGEST) -> "DataFrame":
+    """Count the hops of all records, and cache the counts: the steps below read them several times."""
+    from pyspark.sql import functions as f
+
+    def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return count(batches, longest)
+
+    rows = records.select(*RECORDS.names).mapInArrow(counted, _SIGHTINGS)
+    keys = ["kind", "a", "b", "gap", "middle"]
+    summed = rows.groupBy(*keys).agg(
+        f.sum("seen").alias("seen"), f.min("first_ns").alias("first_ns"), f.max("last_ns").alias("last_ns")
+    )
+    return summed.persist()
+
+
+def _filled(seen: "DataFrame", holes: "DataFrame") -> "DataFrame":
+    """a, b, gap, middle: the routers that most often fill a hole (rule 2)."""
+    from pyspark.sql import functions as f
+
+    wanted = holes.select("a", "b", "gap")
+    best = seen.where("kind = 'stretch'").join(wanted, ["a", "b", "gap"], "left_semi")
+    order = f.struct((-f.col("seen")).alias("often"), f.col("middle"))
+    return best.groupBy("a", "b", "gap").agg(f.min(order)["middle"].alias("middle"))
+
+
+def _unknown(holes: "DataFrame", filled: "DataFrame", least: int) -> "DataFrame":
+    """a, b, unknown: the routers in holes that no trace fills (rule 3). They are few, so one task merges them."""
+    from pyspark.sql import functions as f
+
+    never = holes.where((f.col("gap") == 1) & (f.col("seen") >= least)).join(filled, ["a", "b", "gap"], "left_anti")
+    together = never.select("a", "b", f.lit(0).alias("all")).groupBy("all")
+    return together.applyInArrow(_merged, "a string, b string, unknown string").persist()
+
+
+def _merged(table: pa.Table) -> pa.Table:
+    def node(name: str) -> tuple[str, int | str]:
+        return ("peer", int(name.removeprefix("peer:"))) if name.startswith("peer:") else ("router", name)
+
+    pairs = list(zip(table.column("a").to_pylist(), table.column("b").to_pylist(), strict=True))
+    nodes = {(min(node(a), node(b)), max(node(a), node(b))): (a, b) for a, b in pairs}
+    rows = [(*nodes[pair], f"unknown:{number}") for pair, (_, number) in merge(set(nodes)).items()]
+    names = [pa.array([row[i] for row in rows], pa.string()) for i in range(3)]
+    return pa.table(names, names=["a", "b", "unknown"])
+
+
+def _links(
+    seen: "DataFrame", holes: "DataFrame", filled: "DataFrame", unknown: "DataFrame", least: int
+) -> "tuple[DataFrame, DataFrame]":
+    """Links seen at least `least` times, and links seen less often."""
+    from pyspark.sql import functions as f
+
+    sights = ["seen", "first_ns", "last_ns"]
+    direct = seen.where("kind = 'link'").select("a", "b", *sights, f.lit(0).cast("long").alias("filled"))
+    paths = holes.join(filled, ["a", "b", "gap"]).select(
+        f.concat(f.array("a"), f.split("middle", "\n"), f.array("b")).alias("path"), *sights
+    )
+    through = (
+        holes.where("gap = 1").join(unknown, ["a", "b"]).select(f.array("a", "unknown", "b").alias("path"), *sights)
+    )
+    steps = paths.unionByName(through).select(
+        f.explode(f.arrays_zip(f.col("path").alias("one"), f.expr("slice(path, 2, size(path))").alias("two"))).alias(
+            "step"
+        ),
+        *sights,
+    )
+    within = steps.where("step.two is not null").select(
+        f.least("step.one", "step.two").alias("a"),
+        f.greatest("step.one", "step.two").alias("b"),
+        *sights,
+        f.col("seen").alias("filled"),
+    )
+    ordered = direct.withColumns({"a": f.least("a", "b"), "b": f.greatest("a", "b")})
+    both = (
+        ordered.unionByName(within)
+        .groupBy("a", "b")
+        .agg(
+            f.sum("seen").alias("seen"),
+            f.sum("filled").alias("filled"),
+            f.min("first_ns").alias("first_ns"),
+            f.max("last_ns").alias("last_ns"),
+        )
+    )
+    mile = f.col("a").startswith("peer:") | f.col("b").startswith("peer:")
+    named = both.withColumn("kind", f.when(mile, "last mile").otherwise("link"))
+    shown = named.select("a", "b", "kind", "seen", "filled", "first_ns", "last_ns")
+    return shown.where(f.col("seen") >= least), shown.where(f.col("seen") < least)
+
+
+def _members(seen: "DataFrame", unknown: "DataFrame", overlay: "DataFrame | None") -> "DataFrame":
+    """link, router: the routers on the path of each overlay link. End hosts are not routers."""
+    from pyspark.sql import functions as f
+
+    traces = seen.where("kind = 'pair'").select("a", "b", f.col("seen").alias("traces"))
+    if overlay is not None:
+        name = [f.concat(f.lit("peer:"), f.col(end).cast("string")).alias(end) for end in ("a", "b")]
+        wanted = overlay.select(*name)
+        either = wanted.unionByName(wanted.select(f.col("b").alias("a"), f.col("a").alias("b")))
+        traces = traces.join(either.distinct(), ["a", "b"], "left_semi")
+    answered = seen.where("kind = 'member'").select("a", "b", f.col("middle").alias("router"), "seen")
+    ends = f.split("middle", "\n")
+    missing = (
+        seen.where("kind = 'missing'")
+        .select("a", "b", ends[0].alias("u"), ends[1].alias("v"), "seen")
+        .join(
+            unknown.select(f.col("a").alias("u"), f.col("b").alias("v"), f.col("unknown").alias("router")), ["u", "v"]
+        )
+        .groupBy("a", "b", "router")
+        .agg(f.sum("seen").alias("seen"))
+    )
+    on = answered.unionByName(missing.select("a", "b", "router", "seen")).join(traces, ["a", "b"])
+    number = [f.substring_index(end, ":", -1).cast("long").alias(end) for end in ("a", "b")]
+    return on.where(f.col("seen") >= _ON_PATH * f.col("traces")).select(f.struct(*number).alias("link"), "router")
+
+
+def _overlaps(members: "DataFrame") -> "DataFrame":
+    """Q of every two overlay links that share a router."""
+    from pyspark.sql import functions as f
+
+    other = members.select(f.col("link").alias("other"), "router")
+    shared = members.join(other, "router").where("link < other").groupBy("link", "other").agg(f.count("*").alias("q"))
+    return shared.select(
+        f.col("link.a").alias("a"),
+        f.col("link.b").alias("b"),
+        f.col("other.a").alias("c"),
+        f.col("other.b").alias("d"),
+        "q",
+    )
+
+
+def _counts(
+    seen: "DataFrame",
+    holes: "DataFrame",
+    filled: "DataFrame",
+    unknown: "DataFrame",
+    rare: "DataFrame",
+    busy: "DataFrame",
+) -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    open_holes = holes.join(filled, ["a", "b", "gap"], "left_anti").join(
+        unknown.withColumn("gap", f.lit(1)), ["a", "b", "gap"], "left_anti"
+    )
+    rows = {
+        "traces": seen.where("kind = 'pair'").select("seen"),
+        "records without source, target or time": seen.where("kind = 'unusable'").select("seen"),
+        "traces that met a router twice": seen.where("kind = 'looped'").select("seen"),
+        "holes that nothing fills": open_holes.select("seen"),
+        "routers on too many paths for overlaps": busy.select(f.lit(1).cast("long").alias("seen")),
+        "links seen too seldom": rare.select(f.lit(1).cast("long").alias("seen")),
+    }
+    counts = [
+        table.agg(f.coalesce(f.sum("seen"), f.lit(0)).alias("seen")).select(f.lit(what).alias("what"), "seen")
+        for what, table in rows.items()
+    ]
+    return reduce(lambda one, other: one.unionByName(other), counts)
