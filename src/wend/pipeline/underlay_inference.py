@@ -1,8 +1,7 @@
 """Infer the underlay from traceroute records of many hosts, and find the overlay links that share routers.
 
 An Arrow function (`topology/traceroute_counts.py`) counts every hop once: built-in functions over arrays of arrays are
-ten times slower. The counts are small, and Spark's built-in functions do the rest. The rules are those of
-`topology/inference.py`, which states them one by one and serves as the oracle of this job. Paths between two peers are
+ten times slower. The counts are small, and Spark's built-in functions do the rest. Paths between two peers are
 undirected.
 """
 
