@@ -8,7 +8,6 @@ from wend.drivers.scenarios import SIMULATED, Scenario
 from wend.drivers.settings import peer_settings, plugin_names
 from wend.model.choices import PluginChoices
 from wend.model.error_text import either
-from wend.model.scenario import WorldSettings
 from wend.model.settings import Setting, settings_of
 
 PAGE = """\
@@ -56,7 +55,7 @@ for tables.
 
 def page() -> str:
     """The reference page."""
-    own = [each for each in settings_of(WorldSettings) if each.owner is WorldSettings]
+    own = [each for each in settings_of(Scenario) if each.owner is Scenario]
     live = [each for each in settings_of(PeerFile) if each.owner is PeerFile]
     parts = [
         PAGE, PEERS, *_sections(peer_settings().values()),
@@ -86,7 +85,7 @@ def _default(each: Setting) -> str:
     shown = _code(each.shown(each.default))
     simulated = SIMULATED.get(each.name)
     if simulated is not None:
-        return f"{shown or 'none'}; in a scenario {_code(each.shown(each.read(simulated)))}"
+        return f"{shown or 'none'}; in a scenario {_code(each.shown(simulated))}"
     return shown or "none"
 
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.options import (
-    Json,
-    SettingsCommand,
-    check_strategy,
-    fit_topics,
-    given,
-    runs_failure_detector,
-    say_ignored,
-)
+from wend.console.options import Json
 from wend.console.outputs import Overwrite, check_out, drafted
+from wend.console.scenario_flags import (
+    check_strategy,
+    played,
+    read_scenario,
+    runs_failure_detector,
+    say_topics,
+    say_unused,
+)
+from wend.console.setting_options import SettingOptions, command_with, given
 from wend.console.show import remark
 from wend.model.fault_settings import Spread
-from wend.model.scenario import read_toml
 from wend.model.units import MS, SECOND
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    app.command("sim", cls=SettingsCommand)(sim)
+    app.command("sim", cls=command_with(SettingOptions()))(sim)
 
 
 def sim(
@@ -44,14 +44,14 @@ def sim(
 ) -> None:
     """Run one scenario in the simulator."""
     flags = given(ctx) | ({"content": {}} if content else {})
-    wanted = read_scenario(flags, scenario)
-    check_strategy(wanted)
-    wanted = fit_topics(wanted, "topics" in flags or (scenario is not None and "topics" in read_toml(scenario)))
-    say_ignored(wanted, flags)
+    run = read_scenario(flags, scenario)
+    check_strategy(run)
+    say_unused(run, flags)
     if trace is not None:
-        check_out(trace, overwrite, *(path for path in (wanted.flows, wanted.plan, wanted.failures) if path))
-    outcome = _simulate(wanted, quiet=as_json)
+        check_out(trace, overwrite, *(path for path in (run.flows, run.plan, run.failures) if path))
+    outcome = _simulate(run, quiet=as_json)
     world = outcome.world
+    say_topics(world)
     remark(world.overlay.remarks if world.placement is None else world.placement.underlay.remarks)
     if trace is not None:
         with drafted(trace) as (draft, _):
@@ -59,18 +59,9 @@ def sim(
     if as_json:
         import msgspec
 
-        played = wanted.flat() | {"peers": world.overlay.peers}
-        print(json.dumps({"scenario": played, **msgspec.to_builtins(outcome.summary)}))
+        print(json.dumps({"scenario": played(world), **msgspec.to_builtins(outcome.summary)}))
     else:
-        _show(wanted, outcome)
-
-
-def read_scenario(flags: dict[str, Any], path: Path | None = None, **defaults: Any) -> "Scenario":
-    """A scenario from flags that were given, over the file if there is one, over the defaults."""
-    from wend.drivers.scenarios import load_scenario, make_scenario
-
-    stated = {name: value for name, value in flags.items() if value is not None}
-    return make_scenario({**defaults, **stated}) if path is None else load_scenario(path, **stated)
+        _show(run, outcome)
 
 
 def _simulate(scenario: "Scenario", *, quiet: bool) -> Any:

@@ -11,14 +11,16 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.options import SettingsCommand, fit_topics, given, runs_failure_detector, say_ignored
-from wend.console.sim import read_scenario
+from wend.console.scenario_flags import played, runs_failure_detector, say_topics, say_unused
+from wend.console.setting_options import SettingOptions, command_with, given
+from wend.drivers.scenarios import Scenario
+from wend.drivers.settings import read_values
 from wend.model.errors import ConfigError
-from wend.model.units import MS, SECOND, Nanos, parse_duration
+from wend.model.units import HOUR, MS, SECOND, Nanos, parse_duration
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -27,14 +29,12 @@ if TYPE_CHECKING:
     from wend.drivers.live.clock import Clock
     from wend.drivers.live.comparison import Comparison, Incident
     from wend.drivers.live.telemetry.overlay import OverlayTelemetry
-    from wend.drivers.scenarios import Scenario
     from wend.model.summary import Summary
     from wend.protocol.notices import NoticeName
 
 DEFAULT_STRATEGIES = "adaptive,dcrd,multipath,d-tree"
-WARMUP_S = 3.0
-DRAIN_S = 2.0
-FOREVER_S = 86_400.0
+FOREVER_NS: Nanos = 24 * HOUR
+LIVE_DEFAULTS = {"duration": FOREVER_NS, "warmup": 3 * SECOND, "drain": 2 * SECOND}
 _REDRAWS_HZ = 4
 _PROGRESS_S = 10.0
 _SHOWN_INCIDENTS = 3
@@ -44,19 +44,19 @@ _LEFT_OUT = ("reroutes", "p50", "control", "p99", "packets", "delivered")
 _WIDEST = 1000
 
 
-class UpCommand(SettingsCommand):
-    """Takes what live peers on this machine can have: no ACK is free, and there are no capacities."""
-
-    world: ClassVar[tuple[str, ...]] = (
+LIVE_OPTIONS = SettingOptions(
+    world=(
         "interest", "membership", "topology", "peers", "degree", "delay", "seed", "pf", "pl", "topics", "rate",
         "popularity", "factor", "clusters",
-    )  # fmt: skip
-    fixed: ClassVar[frozenset[str]] = frozenset({"ack"})
-    naming: ClassVar[dict[str, str]] = {"strategies": "strategy", "interest": "interest", "membership": "membership"}
+    ),
+    fixed=frozenset({"ack"}),
+    strategies="strategies",
+)  # fmt: skip
+"""The settings that live peers on this machine can have: no ACK is free, and there are no capacities."""
 
 
 def register(app: typer.Typer) -> None:
-    app.command("up", cls=UpCommand)(up)
+    app.command("up", cls=command_with(LIVE_OPTIONS))(up)
 
 
 def up(
@@ -80,12 +80,11 @@ def up(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> None:
     """Run overlays on this machine, with failing links, and compare strategies as they go."""
-    flags = given(ctx) | {"duration": duration}
-    scenario = read_scenario(flags, duration=f"{FOREVER_S}s", warmup=f"{WARMUP_S}s", drain=f"{DRAIN_S}s")
+    flags = given(ctx) | ({} if duration is None else {"duration": duration})
+    scenario = Scenario.from_values({**LIVE_DEFAULTS, **read_values(Scenario, flags)})
     names = _names(strategies)
-    scenario = fit_topics(scenario, "topics" in flags)
     kill_ns = None if kill is None else _kill_time(kill, scenario.duration_ns)
-    say_ignored(scenario, flags, names)
+    say_unused(scenario, flags, names)
 
     import uvloop
 
@@ -132,7 +131,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 async def _run(
-    scenario: "Scenario",
+    scenario: Scenario,
     names: tuple[str, ...],
     as_json: bool,
     kill_ns: Nanos | None,
@@ -146,6 +145,7 @@ async def _run(
 
     world = build(scenario)
     remark(world.overlay.remarks)
+    say_topics(world)
     recorded = None if telemetry is None else _recorded(telemetry, scenario)
     comparison = Comparison(world, names, kill_ns, ThrowawayRoot() if seal else None, recorded)
     loop = asyncio.get_running_loop()
@@ -165,10 +165,10 @@ async def _run(
         console.print(_screen(comparison, console.width, final=True))
 
 
-def _recorded(folder: Path, scenario: "Scenario") -> "Callable[[Clock], OverlayTelemetry]":
+def _recorded(folder: Path, scenario: Scenario) -> "Callable[[Clock], OverlayTelemetry]":
     from wend.drivers.live.telemetry.overlay import OverlayTelemetry
 
-    return lambda clock: OverlayTelemetry(folder, clock, {"settings": scenario.settings})
+    return lambda clock: OverlayTelemetry(folder, clock, {"settings": scenario.flat_settings()})
 
 
 async def _watch(comparison: "Comparison", running: "asyncio.Task[None]", console: "Console") -> None:
@@ -197,7 +197,7 @@ def progress(comparison: "Comparison") -> str:
     """How long publishers have published, and of how long they will."""
     world, duration_s = comparison.world, comparison.world.scenario.duration_ns / SECOND
     done_s = min((comparison.elapsed_ns() - world.begin_ns) / SECOND, duration_s)
-    of = "" if duration_s >= FOREVER_S else f" of {duration_s:g} s"
+    of = "" if duration_s >= FOREVER_NS / SECOND else f" of {duration_s:g} s"
     if comparison.is_stopped:
         return "stopped; waiting for events in transit, Ctrl-C ends it at once"
     return f"{done_s:.0f} s{of}" + (", waiting for events in transit" if done_s == duration_s else "")
@@ -353,7 +353,7 @@ def _as_json(comparison: "Comparison") -> dict[str, Any]:
 
     summaries = comparison.summaries()
     return {
-        "scenario": comparison.world.scenario.flat(),
+        "scenario": played(comparison.world),
         "strategies": {name: msgspec.to_builtins(summary) for name, summary in summaries.items()},
         "without_trees": list(comparison.waits_for),
         "sealed": {o.strategy: o.is_sealed for o in comparison.overlays},

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from wend.drivers.scenarios import SIMULATED, Scenario
+from wend.drivers.settings import read_values
 from wend.drivers.workload import GOLDEN, Topic
 from wend.drivers.world import World
 from wend.model.errors import ConfigError
@@ -29,8 +30,8 @@ WARMUP_NS = 5 * SECOND
 DRAIN_NS = 5 * SECOND
 RECORDED, MOVED, DRAWN = "recorded", "moved", "drawn"
 """Times of publication: as they were, at other times with the same gaps, or by the rates of flows."""
-AS_SHIPPED = {each.name: each.write(each.default) for each in settings_of(LinkSettings) if each.name in SIMULATED}
-"""The defaults of live peers, where simulated ones have others."""
+AS_SHIPPED = {each.name: each.default for each in settings_of(LinkSettings) if each.name in SIMULATED}
+"""The defaults of live peers that simulated ones do not have, typed, by name."""
 
 
 class RecordedLink(msgspec.Struct, frozen=True, array_like=True):
@@ -90,11 +91,11 @@ def recorded_world(recording: Recording, seed: int, settings: Mapping[str, Any],
     topics, deadlines = _topics(recording, numbers, seed, moved)
     if not topics:
         raise ConfigError(f"the recording of {recording.begin_ns} has no flow between its peers")
-    scenario = Scenario(
-        **{
+    scenario = Scenario.from_values(
+        {
             "topology": "full-mesh", "peers": len(numbers), "topics": 1, "seed": seed, "pf": 0.0,
-            "duration": f"{recording.duration_ns}ns", "warmup": f"{WARMUP_NS}ns", "drain": f"{DRAIN_NS}ns",
-            **AS_SHIPPED, **settings,
+            "duration": recording.duration_ns, "warmup": WARMUP_NS, "drain": DRAIN_NS,
+            **AS_SHIPPED, **read_values(Scenario, settings),
         }
     )  # fmt: skip
     down = [

@@ -52,7 +52,7 @@ class ScenarioFields(TypedDict, total=False):
     delay_spikes: DelaySpikes | None
     congestion: Congestion | None
     heal: str | None
-    topics: int
+    topics: int | None
     rate: float
     pace: Literal["even", "moving"]
     popularity: tuple[float, float] | list[float]

@@ -21,6 +21,8 @@ from wend.topology.graph import Overlay
 
 GOLDEN = (sqrt(5) - 1) / 2
 NEVER_NS: Nanos = 1 << 62
+TOPICS = 10
+"""Topics of a scenario that does not say how many, if it has as many peers."""
 
 
 class Topic(msgspec.Struct, frozen=True, gc=False):
@@ -72,10 +74,11 @@ def topics_of(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
 
 def _drawn(s: Scenario, peers: int) -> tuple[Topic, ...]:
     """Section IV-A: publishers on random peers; each topic draws Ps, each peer subscribes with Ps."""
-    if s.topics > peers:
-        raise ConfigError(f"{s.topics} topics need {s.topics} publishers, but there are {peers} peers")
+    count = min(TOPICS, peers) if s.topics is None else s.topics
+    if count > peers:
+        raise ConfigError(f"{count} topics need {count} publishers, but there are {peers} peers")
     rng = stream(s.seed, "workload", "topics")
-    publishers = rng.permutation(peers)[: s.topics].tolist()
+    publishers = rng.permutation(peers)[:count].tolist()
     period = max(1, round(SECOND / s.rate_hz))
     step = round(GOLDEN * period) if s.pace == "moving" else 0
     topics = []

@@ -38,8 +38,8 @@ from wend.topology.graph import Overlay, OverlayLink
 from wend.topology.routed import routed
 
 if TYPE_CHECKING:  # underlays bring a compiler with them, and most scenarios have none
+    from wend.drivers.scenario_underlay import Traceroutes
     from wend.topology.placement import Placement
-    from wend.topology.scenario_underlay import Traceroutes
 
 Capacity = tuple[float, float]
 """(messages/s, bit/s), infinite where there is no limit."""
@@ -77,8 +77,19 @@ class World:
         self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
         self.churn = _churn(scenario, self.peer_faults, overlay.peers, self.begin_ns, heal)
         """The absences of peers that leave in order."""
-        self.disturbances = draw_disturbances(scenario, overlay, placement, begin=self.begin_ns, end=heal)
-        self.background = draw_background(scenario, overlay, placement)
+        self.disturbances = draw_disturbances(
+            overlay,
+            placement,
+            corruption=scenario.corruption,
+            reordering=scenario.reordering,
+            reordering_delay_ns=scenario.reordering_delay_ns,
+            spikes=scenario.delay_spikes,
+            congestion=scenario.congestion,
+            seed=scenario.seed,
+            begin=self.begin_ns,
+            end=heal,
+        )
+        self.background = draw_background(scenario.background_flows, scenario.seed, overlay, placement)
         """The links with other traffic."""
         self._given_deadlines = dict(deadlines or {})
         self.topics = topics_of(scenario, overlay) if topics is None else topics
@@ -103,7 +114,7 @@ class World:
     def _traced(self) -> "Traceroutes | None":
         if self.placement is None:
             return None
-        from wend.topology.scenario_underlay import Traceroutes
+        from wend.drivers.scenario_underlay import Traceroutes
 
         return Traceroutes(self.scenario, self.placement, self._component_faults)
 
@@ -251,7 +262,7 @@ class World:
 def build(scenario: Scenario) -> World:
     if scenario.underlay is None:
         return World(scenario, _with_capacities(scenario, overlay_of(scenario)))
-    from wend.topology import scenario_underlay
+    from wend.drivers import scenario_underlay
 
     placement = scenario_underlay.placement_of(scenario)
     return World(scenario, _with_capacities(scenario, scenario_underlay.overlay_on(placement, scenario)), placement)
@@ -323,7 +334,7 @@ def _link_faults(
     if s.failures is not None:
         return faults.read_faults(File(s.failures), overlay)
     if placement is not None:
-        from wend.topology import scenario_underlay
+        from wend.drivers import scenario_underlay
 
         return scenario_underlay.failures(s, placement, overlay, begin=begin, end=end)
     if s.outages is not None:

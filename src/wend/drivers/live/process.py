@@ -213,7 +213,7 @@ def _recorder(peer: LivePeer, file: PeerFile, folder: Path) -> "TelemetryRecorde
         segment_age_ns=file.telemetry_segment_age_ns,
     )
     try:
-        recorder = TelemetryRecorder(peer, options, about={"settings": file.settings})
+        recorder = TelemetryRecorder(peer, options, about={"settings": file.flat_settings()})
     except WendError:
         peer.close()
         raise
