@@ -102,12 +102,12 @@ def _show(scenario: "Scenario", outcome: Any) -> None:
         ("noticed", f"{sum(s.notices.values())}", _listed(s.notices)),
         ("trace", s.trace_sha256[:12], f"sha256; {s.wall_s:.2f} s of work"),
     ]
-    known = s.outage_known_ms
-    if known.unnoticed_share is not None:
-        remark = f"on average; p95 {milliseconds(known.p95, 0)}"
-        if known.unnoticed_share:
-            remark += f"; {percent(known.unnoticed_share)} were not noticed"
-        rows.insert(-1, ("outages known after", milliseconds(known.mean, 0), remark))
+    delays = s.outage_known_ms
+    if delays.unnoticed_share is not None:
+        remark = f"on average; p95 {milliseconds(delays.p95, 0)}"
+        if delays.unnoticed_share:
+            remark += f"; {percent(delays.unnoticed_share)} were not noticed"
+        rows.insert(-1, ("outages known after", milliseconds(delays.mean, 0), remark))
     if runs_failure_detector(scenario):
         detection = f"{scenario.of(LinkSettings).detection_ns / MS:g} ms"
         rows.insert(-1, ("detection", detection, "until a dead link is noticed, plus a one-way delay"))
@@ -139,8 +139,8 @@ def _fails(s: "Scenario") -> str:
         fails = f"outages of {s.mean_outage_ns / SECOND:g} s"
     else:
         drawn = {"outages": s.outages, "router outages": s.router_outages if s.underlay is not None else None}
-        said = [f"{what} of {_mean_s(o.down)} after {_mean_s(o.up)}" for what, o in drawn.items() if o is not None]
-        fails = ", ".join(said) or f"Pf {s.pf:g}"
+        outages = [f"{what} of {_mean_s(o.down)} after {_mean_s(o.up)}" for what, o in drawn.items() if o is not None]
+        fails = ", ".join(outages) or f"Pf {s.pf:g}"
     spells = {
         "crashes": s.peer_outages,
         "absences": s.churn,

@@ -40,7 +40,7 @@ _PROGRESS_S = 10.0
 _SHOWN_INCIDENTS = 3
 HEADS = ("strategy", "delivered", "on time", "packets", "control", "p50", "p99", "reroutes")
 _LEFT_OUT = ("reroutes", "p50", "control", "p99", "packets", "delivered")
-"""What is left out first where a terminal is narrow."""
+"""The columns that a narrow terminal omits, in this order."""
 _WIDEST = 1000
 
 
@@ -70,7 +70,7 @@ def up(
     ] = None,
     kill: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Kill a peer after this time: a coordinator, where there are clusters."),
+        typer.Option(metavar="DURATION", help="Kill a peer after this time: a coordinator, if there are clusters."),
     ] = None,
     seal: Annotated[bool, typer.Option(help="Give peers throw-away keys, and seal their links.")] = True,
     telemetry: Annotated[
@@ -93,10 +93,10 @@ def up(
 
 
 def _kill_time(text: str, duration_ns: Nanos) -> Nanos:
-    found = parse_duration(text)
-    if found >= duration_ns:
+    kill_ns = parse_duration(text)
+    if kill_ns >= duration_ns:
         raise ConfigError(f"--kill {text} is not before the end: the run takes {duration_ns / SECOND:g} s")
-    return found
+    return kill_ns
 
 
 def _allow_many_sockets() -> None:
@@ -227,8 +227,8 @@ def _title(comparison: "Comparison") -> str:
     links = f"{len(overlay.links)} links ({min(delays):.0f}-{max(delays):.0f} ms, Pf {s.pf:g})"
     looking = any(runs_failure_detector(s, each.strategy) for each in comparison.overlays)
     detection_ms = s.of(LinkSettings).detection_ns / MS
-    found = f", dead links noticed after {detection_ms:g} ms" if looking else ""
-    return f"{overlay.peers} peers, {links}, {len(comparison.world.topics)} publishers, seed {s.seed}{found}"
+    detection = f", dead links noticed after {detection_ms:g} ms" if looking else ""
+    return f"{overlay.peers} peers, {links}, {len(comparison.world.topics)} publishers, seed {s.seed}{detection}"
 
 
 def meaning(comparison: "Comparison") -> str:
@@ -302,17 +302,17 @@ def coordination(comparison: "Comparison") -> list[str]:
     """Who coordinates which cluster, and whether a peer was killed."""
     from wend.console.show import named
 
-    said = []
+    lines = []
     for overlay in comparison.overlays:
         clusters = [
             f"{name}: {', '.join(str(trees[tree]) for tree in sorted(trees))}"
             for name, trees in sorted(overlay.coordinators().items())
         ]
         if clusters:
-            said.append(f"{named(overlay.strategy)} coordinators   {'   '.join(clusters)}")
+            lines.append(f"{named(overlay.strategy)} coordinators   {'   '.join(clusters)}")
     if comparison.killed is not None:
-        said.append(f"peer {comparison.killed} was killed")
-    return said
+        lines.append(f"peer {comparison.killed} was killed")
+    return lines
 
 
 def _waiting(comparison: "Comparison") -> str:
@@ -328,8 +328,8 @@ def _incident(incident: "Incident", begin_ns: int) -> str:
         "link-up": f"peer {incident.peer} has its link to {incident.about} back",
         "took-over": f"peer {incident.peer} coordinates its cluster instead of {incident.about}",
     }
-    said = sentences[incident.what]
-    return f"{(incident.time_ns - begin_ns) / SECOND:7.2f} s  {named(incident.strategy)}: {said}"
+    sentence = sentences[incident.what]
+    return f"{(incident.time_ns - begin_ns) / SECOND:7.2f} s  {named(incident.strategy)}: {sentence}"
 
 
 def closing(comparison: "Comparison") -> str:

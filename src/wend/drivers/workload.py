@@ -39,7 +39,7 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
     step_ns: Nanos = 0
     """By how much the time within the period moves from one period to the next."""
     times_ns: tuple[Nanos, ...] = ()
-    """The times of its publications since the start of the first period, in order, where they are given. The first one
+    """The times of its publications since the start of the first period, sorted, if they are given. The first one
     is the phase."""
 
     def after(self, since_ns: Nanos) -> Nanos:
@@ -120,7 +120,7 @@ def draw_filters(content: Content, peers: int, seed: int) -> tuple[str, ...]:
     """
     rng = stream(seed, "workload", "filters")
     widest = max(1, round(content.width * content.domain))
-    found = []
+    filters = []
     for peer in range(peers):
         count = int(rng.integers(content.predicates[0], content.predicates[1] + 1))
         chosen = sorted(rng.permutation(content.attributes)[:count].tolist())
@@ -129,8 +129,8 @@ def draw_filters(content: Content, peers: int, seed: int) -> tuple[str, ...]:
             width = int(rng.integers(1, widest + 1))
             low = int(rng.integers(1, content.domain - width + 2))
             parts.append(f"{_attribute(index)} in [{low}, {low + width - 1}]")
-        found.append(" and ".join(parts))
-    return tuple(found)
+        filters.append(" and ".join(parts))
+    return tuple(filters)
 
 
 def _attribute(index: int) -> str:

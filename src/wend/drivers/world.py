@@ -23,7 +23,7 @@ from wend.model.forwarding import Forwarding, read_forwarding
 from wend.model.paths import Path
 from wend.model.plan import fingerprint
 from wend.model.rates import BITS_PER_BYTE, parse_rate
-from wend.model.scenario import AGGREGATE, DRAWN, STATED
+from wend.model.scenario import AGGREGATE, STATED
 from wend.model.units import MS, Nanos, seconds
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.fragments import FRAGMENT_BYTES
@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # underlays bring a compiler with them, and most scenarios ha
     from wend.topology.placement import Placement
 
 Capacity = tuple[float, float]
-"""(messages/s, bit/s), infinite where there is no limit."""
+"""(messages/s, bit/s), infinite if there is no limit."""
 
 
 class World:
@@ -76,7 +76,7 @@ class World:
         """The outages of links, in partitions too."""
         self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
         self.churn = _churn(scenario, self.peer_faults, overlay.peers, self.begin_ns, heal)
-        """The absences of peers that leave in order."""
+        """The absences of peers that leave gracefully."""
         self.disturbances = draw_disturbances(
             overlay,
             placement,
@@ -121,9 +121,9 @@ class World:
     @cached_property
     def _clusters(self) -> tuple[str, ...]:
         if self.placement is not None:
-            found = domain_clusters(self.placement.underlay.domain.tolist(), self.placement.homes.tolist())
-            if found is not None:
-                return found
+            names = domain_clusters(self.placement.underlay.domain.tolist(), self.placement.homes.tolist())
+            if names is not None:
+                return names
         return near_clusters(self.shortest_ns, self.scenario.clusters)
 
     def cluster_of(self, peer: PeerId) -> str:
@@ -151,10 +151,10 @@ class World:
     @cached_property
     def deadlines_ns(self) -> list[list[Nanos]]:
         """Deadlines by publisher and subscriber."""
-        found = [[round(self.scenario.factor * shortest) for shortest in row] for row in self.shortest_ns]
+        deadlines = [[round(self.scenario.factor * shortest) for shortest in row] for row in self.shortest_ns]
         for (publisher, subscriber), deadline in self._given_deadlines.items():
-            found[publisher][subscriber] = deadline
-        return found
+            deadlines[publisher][subscriber] = deadline
+        return deadlines
 
     def deadline_ns(self, publisher: PeerId, subscriber: PeerId) -> Nanos:
         return self.deadlines_ns[publisher][subscriber]
@@ -242,8 +242,8 @@ class World:
         )
         if self.filters:
             publishes = any(topic.publisher == peer for topic in self.topics)
-            wanted = LocalSubscription(0, self.filters[peer], Qos(factor=self.scenario.factor))
-            return Started(neighbours, (wanted,), ("true",) if publishes else ())
+            subscription = LocalSubscription(0, self.filters[peer], Qos(factor=self.scenario.factor))
+            return Started(neighbours, (subscription,), ("true",) if publishes else ())
         return Started(
             neighbours,
             subscriptions=tuple(
@@ -283,7 +283,7 @@ def _with_capacities(s: Scenario, overlay: Overlay) -> Overlay:
         rate = parse_rate(s.link_capacity, "link_capacity")
         limits = {"capacity_bps" if rate.bits else "capacity_msgs": rate.value}
     replace = msgspec.structs.replace
-    links = [e if known else replace(e, **limits) for e, known in zip(overlay.links, stated, strict=True)]
+    links = [e if has_own else replace(e, **limits) for e, has_own in zip(overlay.links, stated, strict=True)]
     return Overlay(overlay.peers, links, overlay.names, overlay.capacities, remarks=overlay.remarks)
 
 
@@ -307,11 +307,6 @@ def _peer_capacities(s: Scenario, overlay: Overlay) -> tuple[Capacity, ...]:
 def _from_links(overlay: Overlay, peer: PeerId) -> Capacity:
     links = [overlay.links[overlay.link(peer, other)] for other in overlay.neighbours(peer)]
     return sum(link.capacity_msgs for link in links), sum(link.capacity_bps for link in links)
-
-
-def peers_of(s: Scenario) -> int:
-    """The number of peers, from the scenario or from its map."""
-    return s.peers if s.topology in DRAWN else overlay_of(s).peers
 
 
 def overlay_of(s: Scenario) -> Overlay:

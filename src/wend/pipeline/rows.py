@@ -99,13 +99,13 @@ def _fields(struct: type[msgspec.Struct]) -> list[pa.Field]:
 
 def columns(struct: type[msgspec.Struct]) -> dict[str, pa.DataType]:
     """The fields of a struct, and those of structs within it in place of them."""
-    found: dict[str, pa.DataType] = {}
+    types: dict[str, pa.DataType] = {}
     for name, hint in get_type_hints(struct).items():
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-            found |= {column(name, part): kind for part, kind in columns(hint).items()}
+            types |= {column(name, part): kind for part, kind in columns(hint).items()}
         else:
-            found[name] = arrow_type(hint)
-    return found
+            types[name] = arrow_type(hint)
+    return types
 
 
 def column(name: str, part: str) -> str:
@@ -169,13 +169,13 @@ def metrics_of(summary: Summary) -> dict[str, Any]:
 
 
 def _values(struct: msgspec.Struct) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    cells: dict[str, Any] = {}
     for name in struct.__struct_fields__:
         match getattr(struct, name):
             case msgspec.Struct() as inner:
-                found |= {column(name, part): value for part, value in _values(inner).items()}
+                cells |= {column(name, part): value for part, value in _values(inner).items()}
             case dict() as counts:
-                found[name] = list(counts.items())
+                cells[name] = list(counts.items())
             case value:
-                found[name] = number_or_nothing(value)
-    return found
+                cells[name] = number_or_nothing(value)
+    return cells

@@ -60,25 +60,25 @@ def _from_toml(text: str, path: Path) -> list[Scenario]:
 
 
 def _from_lines(text: str, path: Path) -> list[Scenario]:
-    found = []
+    entries = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
                 fields = msgspec.json.decode(line, type=dict[str, Any])
             except msgspec.DecodeError as error:
                 raise ConfigError(f"{path}, line {number} is not a JSON object: {error}") from None
-            found.append((fields, f"{path}, line {number}"))
-    return _scenarios(found)
+            entries.append((fields, f"{path}, line {number}"))
+    return _scenarios(entries)
 
 
-def _scenarios(found: list[tuple[dict[str, Any], str]]) -> list[Scenario]:
-    """The scenarios of fields, each with the place where they stand."""
-    for fields, where in found:
+def _scenarios(entries: list[tuple[dict[str, Any], str]]) -> list[Scenario]:
+    """The scenarios of these fields, each with its place in the file."""
+    for fields, where in entries:
         with _at(where):
             load_chosen(fields)
     scenarios = []
     maps: set[str] = set()
-    for fields, where in found:
+    for fields, where in entries:
         with _at(where):
             scenarios.append(make_scenario(fields))
             _check_map(scenarios[-1], maps)
