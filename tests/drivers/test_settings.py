@@ -118,7 +118,7 @@ def values(each: Setting) -> st.SearchStrategy[Any]:
         case "choice":
             one = st.sampled_from(each.choices)
         case "text":
-            one = st.text() if each.check is None else st.sampled_from(["stated", "40msg/s"])
+            one = st.text()
         case "duration":
             per = {"ms": MS, "s": SECOND, "min": 60 * SECOND}[each.unit]
             one = st.integers(round((low or 0) * per), round((high if high is not None else 1e5) * per))
@@ -133,7 +133,9 @@ def values(each: Setting) -> st.SearchStrategy[Any]:
     return st.none() | one if each.optional else one
 
 
-@pytest.mark.parametrize("each", [each for each in EVERY if each.kind != "table"], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "each", [each for each in EVERY if each.kind != "table" and each.check is None], ids=lambda each: each.name
+)
 @given(data=st.data())
 def test_what_is_written_is_read_back(each: Setting, data: st.DataObject) -> None:
     value = data.draw(values(each))

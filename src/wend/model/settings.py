@@ -283,7 +283,7 @@ def flag_of(name: str) -> str:
 
 
 def _duration_text(value: Nanos, unit: str) -> str:
-    """Exactly this duration, in its unit if that takes no more than a decimal fraction."""
+    """Exactly this duration, in its unit; seconds if minutes would need a fraction."""
     if unit == "min" and value % MINUTE:
         unit = "s"
     per = _UNITS[unit]

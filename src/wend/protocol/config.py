@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from wend.model.choices import DEFAULT_STRATEGY, Ack, Congestion, Estimator
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
-from wend.model.settings import Settings, setting
+from wend.model.settings import Settings, everyday, setting
 from wend.model.units import MS, SECOND, Nanos
 
 S = TypeVar("S", bound=Settings)
@@ -37,7 +37,9 @@ class LinkSettings(Settings, frozen=True, kw_only=True):
     ] = 5 * MS
     detection_ns: Annotated[
         Nanos,
-        setting("How soon a peer notices a dead link, for strategies that use the failure detector.", low=1, high=1e11),
+        everyday(
+            "How soon a peer notices a dead link, for strategies that use the failure detector.", low=1, high=1e11
+        ),
     ] = 160 * MS
     news_hops: Annotated[
         int,
@@ -66,7 +68,7 @@ class DeliverySettings(Settings, frozen=True, kw_only=True):
     title: ClassVar[str] = "Delivery"
 
     persistency: Annotated[
-        bool, setting("Whether peers store events that they answer for, and retry them until they are delivered.")
+        bool, everyday("Whether peers store events that they answer for, and retry them until they are delivered.")
     ] = False
     retry_limit: Annotated[
         int, setting("Events that wait for a retry, at most; the one with the oldest deadline is dropped first.", low=1)
@@ -90,7 +92,7 @@ class DeliverySettings(Settings, frozen=True, kw_only=True):
     reliability: Annotated[
         float | None,
         setting(
-            "The share of events that subscribers need at the first attempt, where they state none; strategies on "
+            "The share of events that subscribers need at the first attempt, if they state none; strategies on "
             "trees then use no more trees than that takes.",
             above=0.0,
             high=1.0,
@@ -99,10 +101,10 @@ class DeliverySettings(Settings, frozen=True, kw_only=True):
 
 
 class PeerConfig:
-    """What a peer is told once, when it is made.
+    """The arguments with which a peer is made.
 
-    `stores`: whether the next incarnation of this peer finds what this one stores. `seed` decides memberships' draws.
-    Every other argument is the value of a setting, by field name.
+    `stores`: whether the next incarnation of this peer finds the events that this one stores. `seed` decides the
+    draws of memberships. Every other argument is the value of a setting, by field name.
     """
 
     __slots__ = ("_structs", "_values", "incarnation", "interest", "membership", "peer", "seed", "stores", "strategy")
@@ -133,11 +135,11 @@ class PeerConfig:
 
     def of(self, group: type[S]) -> S:
         """The settings of one part of the peer."""
-        found = self._structs.get(group)
-        if found is None:
-            mine = {name: value for name, value in self._values.items() if name in group.__struct_fields__}
-            found = self._structs[group] = group(**mine)
-        return found  # type: ignore[return-value]
+        struct = self._structs.get(group)
+        if struct is None:
+            values = {name: value for name, value in self._values.items() if name in group.__struct_fields__}
+            struct = self._structs[group] = group(**values)
+        return struct  # type: ignore[return-value]
 
     def with_(self, **changes: Any) -> "PeerConfig":
         """A copy with some arguments changed."""

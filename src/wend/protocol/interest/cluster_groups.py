@@ -56,15 +56,6 @@ class ClusterEventSettings(Settings, frozen=True, kw_only=True):
 
     title: ClassVar[str] = "Clusters"
 
-    cluster_hold_ns: Annotated[
-        Nanos,
-        setting(
-            "How long coordinators hold events for peers that lack them; with persistency until there is no room.",
-            unit="s",
-            low=1,
-            high=1e6,
-        ),
-    ] = 120 * SECOND
     cluster_beacon_ns: Annotated[
         Nanos,
         setting("How often members and trees between clusters renew what they told.", unit="s", low=0.1, high=1e6),
@@ -73,6 +64,8 @@ class ClusterEventSettings(Settings, frozen=True, kw_only=True):
         bool,
         setting("Whether the trees between clusters choose parents whose paths share few routers."),
     ] = True
+    cluster_hold_ns: ClassVar[Nanos] = 120 * SECOND
+    """How long coordinators hold events for peers that lack them; with persistency until there is no room."""
 
 
 class FollowedGroups(SubscriptionTable):
