@@ -65,7 +65,7 @@ class CheckedTable(Protocol):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One setting: its declaration, and what follows from the field that is declared (the second half)."""
+    """One setting: its declaration, then what follows from the declared field."""
 
     about: str
     """One sentence: what it is for."""
@@ -246,8 +246,11 @@ class Setting(msgspec.Struct, frozen=True):
     def _table(self, value: Any) -> Any:
         """A value of the setting's own type, checked by the type if it can."""
         holder = msgspec.defstruct("Holder", [(self.name, self.type)])
+        plain = (
+            msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
+        )  # 1 becomes 1.0, if so declared
         try:
-            table = getattr(msgspec.convert({self.name: msgspec.to_builtins(value)}, holder), self.name)
+            table = getattr(msgspec.convert({self.name: plain}, holder), self.name)
         except msgspec.ValidationError as error:
             cause = error.__cause__
             raise ConfigError(str(cause) if isinstance(cause, ConfigError) else reworded(error, holder)) from None
@@ -321,7 +324,7 @@ def _setting(group: type[Settings], field: str, hint: Any, default: Any) -> Sett
     is_duration = field.endswith(DURATION_SUFFIX)
     unit = declared.unit or ("ms" if is_duration else "")
     owner: type[Settings] = next(each for each in group.__mro__ if field in get_annotations(each))
-    made: Setting = msgspec.structs.replace(
+    complete: Setting = msgspec.structs.replace(
         declared,
         name=field.removesuffix(DURATION_SUFFIX if is_duration else f"_{unit}"),
         field=field,
@@ -334,7 +337,7 @@ def _setting(group: type[Settings], field: str, hint: Any, default: Any) -> Sett
         pair=pair,
         owner=owner,
     )
-    return made
+    return complete
 
 
 def _without_none(hint: Any) -> tuple[Any, bool]:

@@ -33,7 +33,8 @@ class LinkSettings(Settings, frozen=True, kw_only=True):
         Nanos, setting("How often a peer adopts what it measured of its links.", unit="s", low=0.001, high=1e8)
     ] = 5 * SECOND
     margin_ns: Annotated[
-        Nanos, setting("What a timer allows on top of the round trip, for the jitter of the host.", low=0, high=1e11)
+        Nanos,
+        setting("Time that a timer allows on top of the round trip, for the jitter of the host.", low=0, high=1e11),
     ] = 5 * MS
     detection_ns: Annotated[
         Nanos,
@@ -50,12 +51,13 @@ class LinkSettings(Settings, frozen=True, kw_only=True):
     congestion_control: Annotated[
         Congestion,
         setting(
-            "How a peer finds what a link can take, for strategies that ask for it: copa (by queueing delay), aimd "
+            "How a peer finds the capacity of a link, for strategies that ask for it: copa (by queueing delay), aimd "
             "(by loss, as TCP does) or none."
         ),
     ] = "copa"
     send_queue_limit: Annotated[
-        int, setting("Bytes of the events that wait for one link, at most; the next one is given up.", low=64 * 1024)
+        int,
+        setting("Bytes of the events that wait for one link, at most; the peer gives up the next one.", low=64 * 1024),
     ] = 4 * 1024 * 1024
     trace_paths: Annotated[
         bool, setting("Whether a peer traces the underlay paths of its links, for strategies that use them.")
@@ -63,12 +65,13 @@ class LinkSettings(Settings, frozen=True, kw_only=True):
 
 
 class DeliverySettings(Settings, frozen=True, kw_only=True):
-    """Store-and-forward, and what subscriptions get that ask for nothing."""
+    """Store-and-forward, and the defaults of subscriptions."""
 
     title: ClassVar[str] = "Delivery"
 
     persistency: Annotated[
-        bool, everyday("Whether peers store events that they answer for, and retry them until they are delivered.")
+        bool,
+        everyday("Whether peers store events that they are responsible for, and retry them until they are delivered."),
     ] = False
     retry_limit: Annotated[
         int, setting("Events that wait for a retry, at most; the one with the oldest deadline is dropped first.", low=1)
@@ -77,7 +80,7 @@ class DeliverySettings(Settings, frozen=True, kw_only=True):
         int,
         setting(
             "Bytes of the events that wait for a retry, at most; the one with the oldest deadline is dropped first. "
-            "The same for events that wait for clients to reconnect, and for peers that are not known yet.",
+            "The same for events that wait for clients to reconnect, and for peers that are not yet known.",
             low=512 * 1024,
         ),
     ] = 256 * 1024 * 1024

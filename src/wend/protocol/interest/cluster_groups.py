@@ -52,13 +52,13 @@ REPAIR = "repair"
 
 
 class ClusterEventSettings(Settings, frozen=True, kw_only=True):
-    """How events are repaired and how trees between clusters are kept."""
+    """The repair of events, and the upkeep of trees between clusters."""
 
     title: ClassVar[str] = "Clusters"
 
     cluster_beacon_ns: Annotated[
         Nanos,
-        setting("How often members and trees between clusters renew what they told.", unit="s", low=0.1, high=1e6),
+        setting("How often members and trees between clusters renew their subscriptions.", unit="s", low=0.1, high=1e6),
     ] = 10 * SECOND
     diverse_parents: Annotated[
         bool,

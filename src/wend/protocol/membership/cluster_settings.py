@@ -15,7 +15,7 @@ class ClusterSettings(Settings, frozen=True, kw_only=True):
         str, everyday("The name of the peer's cluster; empty: the peer finds out its routing domain.")
     ] = ""
     cluster_domain: Annotated[
-        str, setting("The routing domain of the cluster, where it is to be checked: members state the same one.")
+        str, setting("The routing domain of the cluster, if it is to be checked: all members state the same one.")
     ] = ""
     coordinators: Annotated[
         int, setting("Active coordinators of a cluster, one for each tree between clusters.", low=1, high=16)

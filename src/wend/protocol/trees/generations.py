@@ -34,7 +34,7 @@ class TreeSettings(Settings, frozen=True, kw_only=True):
 
     trees: Annotated[int, everyday("How many trees events use.", low=1)] = 2
     failure_probability: Annotated[
-        float, setting("How likely this peer is down; trees avoid peers that often are.", low=0.0, below=1.0)
+        float, setting("The probability that this peer is down; trees avoid peers that often are.", low=0.0, below=1.0)
     ] = 0.0
 
 
