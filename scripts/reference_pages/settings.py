@@ -8,8 +8,7 @@ from wend.drivers.scenarios import SIMULATED, Scenario
 from wend.drivers.settings import peer_settings, plugin_names
 from wend.model.choices import PluginChoices
 from wend.model.error_text import either
-from wend.model.scenario import WorldSettings
-from wend.model.settings import Setting, settings_of
+from wend.model.settings import Setting, Tier, settings_of
 
 PAGE = """\
 # Settings
@@ -18,7 +17,8 @@ PAGE = """\
 
 Every setting has one name: in a peer's file ([run peers](../how-to/run-peers.md)), in a scenario
 ([simulate](../how-to/simulate.md)), as a flag of `wend sim` (`retry_limit` is `--retry-limit`), and as a
-column of a sweep. The commands show the same sentences with `--help`.
+column of a sweep. The commands show the same sentences with `--help`. A setting of a plug-in that the peer does not
+host changes nothing.
 
 - A duration has a unit: `160ms`, `5s`, `10min`, `2h`. In the table of a sweep it is a number, and the unit ends the
   name of the column: `detection_ms`. Likewise the columns of `rate` and `queue` are `rate_hz` and `queue_msgs`.
@@ -26,58 +26,51 @@ column of a sweep. The commands show the same sentences with `--help`.
 - A setting that can be true or false is a pair of flags: `--persistency`, `--no-persistency`.
 """
 
-PEERS = """
-## Peers
+EVERYDAY = """
+## Everyday settings
 
-These settings belong to a peer, simulated or live. A peer's file and a scenario may state them; they are flags of
-`wend sim` and `wend up`. A setting of a plug-in that the peer does not host changes nothing.
+Most people need no others. `MODULE:CLASS` names a plug-in of your own ([write a plug-in](../how-to/write-a-plugin.md));
+its settings are then known, too.
 """
 
-CHOICES = """
-## Plug-ins
+TUNING = """
+## Tuning
 
-A peer's file and a scenario name the plug-ins that their peers host. `MODULE:CLASS` names a plug-in of your own
-([write a plug-in](../how-to/write-a-plugin.md)); its settings are then known, too.
+The defaults of these settings suit most overlays; studies vary them.
 """
 
-LIVE = """
-## A live peer's file
-
-These settings belong to the process that runs one peer; only a peer's file states them.
-"""
-
-WORLD = """
-## The world of a scenario
-
-These settings describe the world around the peers. Only a scenario states them; they are flags of `wend sim`, except
-for tables.
-"""
+PLACES = {
+    "peers": "In a peer's file and in a scenario",
+    "live": "In a peer's file only: the process that runs one peer",
+    "world": "In a scenario only: the world around the peers",
+}
 
 
 def page() -> str:
     """The reference page."""
-    own = [each for each in settings_of(WorldSettings) if each.owner is WorldSettings]
-    live = [each for each in settings_of(PeerFile) if each.owner is PeerFile]
-    parts = [
-        PAGE, PEERS, *_sections(peer_settings().values()),
-        CHOICES, _table(settings_of(PluginChoices)), *_plugins(),
-        LIVE, _table(live),
-        WORLD, *_sections(own),
-    ]  # fmt: skip
-    return "".join(parts)
+    return "".join([PAGE, EVERYDAY, *_places("everyday"), *_plugins(), TUNING, *_places("tuning")])
 
 
-def _sections(settings: Iterable[Setting]) -> Iterator[str]:
-    by_title: dict[str, list[Setting]] = {}
-    for each in settings:
-        by_title.setdefault(each.title, []).append(each)
-    for title, group in by_title.items():
-        yield f"\n### {title}\n{_table(group)}"
+def _places(tier: Tier) -> Iterator[str]:
+    """The settings of a tier, by the place where people state them, each in a table."""
+    by_place = {
+        "peers": (*settings_of(PluginChoices), *peer_settings().values()),
+        "live": [each for each in settings_of(PeerFile) if each.owner is PeerFile],
+        "world": [each for each in settings_of(Scenario) if each.owner is Scenario],
+    }
+    for place, settings in by_place.items():
+        mine = [each for each in settings if each.tier == tier]
+        titles = dict.fromkeys(each.title for each in mine)
+        yield f"\n### {PLACES[place]}\n"
+        if tier == "everyday":
+            yield _table("setting", mine)
+        else:
+            yield from (_table(title, [each for each in mine if each.title == title]) for title in titles)
 
 
-def _table(settings: Iterable[Setting]) -> str:
+def _table(title: str, settings: Iterable[Setting]) -> str:
     rows = "".join(f"| `{each.name}` | {_default(each)} | {_values(each)} | {each.about} |\n" for each in settings)
-    return f"\n| setting | default | values | |\n| --- | --- | --- | --- |\n{rows}"
+    return f"\n| {title} | default | values | |\n| --- | --- | --- | --- |\n{rows}"
 
 
 def _default(each: Setting) -> str:
@@ -86,7 +79,7 @@ def _default(each: Setting) -> str:
     shown = _code(each.shown(each.default))
     simulated = SIMULATED.get(each.name)
     if simulated is not None:
-        return f"{shown or 'none'}; in a scenario {_code(each.shown(each.read(simulated)))}"
+        return f"{shown or 'none'}; in a scenario {_code(each.shown(simulated))}"
     return shown or "none"
 
 
@@ -111,7 +104,7 @@ def _values(each: Setting) -> str:
 
 
 def _plugins() -> Iterator[str]:
-    yield "\n| setting | plug-ins |\n| --- | --- |\n"
+    yield "\n### Plug-ins that come with Wend\n\n| setting | plug-ins |\n| --- | --- |\n"
     for kind, names in plugin_names().items():
         shown = ", ".join(f"`{name}` ({remark})" if remark else f"`{name}`" for name, remark in names.items())
         yield f"| `{kind}` | {shown} |\n"

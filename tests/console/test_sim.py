@@ -11,7 +11,7 @@ from wend.drivers.scenarios import Scenario, make_scenario
 
 def test_sim_prints_one_object() -> None:
     shown = json.loads(wend("sim", "--duration", "10", "--json").stdout)
-    assert make_scenario(shown["scenario"]) == Scenario(duration="10s")
+    assert make_scenario(shown["scenario"]) == Scenario(duration="10s", topics=10)
     assert (shown["scenario"]["strategy"], shown["scenario"]["duration"]) == ("adaptive", "10s")
     assert shown["expected"] > 0 and 0.9 < shown["delivery"] <= 1
     assert set(shown["packets_per_subscriber"]) == {"shared", "unicast"}

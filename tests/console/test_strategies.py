@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from wend.console.app import main
-from wend.console.options import say_ignored
+from wend.console.scenario_flags import say_unused
 from wend.console.up import _names
 from wend.drivers.live.config import PeerFile
 from wend.drivers.scenarios import Scenario
@@ -88,7 +88,7 @@ def test_help_names_every_strategy(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 def test_a_flag_changes_nothing_where_no_strategy_heeds_it(
     strategies: tuple[str, ...], flags: dict[str, object], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    say_ignored(Scenario(strategy=strategies[0]), flags, strategies)
+    say_unused(Scenario(strategy=strategies[0]), flags, strategies)
     assert capsys.readouterr().err == (f"wend: {said}\n" if said else "")
 
 

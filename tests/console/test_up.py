@@ -24,8 +24,8 @@ SMALL = ("--peers", "6", "--degree", "3", "--topics", "3", "--rate", "5", "--str
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little time before and after the events."""
-    monkeypatch.setattr(up, "WARMUP_S", 0.5)
-    monkeypatch.setattr(up, "DRAIN_S", 0.5)
+    monkeypatch.setitem(up.LIVE_DEFAULTS, "warmup", round(0.5 * SECOND))
+    monkeypatch.setitem(up.LIVE_DEFAULTS, "drain", round(0.5 * SECOND))
 
 
 @pytest.mark.usefixtures("quick")
@@ -69,8 +69,8 @@ def test_up_with_more_peers_than_files_is_one_sentence() -> None:
 
 
 def test_up_prints_one_object(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(up, "WARMUP_S", 1.5)
-    monkeypatch.setattr(up, "DRAIN_S", 1.0)
+    monkeypatch.setitem(up.LIVE_DEFAULTS, "warmup", round(1.5 * SECOND))
+    monkeypatch.setitem(up.LIVE_DEFAULTS, "drain", round(1.0 * SECOND))
     shown = json.loads(said("up", "--duration", "1", "--json", "--pf", "0", "--pl", "0", *SMALL)[1])
     assert set(shown["strategies"]) == {"dcrd", "d-tree", "oracle"}
     for row in shown["strategies"].values():

@@ -23,6 +23,7 @@ from wend.drivers.live.config import PeerFile, load
 from wend.drivers.live.process import PeerService
 from wend.drivers.settings import outside_plugins
 from wend.model.settings import settings_of
+from wend.model.units import MS
 from wend.pipeline.scenario_files import load_scenarios
 from wend.pipeline.sweeps.simulations import SIMULATIONS
 from wend.pipeline.sweeps.sweep import sweep
@@ -106,7 +107,7 @@ def test_they_are_swept_over_their_own_settings(folder: Path) -> None:
     for name in PLUGIN_FILES:
         spark.addArtifacts(str(folder / name), pyfile=True)
     shown = load_scenarios(folder / "sweep.toml")
-    assert {"0ms", "0.1ms", "1ms"} == {run.settings["load_penalty"] for run in shown if "load_penalty" in run.settings}
+    assert {0, MS // 10, MS} == {run.settings["load_penalty"] for run in shown if "load_penalty" in run.settings}
     small = [run.with_(**SMALL, rate=100) for run in shown if run.seed == 1 and run.pf == 0]
     mine = [run.with_(**CHOSEN, ring_links=links) for run in small[:2] for links in (1, 3)]
     swept = sweep(spark, SIMULATIONS, [*small, *mine], "plugins", folder / "out", quiet=True)

@@ -98,7 +98,7 @@ def test_the_seed_decides_the_draws_of_peers() -> None:
 def test_peers_of_a_scenario_have_its_defaults() -> None:
     for config in simulated(world_of()):
         for name, each in SETTINGS.items():
-            wanted = False if name == "trace_paths" else each.read(Scenario().settings[name])  # there is no underlay
+            wanted = False if name == "trace_paths" else Scenario().settings[name]  # there is no underlay
             assert getattr(config.of(each.owner), each.field) == wanted, name
 
 

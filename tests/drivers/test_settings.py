@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from wend.console.sim import register
 from wend.drivers.live.config import PeerFile
-from wend.drivers.scenarios import SIMULATED, Scenario, load_scenario, make_scenario
-from wend.drivers.settings import CHOSEN, OLD_NAMES, known_settings, peer_settings, shipped_groups
+from wend.drivers.scenarios import SIMULATED, Scenario, make_scenario
+from wend.drivers.settings import CHOSEN, known_settings, peer_settings, shipped_groups
 from wend.model.errors import ConfigError
-from wend.model.scenario import WorldSettings
 from wend.model.settings import Setting, Settings, flag_of, setting, settings_of
 from wend.model.units import MS, SECOND, Nanos
 from wend.pipeline.rows import COLUMNS
@@ -32,17 +31,12 @@ EVERY = [*settings_of(Scenario), *(each for each in settings_of(PeerFile) if eac
 
 
 def test_no_setting_is_declared_twice() -> None:
-    groups = [*setting_groups(), WorldSettings, PeerFile]
+    groups = [*setting_groups(), Scenario, PeerFile]
     declared = {(each.name, each.owner) for group in groups for each in settings_of(group)}
     names = Counter(name for name, _ in declared)
     assert [name for name, count in names.items() if count > 1] == []
     fields = Counter(field for _, field in {(each.owner, each.field) for each in EVERY})
     assert [field for field, count in fields.items() if count > 1] == []
-
-
-def test_no_old_name_is_a_setting_s() -> None:
-    assert OLD_NAMES.keys() & {each.name for each in EVERY} == set()
-    assert set(OLD_NAMES.values()) <= {each.name for each in EVERY}
 
 
 def test_every_setting_says_what_it_is_for() -> None:
@@ -75,17 +69,24 @@ def test_every_setting_of_peers_is_a_flag_with_its_sentence() -> None:
         if each.kind != "table":
             assert each.flag in there[each.name].opts, each.name
             assert there[each.name].help.startswith(each.about)
-            assert there[each.name].rich_help_panel == each.title
-            default = Scenario().flat()[each.name]
-            shown = each.shown(each.read(default)) if each.kind != "bool" else each.flag.removeprefix("--")
+            assert there[each.name].rich_help_panel == each.heading
+            default = {**Scenario().own_values(), **Scenario().settings}[each.name]
+            shown = each.shown(default) if each.kind != "bool" else each.flag.removeprefix("--")
             assert shown in there[each.name].help
+
+
+def test_everyday_settings_come_first_in_the_help() -> None:
+    every = {each.name: each for each in (*SHIPPED.values(), *settings_of(Scenario))}
+    tiers = [every[name].tier for name in flags() if name in every]
+    assert tiers == sorted(tiers) and {*tiers} == {"everyday", "tuning"}
 
 
 def test_every_setting_of_peers_is_known_to_files_and_scenarios() -> None:
     for name, each in SHIPPED.items():
         value = each.write(each.default)
-        assert PeerFile(id=1, **{name: value}).settings == {name: value}
-        assert Scenario(**{name: value}).settings[name] == value
+        assert PeerFile(id=1, **{name: value}).flat_settings() == {name: value}
+        assert PeerFile(id=1, **{name: value}).settings == {name: each.default}
+        assert Scenario(**{name: value}).settings[name] == each.default
         assert Scenario().with_(**{name: value}).flat()[name] == value
 
 
@@ -101,24 +102,7 @@ def test_the_reference_page_has_every_setting() -> None:
 
 def test_simulated_defaults_are_settings_that_differ() -> None:
     for name, value in SIMULATED.items():
-        assert SHIPPED[name].read(value) != SHIPPED[name].default
-
-
-# ---------------------------------------------------------------- old names
-
-
-@pytest.mark.parametrize("old", OLD_NAMES)
-def test_an_old_name_is_refused_with_the_new_one(old: str, tmp_path: Path) -> None:
-    sentence = f"there is no setting '{old}': it is called {OLD_NAMES[old]}$"
-    (tmp_path / "s.toml").write_text(f"{old} = 1\n")
-    for call in (
-        lambda: make_scenario({old: 1}),
-        lambda: Scenario().with_(**{old: 1}),
-        lambda: load_scenario(tmp_path / "s.toml"),
-        lambda: PeerFile.read({"id": 1, old: 1}),
-    ):
-        with pytest.raises(ConfigError, match=sentence):
-            call()
+        assert value != SHIPPED[name].default
 
 
 # ---------------------------------------------------------------- reading and writing
@@ -149,7 +133,9 @@ def values(each: Setting) -> st.SearchStrategy[Any]:
     return st.none() | one if each.optional else one
 
 
-@pytest.mark.parametrize("each", [each for each in EVERY if each.kind != "table"], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "each", [each for each in EVERY if each.kind != "table" and each.check is None], ids=lambda each: each.name
+)
 @given(data=st.data())
 def test_what_is_written_is_read_back(each: Setting, data: st.DataObject) -> None:
     value = data.draw(values(each))

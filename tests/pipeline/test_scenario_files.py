@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from wend.drivers.scenarios import make_scenario
+from wend.drivers.world import build
 from wend.model.errors import ConfigError
 from wend.model.units import MS
 from wend.pipeline.scenario_files import load_scenarios
@@ -46,13 +47,13 @@ def test_one_scenario_per_line(tmp_path: Path) -> None:
 def test_small_overlays_have_as_many_topics_as_peers(tmp_path: Path) -> None:
     """As in `wend sim`, unless the file says how many."""
     path = write(tmp_path, "s.toml", "[base]\ndegree = 3\n[sweep]\npeers = [6, 20]\n")
-    assert [scenario.topics for scenario in load_scenarios(path)] == [6, 10]
+    assert [len(build(scenario).topics) for scenario in load_scenarios(path)] == [6, 10]
     nodes = "".join(f'<node id="{n}"/>' for n in "abcd")
     edges = "".join(f'<edge source="{a}" target="{b}"/>' for a, b in ("ab", "bc", "cd"))
     (tmp_path / "m.graphml").write_text(f'<graphml><graph edgedefault="undirected">{nodes}{edges}</graph></graphml>')
     where = f'"topology": {json.dumps(str(tmp_path / "m.graphml"))}'
     path = write(tmp_path, "s.jsonl", f'{{{where}}}\n{{{where}, "topics": 2}}\n{{{where}, "seed": 2}}\n')
-    assert [scenario.topics for scenario in load_scenarios(path)] == [4, 2, 4]
+    assert [len(build(scenario).topics) for scenario in load_scenarios(path)] == [4, 2, 4]
     with pytest.raises(ConfigError, match=r"s\.jsonl, line 1: topology 'none\.graphml' is neither"):
         load_scenarios(write(tmp_path, "s.jsonl", '{"topology": "none.graphml"}\n'))
 
@@ -64,8 +65,8 @@ def test_small_overlays_have_as_many_topics_as_peers(tmp_path: Path) -> None:
         ("s.toml", "", "has no scenario: it needs a \\[base\\] or a \\[sweep\\] with at least one field"),
         ("s.toml", "[base]\n[sweep]\n", "has no scenario"),
         ("s.toml", "[sweep]\nduration = [5]", 'duration needs a unit: "5s", not 5'),
-        ("s.toml", "[sweep]\nm = [1, 2]", "there is no setting 'm': it is called transmissions"),
-        ("s.jsonl", '{}\n{"duration_s": 5}\n', "line 2: there is no setting 'duration_s': it is called duration"),
+        ("s.toml", "[sweep]\nm = [1, 2]", "there is no setting 'm'"),
+        ("s.jsonl", '{}\n{"duration_s": 5}\n', "line 2: there is no setting 'duration_s': did you mean duration"),
         ("s.toml", "[sweeps]\npf = [0]", "only the tables base and sweep"),
         ("s.toml", "[sweep]\npf = 0.1", "sweep.pf must be a list"),
         ("s.toml", "[sweep]\npf = []", "sweep.pf must be a list"),

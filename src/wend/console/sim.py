@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.options import (
-    Json,
-    SettingsCommand,
-    check_strategy,
-    fit_topics,
-    given,
-    runs_failure_detector,
-    say_ignored,
-)
+from wend.console.options import Json
 from wend.console.outputs import Overwrite, check_out, drafted
+from wend.console.scenario_flags import (
+    check_strategy,
+    played,
+    read_scenario,
+    runs_failure_detector,
+    say_topics,
+    say_unused,
+)
+from wend.console.setting_options import SettingOptions, command_with, given
 from wend.console.show import remark
 from wend.model.fault_settings import Spread
-from wend.model.scenario import read_toml
 from wend.model.units import MS, SECOND
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    app.command("sim", cls=SettingsCommand)(sim)
+    app.command("sim", cls=command_with(SettingOptions()))(sim)
 
 
 def sim(
@@ -44,14 +44,14 @@ def sim(
 ) -> None:
     """Run one scenario in the simulator."""
     flags = given(ctx) | ({"content": {}} if content else {})
-    wanted = read_scenario(flags, scenario)
-    check_strategy(wanted)
-    wanted = fit_topics(wanted, "topics" in flags or (scenario is not None and "topics" in read_toml(scenario)))
-    say_ignored(wanted, flags)
+    run = read_scenario(flags, scenario)
+    check_strategy(run)
+    say_unused(run, flags)
     if trace is not None:
-        check_out(trace, overwrite, *(path for path in (wanted.flows, wanted.plan, wanted.failures) if path))
-    outcome = _simulate(wanted, quiet=as_json)
+        check_out(trace, overwrite, *(path for path in (run.flows, run.plan, run.failures) if path))
+    outcome = _simulate(run, quiet=as_json)
     world = outcome.world
+    say_topics(world)
     remark(world.overlay.remarks if world.placement is None else world.placement.underlay.remarks)
     if trace is not None:
         with drafted(trace) as (draft, _):
@@ -59,18 +59,9 @@ def sim(
     if as_json:
         import msgspec
 
-        played = wanted.flat() | {"peers": world.overlay.peers}
-        print(json.dumps({"scenario": played, **msgspec.to_builtins(outcome.summary)}))
+        print(json.dumps({"scenario": played(world), **msgspec.to_builtins(outcome.summary)}))
     else:
-        _show(wanted, outcome)
-
-
-def read_scenario(flags: dict[str, Any], path: Path | None = None, **defaults: Any) -> "Scenario":
-    """A scenario from flags that were given, over the file if there is one, over the defaults."""
-    from wend.drivers.scenarios import load_scenario, make_scenario
-
-    stated = {name: value for name, value in flags.items() if value is not None}
-    return make_scenario({**defaults, **stated}) if path is None else load_scenario(path, **stated)
+        _show(run, outcome)
 
 
 def _simulate(scenario: "Scenario", *, quiet: bool) -> Any:
@@ -111,12 +102,12 @@ def _show(scenario: "Scenario", outcome: Any) -> None:
         ("noticed", f"{sum(s.notices.values())}", _listed(s.notices)),
         ("trace", s.trace_sha256[:12], f"sha256; {s.wall_s:.2f} s of work"),
     ]
-    known = s.outage_known_ms
-    if known.unnoticed_share is not None:
-        remark = f"on average; p95 {milliseconds(known.p95, 0)}"
-        if known.unnoticed_share:
-            remark += f"; {percent(known.unnoticed_share)} were not noticed"
-        rows.insert(-1, ("outages known after", milliseconds(known.mean, 0), remark))
+    delays = s.outage_known_ms
+    if delays.unnoticed_share is not None:
+        remark = f"on average; p95 {milliseconds(delays.p95, 0)}"
+        if delays.unnoticed_share:
+            remark += f"; {percent(delays.unnoticed_share)} were not noticed"
+        rows.insert(-1, ("outages known after", milliseconds(delays.mean, 0), remark))
     if runs_failure_detector(scenario):
         detection = f"{scenario.of(LinkSettings).detection_ns / MS:g} ms"
         rows.insert(-1, ("detection", detection, "until a dead link is noticed, plus a one-way delay"))
@@ -148,8 +139,8 @@ def _fails(s: "Scenario") -> str:
         fails = f"outages of {s.mean_outage_ns / SECOND:g} s"
     else:
         drawn = {"outages": s.outages, "router outages": s.router_outages if s.underlay is not None else None}
-        said = [f"{what} of {_mean_s(o.down)} after {_mean_s(o.up)}" for what, o in drawn.items() if o is not None]
-        fails = ", ".join(said) or f"Pf {s.pf:g}"
+        outages = [f"{what} of {_mean_s(o.down)} after {_mean_s(o.up)}" for what, o in drawn.items() if o is not None]
+        fails = ", ".join(outages) or f"Pf {s.pf:g}"
     spells = {
         "crashes": s.peer_outages,
         "absences": s.churn,

@@ -35,13 +35,13 @@ Row = dict[str, Any]
 class Means:
     """One row for each combination of settings: the columns that vary, and mean and interval of each metric by name.
 
-    A setting of a plug-in from outside the tree is a column like any other, None where peers host another plug-in.
+    A setting of a plug-in from outside the tree is a column like any other, None if peers host another plug-in.
     """
 
     def __init__(self, settings: Iterable[Row], means: Iterable[Row]) -> None:
-        found = [(row, json.loads(row[FROM_OUTSIDE] or "{}")) for row in settings]
-        own = sorted({name for _, outside in found for name in outside})
-        settings = [{**row, **dict.fromkeys(own), **outside} for row, outside in found]
+        parsed = [(row, json.loads(row[FROM_OUTSIDE] or "{}")) for row in settings]
+        own = sorted({name for _, outside in parsed for name in outside})
+        settings = [{**row, **dict.fromkeys(own), **outside} for row, outside in parsed]
         columns = [name for name in (*COLUMNS, *own) if name != "seed"]
         self.varied = [name for name in columns if len({repr(row[name]) for row in settings}) > 1]
         self.rows = sorted(settings, key=lambda row: [repr(row[name]) for name in self.varied])
@@ -52,7 +52,7 @@ class Means:
         return self._means.get((row["setting"], metric))
 
     def seeds(self, row: Row) -> int:
-        return max((found["seeds"] for name in SHOWN if (found := self.of(row, name))), default=0)
+        return max((mean["seeds"] for name in SHOWN if (mean := self.of(row, name))), default=0)
 
 
 def write_means(means: Means, metrics: Iterable[str], place: Path) -> None:
@@ -62,8 +62,8 @@ def write_means(means: Means, metrics: Iterable[str], place: Path) -> None:
         table = csv.writer(file, lineterminator="\n")
         table.writerow([*means.varied, "seeds", *(column for name in names for column in (name, f"{name}_half"))])
         for row in means.rows:
-            found = [means.of(row, name) or {"mean": None, "half": None} for name in names]
-            values = [each[what] for each in found for what in ("mean", "half")]
+            metrics_of_row = [means.of(row, name) or {"mean": None, "half": None} for name in names]
+            values = [each[what] for each in metrics_of_row for what in ("mean", "half")]
             table.writerow([*(row[name] for name in means.varied), means.seeds(row), *values])
 
 
@@ -72,8 +72,8 @@ def say(swept: "SweepResult", means: Means, place: Path, own: Iterable[str], as_
     if as_json:
         objects = []
         for row in means.rows:
-            found = {name: means.of(row, name) for name in SHOWN}
-            values = {name: each and {"mean": each["mean"], "half": each["half"]} for name, each in found.items()}
+            shown = {name: means.of(row, name) for name in SHOWN}
+            values = {name: each and {"mean": each["mean"], "half": each["half"]} for name, each in shown.items()}
             objects.append({**{name: row[name] for name in means.varied}, "seeds": means.seeds(row), **values})
         about = {"runs": swept.runs, "ran": swept.ran, "code": swept.store.code, "out": str(swept.store.folder)}
         print(json.dumps({**about, "means": str(place), "failures": swept.failures, "settings": objects}))
@@ -104,10 +104,10 @@ def _field(value: object) -> str:
     return "–" if value is None else escape(str(value))
 
 
-def _cell(found: Row | None, share: bool) -> str:
-    if found is None:
+def _cell(metric: Row | None, share: bool) -> str:
+    if metric is None:
         return "–"
-    mean, half = found["mean"], found["half"]
+    mean, half = metric["mean"], metric["half"]
     shown = _share(mean) if share else digits(mean)
     if half is None:
         return shown
@@ -126,7 +126,7 @@ def _share(value: float) -> str:
 
 
 def digits(value: float) -> str:
-    """Three significant digits, without an exponent where none is needed."""
+    """Three significant digits, without an exponent if none is needed."""
     if value == 0 or not 1e-4 <= abs(value) < 1e7:
         return f"{value:.3g}"
     return f"{value:.{max(0, 2 - math.floor(math.log10(abs(float(f'{value:.3g}')))))}f}"

@@ -11,14 +11,16 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.options import SettingsCommand, fit_topics, given, runs_failure_detector, say_ignored
-from wend.console.sim import read_scenario
+from wend.console.scenario_flags import played, runs_failure_detector, say_topics, say_unused
+from wend.console.setting_options import SettingOptions, command_with, given
+from wend.drivers.scenarios import Scenario
+from wend.drivers.settings import read_values
 from wend.model.errors import ConfigError
-from wend.model.units import MS, SECOND, Nanos, parse_duration
+from wend.model.units import HOUR, MS, SECOND, Nanos, parse_duration
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -27,36 +29,34 @@ if TYPE_CHECKING:
     from wend.drivers.live.clock import Clock
     from wend.drivers.live.comparison import Comparison, Incident
     from wend.drivers.live.telemetry.overlay import OverlayTelemetry
-    from wend.drivers.scenarios import Scenario
     from wend.model.summary import Summary
     from wend.protocol.notices import NoticeName
 
 DEFAULT_STRATEGIES = "adaptive,dcrd,multipath,d-tree"
-WARMUP_S = 3.0
-DRAIN_S = 2.0
-FOREVER_S = 86_400.0
+FOREVER_NS: Nanos = 24 * HOUR
+LIVE_DEFAULTS = {"duration": FOREVER_NS, "warmup": 3 * SECOND, "drain": 2 * SECOND}
 _REDRAWS_HZ = 4
 _PROGRESS_S = 10.0
 _SHOWN_INCIDENTS = 3
 HEADS = ("strategy", "delivered", "on time", "packets", "control", "p50", "p99", "reroutes")
 _LEFT_OUT = ("reroutes", "p50", "control", "p99", "packets", "delivered")
-"""What is left out first where a terminal is narrow."""
+"""The columns that a narrow terminal omits, in this order."""
 _WIDEST = 1000
 
 
-class UpCommand(SettingsCommand):
-    """Takes what live peers on this machine can have: no ACK is free, and there are no capacities."""
-
-    world: ClassVar[tuple[str, ...]] = (
+LIVE_OPTIONS = SettingOptions(
+    world=(
         "interest", "membership", "topology", "peers", "degree", "delay", "seed", "pf", "pl", "topics", "rate",
         "popularity", "factor", "clusters",
-    )  # fmt: skip
-    fixed: ClassVar[frozenset[str]] = frozenset({"ack"})
-    naming: ClassVar[dict[str, str]] = {"strategies": "strategy", "interest": "interest", "membership": "membership"}
+    ),
+    fixed=frozenset({"ack"}),
+    strategies="strategies",
+)  # fmt: skip
+"""The settings that live peers on this machine can have: no ACK is free, and there are no capacities."""
 
 
 def register(app: typer.Typer) -> None:
-    app.command("up", cls=UpCommand)(up)
+    app.command("up", cls=command_with(LIVE_OPTIONS))(up)
 
 
 def up(
@@ -70,7 +70,7 @@ def up(
     ] = None,
     kill: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Kill a peer after this time: a coordinator, where there are clusters."),
+        typer.Option(metavar="DURATION", help="Kill a peer after this time: a coordinator, if there are clusters."),
     ] = None,
     seal: Annotated[bool, typer.Option(help="Give peers throw-away keys, and seal their links.")] = True,
     telemetry: Annotated[
@@ -80,12 +80,11 @@ def up(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> None:
     """Run overlays on this machine, with failing links, and compare strategies as they go."""
-    flags = given(ctx) | {"duration": duration}
-    scenario = read_scenario(flags, duration=f"{FOREVER_S}s", warmup=f"{WARMUP_S}s", drain=f"{DRAIN_S}s")
+    flags = given(ctx) | ({} if duration is None else {"duration": duration})
+    scenario = Scenario.from_values({**LIVE_DEFAULTS, **read_values(Scenario, flags)})
     names = _names(strategies)
-    scenario = fit_topics(scenario, "topics" in flags)
     kill_ns = None if kill is None else _kill_time(kill, scenario.duration_ns)
-    say_ignored(scenario, flags, names)
+    say_unused(scenario, flags, names)
 
     import uvloop
 
@@ -94,10 +93,10 @@ def up(
 
 
 def _kill_time(text: str, duration_ns: Nanos) -> Nanos:
-    found = parse_duration(text)
-    if found >= duration_ns:
+    kill_ns = parse_duration(text)
+    if kill_ns >= duration_ns:
         raise ConfigError(f"--kill {text} is not before the end: the run takes {duration_ns / SECOND:g} s")
-    return found
+    return kill_ns
 
 
 def _allow_many_sockets() -> None:
@@ -131,7 +130,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 async def _run(
-    scenario: "Scenario",
+    scenario: Scenario,
     names: tuple[str, ...],
     as_json: bool,
     kill_ns: Nanos | None,
@@ -145,6 +144,7 @@ async def _run(
 
     world = build(scenario)
     remark(world.overlay.remarks)
+    say_topics(world)
     recorded = None if telemetry is None else _recorded(telemetry, scenario)
     comparison = Comparison(world, names, kill_ns, ThrowawayRoot() if seal else None, recorded)
     loop = asyncio.get_running_loop()
@@ -164,10 +164,10 @@ async def _run(
         console.print(_screen(comparison, console.width, final=True))
 
 
-def _recorded(folder: Path, scenario: "Scenario") -> "Callable[[Clock], OverlayTelemetry]":
+def _recorded(folder: Path, scenario: Scenario) -> "Callable[[Clock], OverlayTelemetry]":
     from wend.drivers.live.telemetry.overlay import OverlayTelemetry
 
-    return lambda clock: OverlayTelemetry(folder, clock, {"settings": scenario.settings})
+    return lambda clock: OverlayTelemetry(folder, clock, {"settings": scenario.flat_settings()})
 
 
 async def _watch(comparison: "Comparison", running: "asyncio.Task[None]", console: "Console") -> None:
@@ -196,7 +196,7 @@ def progress(comparison: "Comparison") -> str:
     """How long publishers have published, and of how long they will."""
     world, duration_s = comparison.world, comparison.world.scenario.duration_ns / SECOND
     done_s = min((comparison.elapsed_ns() - world.begin_ns) / SECOND, duration_s)
-    of = "" if duration_s >= FOREVER_S else f" of {duration_s:g} s"
+    of = "" if duration_s >= FOREVER_NS / SECOND else f" of {duration_s:g} s"
     if comparison.is_stopped:
         return "stopped; waiting for events in transit, Ctrl-C ends it at once"
     return f"{done_s:.0f} s{of}" + (", waiting for events in transit" if done_s == duration_s else "")
@@ -226,8 +226,8 @@ def _title(comparison: "Comparison") -> str:
     links = f"{len(overlay.links)} links ({min(delays):.0f}-{max(delays):.0f} ms, Pf {s.pf:g})"
     looking = any(runs_failure_detector(s, each.strategy) for each in comparison.overlays)
     detection_ms = s.of(LinkSettings).detection_ns / MS
-    found = f", dead links noticed after {detection_ms:g} ms" if looking else ""
-    return f"{overlay.peers} peers, {links}, {len(comparison.world.topics)} publishers, seed {s.seed}{found}"
+    detection = f", dead links noticed after {detection_ms:g} ms" if looking else ""
+    return f"{overlay.peers} peers, {links}, {len(comparison.world.topics)} publishers, seed {s.seed}{detection}"
 
 
 def meaning(comparison: "Comparison") -> str:
@@ -301,17 +301,17 @@ def coordination(comparison: "Comparison") -> list[str]:
     """Who coordinates which cluster, and whether a peer was killed."""
     from wend.console.show import named
 
-    said = []
+    lines = []
     for overlay in comparison.overlays:
         clusters = [
             f"{name}: {', '.join(str(trees[tree]) for tree in sorted(trees))}"
             for name, trees in sorted(overlay.coordinators().items())
         ]
         if clusters:
-            said.append(f"{named(overlay.strategy)} coordinators   {'   '.join(clusters)}")
+            lines.append(f"{named(overlay.strategy)} coordinators   {'   '.join(clusters)}")
     if comparison.killed is not None:
-        said.append(f"peer {comparison.killed} was killed")
-    return said
+        lines.append(f"peer {comparison.killed} was killed")
+    return lines
 
 
 def _waiting(comparison: "Comparison") -> str:
@@ -327,8 +327,8 @@ def _incident(incident: "Incident", begin_ns: int) -> str:
         "link-up": f"peer {incident.peer} has its link to {incident.about} back",
         "took-over": f"peer {incident.peer} coordinates its cluster instead of {incident.about}",
     }
-    said = sentences[incident.what]
-    return f"{(incident.time_ns - begin_ns) / SECOND:7.2f} s  {named(incident.strategy)}: {said}"
+    sentence = sentences[incident.what]
+    return f"{(incident.time_ns - begin_ns) / SECOND:7.2f} s  {named(incident.strategy)}: {sentence}"
 
 
 def closing(comparison: "Comparison") -> str:
@@ -352,7 +352,7 @@ def _as_json(comparison: "Comparison") -> dict[str, Any]:
 
     summaries = comparison.summaries()
     return {
-        "scenario": comparison.world.scenario.flat(),
+        "scenario": played(comparison.world),
         "strategies": {name: msgspec.to_builtins(summary) for name, summary in summaries.items()},
         "without_trees": list(comparison.waits_for),
         "sealed": {o.strategy: o.is_sealed for o in comparison.overlays},

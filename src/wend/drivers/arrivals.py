@@ -15,7 +15,7 @@ ORACLE = "oracle"
 
 
 def earliest_arrivals(
-    world: World, publisher: PeerId, now: Nanos, wanted: set[PeerId] | None = None
+    world: World, publisher: PeerId, now: Nanos, subscribers: set[PeerId] | None = None
 ) -> tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]:
     """The arrival time and parent of every peer for a packet published now, or of the wanted peers at least."""
     up, next_change, end = world.faults.up, world.faults.next_change, world.end_ns
@@ -23,7 +23,7 @@ def earliest_arrivals(
     arrival: dict[PeerId, Nanos] = {publisher: now}
     parent: dict[PeerId, PeerId] = {}
     done: set[PeerId] = set()
-    left = None if wanted is None else set(wanted)
+    left = None if subscribers is None else set(subscribers)
     heap: list[tuple[Nanos, PeerId]] = [(now, publisher)]
     while heap:
         here_at, here = heapq.heappop(heap)

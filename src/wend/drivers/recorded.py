@@ -2,10 +2,10 @@
 
 Peers of a recording have any ids. In the world they have the numbers from 0 on, in the order of their ids.
 
-Where the time of every publication was recorded, a run can publish at these times. Or it moves them: a seed draws an
-amount for each flow, by which its times go round within the recording. So the gaps between its publications stay, but
-other events meet the outages. Where only rates are known, a seed draws the times. It also draws losses; everything else
-is as it was recorded.
+If the time of every publication was recorded, a run can publish at these times. Or it shifts them: a seed draws an
+amount for each flow, by which its times rotate within the recording. The gaps between its publications stay, but other
+events meet the outages. If only rates are known, a seed draws the times. It also draws losses; everything else is as
+recorded.
 """
 
 from collections.abc import Mapping
@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from wend.drivers.scenarios import SIMULATED, Scenario
+from wend.drivers.settings import read_values
 from wend.drivers.workload import GOLDEN, Topic
 from wend.drivers.world import World
 from wend.model.errors import ConfigError
@@ -29,8 +30,8 @@ WARMUP_NS = 5 * SECOND
 DRAIN_NS = 5 * SECOND
 RECORDED, MOVED, DRAWN = "recorded", "moved", "drawn"
 """Times of publication: as they were, at other times with the same gaps, or by the rates of flows."""
-AS_SHIPPED = {each.name: each.write(each.default) for each in settings_of(LinkSettings) if each.name in SIMULATED}
-"""The defaults of live peers, where simulated ones have others."""
+AS_SHIPPED = {each.name: each.default for each in settings_of(LinkSettings) if each.name in SIMULATED}
+"""The defaults of live peers that simulated ones do not have, typed, by name."""
 
 
 class RecordedLink(msgspec.Struct, frozen=True, array_like=True):
@@ -78,7 +79,7 @@ class Recording(msgspec.Struct, frozen=True):
 def recorded_world(recording: Recording, seed: int, settings: Mapping[str, Any], *, moved: bool = True) -> World:
     """The world in which a recording happens again, for peers with these settings. `moved`: not at the recorded times
     of publication, but at those that the seed draws. Flows of and to peers without links are left out. Raises
-    `ConfigError` where nothing is left."""
+    `ConfigError` if nothing is left."""
     numbers = {peer: number for number, peer in enumerate(recording.peers)}
     links = [
         OverlayLink(numbers[link.a], numbers[link.b], max(1, link.delay_ns), min(max(link.loss, 0.0), 0.99))
@@ -90,11 +91,11 @@ def recorded_world(recording: Recording, seed: int, settings: Mapping[str, Any],
     topics, deadlines = _topics(recording, numbers, seed, moved)
     if not topics:
         raise ConfigError(f"the recording of {recording.begin_ns} has no flow between its peers")
-    scenario = Scenario(
-        **{
+    scenario = Scenario.from_values(
+        {
             "topology": "full-mesh", "peers": len(numbers), "topics": 1, "seed": seed, "pf": 0.0,
-            "duration": f"{recording.duration_ns}ns", "warmup": f"{WARMUP_NS}ns", "drain": f"{DRAIN_NS}ns",
-            **AS_SHIPPED, **settings,
+            "duration": recording.duration_ns, "warmup": WARMUP_NS, "drain": DRAIN_NS,
+            **AS_SHIPPED, **read_values(Scenario, settings),
         }
     )  # fmt: skip
     down = [
@@ -140,13 +141,13 @@ def _topics(
 
 def _moved(times_ns: tuple[Nanos, ...], by_ns: Nanos, recording: Recording) -> tuple[Nanos, ...]:
     """Times that go round within the recording, each of them once: those that are equal follow each other."""
-    found: list[Nanos] = []
+    moved: list[Nanos] = []
     for time in sorted((time + by_ns) % recording.duration_ns for time in times_ns):
-        found.append(max(time, found[-1] + 1) if found else time)
+        moved.append(max(time, moved[-1] + 1) if moved else time)
     latest = recording.duration_ns - 1
-    for place in reversed(range(len(found))):  # none is pushed beyond the end
-        if found[place] <= latest:
+    for place in reversed(range(len(moved))):  # none is pushed beyond the end
+        if moved[place] <= latest:
             break
-        found[place] = latest
+        moved[place] = latest
         latest -= 1
-    return tuple(found)
+    return tuple(moved)

@@ -52,7 +52,7 @@ class ScenarioFields(TypedDict, total=False):
     delay_spikes: DelaySpikes | None
     congestion: Congestion | None
     heal: str | None
-    topics: int
+    topics: int | None
     rate: float
     pace: Literal["even", "moving"]
     popularity: tuple[float, float] | list[float]
@@ -99,16 +99,11 @@ class ScenarioFields(TypedDict, total=False):
     expiry: str
     domains: dict[str, list[float]]
     delegation: int
-    primary: Literal["selective", "first"]
     tree_cache: bool
-    tree_beacon: str
-    tree_expiry: str
-    tree_replicas: int
     fan_out: int
     replicas: int
     split_rate: float
     split_entries: int
-    cluster_hold: str
     cluster_beacon: str
     diverse_parents: bool
     redundancy: Literal["none", "tight", "free"]

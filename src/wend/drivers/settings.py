@@ -2,53 +2,29 @@
 
 A scenario and a peer's file are such tables. A key that the driver does not declare is looked up among the settings of
 the peers: the groups of the link layer, of delivery and of all plug-ins. One name means one setting.
+
+Text is read once (`read_values`). From then on values are typed; `flat` writes them for people, files and other
+processes. The tables of plug-ins are imported late: they import every strategy, and most commands need none.
 """
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
 from wend.model.error_text import nearest
 from wend.model.errors import ConfigError
 from wend.model.settings import Setting, Settings, SettingValue, settings_of
-from wend.protocol.config import DeliverySettings, LinkSettings
-from wend.protocol.plugins import Kind, NoSettings, Plugin
-from wend.strategies.registry import PLUGINS, load, setting_groups
+
+if TYPE_CHECKING:
+    from wend.protocol.plugins import Kind, Plugin
 
 S = TypeVar("S", bound=Settings)
 
-OLD_NAMES = {
-    "aware": "trace_paths",
-    "capacity": "link_capacity",
-    "delay_ms": "delay",
-    "detect": "detection",
-    "detect_ms": "detection",
-    "drain_s": "drain",
-    "duration_s": "duration",
-    "fails": "failure_probability",
-    "heal_s": "heal",
-    "keep": "retry_limit",
-    "keep_msgs": "retry_limit",
-    "last_mile_ms": "last_mile",
-    "m": "transmissions",
-    "margin_ms": "margin",
-    "mean_outage_s": "mean_outage",
-    "monitor_s": "monitoring",
-    "overlay": "membership",
-    "overlay_k": "membership_k",
-    "overlay_period": "membership_period",
-    "queue_msgs": "queue",
-    "rate_hz": "rate",
-    "trace": "trace_level",
-    "warmup_s": "warmup",
-}
-"""Names that settings no longer have, and their names."""
-
 # ---------------------------------------------------------------- the settings of peers
 
-CHOSEN: dict[str, Kind] = {"strategy": "routing", "interest": "interest", "membership": "membership"}
+CHOSEN: "dict[str, Kind]" = {"strategy": "routing", "interest": "interest", "membership": "membership"}
 """The settings that name a plug-in, with its kind."""
 Chosen = Mapping[str, str | None]
 """The names of plug-ins, by setting."""
@@ -56,20 +32,25 @@ Chosen = Mapping[str, str | None]
 
 def shipped_groups() -> tuple[type[Settings], ...]:
     """The groups of the link layer, of delivery, and of all plug-ins of the tree."""
-    every = (made for table in PLUGINS.values() for name, made in table.items() if not is_outside(name))
-    return _groups((LinkSettings, DeliverySettings, *(made.settings for made in every)))
+    from wend.protocol.config import DeliverySettings, LinkSettings
+    from wend.strategies.registry import PLUGINS
+
+    plugins = (each for table in PLUGINS.values() for name, each in table.items() if not is_outside(name))
+    return _groups((LinkSettings, DeliverySettings, *(each.settings for each in plugins)))
 
 
-def outside_plugins(chosen: Chosen) -> dict[str, type[Plugin]]:
+def outside_plugins(chosen: Chosen) -> "dict[str, type[Plugin]]":
     """Those of these plug-ins, and of graphs that they need, that come from outside the tree, by name."""
-    wanted = [(CHOSEN[setting], name) for setting, name in chosen.items() if name is not None]
-    found: dict[str, type[Plugin]] = {}
-    for kind, name in wanted:  # grows while plug-ins need graphs
-        made = PLUGINS[kind].get(name)
-        if made is not None:
-            found |= {name: made} if is_outside(name) else {}
-            wanted += [("graph", graph) for graph in made.needs.graphs if ("graph", graph) not in wanted]
-    return found
+    from wend.strategies.registry import PLUGINS
+
+    names = [(CHOSEN[setting], name) for setting, name in chosen.items() if name is not None]
+    outside: dict[str, type[Plugin]] = {}
+    for kind, name in names:  # grows while plug-ins need graphs
+        plugin = PLUGINS[kind].get(name)
+        if plugin is not None:
+            outside |= {name: plugin} if is_outside(name) else {}
+            names += [("graph", graph) for graph in plugin.needs.graphs if ("graph", graph) not in names]
+    return outside
 
 
 def is_outside(plugin: str) -> bool:
@@ -79,14 +60,18 @@ def is_outside(plugin: str) -> bool:
 
 def plugin_names() -> dict[str, dict[str, str]]:
     """For each setting that names a plug-in: the names that there are, with a remark or nothing."""
+    from wend.strategies.registry import PLUGINS
+
     return {
-        setting: {name: "needs a plan" if made.needs.plan else made.about for name, made in PLUGINS[kind].items()}
+        setting: {name: "needs a plan" if each.needs.plan else each.about for name, each in PLUGINS[kind].items()}
         for setting, kind in CHOSEN.items()
     }
 
 
-def load_chosen(chosen: Chosen) -> None:
+def load_chosen(chosen: Mapping[str, Any]) -> None:
     """Import the plug-ins that come from outside the tree."""
+    from wend.strategies.registry import load
+
     for setting, kind in CHOSEN.items():
         name = chosen.get(setting)
         load(kind, name if isinstance(name, str) else None)
@@ -94,12 +79,14 @@ def load_chosen(chosen: Chosen) -> None:
 
 def peer_settings(chosen: Chosen = MappingProxyType({})) -> dict[str, Setting]:
     """The settings of peers with these plug-ins, by name: those of the tree, and those of plug-ins from outside it."""
-    outside = (made.settings for made in outside_plugins(chosen).values())
+    outside = (plugin.settings for plugin in outside_plugins(chosen).values())
     return _by_name(_groups((*shipped_groups(), *outside)))
 
 
 def known_settings() -> dict[str, Setting]:
     """The settings of all plug-ins that were loaded, by name, whether peers host them or not."""
+    from wend.strategies.registry import setting_groups
+
     return _by_name(setting_groups())
 
 
@@ -108,17 +95,32 @@ def _by_name(groups: Iterable[type[Settings]]) -> dict[str, Setting]:
 
 
 def _groups(groups: Iterable[type[Settings]]) -> tuple[type[Settings], ...]:
-    return tuple(each for each in dict.fromkeys(groups) if each is not NoSettings)
-
-
-def unknown(name: str, known: Iterable[str]) -> ConfigError:
-    """The sentence about a name that nothing has: its name now, or the nearest one."""
-    if name in OLD_NAMES:
-        return ConfigError(f"there is no setting {name!r}: it is called {OLD_NAMES[name]}")
-    return ConfigError(f"there is no setting {name!r}{nearest(name, list(known))}")
+    return tuple(each for each in dict.fromkeys(groups) if settings_of(each))
 
 
 # ---------------------------------------------------------------- a table of settings
+
+
+def unknown(name: str, known: Iterable[str]) -> ConfigError:
+    """The sentence about a name that no setting has, with the nearest one."""
+    return ConfigError(f"there is no setting {name!r}{nearest(name, list(known))}")
+
+
+def read_values(group: type[Settings], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Typed values by name, from what people write of a group's settings and of those of peers. Raises ConfigError with
+    the sentence that the writer needs."""
+    own = {each.name: each for each in settings_of(group)}
+    values = {name: each.read(fields[name]) for name, each in own.items() if name in fields}
+    load_chosen(values)
+    known = known_settings()
+    if both := own.keys() & known.keys():
+        raise ConfigError(f"a plug-in declares the setting {min(both)!r}, which there is already")
+    for name, value in fields.items():
+        if name in known:
+            values[name] = known[name].read(value)
+        elif name not in own:
+            raise unknown(name, (*own, *known))
+    return values
 
 
 class ByName(type(msgspec.Struct)):  # type: ignore[misc]  # the metaclass has no public name
@@ -127,6 +129,10 @@ class ByName(type(msgspec.Struct)):  # type: ignore[misc]  # the metaclass has n
     def __call__(cls, **fields: Any) -> Any:
         return cls.read(fields)
 
+    def with_fields(cls, fields: Mapping[str, Any]) -> Any:
+        """The struct with these typed fields."""
+        return super().__call__(**fields)
+
 
 class Configuration:
     """A driver's settings with those of its peers. A struct that inherits from it is called with names as people know
@@ -134,34 +140,31 @@ class Configuration:
 
     __slots__ = ()
 
-    settings: Mapping[str, SettingValue]
-    """The peers' settings, by name, as people write them."""
+    settings: Mapping[str, Any]
+    """The peers' settings, typed, by name."""
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
         """From names and values as a file has them. Raises ConfigError with the sentence that its writer needs."""
-        own = {each.name: each for each in settings_of(cls)}  # type: ignore[arg-type]
-        values = {each.field: each.read(fields[each.name]) for each in own.values() if each.name in fields}
-        for each in own.values():
-            if each.required and each.field not in values:
-                raise ConfigError(f"it lacks {each.name!r}")
-        chosen = {each: values.get(each) for each in CHOSEN}
-        load_chosen(chosen)
-        known = known_settings()
-        if both := own.keys() & known.keys():
-            raise ConfigError(f"a plug-in declares the setting {min(both)!r}, which there is already")
-        given = {}
-        for name, value in fields.items():
-            if name in known:
-                given[name] = known[name].write(known[name].read(value))
-            elif name not in own:
-                raise unknown(name, (*own, *known))
-        settings = {**cls.defaults(peer_settings(chosen)), **given}
-        return super(ByName, cls).__call__(**values, settings=settings)  # type: ignore[misc,no-any-return]
+        return cls.from_values(read_values(cls, fields))  # type: ignore[arg-type]
 
     @classmethod
-    def defaults(cls, known: Mapping[str, Setting]) -> dict[str, SettingValue]:
-        """What it holds of these settings where nobody states them."""
+    def from_values(cls, values: Mapping[str, Any]) -> Self:
+        """From names and typed values."""
+        own = {each.name: each for each in settings_of(cls)}  # type: ignore[arg-type]
+        for each in own.values():
+            if each.required and each.name not in values:
+                raise ConfigError(f"it lacks {each.name!r}")
+        chosen = {name: values.get(name) for name in CHOSEN}
+        load_chosen(chosen)
+        others = {name: value for name, value in values.items() if name not in own}
+        fields = {own[name].field: value for name, value in values.items() if name in own}
+        fields["settings"] = {**cls.defaults(peer_settings(chosen)), **others}
+        return cls.with_fields(fields)  # type: ignore[attr-defined,no-any-return]
+
+    @classmethod
+    def defaults(cls, known: Mapping[str, Setting]) -> dict[str, Any]:
+        """The values of these settings that it holds if nobody states them."""
         return {}
 
     @property
@@ -171,25 +174,38 @@ class Configuration:
 
     def of(self, group: type[S]) -> S:
         """The peers' settings of one group, as code sees them."""
-        given = {each.field: each.read(self.settings[each.name]) for each in _given(group, self.settings)}
-        return group(**given)
+        return group(
+            **{each.field: self.settings[each.name] for each in settings_of(group) if each.name in self.settings}
+        )
 
     def field_values(self) -> dict[str, Any]:
         """The peers' settings that differ from what is declared, by field, as `PeerConfig` takes them."""
         known = known_settings()
-        read = [(known[name], known[name].read(value)) for name, value in self.settings.items()]
-        return {each.field: value for each, value in read if value != each.default}
+        return {known[name].field: value for name, value in self.settings.items() if value != known[name].default}
+
+    def own_values(self) -> dict[str, Any]:
+        """The driver's settings, typed, by name."""
+        return {each.name: getattr(self, each.field) for each in settings_of(type(self))}  # type: ignore[arg-type]
 
     def flat(self) -> dict[str, SettingValue]:
         """All of it, as `read` takes it, without settings of plug-ins from outside the tree that it does not name."""
         own = {each.name: each.write(getattr(self, each.field)) for each in settings_of(type(self))}  # type: ignore[arg-type]
+        return {**own, **self.flat_settings()}
+
+    def flat_settings(self) -> dict[str, SettingValue]:
+        """The same for the peers' settings alone."""
         mine = peer_settings(self.chosen)
-        return {**own, **{name: value for name, value in self.settings.items() if name in mine}}
+        return {name: mine[name].write(value) for name, value in self.settings.items() if name in mine}
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with some settings changed, checked again."""
-        return self.read({**self.flat(), **self.settings, **changes})
+        """A copy with some settings changed, as people write them, checked again."""
+        return self.with_values(read_values(type(self), changes))  # type: ignore[arg-type]
 
+    def with_values(self, changes: Mapping[str, Any]) -> Self:
+        """The same with typed values by name."""
+        return self.from_values({**self.own_values(), **self.settings, **changes})
 
-def _given(group: type[Settings], values: Mapping[str, Any]) -> list[Setting]:
-    return [each for each in settings_of(group) if each.name in values]
+    def __reduce__(self) -> tuple[Any, ...]:
+        mine = peer_settings(self.chosen)
+        settings = {name: value for name, value in self.settings.items() if name in mine}
+        return type(self).from_values, ({**self.own_values(), **settings},)

@@ -21,6 +21,8 @@ from wend.topology.graph import Overlay
 
 GOLDEN = (sqrt(5) - 1) / 2
 NEVER_NS: Nanos = 1 << 62
+TOPICS = 10
+"""Topics of a scenario that does not say how many, if it has as many peers."""
 
 
 class Topic(msgspec.Struct, frozen=True, gc=False):
@@ -37,7 +39,7 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
     step_ns: Nanos = 0
     """By how much the time within the period moves from one period to the next."""
     times_ns: tuple[Nanos, ...] = ()
-    """The times of its publications since the start of the first period, in order, where they are given. The first one
+    """The times of its publications since the start of the first period, sorted, if they are given. The first one
     is the phase."""
 
     def after(self, since_ns: Nanos) -> Nanos:
@@ -72,10 +74,11 @@ def topics_of(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
 
 def _drawn(s: Scenario, peers: int) -> tuple[Topic, ...]:
     """Section IV-A: publishers on random peers; each topic draws Ps, each peer subscribes with Ps."""
-    if s.topics > peers:
-        raise ConfigError(f"{s.topics} topics need {s.topics} publishers, but there are {peers} peers")
+    count = min(TOPICS, peers) if s.topics is None else s.topics
+    if count > peers:
+        raise ConfigError(f"{count} topics need {count} publishers, but there are {peers} peers")
     rng = stream(s.seed, "workload", "topics")
-    publishers = rng.permutation(peers)[: s.topics].tolist()
+    publishers = rng.permutation(peers)[:count].tolist()
     period = max(1, round(SECOND / s.rate_hz))
     step = round(GOLDEN * period) if s.pace == "moving" else 0
     topics = []
@@ -117,7 +120,7 @@ def draw_filters(content: Content, peers: int, seed: int) -> tuple[str, ...]:
     """
     rng = stream(seed, "workload", "filters")
     widest = max(1, round(content.width * content.domain))
-    found = []
+    filters = []
     for peer in range(peers):
         count = int(rng.integers(content.predicates[0], content.predicates[1] + 1))
         chosen = sorted(rng.permutation(content.attributes)[:count].tolist())
@@ -126,8 +129,8 @@ def draw_filters(content: Content, peers: int, seed: int) -> tuple[str, ...]:
             width = int(rng.integers(1, widest + 1))
             low = int(rng.integers(1, content.domain - width + 2))
             parts.append(f"{_attribute(index)} in [{low}, {low + width - 1}]")
-        found.append(" and ".join(parts))
-    return tuple(found)
+        filters.append(" and ".join(parts))
+    return tuple(filters)
 
 
 def _attribute(index: int) -> str:

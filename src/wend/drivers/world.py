@@ -23,7 +23,7 @@ from wend.model.forwarding import Forwarding, read_forwarding
 from wend.model.paths import Path
 from wend.model.plan import fingerprint
 from wend.model.rates import BITS_PER_BYTE, parse_rate
-from wend.model.scenario import AGGREGATE, DRAWN, STATED
+from wend.model.scenario import AGGREGATE, STATED
 from wend.model.units import MS, Nanos, seconds
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.fragments import FRAGMENT_BYTES
@@ -38,11 +38,11 @@ from wend.topology.peer_clusters import domain_clusters, near_clusters
 from wend.topology.routed_overlay import routed
 
 if TYPE_CHECKING:  # underlays bring a compiler with them, and most scenarios have none
+    from wend.drivers.scenario_underlay import Traceroutes
     from wend.topology.placement import Placement
-    from wend.topology.scenario_underlay import Traceroutes
 
 Capacity = tuple[float, float]
-"""(messages/s, bit/s), infinite where there is no limit."""
+"""(messages/s, bit/s), infinite if there is no limit."""
 
 
 class World:
@@ -76,9 +76,20 @@ class World:
         """The outages of links, in partitions too."""
         self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
         self.churn = _churn(scenario, self.peer_faults, overlay.peers, self.begin_ns, heal)
-        """The absences of peers that leave in order."""
-        self.disturbances = draw_disturbances(scenario, overlay, placement, begin=self.begin_ns, end=heal)
-        self.background = draw_background(scenario, overlay, placement)
+        """The absences of peers that leave gracefully."""
+        self.disturbances = draw_disturbances(
+            overlay,
+            placement,
+            corruption=scenario.corruption,
+            reordering=scenario.reordering,
+            reordering_delay_ns=scenario.reordering_delay_ns,
+            spikes=scenario.delay_spikes,
+            congestion=scenario.congestion,
+            seed=scenario.seed,
+            begin=self.begin_ns,
+            end=heal,
+        )
+        self.background = draw_background(scenario.background_flows, scenario.seed, overlay, placement)
         """The links with other traffic."""
         self._given_deadlines = dict(deadlines or {})
         self.topics = topics_of(scenario, overlay) if topics is None else topics
@@ -103,16 +114,16 @@ class World:
     def _traced(self) -> "Traceroutes | None":
         if self.placement is None:
             return None
-        from wend.topology.scenario_underlay import Traceroutes
+        from wend.drivers.scenario_underlay import Traceroutes
 
         return Traceroutes(self.scenario, self.placement, self._component_faults)
 
     @cached_property
     def _clusters(self) -> tuple[str, ...]:
         if self.placement is not None:
-            found = domain_clusters(self.placement.underlay.domain.tolist(), self.placement.homes.tolist())
-            if found is not None:
-                return found
+            names = domain_clusters(self.placement.underlay.domain.tolist(), self.placement.homes.tolist())
+            if names is not None:
+                return names
         return near_clusters(self.shortest_ns, self.scenario.clusters)
 
     def cluster_of(self, peer: PeerId) -> str:
@@ -140,10 +151,10 @@ class World:
     @cached_property
     def deadlines_ns(self) -> list[list[Nanos]]:
         """Deadlines by publisher and subscriber."""
-        found = [[round(self.scenario.factor * shortest) for shortest in row] for row in self.shortest_ns]
+        deadlines = [[round(self.scenario.factor * shortest) for shortest in row] for row in self.shortest_ns]
         for (publisher, subscriber), deadline in self._given_deadlines.items():
-            found[publisher][subscriber] = deadline
-        return found
+            deadlines[publisher][subscriber] = deadline
+        return deadlines
 
     def deadline_ns(self, publisher: PeerId, subscriber: PeerId) -> Nanos:
         return self.deadlines_ns[publisher][subscriber]
@@ -231,8 +242,8 @@ class World:
         )
         if self.filters:
             publishes = any(topic.publisher == peer for topic in self.topics)
-            wanted = LocalSubscription(0, self.filters[peer], Qos(factor=self.scenario.factor))
-            return Started(neighbours, (wanted,), ("true",) if publishes else ())
+            subscription = LocalSubscription(0, self.filters[peer], Qos(factor=self.scenario.factor))
+            return Started(neighbours, (subscription,), ("true",) if publishes else ())
         return Started(
             neighbours,
             subscriptions=tuple(
@@ -251,7 +262,7 @@ class World:
 def build(scenario: Scenario) -> World:
     if scenario.underlay is None:
         return World(scenario, _with_capacities(scenario, overlay_of(scenario)))
-    from wend.topology import scenario_underlay
+    from wend.drivers import scenario_underlay
 
     placement = scenario_underlay.placement_of(scenario)
     return World(scenario, _with_capacities(scenario, scenario_underlay.overlay_on(placement, scenario)), placement)
@@ -272,7 +283,7 @@ def _with_capacities(s: Scenario, overlay: Overlay) -> Overlay:
         rate = parse_rate(s.link_capacity, "link_capacity")
         limits = {"capacity_bps" if rate.bits else "capacity_msgs": rate.value}
     replace = msgspec.structs.replace
-    links = [e if known else replace(e, **limits) for e, known in zip(overlay.links, stated, strict=True)]
+    links = [e if has_own else replace(e, **limits) for e, has_own in zip(overlay.links, stated, strict=True)]
     return Overlay(overlay.peers, links, overlay.names, overlay.capacities, remarks=overlay.remarks)
 
 
@@ -298,11 +309,6 @@ def _from_links(overlay: Overlay, peer: PeerId) -> Capacity:
     return sum(link.capacity_msgs for link in links), sum(link.capacity_bps for link in links)
 
 
-def peers_of(s: Scenario) -> int:
-    """The number of peers, from the scenario or from its map."""
-    return s.peers if s.topology in DRAWN else overlay_of(s).peers
-
-
 def overlay_of(s: Scenario) -> Overlay:
     """The overlay of the topology, with the capacities that it states, whether the scenario uses them or not."""
     delay_ms = (s.delay_ns[0] / MS, s.delay_ns[1] / MS)
@@ -323,7 +329,7 @@ def _link_faults(
     if s.failures is not None:
         return faults.read_faults(File(s.failures), overlay)
     if placement is not None:
-        from wend.topology import scenario_underlay
+        from wend.drivers import scenario_underlay
 
         return scenario_underlay.failures(s, placement, overlay, begin=begin, end=end)
     if s.outages is not None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from wend.model.settings import Settings, setting
+from wend.model.settings import Settings, everyday, setting
 
 Ack = Literal["free", "round-trip"]
 Estimator = Literal["nominal", "measured"]
@@ -18,14 +18,16 @@ class PluginChoices(Settings):
 
     title: ClassVar[str] = "Plug-ins"
 
-    strategy: Annotated[str, setting("The routing plug-in, which decides where an event goes next.")] = DEFAULT_STRATEGY
+    strategy: Annotated[str, everyday("The routing plug-in, which decides where an event goes next.")] = (
+        DEFAULT_STRATEGY
+    )
     interest: Annotated[
         str | None,
         setting("The interest plug-in, which knows who wants an event; else the one that the strategy needs."),
     ] = None
     membership: Annotated[
-        str | None, setting("The membership plug-in, by which peers choose their links; else peers use all links.")
+        str | None, everyday("The membership plug-in, by which peers choose their links; else peers use all links.")
     ] = None
     plan: Annotated[
-        str | None, setting("The directory of a plan, as `wend plan` writes it, for strategies that follow one.")
+        str | None, everyday("The directory of a plan, as `wend plan` writes it, for strategies that follow one.")
     ] = None

@@ -2,7 +2,7 @@
 known name. The decoder's own errors have Python's types and paths that begin with `$`."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -10,11 +10,6 @@ import msgspec
 from msgspec import inspect
 
 _AT = re.compile(r" - at `(?:key in )?\$(.*)`$")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
-_CHOICE = re.compile(r"Invalid enum value (.*)")
-_KIND = re.compile(r"Expected `(.*)`, got `(.*)`")
-_LENGTH = re.compile(r"Expected `array` of length (.*), got (.*)")
-_MISSING = re.compile(r"Object missing required field `(.*)`")
 _KINDS = {
     "int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text", "array": "a list",
     "object": "a table", "null": "nothing", "datetime": "a date",
@@ -27,23 +22,45 @@ def reworded(error: msgspec.ValidationError, struct: Any) -> str:
     where = _AT.search(text)
     path = where[1].lstrip(".") if where else ""
     text = text[: where.start()] if where else text
-    kind = _inside(inspect.type_info(struct), path)
-    if found := _UNKNOWN.fullmatch(text):
-        names = [field.encode_name for each in kind if isinstance(each, inspect.StructType) for field in each.fields]
-        inside = f"{path} has" if path else "there is"
-        return f"{inside} no field {found[1]!r}{nearest(found[1], names)}"
-    if found := _MISSING.fullmatch(text):
-        return f"{path or 'it'} lacks {found[1]!r}"
-    if found := _CHOICE.fullmatch(text):
-        values = [str(value) for each in kind if isinstance(each, inspect.LiteralType) for value in each.values]
-        return f"{path} must be {either(values)}, got {found[1]}"
-    if found := _KIND.fullmatch(text):
-        wanted = either([_KINDS.get(each, each) for each in found[1].split(" | ") if each != "null"])
-        got = "a fraction" if (found[1], found[2]) == ("int", "float") else _KINDS.get(found[2], found[2])
-        return f"{path or 'it'} must be {wanted}, not {got}"
-    if found := _LENGTH.fullmatch(text):
-        return f"{path} must be a list of {found[1]}, got {found[2]}"
+    kinds = _inside(inspect.type_info(struct), path)
+    for pattern, sentence in _SENTENCES:
+        if (parts := pattern.fullmatch(text)) is not None:
+            return sentence(path, kinds, *parts.groups())
     return f"{path}: {text}" if path else text
+
+
+def _unknown_field(path: str, kinds: list[Any], name: str) -> str:
+    names = [field.encode_name for each in kinds if isinstance(each, inspect.StructType) for field in each.fields]
+    return f"{f'{path} has' if path else 'there is'} no field {name!r}{nearest(name, names)}"
+
+
+def _missing_field(path: str, kinds: list[Any], name: str) -> str:
+    return f"{path or 'it'} lacks {name!r}"
+
+
+def _other_choice(path: str, kinds: list[Any], value: str) -> str:
+    choices = [str(choice) for each in kinds if isinstance(each, inspect.LiteralType) for choice in each.values]
+    return f"{path} must be {either(choices)}, got {value}"
+
+
+def _other_kind(path: str, kinds: list[Any], expected: str, actual: str) -> str:
+    words = either([_KINDS.get(each, each) for each in expected.split(" | ") if each != "null"])
+    got = "a fraction" if (expected, actual) == ("int", "float") else _KINDS.get(actual, actual)
+    return f"{path or 'it'} must be {words}, not {got}"
+
+
+def _other_length(path: str, kinds: list[Any], expected: str, actual: str) -> str:
+    return f"{path} must be a list of {expected}, got {actual}"
+
+
+_SENTENCES: tuple[tuple[re.Pattern[str], Callable[..., str]], ...] = (
+    (re.compile(r"Object contains unknown field `(.*)`"), _unknown_field),
+    (re.compile(r"Object missing required field `(.*)`"), _missing_field),
+    (re.compile(r"Invalid enum value (.*)"), _other_choice),
+    (re.compile(r"Expected `array` of length (.*), got (.*)"), _other_length),
+    (re.compile(r"Expected `(.*)`, got `(.*)`"), _other_kind),
+)
+"""The decoder's errors, each with the function that words it."""
 
 
 def unreadable(error: Exception, kind: Any) -> str:
@@ -56,13 +73,13 @@ def unreadable(error: Exception, kind: Any) -> str:
     return "it is not JSON, or it is truncated"
 
 
-def misfit(found: Any, wanted: Any, *, may_lack: Collection[str] = ()) -> str:
+def misfit(schema: Any, expected: Any, *, may_lack: Collection[str] = ()) -> str:
     """A text about the first column of a Parquet file that is missing or has the wrong type; empty if there is none."""
-    for field in wanted:
-        if field.name not in found.names:
+    for field in expected:
+        if field.name not in schema.names:
             if field.name not in may_lack:
                 return f"column {field.name!r} is missing"
-        elif (kind := found.field(field.name).type) != field.type:
+        elif (kind := schema.field(field.name).type) != field.type:
             return f"column {field.name!r} must hold {_plural(field.type)}, not {_plural(kind)}"
     return ""
 
@@ -81,8 +98,8 @@ def listed(words: Sequence[str]) -> str:
 
 def nearest(word: str, names: Sequence[str]) -> str:
     """The end of a sentence: ": did you mean X?" for the nearest name, or nothing."""
-    found = get_close_matches(word, names, 1)
-    return f": did you mean {found[0]}?" if found else ""
+    close = get_close_matches(word, names, 1)
+    return f": did you mean {close[0]}?" if close else ""
 
 
 def _inside(kind: Any, path: str) -> list[Any]:

@@ -31,11 +31,11 @@ class Flow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weight: float = 1.0
     """The value of a delivered message, for plans in which not all messages fit."""
     deadline_ns: int | None = None
-    """The shortest deadline of its receivers, where it is known. Plans do not use it."""
+    """The shortest deadline of its receivers, if it is known. Plans do not use it."""
     events: int | None = None
-    """How many events were seen, where the flow was measured."""
+    """How many events were seen, if the flow was measured."""
     sample: float | None = None
-    """The share of all events that were looked at, where the flow was measured."""
+    """The share of all events that were looked at, if the flow was measured."""
 
 
 class Demand(msgspec.Struct, frozen=True, gc=False):
@@ -55,11 +55,11 @@ class Demand(msgspec.Struct, frozen=True, gc=False):
 
 def demands(flows: Iterable[Flow], names: Sequence[str], where: str) -> Iterator[Demand]:
     """Check flows one by one. An error names the wrong flow, counted from 1."""
-    known = known_peers(names)
+    numbers = known_peers(names)
     for number, flow in enumerate(flows, 1):
         what = f"{where}, flow {number}"
-        publisher = _peer(flow.publisher, known, names, f"{what}: publisher")
-        receivers = tuple([_peer(r, known, names, f"{what}: receiver") for r in flow.receivers])
+        publisher = _peer(flow.publisher, numbers, names, f"{what}: publisher")
+        receivers = tuple([_peer(r, numbers, names, f"{what}: receiver") for r in flow.receivers])
         rate = parse_rate(flow.rate, f"{what}: rate")
         if not rate.value > 0:
             raise ConfigError(f"{what}: the rate must be above 0, got {flow.rate}")
@@ -76,28 +76,28 @@ def known_peers(names: Sequence[str]) -> dict[int | str, PeerId]:
     """The peer of each name and number. If one peer has a number as its name, all numbers are names: an index that
     happens to exist would be the wrong peer. A name that two peers have refers to neither."""
     often = Counter(names)
-    known: dict[int | str, PeerId] = {name: i for i, name in enumerate(names) if often[name] == 1}
+    numbers: dict[int | str, PeerId] = {name: i for i, name in enumerate(names) if often[name] == 1}
     numerals = [name for name in names if _NUMERAL.fullmatch(name)]
     if not numerals:
-        return known | {i: i for i in range(len(names))}
-    return known | {int(name): known[name] for name in numerals if name in known and str(int(name)) == name}
+        return numbers | {i: i for i in range(len(names))}
+    return numbers | {int(name): numbers[name] for name in numerals if name in numbers and str(int(name)) == name}
 
 
 def told_apart(names: Sequence[str]) -> Sequence[int | str]:
-    """How a file refers to each peer, such that `known_peers` finds it: by number if that is unambiguous, else by
+    """How a file refers to each peer, so that `known_peers` finds it: by number if that is unambiguous, else by
     name."""
-    known = known_peers(names)
-    if all(known.get(i) == i for i in range(len(names))):
+    numbers = known_peers(names)
+    if all(numbers.get(i) == i for i in range(len(names))):
         return range(len(names))
-    if twice := [name for i, name in enumerate(names) if known.get(name) != i]:
+    if twice := [name for i, name in enumerate(names) if numbers.get(name) != i]:
         raise ConfigError(f"flows cannot name the peers of this topology: {_TWICE.format(twice[0])}")
     return names
 
 
-def _peer(who: int | str, known: dict[int | str, PeerId], names: Sequence[str], what: str) -> PeerId:
-    found = known.get(who)
-    if found is not None:
-        return found
+def _peer(who: int | str, numbers: dict[int | str, PeerId], names: Sequence[str], what: str) -> PeerId:
+    peer = numbers.get(who)
+    if peer is not None:
+        return peer
     if str(who) in names:
         raise ConfigError(f"{what}: {_TWICE.format(who)}")
     if isinstance(who, int) and 0 <= who < len(names):

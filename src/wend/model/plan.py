@@ -183,22 +183,22 @@ class Plan:
     def publishes(self, peer: PeerId) -> tuple[OwnFlow, ...]:
         """The flows of a publisher."""
         flows, graphs, ptr = self.flows, self.graphs, self.flows["receivers_ptr"]
-        found = []
+        own_flows = []
         for row in np.flatnonzero(flows["publisher"] == peer).tolist():
             mine = np.flatnonzero((graphs["flow"] == flows["flow"][row]) & (graphs["share"] > 0))
             shares = tuple(zip(graphs["graph"][mine].tolist(), graphs["share"][mine].tolist(), strict=True))
             receivers = tuple(flows["receivers"][ptr[row] : ptr[row + 1]].tolist())
             number = int(flows["flow"][row])
-            found.append(OwnFlow(number, receivers, shares, self._backups(number)))
-        return tuple(found)
+            own_flows.append(OwnFlow(number, receivers, shares, self._backups(number)))
+        return tuple(own_flows)
 
     def _backups(self, flow: int) -> tuple[tuple[PeerId, PeerId, tuple[tuple[int, float], ...]], ...]:
-        found: dict[int, list[tuple[int, float]]] = {}
+        by_failure: dict[int, list[tuple[int, float]]] = {}
         for row in np.flatnonzero(self.backups["flow"] == flow).tolist():
             share = (int(self.backups["graph"][row]), float(self.backups["share"][row]))
-            found.setdefault(int(self.backups["failure"][row]), []).append(share)
+            by_failure.setdefault(int(self.backups["failure"][row]), []).append(share)
         ends = self.failures["a"], self.failures["b"]
-        return tuple((int(ends[0][f]), int(ends[1][f]), tuple(shares)) for f, shares in sorted(found.items()))
+        return tuple((int(ends[0][f]), int(ends[1][f]), tuple(shares)) for f, shares in sorted(by_failure.items()))
 
 
 def read_plan(folder: Path) -> Plan:
@@ -258,15 +258,15 @@ def _check_schema(folder: Path, name: str, schema: Any, content: str) -> None:
 def _arrow(name: str, columns: Columns) -> Any:
     import pyarrow as arrow
 
-    made = []
+    arrays = []
     for column, kind in TABLES[name]:
         if kind == "l":
-            made.append(
+            arrays.append(
                 arrow.ListArray.from_arrays(arrow.array(columns[f"{column}_ptr"], arrow.int32()), columns[column])
             )
         else:
-            made.append(arrow.array(columns[column]))
-    return arrow.table(made, schema=_schema(name))
+            arrays.append(arrow.array(columns[column]))
+    return arrow.table(arrays, schema=_schema(name))
 
 
 def _read(folder: Path, name: str, content: str) -> Columns:
@@ -286,19 +286,19 @@ def _read(folder: Path, name: str, content: str) -> Columns:
     if name == "peers":
         for axis in sorted(DRAWN.difference(table.column_names)):  # only drawings need them
             table = table.append_column(axis, arrow.array(np.full(len(table), np.nan)))
-    found: Columns = {}
+    columns: Columns = {}
     for column, kind in TABLES[name]:
         values = table.column(column).combine_chunks()
         if values.null_count or (kind == "l" and values.flatten().null_count):
             raise ConfigError(f"{path}: column {column!r} has missing values")
         match kind:
             case "l":
-                found[column] = values.flatten().to_numpy(zero_copy_only=False)
-                found[f"{column}_ptr"] = np.concatenate(
+                columns[column] = values.flatten().to_numpy(zero_copy_only=False)
+                columns[f"{column}_ptr"] = np.concatenate(
                     ([0], np.cumsum(values.value_lengths().to_numpy(zero_copy_only=False)))
                 ).astype(np.int64)
             case "s":
-                found[column] = values.to_pylist()
+                columns[column] = values.to_pylist()
             case _:
-                found[column] = values.to_numpy(zero_copy_only=False)
-    return found
+                columns[column] = values.to_numpy(zero_copy_only=False)
+    return columns

@@ -81,6 +81,7 @@ def columns_of(part: PlanSlice) -> tuple[Any, Any, Any]:
 
 
 def _fault(part: PlanSlice) -> str | None:
+    """Why a part is invalid; None if it is valid."""
     if len({len(part.graph), len(part.tail), len(part.head)}) != 1 or len(part.graph) % _INT32.itemsize:
         return "its columns differ in length"
     if not 0 <= part.id < 1 << 32 or not 0 <= part.peer < part.peers:
@@ -93,12 +94,15 @@ def _fault(part: PlanSlice) -> str | None:
             return f"it has hops of peers beyond {part.peers - 1}"
     if not set(np.unique(head[tail == part.peer]).tolist()) <= set(part.neighbours):
         return f"it sends from peer {part.peer} where its topology has no link"
-    known = set(np.unique(graph).tolist())
-    for flow in part.flows:
-        for shares in (flow.shares, *(each for *_, each in flow.backups)):
-            values = [share for _, share in shares]
-            if not all(0 <= share <= 1 + _EXCESS for share in values) or sum(values) > 1 + _EXCESS:
-                return f"the shares of flow {flow.flow} are not shares"
-            if not {number for number, _ in shares} <= known:
-                return f"flow {flow.flow} has delivery graphs that the part does not hold"
+    graphs = set(np.unique(graph).tolist())
+    return next((fault for flow in part.flows if (fault := _flow_fault(flow, graphs)) is not None), None)
+
+
+def _flow_fault(flow: OwnFlow, graphs: set[int]) -> str | None:
+    for shares in (flow.shares, *(each for *_, each in flow.backups)):
+        values = [share for _, share in shares]
+        if not all(0 <= share <= 1 + _EXCESS for share in values) or sum(values) > 1 + _EXCESS:
+            return f"the shares of flow {flow.flow} are not shares"
+        if not {number for number, _ in shares} <= graphs:
+            return f"flow {flow.flow} has delivery graphs that the part does not hold"
     return None

@@ -8,16 +8,31 @@ The field's name without its unit is the name that people use, in a peer's file,
 """
 
 import types
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from inspect import get_annotations
 from math import isfinite
-from typing import Annotated, Any, ClassVar, Literal, Union, dataclass_transform, get_args, get_origin, get_type_hints
+from operator import ge, gt, le, lt
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Protocol,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+    runtime_checkable,
+)
 
 import msgspec
 
 from wend.model.error_text import either, reworded
 from wend.model.errors import ConfigError
 from wend.model.events import as_scalar
+from wend.model.setting_rules import OnlyFor, Rule
 from wend.model.units import MINUTE, MS, SECOND, Nanos, parse_duration, parse_short
 
 DURATION_SUFFIX = "_ns"
@@ -27,6 +42,8 @@ _KINDS = {bool: "bool", int: "int", float: "float", str: "text"}
 SettingValue = bool | int | float | str | list[Any] | dict[str, Any] | None
 """A setting as TOML or JSON has it."""
 Kind = Literal["bool", "int", "float", "text", "choice", "duration", "table"]
+Tier = Literal["everyday", "tuning"]
+_BOUNDS = (("low", ge, "at least"), ("high", le, "at most"), ("above", gt, "above"), ("below", lt, "below"))
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)  # so are subclasses, by inheritance
@@ -36,68 +53,72 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     title: ClassVar[str] = ""
     """The heading of the group in the help and on the reference page."""
     undeclared: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are no settings."""
+    """Fields that are not settings."""
 
 
-class _Declared(msgspec.Struct, frozen=True):
+@runtime_checkable
+class CheckedTable(Protocol):
+    """A table that knows which of its values go together."""
+
+    def check(self, name: str) -> None:
+        """Raise ConfigError for a table that cannot work; `name` is its setting."""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One setting: its declaration, then what follows from the declared field."""
+
     about: str
-    unit: str
-    title: str
-    low: float | None
-    high: float | None
-    above: float | None
-    below: float | None
-
-
-def setting(
-    about: str,
-    *,
-    unit: str = "",
-    title: str = "",
-    low: float | None = None,
-    high: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-) -> _Declared:
-    """Declare a setting, as the annotation of its field.
-
-    `unit` is how people think of a duration (`ms`, `s`, `min`), or the end of the field's name; bounds of durations
-    count in it. `low` and `high` belong to the range, `above` and `below` do not. `title` is a heading of its own,
-    where the group is long.
-    """
-    return _Declared(about, unit, title, low, high, above, below)
-
-
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting, as its declaration says."""
-
-    name: str
-    """What people call it."""
-    field: str
-    """What code calls it; a duration ends in `_ns`."""
-    kind: Kind
-    type: Any
-    """The type that code sees, without None."""
-    default: Any
-    """As code sees it; `msgspec.NODEFAULT` where a value has to be given."""
-    about: str
-    title: str
+    """One sentence: what it is for."""
     unit: str = ""
+    """How people think of a duration (`ms`, `s`, `min`), or the end of the field's name. Bounds of durations count in
+    it."""
+    title: str = ""
+    """A heading within a long group, for this field and those that follow."""
+    tier: Tier = "tuning"
+    """Whether most people meet it, or only those who tune a strategy."""
     low: float | None = None
     high: float | None = None
+    """`low` and `high` belong to the range; `above` and `below` do not."""
     above: float | None = None
     below: float | None = None
+    check: Callable[[str, Any], None] | None = None
+    """Raises ConfigError for a value that the type and the bounds allow; called with the name and the value."""
+    requires: Rule | None = None
+    """The setting is refused without any of these."""
+    excludes: Rule | None = None
+    """The setting is refused together with any of these."""
+    only_for: OnlyFor | None = None
+    """The setting changes nothing unless another one has one of these values."""
+    only_with: Rule | None = None
+    """The setting changes nothing without any of these."""
+    replaced_by: Rule | None = None
+    """The setting changes nothing together with any of these."""
+
+    owner: type[Settings] = Settings
+    """The group that declares it."""
+    name: str = ""
+    """What people call it."""
+    field: str = ""
+    """What code calls it; a duration ends in `_ns`."""
+    kind: Kind = "text"
+    type: Any = None
+    """The type that code sees, without None."""
+    default: Any = None
+    """As code sees it; `msgspec.NODEFAULT` if a value has to be given."""
     choices: tuple[str, ...] = ()
     optional: bool = False
     pair: bool = False
     """Whether it is a range: two values, the lower one first."""
-    owner: type[Settings] = Settings
-    """The group that declares it."""
 
     @property
     def column(self) -> str:
         """Its column in a table: units end the name."""
         return f"{self.name}_{self.unit}" if self.unit else self.name
+
+    @property
+    def heading(self) -> str:
+        """The heading under which help shows it."""
+        return self.title if self.tier == "everyday" else f"Tuning: {self.title}"
 
     @property
     def flag(self) -> str:
@@ -122,22 +143,20 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
                 return " ".join(each if isinstance(each, str) else f"{each:g}" for each in written)
         return "" if written in ([], (), {}) else str(written)
 
+    def is_set(self, value: Any) -> bool:
+        """Whether a value differs from the default. A switch that is off and one that is not given are the same."""
+        return bool(value) != bool(self.default) if self.kind == "bool" else bool(value != self.default)
+
     # ---------------------------------------------------------------- as people write it
 
     def read(self, value: Any) -> Any:
         """The value that code sees, from what a person wrote. Raises ConfigError with the sentence that they need."""
         if value is None and self.optional:
             return None
-        if not self.pair:
-            return self._read_one(value)
-        if not isinstance(value, list | tuple):
-            raise ConfigError(f"{self.name} must be a list of 2, got {value!r}")
-        if len(value) != 2:
-            raise ConfigError(f"{self.name} must be a list of 2, got {len(value)}")
-        low, high = (self._read_one(each) for each in value)
-        if low > high:
-            raise ConfigError(f"{self.name} needs the lower value first, got {value[0]} and {value[1]}")
-        return low, high
+        typed = self._read_pair(value) if self.pair else self._read_one(value)
+        if self.check is not None:
+            self.check(self.name, typed)
+        return typed
 
     def write(self, value: Any) -> SettingValue:
         """The inverse of `read`: what a person would write."""
@@ -171,10 +190,21 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
     # ---------------------------------------------------------------- one value
 
+    def _read_pair(self, value: Any) -> tuple[Any, Any]:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{self.name} must be a list of 2, got {value!r}")
+        if len(value) != 2:
+            raise ConfigError(f"{self.name} must be a list of 2, got {len(value)}")
+        low, high = (self._read_one(each) for each in value)
+        if low > high:
+            raise ConfigError(f"{self.name} needs the lower value first, got {value[0]} and {value[1]}")
+        return low, high
+
     def _read_one(self, value: Any) -> Any:
-        read = self._converted(value)
-        self._check_range(read, value)
-        return read
+        typed = self._converted(value)
+        if self.kind in ("int", "float", "duration"):
+            self._check_range(typed, value)
+        return typed
 
     def _write_one(self, value: Any) -> Any:
         match self.kind:
@@ -214,31 +244,36 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         return int(value) if whole else float(value)
 
     def _table(self, value: Any) -> Any:
+        """A value of the setting's own type, checked by the type if it can."""
         holder = msgspec.defstruct("Holder", [(self.name, self.type)])
+        plain = (
+            msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
+        )  # 1 becomes 1.0, if so declared
         try:
-            return getattr(msgspec.convert({self.name: value}, holder), self.name)
+            table = getattr(msgspec.convert({self.name: plain}, holder), self.name)
         except msgspec.ValidationError as error:
             cause = error.__cause__
             raise ConfigError(str(cause) if isinstance(cause, ConfigError) else reworded(error, holder)) from None
+        if isinstance(table, CheckedTable):
+            table.check(self.name)
+        return table
 
-    def _check_range(self, read: Any, value: Any) -> None:
-        if self.kind not in ("int", "float", "duration"):
-            return
-        number = read / _UNITS[self.unit] if self.kind == "duration" else read
-        unit = f" {self.unit}" if self.kind == "duration" else ""
-        low, high, above, below = self.low, self.high, self.above, self.below
-        if low is not None and high is not None and not low <= number <= high:
-            raise ConfigError(f"{self.name} must lie in {low:g}..{high:g}{unit}, got {value}")
-        if low is not None and not number >= low:
-            raise ConfigError(f"{self.name} must be at least {low:g}{unit}, got {value}")
-        if high is not None and not number <= high:
-            raise ConfigError(f"{self.name} must be at most {high:g}{unit}, got {value}")
-        if above is not None and not number > above:
-            raise ConfigError(f"{self.name} must be above {above:g}{unit}, got {value}")
-        if below is not None and not number < below:
-            raise ConfigError(f"{self.name} must be below {below:g}{unit}, got {value}")
+    def _check_range(self, typed: float, value: Any) -> None:
+        number, unit = (typed / _UNITS[self.unit], f" {self.unit}") if self.kind == "duration" else (typed, "")
+        if self.low is not None and self.high is not None and not self.low <= number <= self.high:
+            raise ConfigError(f"{self.name} must lie in {self.low:g}..{self.high:g}{unit}, got {value}")
+        for side, holds, words in _BOUNDS:
+            bound = getattr(self, side)
+            if bound is not None and not holds(number, bound):
+                raise ConfigError(f"{self.name} must be {words} {bound:g}{unit}, got {value}")
         if not isfinite(number):
             raise ConfigError(f"{self.name} must be a finite number, got {value}")
+
+
+setting = Setting
+"""Declares a setting, as the annotation of its field."""
+everyday = partial(Setting, tier="everyday")
+"""The same for a setting that most people meet."""
 
 
 def _plain(value: Any) -> Any:
@@ -251,7 +286,7 @@ def flag_of(name: str) -> str:
 
 
 def _duration_text(value: Nanos, unit: str) -> str:
-    """Exactly this duration, in its unit if that takes no more than a decimal fraction."""
+    """Exactly this duration, in its unit; seconds if minutes would need a fraction."""
     if unit == "min" and value % MINUTE:
         unit = "s"
     per = _UNITS[unit]
@@ -265,7 +300,12 @@ def settings_of(group: type[Settings]) -> tuple[Setting, ...]:
     """The settings that a struct declares, in their order."""
     hints = get_type_hints(group, include_extras=True)
     fields = [field for field in msgspec.structs.fields(group) if field.name not in group.undeclared]
-    return tuple(_setting(group, field.name, hints[field.name], _default(field)) for field in fields)
+    settings = [_setting(group, field.name, hints[field.name], _default(field)) for field in fields]
+    for number, each in enumerate(settings):
+        before = settings[number - 1] if number else each
+        title = each.title or (before.title if before.owner is each.owner else "") or each.owner.title
+        settings[number] = msgspec.structs.replace(each, title=title)
+    return tuple(settings)
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
@@ -277,31 +317,32 @@ def _setting(group: type[Settings], field: str, hint: Any, default: Any) -> Sett
     if get_origin(hint) is not Annotated:
         raise TypeError(f"{group.__name__}.{field} has no setting(...): say what it is for")
     kind, declared = get_args(hint)[:2]
-    optional = False
-    if get_origin(kind) in (Union, types.UnionType):
-        inner = [arg for arg in get_args(kind) if arg is not types.NoneType]
-        optional, kind = len(inner) < len(get_args(kind)), inner[0]
+    kind, optional = _without_none(kind)
     pair = get_origin(kind) is tuple and len(get_args(kind)) == 2 and get_args(kind)[1] is not Ellipsis
     scalar = get_args(kind)[0] if pair else kind
     choices: tuple[str, ...] = get_args(scalar) if get_origin(scalar) is Literal else ()
     is_duration = field.endswith(DURATION_SUFFIX)
     unit = declared.unit or ("ms" if is_duration else "")
     owner: type[Settings] = next(each for each in group.__mro__ if field in get_annotations(each))
-    return Setting(
+    complete: Setting = msgspec.structs.replace(
+        declared,
         name=field.removesuffix(DURATION_SUFFIX if is_duration else f"_{unit}"),
         field=field,
-        kind="choice" if choices else "duration" if is_duration else _KINDS.get(scalar, "table"),  # type: ignore[arg-type]
+        kind="choice" if choices else "duration" if is_duration else _KINDS.get(scalar, "table"),
         type=kind,
         default=default,
-        about=declared.about,
-        title=declared.title or owner.title,
         unit=unit,
-        low=declared.low,
-        high=declared.high,
-        above=declared.above,
-        below=declared.below,
         choices=choices,
         optional=optional,
         pair=pair,
         owner=owner,
     )
+    return complete
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    """A type without None, and whether None was allowed."""
+    if get_origin(hint) not in (Union, types.UnionType):
+        return hint, False
+    members = [each for each in get_args(hint) if each is not types.NoneType]
+    return members[0], len(members) < len(get_args(hint))

@@ -14,8 +14,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 import pyarrow as pa
 
-from wend.drivers.scenarios import Scenario, make_scenario
-from wend.drivers.settings import outside_plugins, peer_settings
+from wend.drivers.scenarios import Scenario
+from wend.drivers.settings import load_chosen, outside_plugins, peer_settings, read_values
 from wend.model.settings import Setting, settings_of
 from wend.model.summary import Summary
 from wend.pipeline.code_hash import outside
@@ -30,8 +30,7 @@ _PLAIN = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_
 
 def scenario_key(scenario: Scenario) -> str:
     """The same for equal scenarios, in every process and on every machine."""
-    plain = make_scenario(scenario.flat()).flat()  # 5 seconds are 5.0 seconds
-    text = msgspec.json.encode(plain, order="deterministic")
+    text = msgspec.json.encode(scenario.flat(), order="deterministic")
     files = _map_digest(scenario.topology) + _map_digest(scenario.underlay or "")
     for path in (scenario.failures, scenario.flows, scenario.plan):
         files += _file_digest(path)
@@ -70,7 +69,7 @@ def setting_type(setting: Setting) -> pa.DataType:
 
 
 def arrow_type(hint: Any) -> pa.DataType:
-    """The Arrow type that holds what a field may hold."""
+    """The Arrow type of a field."""
     origin, args = get_origin(hint), get_args(hint)
     if hint in _PLAIN:
         return _PLAIN[hint]
@@ -100,13 +99,13 @@ def _fields(struct: type[msgspec.Struct]) -> list[pa.Field]:
 
 def columns(struct: type[msgspec.Struct]) -> dict[str, pa.DataType]:
     """The fields of a struct, and those of structs within it in place of them."""
-    found: dict[str, pa.DataType] = {}
+    types: dict[str, pa.DataType] = {}
     for name, hint in get_type_hints(struct).items():
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-            found |= {column(name, part): kind for part, kind in columns(hint).items()}
+            types |= {column(name, part): kind for part, kind in columns(hint).items()}
         else:
-            found[name] = arrow_type(hint)
-    return found
+            types[name] = arrow_type(hint)
+    return types
 
 
 def column(name: str, part: str) -> str:
@@ -147,17 +146,21 @@ RESULT_SCHEMA = pa.schema(
 
 def run_row(scenario: Scenario, place: int = 0) -> dict[str, Any]:
     keys = {"run": scenario_key(scenario), "setting": setting_key(scenario), "place": place}
-    flat = scenario.flat()
-    values = {column: each.in_unit(each.read(flat.pop(each.name))) for column, each in COLUMNS.items()}
-    row = {name: list(value.items()) if name in _MAPS else value for name, value in values.items()}
-    return {**keys, **row, FROM_OUTSIDE: msgspec.json.encode(flat, order="sorted").decode()}
+    values = {**scenario.own_values(), **scenario.settings}
+    cells = {column: each.in_unit(values[each.name]) for column, each in COLUMNS.items()}
+    row = {name: list(cell.items()) if name in _MAPS else cell for name, cell in cells.items()}
+    shipped = {each.name for each in COLUMNS.values()}
+    outside = {name: value for name, value in scenario.flat_settings().items() if name not in shipped}
+    return {**keys, **row, FROM_OUTSIDE: msgspec.json.encode(outside, order="sorted").decode()}
 
 
 def scenario_of(row: dict[str, Any]) -> Scenario:
     """The scenario that a row holds, checked like any other."""
-    values = {name: dict(row[name] or {}) if name in _MAPS else row[name] for name in COLUMNS}
-    fields = {each.name: each.write(each.from_unit(values[column])) for column, each in COLUMNS.items()}
-    return make_scenario({**fields, **msgspec.json.decode(row[FROM_OUTSIDE] or "{}")})
+    cells = {name: dict(row[name] or {}) if name in _MAPS else row[name] for name in COLUMNS}
+    values = {each.name: each.from_unit(cells[column]) for column, each in COLUMNS.items()}
+    load_chosen(values)
+    outside = read_values(Scenario, msgspec.json.decode(row[FROM_OUTSIDE] or "{}"))
+    return Scenario.from_values({**values, **outside})
 
 
 def metrics_of(summary: Summary) -> dict[str, Any]:
@@ -166,13 +169,13 @@ def metrics_of(summary: Summary) -> dict[str, Any]:
 
 
 def _values(struct: msgspec.Struct) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    cells: dict[str, Any] = {}
     for name in struct.__struct_fields__:
         match getattr(struct, name):
             case msgspec.Struct() as inner:
-                found |= {column(name, part): value for part, value in _values(inner).items()}
+                cells |= {column(name, part): value for part, value in _values(inner).items()}
             case dict() as counts:
-                found[name] = list(counts.items())
+                cells[name] = list(counts.items())
             case value:
-                found[name] = number_or_nothing(value)
-    return found
+                cells[name] = number_or_nothing(value)
+    return cells

@@ -1,9 +1,8 @@
 """The scenarios of a sweep, from a file that a person writes.
 
 A TOML file has a `[base]` scenario and a `[sweep]` table with a list per setting; the sweep runs all combinations.
-A JSONL file has one scenario per line, for what is no product of lists. A scenario that does not say how many topics it
-has gets them as `wend sim` chooses them: no more than peers. A setting of a plug-in that some scenario of the file
-names may stand in all of them; it changes nothing where peers host another plug-in.
+A JSONL file has one scenario per line, for scenarios that are no product of lists. If one scenario of the file names a
+plug-in, all may state the plug-in's settings; these change nothing if the peers host another plug-in.
 """
 
 import itertools
@@ -17,8 +16,9 @@ import msgspec
 
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.settings import load_chosen
+from wend.drivers.world import overlay_of
 from wend.model.errors import ConfigError
-from wend.model.scenario import DRAWN, TOPICS
+from wend.model.scenario import DRAWN
 
 
 def load_scenarios(path: Path) -> list[Scenario]:
@@ -60,24 +60,29 @@ def _from_toml(text: str, path: Path) -> list[Scenario]:
 
 
 def _from_lines(text: str, path: Path) -> list[Scenario]:
-    found = []
+    entries = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
                 fields = msgspec.json.decode(line, type=dict[str, Any])
             except msgspec.DecodeError as error:
                 raise ConfigError(f"{path}, line {number} is not a JSON object: {error}") from None
-            found.append((fields, f"{path}, line {number}"))
-    return _scenarios(found)
+            entries.append((fields, f"{path}, line {number}"))
+    return _scenarios(entries)
 
 
-def _scenarios(found: list[tuple[dict[str, Any], str]]) -> list[Scenario]:
-    """The scenarios of fields, each with the place where they stand."""
-    for fields, where in found:
+def _scenarios(entries: list[tuple[dict[str, Any], str]]) -> list[Scenario]:
+    """The scenarios of these fields, each with its place in the file."""
+    for fields, where in entries:
         with _at(where):
             load_chosen(fields)
-    counted: dict[str, int] = {}
-    return [_scenario(fields, where, counted) for fields, where in found]
+    scenarios = []
+    maps: set[str] = set()
+    for fields, where in entries:
+        with _at(where):
+            scenarios.append(make_scenario(fields))
+            _check_map(scenarios[-1], maps)
+    return scenarios
 
 
 @contextmanager
@@ -89,18 +94,8 @@ def _at(where: str) -> Iterator[None]:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _scenario(fields: dict[str, Any], where: str, counted: dict[str, int]) -> Scenario:
-    with _at(where):
-        made = make_scenario(fields)
-        return made if "topics" in fields or made.flows is not None else _with_topics(made, counted)
-
-
-def _with_topics(s: Scenario, counted: dict[str, int]) -> Scenario:
-    """`counted` has the peers of the maps that were read: one is read once, whatever is varied on it."""
-    from wend.drivers.world import peers_of
-
-    if s.topology in DRAWN:
-        return s.with_(topics=min(TOPICS, s.peers))
-    if s.topology not in counted:
-        counted[s.topology] = peers_of(s)
-    return s.with_(topics=min(TOPICS, counted[s.topology]))
+def _check_map(s: Scenario, maps: set[str]) -> None:
+    """Read the map of a scenario, to find mistakes before a sweep starts; each map once."""
+    if s.topology not in DRAWN and s.topology not in maps:
+        overlay_of(s)
+        maps.add(s.topology)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from wend.model.choices import DEFAULT_STRATEGY, Ack, Congestion, Estimator
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
-from wend.model.settings import Settings, setting
+from wend.model.settings import Settings, everyday, setting
 from wend.model.units import MS, SECOND, Nanos
 
 S = TypeVar("S", bound=Settings)
@@ -33,11 +33,14 @@ class LinkSettings(Settings, frozen=True, kw_only=True):
         Nanos, setting("How often a peer adopts what it measured of its links.", unit="s", low=0.001, high=1e8)
     ] = 5 * SECOND
     margin_ns: Annotated[
-        Nanos, setting("What a timer allows on top of the round trip, for the jitter of the host.", low=0, high=1e11)
+        Nanos,
+        setting("Time that a timer allows on top of the round trip, for the jitter of the host.", low=0, high=1e11),
     ] = 5 * MS
     detection_ns: Annotated[
         Nanos,
-        setting("How soon a peer notices a dead link, for strategies that use the failure detector.", low=1, high=1e11),
+        everyday(
+            "How soon a peer notices a dead link, for strategies that use the failure detector.", low=1, high=1e11
+        ),
     ] = 160 * MS
     news_hops: Annotated[
         int,
@@ -48,12 +51,13 @@ class LinkSettings(Settings, frozen=True, kw_only=True):
     congestion_control: Annotated[
         Congestion,
         setting(
-            "How a peer finds what a link can take, for strategies that ask for it: copa (by queueing delay), aimd "
+            "How a peer finds the capacity of a link, for strategies that ask for it: copa (by queueing delay), aimd "
             "(by loss, as TCP does) or none."
         ),
     ] = "copa"
     send_queue_limit: Annotated[
-        int, setting("Bytes of the events that wait for one link, at most; the next one is given up.", low=64 * 1024)
+        int,
+        setting("Bytes of the events that wait for one link, at most; the peer gives up the next one.", low=64 * 1024),
     ] = 4 * 1024 * 1024
     trace_paths: Annotated[
         bool, setting("Whether a peer traces the underlay paths of its links, for strategies that use them.")
@@ -61,12 +65,13 @@ class LinkSettings(Settings, frozen=True, kw_only=True):
 
 
 class DeliverySettings(Settings, frozen=True, kw_only=True):
-    """Store-and-forward, and what subscriptions get that ask for nothing."""
+    """Store-and-forward, and the defaults of subscriptions."""
 
     title: ClassVar[str] = "Delivery"
 
     persistency: Annotated[
-        bool, setting("Whether peers store events that they answer for, and retry them until they are delivered.")
+        bool,
+        everyday("Whether peers store events that they are responsible for, and retry them until they are delivered."),
     ] = False
     retry_limit: Annotated[
         int, setting("Events that wait for a retry, at most; the one with the oldest deadline is dropped first.", low=1)
@@ -75,7 +80,7 @@ class DeliverySettings(Settings, frozen=True, kw_only=True):
         int,
         setting(
             "Bytes of the events that wait for a retry, at most; the one with the oldest deadline is dropped first. "
-            "The same for events that wait for clients to reconnect, and for peers that are not known yet.",
+            "The same for events that wait for clients to reconnect, and for peers that are not yet known.",
             low=512 * 1024,
         ),
     ] = 256 * 1024 * 1024
@@ -90,7 +95,7 @@ class DeliverySettings(Settings, frozen=True, kw_only=True):
     reliability: Annotated[
         float | None,
         setting(
-            "The share of events that subscribers need at the first attempt, where they state none; strategies on "
+            "The share of events that subscribers need at the first attempt, if they state none; strategies on "
             "trees then use no more trees than that takes.",
             above=0.0,
             high=1.0,
@@ -99,10 +104,10 @@ class DeliverySettings(Settings, frozen=True, kw_only=True):
 
 
 class PeerConfig:
-    """What a peer is told once, when it is made.
+    """The arguments with which a peer is made.
 
-    `stores`: whether the next incarnation of this peer finds what this one stores. `seed` decides memberships' draws.
-    Every other argument is the value of a setting, by field name.
+    `stores`: whether the next incarnation of this peer finds the events that this one stores. `seed` decides the
+    draws of memberships. Every other argument is the value of a setting, by field name.
     """
 
     __slots__ = ("_structs", "_values", "incarnation", "interest", "membership", "peer", "seed", "stores", "strategy")
@@ -133,11 +138,11 @@ class PeerConfig:
 
     def of(self, group: type[S]) -> S:
         """The settings of one part of the peer."""
-        found = self._structs.get(group)
-        if found is None:
-            mine = {name: value for name, value in self._values.items() if name in group.__struct_fields__}
-            found = self._structs[group] = group(**mine)
-        return found  # type: ignore[return-value]
+        struct = self._structs.get(group)
+        if struct is None:
+            values = {name: value for name, value in self._values.items() if name in group.__struct_fields__}
+            struct = self._structs[group] = group(**values)
+        return struct  # type: ignore[return-value]
 
     def with_(self, **changes: Any) -> "PeerConfig":
         """A copy with some arguments changed."""

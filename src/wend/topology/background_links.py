@@ -13,7 +13,6 @@ import numpy as np
 from wend.model.background import BackgroundFlows
 from wend.model.events import PeerId
 from wend.model.randomness import stream
-from wend.model.scenario import WorldSettings
 from wend.model.units import MS, Nanos
 from wend.topology.graph import Overlay
 
@@ -35,16 +34,17 @@ class SharedLink(msgspec.Struct, frozen=True):
     """The overlay link that it is; None for a link of the underlay."""
 
 
-def draw_background(s: WorldSettings, overlay: Overlay, placement: "Placement | None") -> tuple[SharedLink, ...]:
-    """The links with background flows; none if the scenario asks for none."""
-    flows = s.background_flows
+def draw_background(
+    flows: BackgroundFlows | None, seed: int, overlay: Overlay, placement: "Placement | None"
+) -> tuple[SharedLink, ...]:
+    """The links with background flows."""
     if flows is None:
         return ()
     if placement is not None:
-        return _on_underlay(flows, s.seed, overlay, placement)
+        return _on_underlay(flows, seed, overlay, placement)
     shared = []
     for index, link in enumerate(overlay.links):
-        rng = stream(s.seed, "background", index)
+        rng = stream(seed, "background", index)
         if rng.random() < flows.share:
             for arc in ((link.a, link.b), (link.b, link.a)):
                 shared.append(SharedLink((arc,), _rtts(flows, rng), index))

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from wend.model.fault_settings import Outages
+from wend.model.fault_settings import Congestion, DelaySpikes, Outages
 from wend.model.randomness import stream
-from wend.model.scenario import WorldSettings
 from wend.model.units import MS, Nanos
 from wend.topology.faults import Outage, alternating
 from wend.topology.graph import Overlay
@@ -89,27 +88,36 @@ class Disturbances(msgspec.Struct, frozen=True):
 
 
 def draw_disturbances(
-    s: WorldSettings, overlay: Overlay, placement: "Placement | None", *, begin: Nanos, end: Nanos
+    overlay: Overlay,
+    placement: "Placement | None",
+    *,
+    corruption: float,
+    reordering: float,
+    reordering_delay_ns: Nanos,
+    spikes: DelaySpikes | None,
+    congestion: Congestion | None,
+    seed: int,
+    begin: Nanos,
+    end: Nanos,
 ) -> Disturbances | None:
-    """The disturbances of a scenario between two times. None if it asks for none."""
-    spikes, congestion = s.delay_spikes, s.congestion
-    if not (s.corruption or s.reordering or spikes or congestion):
+    """The disturbances of links between two times; None if there are none."""
+    if not (corruption or reordering or spikes or congestion):
         return None
     components = _components(overlay, placement)
     used = sorted({one for each in components for one in each})
-    slow = {} if spikes is None else _periods(used, spikes, spikes.extra_ms, "delay", s.seed, begin, end)
-    busy = {} if congestion is None else _periods(used, congestion, congestion.load, "congestion", s.seed, begin, end)
+    slow = {} if spikes is None else _periods(used, spikes, spikes.extra_ms, "delay", seed, begin, end)
+    busy = {} if congestion is None else _periods(used, congestion, congestion.load, "congestion", seed, begin, end)
     links = tuple(
         LinkConditions(
-            s.corruption,
-            s.reordering,
+            corruption,
+            reordering,
             tuple(slow[one] for one in each if one in slow),
             tuple(busy[one] for one in each if one in busy),
         )
         for each in components
     )
     queue, service_ms = (1, 0.0) if congestion is None else (congestion.queue_msgs, congestion.service_ms)
-    return Disturbances(links, begin, end, s.reordering_delay_ns, queue, round(service_ms * MS))
+    return Disturbances(links, begin, end, reordering_delay_ns, queue, round(service_ms * MS))
 
 
 def _components(overlay: Overlay, placement: "Placement | None") -> list[tuple[int, ...]]:

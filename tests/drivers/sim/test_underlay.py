@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.scenarios import random_scenario
 from tests.topology.placements import overlays, placements, row
+from wend.drivers.scenario_underlay import Traceroutes, component_pf
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check
@@ -18,7 +19,6 @@ from wend.model.units import MS, SECOND
 from wend.strategies.registry import linked_strategies
 from wend.topology.component_reliability import UnderlayFaults
 from wend.topology.faults import Intervals
-from wend.topology.scenario_underlay import Traceroutes, component_pf
 
 CRASH = {"up": {"kind": "exponential", "mean_s": 9.0}, "down": {"kind": "exponential", "mean_s": 0.7}}
 FAILING: list[dict[str, Any]] = [

@@ -85,11 +85,11 @@ def data_paths(
 
 
 def _overlay(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
-    from wend.console.sim import read_scenario
+    from wend.console.scenario_flags import read_scenario
     from wend.drivers.world import build
 
     flags = {"topology": topology, "peers": peers, "degree": degree, "seed": seed}
-    return build(read_scenario(flags, topics=1)).overlay
+    return build(read_scenario(flags)).overlay
 
 
 def _sources(text: str | None, overlay: "Overlay") -> list[int]:

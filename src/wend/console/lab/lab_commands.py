@@ -11,8 +11,8 @@ import typer
 from wend.console.lab import bench_command, bottleneck_command, replay_command
 from wend.console.options import Degree, Json, Peers, Pl, Seed, Topology, of
 from wend.console.outputs import check_file
+from wend.console.scenario_flags import read_scenario
 from wend.console.show import counted, facts, output, remark
-from wend.console.sim import read_scenario
 from wend.model.errors import ConfigError, LabError
 from wend.model.rates import parse_rate
 from wend.model.units import MS, SECOND, parse_duration
@@ -75,7 +75,7 @@ def up(
 
     flags = {"topology": topology, "peers": peers, "degree": degree, "seed": seed, "pl": pl, "pf": pf}
     faults = {"corruption": corruption, "reordering": reordering, "reordering_delay": reordering_delay}
-    scenario = read_scenario(flags | faults, topics=1)
+    scenario = read_scenario(flags | faults)
     length_ns = parse_duration(schedule_for)
     rate_bps = 0 if link_capacity is None else _bits(link_capacity)
     overlay = build(scenario).overlay

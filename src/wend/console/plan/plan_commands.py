@@ -211,11 +211,11 @@ def verify(
 
 
 def _overlay(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
-    from wend.console.sim import read_scenario
+    from wend.console.scenario_flags import read_scenario
     from wend.drivers.world import overlay_of
 
     flags = {"topology": topology, "peers": peers, "degree": degree, "seed": seed}
-    return overlay_of(read_scenario(flags, topics=1))
+    return overlay_of(read_scenario(flags))
 
 
 def _network(overlay: "Overlay", link: str | None, peer: str | None) -> "FlowNetwork":

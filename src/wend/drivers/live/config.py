@@ -21,8 +21,9 @@ from wend.model.choices import PluginChoices
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
 from wend.model.scenario import read_toml
-from wend.model.settings import SettingValue, setting
-from wend.model.units import HOUR, MINUTE, MS, SECOND, Nanos, parse_duration, parse_short
+from wend.model.setting_rules import Rule, check_rules
+from wend.model.settings import everyday, setting, settings_of
+from wend.model.units import HOUR, MS, SECOND, Nanos, parse_duration, parse_short
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.plugins import Membership
 from wend.protocol.ports import Neighbour, Started
@@ -31,6 +32,7 @@ from wend.strategies.registry import MEMBERSHIP, ROUTING, hosted_plugins, joins_
 MAX_PEER_ID = 2**32 - 1
 MIN_DETECTION_NS: Nanos = 20 * MS
 MIB = 1024 * 1024
+KEYS = Rule(("keys",), "= true needs keys: make some with `wend key new`")
 
 
 def network_of(address: ipaddress.IPv4Address | ipaddress.IPv6Address, prefix_bits: int) -> str:
@@ -72,7 +74,7 @@ class NeighbourEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shape: Shape | None = None
 
     def check(self) -> None:
-        """Raise ConfigError for what cannot be."""
+        """Raise ConfigError for an invalid entry."""
         parse_address(self.address)
         delay_ns = parse_short(self.delay, "delay")
         if not 0 <= self.id <= MAX_PEER_ID or delay_ns <= 0 or not 0 < self.reliability <= 1:
@@ -85,65 +87,91 @@ class NeighbourEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Neighbour(self.id, parse_duration(self.delay), self.reliability)
 
 
+def _check_grants(name: str, grants: Mapping[str, Grant]) -> None:
+    for group, grant in grants.items():
+        grant.check(group)
+
+
+def _check_multicast(name: str, text: str) -> None:
+    parse_multicast(text)
+
+
+def _check_filters(name: str, filters: Sequence[str]) -> None:
+    for text in filters:
+        try:
+            parse(text)
+        except FilterError as error:
+            raise ConfigError(f"{name}: {error}") from None
+
+
 class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     """The settings of a live peer, made from names as its file has them: `PeerFile(id=1, detection="90ms")`."""
 
     title: ClassVar[str] = "Live peer"
     undeclared: ClassVar[frozenset[str]] = frozenset({"settings"})
 
-    id: Annotated[PeerId, setting("The peer's number, unique in the overlay.", low=0, high=MAX_PEER_ID)]
-    listen: Annotated[str, setting("The UDP address at which other peers reach this one.")] = "127.0.0.1:7701"
-    clients: Annotated[str, setting("The TCP address at which applications connect.")] = "127.0.0.1:7700"
+    id: Annotated[PeerId, everyday("The peer's number, unique in the overlay.", low=0, high=MAX_PEER_ID)]
+    listen: Annotated[str, everyday("The UDP address at which other peers reach this one.")] = "127.0.0.1:7701"
+    clients: Annotated[str, everyday("The TCP address at which applications connect.")] = "127.0.0.1:7700"
     keys: Annotated[
         str | None,
-        setting(
+        everyday(
             "The folder with the peer's certificate and keys (`wend key`), relative to the peer's file. Without it, "
             "other peers and clients are not authenticated."
         ),
     ] = None
     tls: Annotated[
         bool | None,
-        setting("Whether clients connect by TLS (wends://). With keys they do, unless clients is a loopback address."),
+        everyday(
+            "Whether clients connect by TLS (wends://). With keys they do, unless clients is a loopback address.",
+            requires=KEYS,
+        ),
     ] = None
     insecure: Annotated[
         bool,
-        setting(
+        everyday(
             "Whether addresses other than loopback are allowed without keys. Whoever can send a packet to them can "
             "then speak for a neighbour or a client."
         ),
     ] = False
     sign: Annotated[
-        bool, setting("Whether the peer signs the events that its clients publish, for subscribers anywhere.")
+        bool,
+        everyday(
+            "Whether the peer signs the events that its clients publish, for subscribers anywhere.", requires=KEYS
+        ),
     ] = False
     grants: Annotated[
         dict[str, Grant],
-        setting("What groups of clients and peers may do: tables by group. None: whoever may connect may do all."),
+        everyday(
+            "What groups of clients and peers may do: tables by group. None: whoever may connect may do all.",
+            check=_check_grants,
+        ),
     ] = msgspec.field(default_factory=dict)
     grants_folder: Annotated[
         str | None, setting("A folder of TOML files with further grants, relative to the peer's file.")
     ] = None
     neighbours: Annotated[
         tuple[NeighbourEntry, ...],
-        setting("Peers that this one can reach: tables of id, address, delay, reliability and shape."),
+        everyday("Peers that this one can reach: tables of id, address, delay, reliability and shape."),
     ] = ()
     join: Annotated[
         tuple[str, ...],
-        setting(
-            "Addresses of some peers of the overlay that this one joins, such as 127.0.0.1:7701. Where links are "
-            "given, it is linked with these peers; else the membership decides. On a ring, none: this peer begins one."
+        everyday(
+            "Addresses of some peers of the overlay that this one joins, such as 127.0.0.1:7701. If links are given, "
+            "it is linked with these peers; else the membership decides. On a ring, none: this peer begins one."
         ),
     ] = ()
     admit: Annotated[
         bool,
         setting(
-            "Whether this peer makes links with peers that join by it, where links are given. Memberships admit all "
+            "Whether this peer makes links with peers that join by it, if links are given. Memberships admit all "
             "peers that find them."
         ),
     ] = True
     cluster_prefix: Annotated[
         int | None,
         setting(
-            "Leading bits of the listen address that name the peer's cluster, where neither cluster nor a traced path "
+            "Leading bits of the listen address that name the peer's cluster, if neither cluster nor a traced path "
             "does; 24, or 64 for IPv6.",
             low=1,
             high=128,
@@ -153,7 +181,8 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         str,
         setting(
             "Where plug-ins multicast to other peers: auto (a group's address follows from its name), the ADDRESS:PORT "
-            "of all groups, or off."
+            "of all groups, or off.",
+            check=_check_multicast,
         ),
     ] = AUTO
     multicast_ttl: Annotated[int, setting("Routers that a multicast packet may pass, plus one.", low=0, high=255)] = 1
@@ -161,31 +190,33 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         str | None, setting("The IPv4 address of the interface for multicast, if not the one that listen names.")
     ] = None
     advertise: Annotated[
-        tuple[str, ...], setting("Filters of the events that this peer will publish. Others work, a little later.")
+        tuple[str, ...],
+        everyday(
+            "Filters of the events that this peer will publish. Others work, a little later.", check=_check_filters
+        ),
     ] = ()
     store: Annotated[
-        str | None, setting("The file in which a peer with persistency stores events, relative to the peer's file.")
+        str | None, everyday("The file in which a peer with persistency stores events, relative to the peer's file.")
     ] = None
-    sync: Annotated[bool, setting("Whether what is stored also survives a loss of power; it is slower.")] = False
+    sync: Annotated[bool, setting("Whether stored events also survive a loss of power; it is slower.")] = False
     away_ns: Annotated[
         Nanos,
-        setting(
-            "After an orderly stop: how long other peers keep events for the durable subscriptions of this one; 0: it "
-            "leaves for good.",
+        everyday(
+            "After a graceful shutdown: how long other peers keep events for the durable subscriptions of this one; "
+            "0: it leaves for good.",
             unit="min",
         ),
     ] = 24 * HOUR
     paths: Annotated[
         str | None,
-        setting("How the peer finds underlay paths: trace (it measures), traceroute (the program), a file, or none."),
+        everyday("How the peer finds underlay paths: trace (it measures), traceroute (the program), a file, or none."),
     ] = None
-    paths_age_ns: Annotated[Nanos, setting("How long a measured path is valid.", unit="min", above=0)] = 10 * MINUTE
     telemetry: Annotated[
         str | None,
-        setting("A folder for telemetry, relative to the peer's file: segments that `wend data` reads."),
+        everyday("A folder for telemetry, relative to the peer's file: segments that `wend data` reads."),
     ] = None
     telemetry_sample: Annotated[
-        float, setting("The share of events that all peers write about; the same ones.", low=0, high=1)
+        float, everyday("The share of events that all peers write about; the same ones.", low=0, high=1)
     ] = 0.01
     telemetry_period_ns: Annotated[
         Nanos, setting("How often the peer writes about its links and counters.", unit="s", above=0)
@@ -193,16 +224,13 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     telemetry_bytes: Annotated[
         int, setting("The disk space for closed segments. Beyond it, the oldest are removed.", low=MIB)
     ] = 1024 * MIB
-    telemetry_segment_bytes: Annotated[
-        int, setting("A segment is closed when its rows take so much memory.", low=4096)
-    ] = 8 * MIB
     telemetry_segment_age_ns: Annotated[Nanos, setting("A segment is closed when it is so old.", unit="s", above=0)] = (
         60 * SECOND
     )
     experiments: Annotated[bool, setting("Whether clients may cut and heal links (client.cut, client.heal).")] = False
 
-    settings: dict[str, SettingValue]
-    """The peer's other settings that the file states."""
+    settings: dict[str, Any]
+    """The peer's other settings that the file states, typed, by name."""
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
@@ -225,11 +253,21 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         return decides is not None and joins_by_contacts(decides)
 
     def check(self) -> None:
-        """Raise ConfigError for what cannot work."""
+        """Raise ConfigError for a configuration that cannot work."""
+        check_rules(settings_of(PeerFile), self.own_values())
+        self._check_plugins()
+        self._check_links()
+        self._check_addresses()
+        self._check_neighbours()
+        self._own_cluster()
+
+    def _check_plugins(self) -> None:
         hosted_plugins(self.strategy, self.interest, self.membership, self.of(DeliverySettings).persistency)
         if self.plan is not None and not plugin("routing", self.strategy).needs.plan:
             others = " or ".join(f'"{name}"' for name, each in ROUTING.items() if each.needs.plan)
             raise ConfigError(f"a plan is followed by strategy = {others}, not by {self.strategy!r}")
+
+    def _check_links(self) -> None:
         links = self.of(LinkSettings)
         if links.ack == "free":
             raise ConfigError('ack = "free" is for simulations: no real ACK takes no time')
@@ -238,29 +276,15 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
             raise ConfigError(f"detection {detection} is too short: the margin of {margin} needs 20 ms more")
         if links.trace_paths and self.paths in (None, NONE):
             raise ConfigError('trace_paths needs a source of paths: say paths = "trace", "traceroute" or a file')
-        self._check_keys()
-        check_listen(parse_address(self.listen), self.insecure or self.keys is not None)
+
+    def _check_addresses(self) -> None:
+        is_protected = self.insecure or self.keys is not None
+        check_listen(parse_address(self.listen), is_protected)
         check_listen(parse_address(self.clients), self.insecure or self.uses_tls)
-        self._check_neighbours()
-        self._own_cluster()
         for text in self.join:
             parse_address(text)
-        parse_multicast(self.multicast_address)
         if self.multicast_interface is not None:
-            check_interface(self.multicast_interface, self.insecure or self.keys is not None)
-        for text in self.advertise:
-            try:
-                parse(text)
-            except FilterError as error:
-                raise ConfigError(f"advertise: {error}") from None
-
-    def _check_keys(self) -> None:
-        if self.tls and self.keys is None:
-            raise ConfigError("tls = true needs keys: make some with `wend key new`")
-        if self.sign and self.keys is None:
-            raise ConfigError("sign = true needs keys: make some with `wend key new`")
-        for group, grant in self.grants.items():
-            grant.check(group)
+            check_interface(self.multicast_interface, is_protected)
 
     @property
     def uses_tls(self) -> bool:
@@ -344,11 +368,11 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
 
 def implied_strategy(fields: Mapping[str, Any]) -> str | None:
     """The strategy of a file that names an interest or a membership, but no strategy; None: the default."""
-    interest, made = fields.get("interest"), MEMBERSHIP.get(str(fields.get("membership")))
-    for name, routing in ROUTING.items():
-        if interest is not None and routing.needs.interest == interest and routing.needs.membership is not None:
-            return name
-    return made.strategy if interest is None and made is not None and issubclass(made, Membership) else None
+    interest, membership = fields.get("interest"), MEMBERSHIP.get(str(fields.get("membership")))
+    if interest is None:
+        return membership.strategy if membership is not None and issubclass(membership, Membership) else None
+    needing = (name for name, each in ROUTING.items() if each.needs.interest == interest and each.needs.membership)
+    return next(needing, None)
 
 
 def load(path: Path, *, insecure: bool = False, join: Sequence[str] = ()) -> PeerFile:
@@ -357,15 +381,15 @@ def load(path: Path, *, insecure: bool = False, join: Sequence[str] = ()) -> Pee
     if insecure:
         fields["insecure"] = True
     try:
-        found = PeerFile.read(fields)
-        found = msgspec.structs.replace(found, join=(*found.join, *join))
-        found.check()
+        file = PeerFile.read(fields)
+        file = msgspec.structs.replace(file, join=(*file.join, *join))
+        file.check()
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     # Files are relative to the one that names them, wherever the process was started.
     beside = {
-        name: str(path.parent / file)
+        name: str(path.parent / place)
         for name in ("store", "plan", "paths", "keys", "grants_folder", "telemetry")
-        if (file := getattr(found, name)) is not None and not (name == "paths" and file in SOURCES)
+        if (place := getattr(file, name)) is not None and not (name == "paths" and place in SOURCES)
     }
-    return msgspec.structs.replace(found, **beside)
+    return msgspec.structs.replace(file, **beside)

@@ -41,7 +41,7 @@ class PeerService:
         self.keys = read_keys(file)
         self.admission = ClientAdmission(self.keys, read_grant_table(file), tls=file.uses_tls)
         counters = Counters()
-        paths = open_paths(file.paths or NONE, file.listen_address, file.paths_age_ns, counters.paths)
+        paths = open_paths(file.paths or NONE, file.listen_address, counters.paths)
         store = None if file.store is None else Store(Path(file.store), sync=file.sync)
         incarnation = fresh_incarnation() if store is None else store.incarnation
         join = file.join_addresses
@@ -209,11 +209,10 @@ def _recorder(peer: LivePeer, file: PeerFile, folder: Path) -> "TelemetryRecorde
         sample=file.telemetry_sample,
         period_ns=file.telemetry_period_ns,
         most_bytes=file.telemetry_bytes,
-        segment_bytes=file.telemetry_segment_bytes,
         segment_age_ns=file.telemetry_segment_age_ns,
     )
     try:
-        recorder = TelemetryRecorder(peer, options, about={"settings": file.settings})
+        recorder = TelemetryRecorder(peer, options, about={"settings": file.flat_settings()})
     except WendError:
         peer.close()
         raise

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from wend.drivers.scenarios import Scenario
 from wend.drivers.settings import outside_plugins
+from wend.drivers.workload import TOPICS
 from wend.model.error_text import either
 from wend.model.errors import ConfigError
 from wend.model.summary import Summary
@@ -50,7 +51,7 @@ class Simulations:
         return run_row(run, place)
 
     def cost(self, run: Scenario) -> float:
-        packets = 0.5 * run.duration_ns / SECOND * run.rate_hz * run.topics * run.peers
+        packets = 0.5 * run.duration_ns / SECOND * run.rate_hz * (run.topics or TOPICS) * run.peers
         finding_routes = 0.15 * (run.peers / 20) ** 2
         return _effort(run.strategy) * (packets / 60_000 + finding_routes)
 

@@ -20,7 +20,7 @@ import msgspec
 
 from wend.model.choices import Redundancy
 from wend.model.events import Event, EventId, PeerId
-from wend.model.settings import Settings, setting
+from wend.model.settings import Settings, everyday
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.plugins import (
     LINK_STATE,
@@ -74,7 +74,7 @@ class AdaptiveSettings(Settings, frozen=True, kw_only=True):
 
     redundancy: Annotated[
         Redundancy,
-        setting("Copies sent ahead of a loss: none, tight (once per packet and destination) or free (when it pays)."),
+        everyday("Copies sent ahead of a loss: none, tight (once per packet and destination) or free (when it pays)."),
     ] = "tight"
 
 

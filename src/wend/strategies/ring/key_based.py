@@ -63,7 +63,7 @@ class KeyBasedSettings(Settings, frozen=True, kw_only=True):
 
     hop_acks: Annotated[
         bool,
-        setting("Whether each hop on the way to a key acknowledges, so that a dead one is avoided."),
+        setting("Whether each hop on the way to a key acknowledges, so that senders avoid a dead one."),
     ] = True
     beacon_ns: Annotated[
         Nanos,

@@ -19,7 +19,7 @@ class PastrySettings(Settings, frozen=True, kw_only=True):
         setting("How often a peer probes each entry of its routing table, and looks for nearer ones.", unit="s", low=1),
     ] = 60 * SECOND
     pastry_round_trip_ns: Annotated[
-        Nanos, setting("The round trip that a peer assumes where it has measured none.", low=1e-3)
+        Nanos, setting("The round trip that a peer assumes until it has measured one.", low=1e-3)
     ] = 100 * MS
     pastry_settled: Annotated[
         bool, setting("Whether the overlay is ready at the start: the contacts are then known peers, and nobody joins.")

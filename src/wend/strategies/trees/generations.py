@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar
 
 from wend.model.events import PeerId
-from wend.model.settings import Settings, setting
+from wend.model.settings import Settings, everyday, setting
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.plugins import Notice, PluginEffect, Refuse, Tell, View
 from wend.strategies.trees.ghs import GhsBuilder
@@ -31,9 +31,9 @@ class TreeSettings(Settings, frozen=True, kw_only=True):
 
     title: ClassVar[str] = "Tree sets (mrst, spt-k)"
 
-    trees: Annotated[int, setting("How many trees events use.", low=1)] = 2
+    trees: Annotated[int, everyday("How many trees events use.", low=1)] = 2
     failure_probability: Annotated[
-        float, setting("How likely this peer is down; trees avoid peers that often are.", low=0.0, below=1.0)
+        float, setting("The probability that this peer is down; trees avoid peers that often are.", low=0.0, below=1.0)
     ] = 0.0
 
 

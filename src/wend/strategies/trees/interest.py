@@ -50,7 +50,7 @@ class TreeInterestSettings(Settings, frozen=True, kw_only=True):
 
     covering: Annotated[
         Covering,
-        setting("How filters are reduced before a peer tells them along a tree: identity, covering or merging."),
+        setting("How a peer reduces filters before it sends them along a tree: identity, covering or merging."),
     ] = "covering"
 
 

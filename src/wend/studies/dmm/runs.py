@@ -53,7 +53,7 @@ class StudiedStrategy(NamedTuple):
 PRINTED: dict[str, Any] = {"hop_acks": False}
 """The paper's peers send messages once, without ACKs."""
 SPACES: dict[str, Any] = {**PRINTED, "domains": {name: [1, HIGHEST, 1] for name in NAMES}, "tree_cache": False}
-CACHED: dict[str, Any] = {"tree_cache": True, "tree_beacon_ns": 15 * SECOND, "tree_expiry_ns": 30 * SECOND}
+CACHED: dict[str, Any] = {"tree_cache": True}
 CACHE_BODIES = frozenset({"TreeInfo"})
 """The messages that fill caches."""
 ROUND_TRIP_NS: Nanos = 2 * SECOND

@@ -11,11 +11,13 @@ from wend.drivers.live.paths.traced import TracedPaths
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.paths import Path
-from wend.model.units import Nanos
+from wend.model.units import MINUTE, Nanos
 
 TRACE, TRACEROUTE, NONE = "trace", "traceroute", "none"
 SOURCES = (TRACE, TRACEROUTE, NONE)
 """Every other name is that of a file."""
+PATH_AGE_NS: Nanos = 10 * MINUTE
+"""How long a measured path is valid: routes in the Internet seldom change more often."""
 
 
 class PathSource(Protocol):
@@ -38,17 +40,17 @@ class NoPaths:
         pass
 
 
-def open_paths(name: str, listen: Address, age_ns: Nanos, counts: Counter[str]) -> PathSource:
+def open_paths(name: str, listen: Address, counts: Counter[str]) -> PathSource:
     """The source with this name, or a file of paths. Traceroutes start at the address `listen`."""
     if name == NONE:
         return NoPaths()
     if name == TRACE and HAS_ERROR_QUEUE:
-        return TracedPaths(Prober(listen[0]).trace, age_ns, counts)
+        return TracedPaths(Prober(listen[0]).trace, PATH_AGE_NS, counts)
     if name in (TRACE, TRACEROUTE):
         if program.where() is None:
             why = (
                 "sockets of this system do not report ICMP errors" if name == TRACE else 'paths = "traceroute" needs it'
             )
             raise ConfigError(f"there is no program called traceroute, and {why}: install it, or name a file of paths")
-        return TracedPaths(program.trace, age_ns, counts)
+        return TracedPaths(program.trace, PATH_AGE_NS, counts)
     return table.read(File(name))

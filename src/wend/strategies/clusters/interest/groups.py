@@ -61,27 +61,20 @@ REPAIR = "repair"
 
 
 class ClusterEventSettings(Settings, frozen=True, kw_only=True):
-    """How events are repaired and how trees between clusters are kept."""
+    """The repair of events, and the upkeep of trees between clusters."""
 
     title: ClassVar[str] = "Clusters"
 
-    cluster_hold_ns: Annotated[
-        Nanos,
-        setting(
-            "How long coordinators hold events for peers that lack them; with persistency until there is no room.",
-            unit="s",
-            low=1,
-            high=1e6,
-        ),
-    ] = 120 * SECOND
     cluster_beacon_ns: Annotated[
         Nanos,
-        setting("How often members and trees between clusters renew what they told.", unit="s", low=0.1, high=1e6),
+        setting("How often members and trees between clusters renew their subscriptions.", unit="s", low=0.1, high=1e6),
     ] = 10 * SECOND
     diverse_parents: Annotated[
         bool,
         setting("Whether the trees between clusters choose parents whose paths share few routers."),
     ] = True
+    cluster_hold_ns: ClassVar[Nanos] = 120 * SECOND
+    """How long coordinators hold events for peers that lack them; with persistency until there is no room."""
 
 
 class FollowedGroups(Interest):

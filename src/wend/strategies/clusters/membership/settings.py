@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-from wend.model.settings import Settings, setting
+from wend.model.settings import Settings, everyday, setting
 from wend.model.units import SECOND, Nanos
 
 
@@ -12,10 +12,10 @@ class ClusterSettings(Settings, frozen=True, kw_only=True):
     title: ClassVar[str] = "Clusters"
 
     cluster: Annotated[
-        str, setting("The name of the peer's cluster; empty: the peer finds out its routing domain.")
+        str, everyday("The name of the peer's cluster; empty: the peer finds out its routing domain.")
     ] = ""
     cluster_domain: Annotated[
-        str, setting("The routing domain of the cluster, where it is to be checked: members state the same one.")
+        str, setting("The routing domain of the cluster, if it is to be checked: all members state the same one.")
     ] = ""
     coordinators: Annotated[
         int, setting("Active coordinators of a cluster, one for each tree between clusters.", low=1, high=16)

@@ -2,7 +2,7 @@
 
 An overlay link fails only if a component of it fails: a router, an underlay link or a last mile. Components fail
 independently of each other. The per-second draw gives all routers and links the same probability of failure, chosen
-such that overlay links fail with the scenario's Pf on average. So one Pf with and without an underlay differs only in
+so that overlay links fail with the scenario's Pf on average. So one Pf with and without an underlay differs only in
 which links fail together.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
+from wend.drivers.scenarios import Scenario
 from wend.model.events import PeerId
 from wend.model.fault_settings import Outages
 from wend.model.randomness import stream
-from wend.model.scenario import WorldSettings
 from wend.model.units import SECOND, Nanos, seconds
 from wend.topology import catalog, generators
 from wend.topology.component_reliability import UnderlayFaults, in_time, reliabilities
@@ -26,13 +26,13 @@ from wend.topology.traceroute import Hop, Tracer
 from wend.topology.underlay import Underlay
 
 
-def placement_of(s: WorldSettings) -> Placement:
+def placement_of(s: Scenario) -> Placement:
     """The scenario's underlay with its peers placed on it."""
     assert s.underlay is not None
     return place(catalog.make(s.underlay, s.seed), s.peers, s.seed, last_mile_ns=s.last_mile_ns)
 
 
-def overlay_on(placement: Placement, s: WorldSettings) -> Overlay:
+def overlay_on(placement: Placement, s: Scenario) -> Overlay:
     """The overlay of the scenario's topology; each link has the delay of its underlay path."""
     if s.topology == "full-mesh":
         pairs = generators.full_mesh_pairs(s.peers)
@@ -41,7 +41,7 @@ def overlay_on(placement: Placement, s: WorldSettings) -> Overlay:
     return placement.overlay(pairs, s.pl)
 
 
-def failures(s: WorldSettings, placement: Placement, overlay: Overlay, *, begin: Nanos, end: Nanos) -> UnderlayFaults:
+def failures(s: Scenario, placement: Placement, overlay: Overlay, *, begin: Nanos, end: Nanos) -> UnderlayFaults:
     """The outages of everything between peers. The outages of peers themselves are `peer_outages`."""
     if s.mean_outage_ns is not None:
         reliable = reliabilities(placement, s.seed)
@@ -76,7 +76,7 @@ def _drawn(count: int, outages: Outages | None, what: str, seed: int, *, begin: 
     return list(draw_outages(count, outages, begin=begin, end=end, seed=seed, what=what).outages())
 
 
-def _connected(s: WorldSettings, under: Underlay, *, begin: Nanos, end: Nanos) -> tuple[list[Outage], int]:
+def _connected(s: Scenario, under: Underlay, *, begin: Nanos, end: Nanos) -> tuple[list[Outage], int]:
     """Outages of links that never partition the underlay, and the number of those that would have, since the first."""
     assert s.outages is not None
     first, whole = begin - seconds(s.outages.past_s), msgspec.structs.replace(s.outages, past_s=0.0)
@@ -86,7 +86,7 @@ def _connected(s: WorldSettings, under: Underlay, *, begin: Nanos, end: Nanos) -
 
 
 def _per_second(
-    s: WorldSettings, placement: Placement, starts: np.ndarray, components: Index, *, begin: Nanos, end: Nanos
+    s: Scenario, placement: Placement, starts: np.ndarray, components: Index, *, begin: Nanos, end: Nanos
 ) -> Iterator[Outage]:
     """Draw each used router and link from a stream of its own: adding a peer changes no other failure."""
     chance = component_pf(s.pf, np.diff(starts) - 2)
@@ -109,7 +109,7 @@ class Traceroutes:
 
     Routers stay silent and answers get lost as often as the scenario says."""
 
-    def __init__(self, s: WorldSettings, placement: Placement, faults: Faults) -> None:
+    def __init__(self, s: Scenario, placement: Placement, faults: Faults) -> None:
         self._placement = placement
         self._tracer = Tracer(placement, seed=s.seed, anonymous=s.anonymous, loss=s.traceroute_loss)
         self._faults = faults if isinstance(faults, UnderlayFaults) else None
