@@ -22,9 +22,9 @@ from wend.protocol.delivery.local import LocalDelivery
 from wend.protocol.delivery.retained import RetainedEvents
 from wend.protocol.delivery.store_and_forward import StoreAndForward
 from wend.protocol.host import Host, Hosted, blamed
+from wend.protocol.link.in_flight import OutgoingControl
 from wend.protocol.link.layer import LinkLayer
 from wend.protocol.link.link import Link
-from wend.protocol.link.retransmission import OutgoingControl
 from wend.protocol.link.waiting import HEADER_BYTES
 from wend.protocol.messages import (
     TX_MASK,
@@ -159,7 +159,7 @@ class Peer:
         elif (link := self.links.get(event.sender)) is None:
             self._layer.received_directly(now, event.sender, event.message, effects)
         else:  # most of all inputs, so they take the shortest path
-            link.heard_ns = now
+            link.note_heard(now)
             message = event.message
             if link.suspected:
                 self._layer.heard_again(now, link, effects, message)
@@ -469,7 +469,7 @@ class Peer:
             if link.window.too_old(tx & TX_MASK):
                 effects.append(Refuse(sender, TOO_OLD))
                 return
-            link.sent_ns = now
+            link.note_sent(now)
             effects.append(Send(sender, Ack(tx)))
             effects.append(Notice("duplicate", sender))
             return
@@ -478,7 +478,7 @@ class Peer:
             age = 0 if age < 0 else OLDEST_NS
         born = now - age - link.delay_ns
         if event.ttl_ns is not None and event.is_expired(now - born):
-            link.sent_ns = now
+            link.note_sent(now)
             if me in dests:  # others may wait for it
                 self._local.deliver(now, event, born, effects)
                 dests = tuple([d for d in dests if d != me])
@@ -502,7 +502,7 @@ class Peer:
                 if ranks:
                     ranks = tuple([r for d, r in zip(dests, ranks, strict=False) if d != me])
                 dests = tuple([d for d in dests if d != me])
-        link.sent_ns = now
+        link.note_sent(now)
         if not dests:
             effects.append(Send(sender, Ack(tx, reassembled)))
             if not data.dests:

@@ -70,7 +70,7 @@ class QuietHellos:
             arrives, count, link, _ = hellos[0]
             if arrives >= now and (arrives > now or (MESSAGE, count) > (kind, number)):
                 return
-            link.heard_ns = arrives
+            link.note_heard(arrives)
             heappop(hellos)
 
     def check(self, peer: PeerId) -> None:
