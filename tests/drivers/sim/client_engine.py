@@ -1,5 +1,5 @@
 """Plays a world with clients of durable subscriptions, and with peers that crash, are killed between two effects, or
-stop in order.
+stop gracefully.
 
 Publishers get a receipt, or none if their peer dies first. Stores outlive their peers.
 """
@@ -55,7 +55,7 @@ Fault = Literal["crash", "kill", "stop"]
 
 class Restart(msgspec.Struct, frozen=True):
     """A peer goes down and comes back with its store. `kill`: it dies between two effects of one input. `stop`: it
-    stops in order, and says that it will be back."""
+    stops gracefully, and says that it will be back."""
 
     peer: PeerId
     at_ns: Nanos
