@@ -63,6 +63,7 @@ CORE = (
     "drivers/sim/disturbances.py",
     "drivers/sim/drop_ledger.py",
     "drivers/sim/engine.py",
+    "drivers/sim/managed_network.py",
     "drivers/sim/network.py",
     "drivers/sim/swarm.py",
 )
@@ -73,7 +74,7 @@ NATIVE = (
     *("Arrived", "Forward", "OutgoingControl", "Packet", "Route"),
 )
 """Structs that are made for every packet and never encoded. Here they become classes whose fields C code reads."""
-OPEN = ("Controller", "Copa", "Engine", "GatedPeer", "Network", "Peer")
+OPEN = ("Controller", "Copa", "Engine", "GatedPeer", "Network", "Peer", "Transport")
 """Classes from which Python classes inherit that are not of the core, beside plug-ins."""
 
 

@@ -30,7 +30,7 @@ def link(reliability: float, up: bool = True) -> Link:
 @pytest.mark.parametrize(("reliability", "missing"), [(1.0, 1), (0.9999, 1), (0.99, 2), (0.9, 3)])
 def test_the_more_a_link_loses_the_more_must_be_missing(reliability: float, missing: int) -> None:
     one = link(reliability)
-    assert one.detect_multiplier == missing
+    assert one.detection.multiplier == missing
     for fails in range(1, missing + 1):
         one.gave_up()
         assert proves_outage(one.timeout_ns, one) == (fails == missing)
@@ -206,16 +206,16 @@ def test_what_an_outage_swallowed_is_not_held_against_the_link() -> None:
     made.declared_down()
     made.gave_up()  # repeated to a link that is down
     made.adopt()
-    assert (made.reliability, made.detect_multiplier) == (1.0, 1)
+    assert (made.reliability, made.detection.multiplier) == (1.0, 1)
 
 
 def test_packets_lost_without_an_outage_are() -> None:
     made = Link(1, 10 * MS, 1.0, PeerConfig(peer=0, strategy="adaptive", estimator="measured"))
     for _ in range(26):
-        made.unanswered()
+        made.timed_out()
         made.answered(20 * MS, False)
     made.adopt()
-    assert made.detect_multiplier == 3
+    assert made.detection.multiplier == 3
 
 
 def test_a_busy_host_does_not_make_the_link_longer() -> None:

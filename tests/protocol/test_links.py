@@ -64,7 +64,7 @@ def test_measured_links_find_the_delay(round_trip: int) -> None:
 def test_measured_links_find_the_reliability_and_forget_it_slowly(answered: int, missed: int) -> None:
     measured = link()
     for _ in range(missed):
-        measured.unanswered()
+        measured.timed_out()
     for _ in range(answered):
         measured.answered(20 * MS, False)
     measured.adopt()

@@ -8,8 +8,9 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.delivery.local import AUTO_OFFERS, AUTO_OFFERS_CHARS
 from wend.protocol.link.copa import Copa
 from wend.protocol.link.estimator import MAX_TIMEOUT_NS
+from wend.protocol.link.in_flight import OutgoingControl
 from wend.protocol.link.link import Link
-from wend.protocol.link.retransmission import OutgoingControl, Retransmission
+from wend.protocol.link.retransmission import Retransmission
 from wend.protocol.link.send_queue import LinkSender
 from wend.protocol.messages import Ack, Control, Data, Fragment
 from wend.protocol.plugins import FLOODED, Forward
@@ -136,7 +137,7 @@ def test_control_waits_for_an_answer_as_long_as_it_may_queue(control_waits: bool
     config, timers = PeerConfig(peer=A, estimator="nominal", margin_ns=0), Timers()
     link = Link(C, 10 * MS, 1.0, config, 30 * SECOND, control_waits)
     retransmission = Retransmission(config, {C: link}, timers, *[lambda *_: None] * 3)
-    retransmission.tell(0, OutgoingControl(C, FLOODED, None, wanting(A)), [])
+    retransmission.control.send(0, OutgoingControl(C, FLOODED, None, wanting(A)), [])
     retransmission.forward(0, Forward(C, event(1), 0, (S,)), [])
     told, sent_on = (time for time, *_ in sorted(timers.heap, key=lambda timer: timer[1]))
     assert sent_on == link.timeout_ns > 30 * SECOND
@@ -154,7 +155,7 @@ def test_a_packet_that_could_not_be_sent_is_dropped_and_no_link_is_blamed() -> N
     for now in range(100, 3000, 100):
         again = [m for p, m in sent(talk.wake(now * MS)) if p == C]
         assert not any(isinstance(m, Data | Fragment | Control) for m in again)
-    assert (talk.peer.links[C].fails, talk.peer.links[C].missed, talk.peer.unfinished()) == (0, False, set())
+    assert (talk.peer.links[C].unanswered.fails, talk.peer.links[C].missed, talk.peer.unfinished()) == (0, False, set())
 
 
 def test_a_peer_says_so_when_it_publishes_before_its_neighbours_told_their_interest() -> None:

@@ -77,8 +77,8 @@ class SealedNetwork(Network):
 
     def delay_ns(self, now: Nanos, sender: PeerId, receiver: PeerId) -> Nanos | None:
         """How long a datagram takes; None: the link between the peers is down, or there is none."""
-        wire_between = self._wires[sender].get(receiver)
-        if wire_between is None or not self._up(wire_between[0], now):
+        wire_between = self.wires[sender].get(receiver)
+        if wire_between is None or not self.is_up(wire_between[0], now):
             return None
         return wire_between[1]
 
@@ -107,32 +107,32 @@ class SealedEngine(Engine):
         self._arrived: list[Effect] = []
         """Effects of messages that an attacker made a peer open."""
 
-    def _make_network(self) -> Network:
+    def make_links(self) -> Network:
         network = SealedNetwork(self.world, self.agenda, self.trace, self.peers)
         network.engine = self
         return network
 
     # ---------------------------------------------------------------- peers and their sessions
 
-    def _prepare(self) -> None:
-        super()._prepare()
+    def schedule(self) -> None:
+        super().schedule()
         self.agenda.push(0, LEAVING, 0, None)
 
-    def _fault(self, now: Nanos, peer: PeerId, what: Any) -> list[Effect]:
+    def apply_fault(self, now: Nanos, peer: PeerId, what: Any) -> list[Effect]:
         self.now = now
         if what == "start":
-            host = self.hosts[peer] = Host(self, peer, self._incarnations[peer] + 1)
+            host = self.hosts[peer] = Host(self, peer, self.incarnations[peer] + 1)
             host.layer.tick(now, START_S + now // SECOND)
             for other in range(self.world.overlay.peers):
                 if other != peer:
                     host.layer.locate(now, other, address_of(other))
-        effects = super()._fault(now, peer, what)
+        effects = super().apply_fault(now, peer, what)
         made = self.peers[peer]
         if made is not None:
             self.hosts[peer].types = wire.MessageTypes(made.message_types, made.header_type)  # type: ignore[union-attr]
         return effects
 
-    def _leave(self, now: Nanos, peer: PeerId, leaving: Any) -> list[Effect]:
+    def leave(self, now: Nanos, peer: PeerId, leaving: Any) -> list[Effect]:
         """A datagram arrives, or it is time to tell the time."""
         self.now = now
         if leaving is None:
@@ -204,7 +204,7 @@ class SealedEngine(Engine):
         pending = self._sealed.get(body, [])
         if (sender, host.peer) not in pending or kind != wire.MESSAGE:
             raise Violation(f"peer {host.peer} got {body!r} of peer {sender}, which nobody sent, or got it before")
-        if incarnation > self._incarnations[sender]:
+        if incarnation > self.incarnations[sender]:
             raise Violation(f"peer {host.peer} believes in incarnation {incarnation} of peer {sender}")
         pending.remove((sender, host.peer))
         target = self.peers[host.peer]

@@ -22,9 +22,9 @@ from wend.protocol.delivery.local import LocalDelivery
 from wend.protocol.delivery.retained import RetainedEvents
 from wend.protocol.delivery.store_and_forward import StoreAndForward
 from wend.protocol.host import Host, Hosted, NamedPlugins, blamed
+from wend.protocol.link.in_flight import OutgoingControl
 from wend.protocol.link.layer import LinkLayer
 from wend.protocol.link.link import Link
-from wend.protocol.link.retransmission import OutgoingControl
 from wend.protocol.link.waiting import HEADER_BYTES
 from wend.protocol.messages import (
     TX_MASK,
@@ -63,6 +63,7 @@ from wend.protocol.plugins import (
     Unanswered,
     Undelivered,
 )
+from wend.protocol.plugins.copy_ranks import Ranks
 from wend.protocol.ports import (
     Advertised,
     Attached,
@@ -158,7 +159,7 @@ class Peer:
         elif (link := self.links.get(event.sender)) is None:
             self._layer.received_directly(now, event.sender, event.message, effects)
         else:  # most of all inputs, so they take the shortest path
-            link.heard_ns = now
+            link.note_heard(now)
             message = event.message
             if link.suspected:
                 self._layer.heard_again(now, link, effects, message)
@@ -315,33 +316,40 @@ class Peer:
         self._local.recall_durable(now, durable, effects)
         return list(pending.values())
 
-    def _published(self, now: Nanos, event: Published, effects: Effects) -> None:
-        made = self._local.number(event)
-        if event.to is not None:
-            self._publish_to(now, made, event.to, effects)
+    def _published(self, now: Nanos, publication: Published, effects: Effects) -> None:
+        event = self._local.number(publication)
+        if publication.to is not None:
+            self._publish_to(now, event, publication.to, effects)
             return
-        if event.retain:
-            self.retained.retain(event.retain, made, now, effects)
-        if self._local.announce(made, effects):
+        if publication.retain:
+            self.retained.retain(publication.retain, event, now, effects)
+        if self._local.announce(event, effects):
             self._subscriptions_changed(now, effects)
-        interest = self.interest
-        made = self._local.shared(made, effects)
-        wanted = self.subscriptions.targets(made)
-        made = self._local.chained(made)
-        targets = tuple([t for t in wanted if t != self.me]) if self.me in wanted else wanted
+        event = self._local.shared(event, effects)
+        subscribers = self.subscriptions.targets(event)
+        event = self._local.chained(event)
+        others = tuple([peer for peer in subscribers if peer != self.me]) if self.me in subscribers else subscribers
         if self._stored is not None:
-            self._stored.publish(now, made, targets, effects)
-        alone = not self.links and self._forms and interest.names_everyone
-        if alone or not self.subscriptions.knows(self.view.neighbours):
+            self._stored.publish(now, event, others, effects)
+        if self._is_early():
             effects.append(Notice("published-early", self.me))
-        if len(targets) < len(wanted):
-            self._local.deliver(now, made, now, effects)
-        if interest.names_everyone:  # backlogs here have stored the event by now
-            effects.append(Receipt(made.id, wanted, self._stored is not None, self._layer.crowded))
-        if targets or not interest.names_everyone:
-            self._route(now, Arrived(self.me, made, now, targets), effects)
-        if not interest.names_everyone:  # the interest has stored the event by now
-            effects.append(Receipt(made.id, wanted, self._stored is not None, self._layer.crowded))
+        if len(others) < len(subscribers):
+            self._local.deliver(now, event, now, effects)
+        if self.interest.names_everyone:  # backlogs here have stored the event by now
+            effects.append(self._receipt(event, subscribers))
+            if others:
+                self._route(now, Arrived(self.me, event, now, others), effects)
+        else:
+            self._route(now, Arrived(self.me, event, now, others), effects)
+            effects.append(self._receipt(event, subscribers))  # the interest has stored the event by now
+
+    def _is_early(self) -> bool:
+        """Whether this peer may not know all subscribers yet."""
+        alone = not self.links and self._forms and self.interest.names_everyone
+        return alone or not self.subscriptions.knows(self.view.neighbours)
+
+    def _receipt(self, event: Event, subscribers: tuple[PeerId, ...]) -> Receipt:
+        return Receipt(event.id, subscribers, self._stored is not None, self._layer.crowded)
 
     def _publish_to(self, now: Nanos, event: Event, peer: PeerId, effects: Effects) -> None:
         """Publish an event for the subscribers at one peer, such as an answer to its client. Only an interest that
@@ -352,7 +360,7 @@ class Peer:
             self._local.deliver(now, event, now, effects)
         else:
             self._send_alone(now, event, now, peer, effects)
-        effects.append(Receipt(event.id, (peer,), self._stored is not None, self._layer.crowded))
+        effects.append(self._receipt(event, (peer,)))
 
     def _send_alone(self, now: Nanos, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None:
         """Send an event of this peer to another one that it is for alone."""
@@ -459,59 +467,67 @@ class Peer:
         sender, tx = link.peer, data.tx
         if tx >> TX_SHIFT != link.incarnation and not self._layer.is_current(now, link, tx >> TX_SHIFT, effects):
             return
-        dests, ranks, me = data.dests, data.ranks, self.me
-        header = data.header
+        event, dests, ranks, header = data.event, data.dests, data.ranks, data.header
         if (ranks and len(ranks) != len(dests)) or (header is not None and type(header) is not self._header):
             effects.append(Refuse(sender, MISFIT))
             return
         if not link.window.add(tx & TX_MASK):
-            if link.window.too_old(tx & TX_MASK):
-                effects.append(Refuse(sender, TOO_OLD))
-                return
-            link.sent_ns = now
-            effects.append(Send(sender, Ack(tx)))
-            effects.append(Notice("duplicate", sender))
+            self._refuse_or_acknowledge_again(now, link, tx, effects)
             return
-        event, age = data.event, data.age_ns
+        link.note_sent(now)
+        age = data.age_ns
         if not 0 <= age <= OLDEST_NS:
-            age = 0 if age < 0 else OLDEST_NS
+            age = min(max(age, 0), OLDEST_NS)
         born = now - age - link.delay_ns
         if event.ttl_ns is not None and event.is_expired(now - born):
-            link.sent_ns = now
-            if me in dests:  # others may wait for it
-                self._local.deliver(now, event, born, effects)
-                dests = tuple([d for d in dests if d != me])
-            if dests:
-                effects.append(Drop(event.id, dests, "expired"))
+            self._expire(now, event, born, dests, effects)
             effects.append(Send(sender, Ack(tx, reassembled)))
             return
         if self._detector is not None:
             self._detector.used(now)
-        if me in dests:
-            # where the interest does not name everyone, destinations are peers that may want it
-            if self.interest.takes_packets:
-                self._host.tell(
-                    now, self._host.interested, Arrived(sender, event, born, (me,), data.path, header), effects
-                )
-            elif self.interest.names_everyone or me in self.subscriptions.targets(event):
-                self._local.deliver(now, event, born, effects)
-            if len(dests) == 1:
-                dests = ()
-            else:
-                if ranks:
-                    ranks = tuple([r for d, r in zip(dests, ranks, strict=False) if d != me])
-                dests = tuple([d for d in dests if d != me])
-        link.sent_ns = now
-        if not dests:
-            effects.append(Send(sender, Ack(tx, reassembled)))
-            if not data.dests:
-                self._unnamed(now, sender, data, born, effects)
+        if self.me in dests:
+            self._deliver_named(now, sender, data, born, effects)
+            dests, ranks = _others(self.me, dests, ranks)
+        if dests:
+            arrived = Arrived(sender, event, born, dests, data.path, header, ranks)
+            self._forward_named(now, arrived, Ack(tx, reassembled), effects)
             return
-        arrived = Arrived(sender, event, born, dests, data.path, header, ranks)
+        effects.append(Send(sender, Ack(tx, reassembled)))
+        if not data.dests:
+            self._unnamed(now, sender, data, born, effects)
+
+    def _refuse_or_acknowledge_again(self, now: Nanos, link: Link, tx: int, effects: Effects) -> None:
+        """A packet came again, or is too old to say."""
+        if link.window.too_old(tx & TX_MASK):
+            effects.append(Refuse(link.peer, TOO_OLD))
+            return
+        link.note_sent(now)
+        effects.append(Send(link.peer, Ack(tx)))
+        effects.append(Notice("duplicate", link.peer))
+
+    def _expire(self, now: Nanos, event: Event, born: Nanos, dests: tuple[PeerId, ...], effects: Effects) -> None:
+        """An event came past its ttl. Others may wait for it here, in their order."""
+        if self.me in dests:
+            self._local.deliver(now, event, born, effects)
+            dests, _ = _others(self.me, dests, ())
+        if dests:
+            effects.append(Drop(event.id, dests, "expired"))
+
+    def _deliver_named(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
+        """A packet names this peer. If the interest does not name everyone, that says only that it may want it."""
+        interest, event = self.interest, data.event
+        if interest.takes_packets:
+            arrived = Arrived(sender, event, born, (self.me,), data.path, data.header)
+            self._host.tell(now, self._host.interested, arrived, effects)
+        elif interest.names_everyone or self.me in self.subscriptions.targets(event):
+            self._local.deliver(now, event, born, effects)
+
+    def _forward_named(self, now: Nanos, arrived: Arrived, ack: Ack, effects: Effects) -> None:
+        """Route a packet to the other peers that it names. The event is stored before the ACK."""
         answers = self._next_hops(now, arrived, self.view)
         if self._stored is not None and not self.interest.takes_packets:
-            self._stored.accept(event, born, answers, effects)
-        effects.append(Send(sender, Ack(tx, reassembled)))
+            self._stored.accept(arrived.event, arrived.born_ns, answers, effects)
+        effects.append(Send(arrived.sender, ack))
         self._carry_out(now, self._router, answers, effects)
 
     def _unnamed(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
@@ -648,6 +664,15 @@ class Peer:
             self._stored.handed_on(forward, effects)
         if forward.confirm:
             self._route(now, Acked(forward), effects)
+
+
+def _others(me: PeerId, dests: tuple[PeerId, ...], ranks: Ranks) -> tuple[tuple[PeerId, ...], Ranks]:
+    """The destinations but this peer, with their ranks."""
+    if len(dests) == 1:
+        return (), ()
+    if ranks:
+        ranks = tuple([rank for dest, rank in zip(dests, ranks, strict=False) if dest != me])
+    return tuple([dest for dest in dests if dest != me]), ranks
 
 
 INPUTS: dict[type, Callable[[Peer, Nanos, Any, Effects], None]] = {

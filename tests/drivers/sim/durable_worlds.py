@@ -9,12 +9,12 @@ from random import Random
 
 from tests import world_command
 from tests.drivers.sim import many_worlds
+from tests.drivers.sim.client_checks import broken_promises, due
+from tests.drivers.sim.client_engine import FIRST_NUMBER, ClientEngine, Restart
+from tests.drivers.sim.clients import ClientPlan
 from tests.drivers.sim.many_worlds import WorldTable
 from tests.scenarios import random_scenario
 from wend.drivers.sim.checks import examine
-from wend.drivers.sim.client_checks import broken_promises, due
-from wend.drivers.sim.client_engine import FIRST_NUMBER, ClientEngine, Restart
-from wend.drivers.sim.clients import ClientPlan
 from wend.drivers.sim.run import Outcome, summarise
 from wend.drivers.world import World, build
 from wend.model.events import DurableOptions, Qos

@@ -8,10 +8,10 @@ import sys
 
 import numpy as np
 
+from tests.drivers.sim.client_checks import broken_promises
+from tests.drivers.sim.client_engine import FIRST_NUMBER, ClientEngine
+from tests.drivers.sim.clients import ClientPlan
 from wend.drivers.scenarios import Scenario
-from wend.drivers.sim.client_checks import broken_promises
-from wend.drivers.sim.client_engine import FIRST_NUMBER, ClientEngine
-from wend.drivers.sim.clients import ClientPlan
 from wend.drivers.world import build
 from wend.model.events import DurableOptions, Qos
 from wend.model.random_stream import peer_stream

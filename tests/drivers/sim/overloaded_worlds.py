@@ -22,6 +22,7 @@ from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim.capacity import CapacityNetwork, LimitedPeer
 from wend.drivers.sim.checks import ONCE_HEALED, Violation, check
 from wend.drivers.sim.engine import Engine
+from wend.drivers.sim.managed_network import ManagedNetwork
 from wend.drivers.sim.network import FAULT
 from wend.drivers.sim.run import Outcome, summarise
 from wend.drivers.world import World, build
@@ -58,20 +59,20 @@ class ObservedEngine(Engine):
         self.most_queued = 0
         """The most bytes that any send queue held."""
 
-    def _prepare(self) -> None:
-        super()._prepare()
+    def schedule(self) -> None:
+        super().schedule()
         for at in range(self.world.begin_ns, self.world.stop_ns, LOOK_NS):
             self.agenda.push(at, FAULT, 0, LOOK)
 
-    def _fault(self, now: Nanos, peer: PeerId, what: Any) -> Any:
+    def apply_fault(self, now: Nanos, peer: PeerId, what: Any) -> Any:
         if what != LOOK:
-            return super()._fault(now, peer, what)
+            return super().apply_fault(now, peer, what)
         limit = self.scenario.of(LinkSettings).send_queue_limit
         for number, target in enumerate(self.peers):
             alive = target.peer if isinstance(target, LimitedPeer) else target
             for link in () if alive is None else alive.links.values():
                 self._check(number, link, limit)
-        assert isinstance(self.network, CapacityNetwork)
+        assert isinstance(self.network, CapacityNetwork | ManagedNetwork)
         self.waits_ns.append(max(self.network.waits_ns(now), default=0))
         return []
 

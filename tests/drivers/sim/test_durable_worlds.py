@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.cores import pure_only
+from tests.drivers.sim.client_checks import due
 from tests.drivers.sim.durable_worlds import STRATEGIES, world_of, wrong_in
-from wend.drivers.sim.client_checks import due
 from wend.model.units import Nanos
 from wend.protocol.delivery.durable import DurableSubscriptions
 from wend.protocol.delivery.order import PublisherOrder

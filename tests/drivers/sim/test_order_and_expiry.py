@@ -3,14 +3,13 @@
 import pytest
 
 from tests.cores import pure_only
+from tests.drivers.sim.client_checks import broken_promises
+from tests.drivers.sim.client_engine import ClientEngine
 from tests.drivers.sim.ordered_worlds import ordered_world, waits_ms
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.capacity import CapacityNetwork, Queue, QueuedPacket
-from wend.drivers.sim.client_checks import broken_promises
-from wend.drivers.sim.client_engine import ClientEngine
 from wend.drivers.sim.drop_ledger import EXPIRED
 from wend.drivers.world import build
-from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.messages import Data, Fragment
 
@@ -46,14 +45,14 @@ class LinkUse:
         self.sent = self.expired = 0
         leave = CapacityNetwork.leave
 
-        def watched(network: CapacityNetwork, now: Nanos, sender: PeerId, leaving: QueuedPacket) -> None:
+        def watched(network: CapacityNetwork, now: Nanos, leaving: QueuedPacket) -> None:
             message = leaving.message
             head = message.head if isinstance(message, Fragment) else message
             if isinstance(head, Data):
                 took = SECOND // CAPACITY // (message.count if isinstance(message, Fragment) else 1)
                 self.sent += 1
                 self.expired += head.event.is_expired(head.age_ns - took)
-            leave(network, now, sender, leaving)
+            leave(network, now, leaving)
 
         monkeypatch.setattr(CapacityNetwork, "leave", watched)
 

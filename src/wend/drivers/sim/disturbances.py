@@ -14,13 +14,9 @@ from collections.abc import Sequence
 from math import log
 from typing import Final
 
-from wend.drivers.sim.capacity import CapacityNetwork
-from wend.drivers.sim.drop_ledger import DropLedger
-from wend.drivers.sim.network import FAULT, Agenda, Wire
-from wend.drivers.world import World
+from wend.drivers.sim.network import FAULT, Agenda, Network, Transport, Wire
 from wend.model.events import PeerId
 from wend.model.randomness import stream
-from wend.model.trace import Trace
 from wend.model.units import MS, Nanos
 from wend.protocol.messages import Ack, Message
 from wend.topology.link_disturbances import Disturbances
@@ -30,43 +26,36 @@ CORRUPTED: Final = "corrupted"
 _DRAWS = 4096
 
 
-class DisturbedNetwork(CapacityNetwork):
-    """Sends messages over links with disturbances, and with queues where these have capacities."""
+class DisturbedNetwork(Transport):
+    """Sends each message over its link as the link is for this message."""
 
-    __slots__ = ("_disturbances", "_latest", "_luck", "_luck_rng")
+    __slots__ = ("_agenda", "_disturbances", "_latest", "_luck", "_luck_rng", "_network")
 
-    def __init__(
-        self,
-        world: World,
-        disturbances: Disturbances,
-        agenda: Agenda,
-        trace: Trace,
-        peers: Sequence[object],
-        ledger: DropLedger,
-    ) -> None:
-        super().__init__(world, agenda, trace, peers, ledger)
+    def __init__(self, network: Network, disturbances: Disturbances, agenda: Agenda, seed: int) -> None:
+        self._network = network
         self._disturbances = disturbances
+        self._agenda = agenda
         self._latest: dict[tuple[PeerId, PeerId], Nanos] = {}
         """By direction of a link: the latest arrival of a packet that was not reordered."""
-        self._luck_rng = stream(world.scenario.seed, "disturbances", "packets")
+        self._luck_rng = stream(seed, "disturbances", "packets")
         self._luck: list[float] = []
 
-    def transmit(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
-        """Send a message with the delay and loss that the link has for it."""
-        if self._free_acks and type(message) is Ack:
-            super().transmit(now, sender, receiver, message)
+    def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
+        network = self._network
+        if network.free_acks and type(message) is Ack:
+            network.send(now, sender, receiver, message)
             return
-        wires = self._wires[sender]
+        wires = network.wires[sender]
         usual = wires[receiver]
         wires[receiver] = self._present(now, sender, receiver, usual)
-        super().transmit(now, sender, receiver, message)
+        network.send(now, sender, receiver, message)
         wires[receiver] = usual
 
     def multicast(self, now: Nanos, sender: PeerId, receivers: Sequence[PeerId], message: Message) -> int:
-        wires = self._wires[sender]
+        wires = self._network.wires[sender]
         usual = {receiver: wires[receiver] for receiver in receivers}
         wires.update({receiver: self._present(now, sender, receiver, wire) for receiver, wire in usual.items()})
-        arriving = super().multicast(now, sender, receivers, message)
+        arriving = self._network.multicast(now, sender, receivers, message)
         wires.update(usual)
         return arriving
 
@@ -92,7 +81,7 @@ class DisturbedNetwork(CapacityNetwork):
             self._latest[sender, receiver] = arrives
         if anomalies and not lost and conditions.corruption and self._uniform() < conditions.corruption:
             lost = True
-            if self._up(link, now):
+            if self._network.is_up(link, now):
                 self._agenda.push(arrives, FAULT, receiver, CORRUPTED)
         return link, arrives - now, 1.0 if lost else loss, calendar
 

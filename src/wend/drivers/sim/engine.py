@@ -6,16 +6,17 @@ arrives just as its timer expires is in time.
 
 from collections import Counter
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heappop
 from math import inf
 from typing import Any
 
-from wend.drivers.sim.capacity import CapacityNetwork, GatedPeer, LimitedPeer, Queue, QueuedPacket
+from wend.drivers.sim.capacity import CapacityNetwork, GatedPeer, LimitedPeer, Queue
 from wend.drivers.sim.detection import Noticed
 from wend.drivers.sim.disturbances import CORRUPTED, DisturbedNetwork
 from wend.drivers.sim.drop_ledger import DropLedger
+from wend.drivers.sim.managed_network import ManagedNetwork
 from wend.drivers.sim.managed_queue import Happening
-from wend.drivers.sim.network import FAULT, MESSAGE, PUBLICATION, WAKE, Agenda, Network
+from wend.drivers.sim.network import FAULT, LEAVING, MESSAGE, PUBLICATION, WAKE, Agenda, Network, Transport
 from wend.drivers.workload import Topic
 from wend.drivers.world import World
 from wend.model.errors import ConfigError
@@ -52,7 +53,7 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import Record
-from wend.strategies.registry import make_peer, needs_failure_detector
+from wend.strategies.registry import make_peer
 
 WOKEN = Woken()
 TRACE_NS: Nanos = 200 * MS
@@ -60,7 +61,6 @@ TRACE_NS: Nanos = 200 * MS
 LEAVE_NS: Nanos = 500 * MS
 """How long a peer that leaves still answers, as a live one does."""
 BACKGROUND = "background packets"
-"""Counts the packets of other traffic that arrived."""
 _LINKS = (LINK_DOWN, LINK_UP)
 _OFTEN = 20
 _EACH = 1000
@@ -82,15 +82,16 @@ class Engine:
         self.agenda = Agenda()
         self._ledger = DropLedger(self.drops, self.notices, self.trace)
         self.peers: list[Peer | GatedPeer | None] = [None] * world.overlay.peers
-        self.network = self._make_network()
+        self.links = self.make_links()
+        self.network = self.make_network(self.links)
         self.expected: dict[EventId, tuple[Nanos, tuple[PeerId, ...]]] = {}
         self.unknown: dict[EventId, set[PeerId]] = {}
         """By event: subscribers that the publisher did not know."""
         self._persistency = scenario.of(DeliverySettings).persistency
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
         self._left: set[PeerId] = set()
-        """Peers that left in order. They have no subscriptions until they join again."""
-        self._incarnations = [0] * world.overlay.peers
+        """Peers that left gracefully. They have no subscriptions until they join again."""
+        self.incarnations = [0] * world.overlay.peers
         self._wake: list[Nanos] = [FOREVER] * world.overlay.peers
         self._asked: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
         self._groups: dict[str, set[PeerId]] = {}
@@ -105,11 +106,18 @@ class Engine:
         self._everywhere = int(2 * len(world.overlay.links) * times)
         """The transmissions that cross every link as often as allowed. Stored events are retried every second."""
         self._allowed = 0
+        self._steps: dict[int, Callable[[Nanos, PeerId, Any], list[Effect]]] = {
+            FAULT: self.apply_fault,
+            LEAVING: self.leave,
+            WAKE: self._wake_up,
+            PUBLICATION: self.publish,
+        }
+        """By kind: what an entry of the agenda does that is no message."""
         self._handlers: dict[type, Callable[[Nanos, PeerId, Any], None]] = {
             Receipt: self._receipt,
-            Missed: self._missed,
-            Persist: self._store,
-            Drop: self._drop,
+            Missed: self.record_missed,
+            Persist: self.store,
+            Drop: self.record_drop,
             Notice: self._notice,
             Refuse: self._refuse,
             FindPath: self._find_path,
@@ -121,74 +129,59 @@ class Engine:
 
     @property
     def control(self) -> Counter[str]:
-        return self.network.control
+        return self.links.control
 
     @property
     def transmissions(self) -> int:
-        return self.network.transmissions
+        return self.links.transmissions
 
     @property
     def transmissions_unicast(self) -> int:
-        return self.network.transmissions_unicast
+        return self.links.transmissions_unicast
 
-    def _make_network(self) -> Network:
-        """The simplest network that simulates the world."""
-        world, disturbances = self.world, self.world.disturbances
-        if disturbances is not None:
-            return DisturbedNetwork(world, disturbances, self.agenda, self.trace, self.peers, self._ledger)
-        if world.limited:
-            return CapacityNetwork(world, self.agenda, self.trace, self.peers, self._ledger)
-        return Network(world, self.agenda, self.trace, self.peers)
+    def make_links(self) -> Network:
+        return Network(self.world, self.agenda, self.trace, self.peers)
+
+    def make_network(self, links: Network) -> Transport:
+        """Put the disturbances and queues that the world needs before its links, and nothing else."""
+        world = self.world
+        network: Transport = links
+        if world.disturbances is not None:
+            network = DisturbedNetwork(links, world.disturbances, self.agenda, self.scenario.seed)
+        if not world.limited:
+            return network
+        if self.scenario.queue_discipline != "drop-tail" or world.background:
+            return ManagedNetwork(network, links, world, self.agenda, self._ledger)
+        return CapacityNetwork(network, world, self.agenda, self._ledger)
 
     # ---------------------------------------------------------------- the loop
 
     def run(self) -> None:
         """Play the run to its end. The loop carries out effects itself: a call for each would cost 5% of the speed."""
-        self._prepare()
-        agenda, network, peers, scenario = self.agenda, self.network, self.peers, self.scenario
-        heap, instant, end = agenda.heap, network.instant, self.world.end_ns
-        handlers = self._handlers
-        wake, asked = self._wake, self._asked
-        hellos = network.quiet
-        says_hello = needs_failure_detector(
-            scenario.strategy, scenario.interest, scenario.membership, self._persistency
-        )
-        quiet = hellos.by_peer if says_hello else None
+        self.schedule()
+        agenda, network, peers, end = self.agenda, self.network, self.peers, self.world.end_ns
+        heap, instant, hellos = agenda.heap, self.links.instant, self.links.quiet
+        quiet, wake, asked = hellos.by_peer, self._wake, self._asked
+        steps, handlers = self._steps, self._handlers
         now = kind = number = 0
         arg: Any
         while heap or instant:
             if instant:
                 peer, arg = instant.popleft()
-                if quiet is not None and quiet[peer]:
-                    hellos.absorb(peer, now, kind, number)
-                target = peers[peer]
-                effects = [] if target is None else target.handle(now, arg)
+                is_message = True
             else:
                 now, kind, number, peer, arg = heappop(heap)
                 if now > end:
                     break
-                if quiet is not None and quiet[peer]:
-                    hellos.absorb(peer, now, kind, number)
-                if kind == MESSAGE:
-                    target = peers[peer]
-                    if target is None:
-                        continue
-                    effects = target.handle(now, arg)
-                elif kind == WAKE:
-                    asked[peer].discard(now)
-                    if network.transmissions > self._allowed:
-                        raise self._multiplied(now)
-                    if wake[peer] != now:
-                        continue
-                    target = peers[peer]
-                    effects = [] if target is None else target.handle(now, WOKEN)
-                elif kind == PUBLICATION:
-                    effects = self._publish(now, arg)
-                elif kind == FAULT:
-                    effects = self._fault(now, peer, arg)
-                else:
-                    effects = self._leave(now, peer, arg)
-            if quiet is not None and quiet[peer]:
+                is_message = kind == MESSAGE
+            if quiet[peer]:
+                hellos.absorb(peer, now, kind, number)
+            if is_message:
+                target = peers[peer]
+                effects = [] if target is None else target.handle(now, arg)
+            else:
+                effects = steps[kind](now, peer, arg)
+            if quiet[peer]:
                 hellos.check(peer)
             for effect in effects:
                 if type(effect) is Send:
@@ -198,19 +191,24 @@ class Engine:
                     time = wake[peer] = effect.time_ns
                     if time not in (requested := asked[peer]):
                         requested.add(time)
-                        agenda.count = count = agenda.count + 1
-                        heappush(heap, (time, WAKE, count, peer, None))
+                        agenda.push(time, WAKE, peer, None)
                 elif type(effect) is Deliver:
-                    self._deliver(now, peer, effect)
+                    self.record_delivery(now, peer, effect)
                 elif type(effect) is SendEach:
                     network.send_each(now, peer, effect.peers, effect.message)
                 else:
                     handlers[type(effect)](now, peer, effect)
-        if self.world.background:
-            assert isinstance(network, CapacityNetwork)
-            self.notices[BACKGROUND] = sum(flow.delivered for flow in network.background)
+        self._count_background()
 
-    def _prepare(self) -> None:
+    def _wake_up(self, now: Nanos, peer: PeerId, _: None) -> list[Effect]:
+        self._asked[peer].discard(now)
+        if self.links.transmissions > self._allowed:
+            raise self._multiplied(now)
+        target = self.peers[peer]
+        return [] if target is None or self._wake[peer] != now else target.handle(now, WOKEN)
+
+    def schedule(self) -> None:
+        """Put the starts, faults and first publications of the world into the agenda, and the faults into the trace."""
         for peer in range(self.world.overlay.peers):
             self.agenda.push(0, FAULT, peer, "start")
         for topic in self.world.topics:
@@ -239,46 +237,58 @@ class Engine:
                 link = self.world.overlay.links[index]
                 self.trace.faults.add(start, kind, link.a, link.b, until)
 
-    def _fault(self, now: Nanos, peer: PeerId, what: str | Forwarding) -> list[Effect]:
+    def apply_fault(self, now: Nanos, peer: PeerId, what: str | Forwarding) -> list[Effect]:
+        """A peer starts, crashes, leaves, is gone, gets another plan, or gets a corrupted packet."""
+        if what == "start":
+            return self._start(now, peer)
+        target = self.peers[peer]
         if isinstance(what, Forwarding):
             self._plans[peer] = what
-            target = self.peers[peer]
             return [] if target is None else target.handle(now, Planned(what))
         if what == CORRUPTED:
-            if self.peers[peer] is not None:
+            if target is not None:
                 self.notices[f"refused: {CORRUPTED}"] += 1
             return []
         if what == "leave":
             self._left.add(peer)
-            target = self.peers[peer]
             return [] if target is None else target.handle(now, Stopping())
-        if what != "start":
-            self.peers[peer] = None
-            self._wake[peer] = FOREVER
-            self.network.quiet.release(peer)
-            self.network.crashed(now, peer)
-            for group in self._groups.values():
-                group.discard(peer)
-            return []
+        self._stop(now, peer)
+        return []
+
+    def _start(self, now: Nanos, peer: PeerId) -> list[Effect]:
         self._left.discard(peer)
-        self._incarnations[peer] += 1
-        made = self.peers[peer] = self._gated(peer, make_peer(self.world.peer_config(peer, self._incarnations[peer])))
-        told = self.world.started(peer)
+        self.incarnations[peer] += 1
+        target = self.peers[peer] = self._gated(peer, make_peer(self.world.peer_config(peer, self.incarnations[peer])))
+        start = self.world.started(peer)
         stored = tuple(self.stores[peer])
-        effects = made.handle(now, Started(told.neighbours, told.subscriptions, told.advertisements, stored))
+        effects = target.handle(now, Started(start.neighbours, start.subscriptions, start.advertisements, stored))
         plan = self._plans[peer]
-        return effects if plan is None else [*effects, *made.handle(now, Planned(plan))]
+        return effects if plan is None else [*effects, *target.handle(now, Planned(plan))]
+
+    def _stop(self, now: Nanos, peer: PeerId) -> None:
+        self.peers[peer] = None
+        self._wake[peer] = FOREVER
+        self.links.quiet.release(peer)
+        self.network.crash(now, peer)
+        for group in self._groups.values():
+            group.discard(peer)
+
+    def _count_background(self) -> None:
+        """Count the packets of other traffic that arrived."""
+        if self.world.background:
+            assert isinstance(self.network, ManagedNetwork)
+            self.notices[BACKGROUND] = sum(flow.delivered for flow in self.network.background)
 
     def _multiplied(self, now: Nanos) -> ConfigError:
-        sent, events = self.network.transmissions, len(self.expected)
+        sent, events = self.links.transmissions, len(self.expected)
         return ConfigError(
             f"{self.scenario.strategy} multiplies its copies: {sent} transmissions for {events} published after "
             f"{now / SECOND:.3f} s; a peer that gets an event again should not send it on again"
         )
 
-    def _leave(self, now: Nanos, peer: PeerId, leaving: QueuedPacket | Happening) -> list[Effect]:
-        assert isinstance(self.network, CapacityNetwork)
-        self.network.leave(now, peer, leaving)
+    def leave(self, now: Nanos, peer: PeerId, leaving: Happening) -> list[Effect]:
+        """A packet leaves a queue."""
+        leaving.happen(now)
         return []
 
     def _gated(self, peer: PeerId, made: Peer) -> Peer | LimitedPeer:
@@ -288,23 +298,21 @@ class Engine:
         queue = Queue(msgs, bps, self.scenario.queue_msgs)
         return LimitedPeer(made, queue, self.scenario.charge == "all", self.agenda, self._ledger)
 
-    def _publish(self, now: Nanos, topic: Topic) -> list[Effect]:
-        again = self.world.begin_ns + topic.after(now - self.world.begin_ns)
-        if again < self.world.stop_ns:
-            self.agenda.push(again, PUBLICATION, topic.publisher, topic)
-        publisher = self.peers[topic.publisher]
-        if publisher is None or topic.publisher in self._left:
+    def publish(self, now: Nanos, peer: PeerId, topic: Topic) -> list[Effect]:
+        """Publish the next event of a topic."""
+        self.schedule_next(now, topic)
+        publisher = self.peers[peer]
+        if publisher is None or peer in self._left:
             self.notices["publisher-down"] += 1
             return []
-        made = self.world.publication(topic, now)
-        subscribers = made.subscribers
+        publication = self.world.publication(topic, now)
+        subscribers = publication.subscribers
         if None in self.peers and not self._persistency:
             subscribers = tuple(s for s in subscribers if self.peers[s] is not None)
         if self._left:
             subscribers = tuple(s for s in subscribers if s not in self._left)
-        parts = 1 + topic.payload_bytes // FRAGMENT_BYTES
-        self._allowed += (self._everywhere + _EACH * (1 + len(made.subscribers))) * parts
-        effects = publisher.handle(now, Published(made.attributes, bytes(topic.payload_bytes)))
+        self.allow_transmissions(len(publication.subscribers), 1 + topic.payload_bytes // FRAGMENT_BYTES)
+        effects = publisher.handle(now, Published(publication.attributes, bytes(topic.payload_bytes)))
         receipt = next(e for e in effects if type(e) is Receipt)
         id_ = receipt.id
         self.expected[id_] = (now, subscribers)
@@ -313,9 +321,19 @@ class Engine:
         self.trace.publications.add(now, *id_, topic.name, len(subscribers))
         return effects
 
+    def schedule_next(self, now: Nanos, topic: Topic) -> None:
+        """Put the next publication of a topic into the agenda."""
+        again = self.world.begin_ns + topic.after(now - self.world.begin_ns)
+        if again < self.world.stop_ns:
+            self.agenda.push(again, PUBLICATION, topic.publisher, topic)
+
+    def allow_transmissions(self, subscribers: int, fragments: int) -> None:
+        """Allow for the transmissions of one more event."""
+        self._allowed += (self._everywhere + _EACH * (1 + subscribers)) * fragments
+
     # ---------------------------------------------------------------- effects
 
-    def _deliver(self, now: Nanos, peer: PeerId, deliver: Deliver) -> None:
+    def record_delivery(self, now: Nanos, peer: PeerId, deliver: Deliver) -> None:
         id_ = deliver.event.id
         publisher, incarnation, sequence = id_
         try:
@@ -329,13 +347,13 @@ class Engine:
     def _receipt(self, now: Nanos, peer: PeerId, receipt: Receipt) -> None:
         pass
 
-    def _missed(self, now: Nanos, peer: PeerId, missed: Missed) -> None:
+    def record_missed(self, now: Nanos, peer: PeerId, missed: Missed) -> None:
         self.notices["missed"] += sum(missed.counts.values())
 
-    def _store(self, now: Nanos, peer: PeerId, store: Persist) -> None:
+    def store(self, now: Nanos, peer: PeerId, store: Persist) -> None:
         self.stores[peer].append(store.record)
 
-    def _drop(self, now: Nanos, peer: PeerId, drop: Drop) -> None:
+    def record_drop(self, now: Nanos, peer: PeerId, drop: Drop) -> None:
         # a drop from a full retry queue is the peer's own decision; others may repeat the drop of a link queue
         dests = drop.dests if drop.reason == NO_ROOM else self._ledger.uncounted(peer, drop.id, drop.dests)
         if not dests:

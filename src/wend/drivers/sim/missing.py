@@ -7,6 +7,7 @@ end, or it was lost with a peer that crashed or left. The rest is `unexplained`;
 """
 
 from collections import Counter
+from collections.abc import Container
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,29 +28,57 @@ UNEXPLAINED = "unexplained"
 
 def explain_missing(engine: Engine) -> Counter[str]:
     """Count the expected deliveries that did not arrive, by reason."""
-    came = _receivers(engine.trace.deliveries)
-    short = {id_: told for id_, told in engine.expected.items() if len(came.get(id_, ())) < len(told[1])}
+    receivers = _receivers(engine.trace.deliveries)
+    short = {
+        id_: expected for id_, expected in engine.expected.items() if len(receivers.get(id_, ())) < len(expected[1])
+    }
     if not short:
         return Counter()
-    by_name: dict[tuple[EventId, PeerId], str] = {}
-    by_event: dict[EventId, str] = {}
-    for _, _, publisher, incarnation, sequence, dest, reason in engine.trace.drops.rows():
-        id_ = EventId(publisher, incarnation, sequence)
-        if id_ in short:
-            by_name[id_, dest] = by_event[id_] = reason
-    unfinished = _unfinished(engine)
-    crashed = max((start for _, start, _ in engine.world.peer_faults.outages()), default=-1)
-    left = max((start + LEAVE_NS for _, start, _ in engine.world.churn.outages()), default=-1)
-    joined = [(peer, until) for peer, _, until in engine.world.churn.outages()]
-    found: Counter[str] = Counter()
+    explanations = Explanations(engine, short)
+    reasons: Counter[str] = Counter()
     for id_, (born, subscribers) in short.items():
-        rest = UNDER_WAY if id_ in unfinished else by_event.get(id_) or _gone(born, crashed, left)
-        unknown = engine.unknown.get(id_, ())
-        reached = came[id_].tolist() if id_ in came else ()
-        for subscriber in (s for s in subscribers if s not in reached):
-            new = any(peer == subscriber and until <= born < until + REJOIN_NS for peer, until in joined)
-            found[by_name.get((id_, subscriber)) or (UNKNOWN if new or subscriber in unknown else rest)] += 1
-    return found
+        reached = receivers[id_].tolist() if id_ in receivers else ()
+        missing = [subscriber for subscriber in subscribers if subscriber not in reached]
+        reasons.update(explanations.of(id_, born, missing))
+    return reasons
+
+
+class Explanations:
+    """What a run tells about events that did not reach all their subscribers."""
+
+    def __init__(self, engine: Engine, short: Container[EventId]) -> None:
+        self._unknown = engine.unknown
+        self._by_subscriber: dict[tuple[EventId, PeerId], str] = {}
+        self._by_event: dict[EventId, str] = {}
+        for _, _, publisher, incarnation, sequence, dest, reason in engine.trace.drops.rows():
+            id_ = EventId(publisher, incarnation, sequence)
+            if id_ in short:
+                self._by_subscriber[id_, dest] = self._by_event[id_] = reason
+        self._unfinished = {id_ for peer in engine.peers if peer is not None for id_ in peer.unfinished()}
+        churn = list(engine.world.churn.outages())
+        self._last_crash = max((start for _, start, _ in engine.world.peer_faults.outages()), default=-1)
+        self._last_leave = max((start + LEAVE_NS for _, start, _ in churn), default=-1)
+        self._returns = [(peer, until) for peer, _, until in churn]
+
+    def of(self, id_: EventId, born: Nanos, missing: list[PeerId]) -> list[str]:
+        """The reason for each subscriber that did not get the event."""
+        unknown = self._unknown.get(id_, ())
+        other = UNDER_WAY if id_ in self._unfinished else self._by_event.get(id_) or self._loss(born)
+        return [
+            self._by_subscriber.get((id_, subscriber))
+            or (UNKNOWN if subscriber in unknown or self._is_new(subscriber, born) else other)
+            for subscriber in missing
+        ]
+
+    def _is_new(self, subscriber: PeerId, born: Nanos) -> bool:
+        """Whether a subscriber had just joined again when an event was published."""
+        return any(peer == subscriber and until <= born < until + REJOIN_NS for peer, until in self._returns)
+
+    def _loss(self, born: Nanos) -> str:
+        """The reason that is left for an event: a peer that crashed or left after its publication."""
+        if self._last_crash >= born:
+            return CRASHED
+        return LEFT if self._last_leave >= born else UNEXPLAINED
 
 
 def _receivers(deliveries: TraceTable) -> dict[tuple[int, ...], NDArray[np.int64]]:
@@ -58,15 +87,3 @@ def _receivers(deliveries: TraceTable) -> dict[tuple[int, ...], NDArray[np.int64
     rows = rows[np.lexsort(rows[:, :3].T)]
     begins = np.flatnonzero((rows[1:, :3] != rows[:-1, :3]).any(axis=1)) + 1
     return {tuple(some[0, :3].tolist()): some[:, 3] for some in np.split(rows, begins) if len(some)}
-
-
-def _unfinished(engine: Engine) -> set[EventId]:
-    """Events that some peer is still responsible for."""
-    return set().union(*(peer.unfinished() for peer in engine.peers if peer is not None))
-
-
-def _gone(born: Nanos, crashed: Nanos, left: Nanos) -> str:
-    """The reason that is left for an event: a peer that crashed or left later, at these times at the latest."""
-    if crashed >= born:
-        return CRASHED
-    return LEFT if left >= born else UNEXPLAINED

@@ -70,7 +70,7 @@ class QuietHellos:
             arrives, count, link, _ = hellos[0]
             if arrives >= now and (arrives > now or (MESSAGE, count) > (kind, number)):
                 return
-            link.heard_ns = arrives
+            link.heard_ns = arrives  # as `note_heard` does: a call for each hello would cost 1% of the speed
             heappop(hellos)
 
     def check(self, peer: PeerId) -> None:
@@ -94,12 +94,33 @@ class QuietHellos:
         self.by_peer[peer] = left
 
 
-class Network:
-    """Sends messages over simulated links without capacities."""
+class Transport:
+    """Carries the messages of peers. A transport with queues or disturbances hands them on to another one."""
+
+    __slots__ = ()
+
+    def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
+        raise NotImplementedError
+
+    def send_each(self, now: Nanos, sender: PeerId, receivers: tuple[PeerId, ...], message: Message) -> None:
+        """Send a message to several peers."""
+        for receiver in receivers:
+            self.send(now, sender, receiver, message)
+
+    def multicast(self, now: Nanos, sender: PeerId, receivers: Sequence[PeerId], message: Message) -> int:
+        """Send one packet that the network copies for each receiver. Return how many copies are not lost."""
+        raise NotImplementedError
+
+    def crash(self, now: Nanos, peer: PeerId) -> None:
+        """Drop the packets that wait at a crashed host."""
+
+
+class Network(Transport):
+    """Links without capacities: they delay, lose and count packets."""
 
     __slots__ = (
-        "_acks", "_agenda", "_control", "_draws", "_free_acks", "_hellos", "_hops", "_peers", "_rng", "_trace", "_up",
-        "_wires", "instant", "quiet", "transmissions", "transmissions_unicast",
+        "_acks", "_agenda", "_control", "_draws", "_hellos", "_hops", "_peers", "_rng", "_trace",
+        "free_acks", "instant", "is_up", "quiet", "transmissions", "transmissions_unicast", "wires",
     )  # fmt: skip
 
     def __init__(self, world: World, agenda: Agenda, trace: Trace, peers: Sequence[object]) -> None:
@@ -116,9 +137,9 @@ class Network:
         self._control: Counter[str] = Counter()
         self._agenda = agenda
         self._trace = trace
-        self._wires = _wires(world)
-        self._up = world.faults.up
-        self._free_acks = scenario.of(LinkSettings).ack == "free"
+        self.wires = _wires(world)
+        self.is_up = world.faults.up
+        self.free_acks = scenario.of(LinkSettings).ack == "free"
         self._hops = scenario.trace_level == "hops"
         self._rng = stream(scenario.seed, "loss")
         self._draws: list[float] = []
@@ -133,7 +154,7 @@ class Network:
             self.transmissions_unicast += len(message.dests) or 1  # a copy on a tree names no destinations
         elif type(message) is Ack:
             self._acks += 1
-            if self._free_acks:
+            if self.free_acks:
                 self.instant.append((receiver, Received(sender, message)))
                 return
         elif type(message) is Hello:
@@ -146,8 +167,8 @@ class Network:
             self.transmissions_unicast += 1
         else:
             self._control[control_name(message)] += 1
-        link, delay, loss, calendar = self._wires[sender][receiver]
-        arrives = self._up(link, now) if calendar is None else not calendar[now // SECOND]
+        link, delay, loss, calendar = self.wires[sender][receiver]
+        arrives = self.is_up(link, now) if calendar is None else not calendar[now // SECOND]
         if arrives and loss and (self._draws or self._draw()).pop() < loss:
             arrives = False
         if arrives:
@@ -158,13 +179,13 @@ class Network:
             self._trace_hop(now, sender, receiver, message, arrives)
 
     def send_each(self, now: Nanos, sender: PeerId, receivers: tuple[PeerId, ...], message: Message) -> None:
-        """The same to several peers. Most of these are hellos."""
+        """Most of these are hellos."""
         if type(message) is not Hello or self._hops:
             for receiver in receivers:
                 self.send(now, sender, receiver, message)
             return
         self._hellos += len(receivers)
-        wires, second, up = self._wires[sender], now // SECOND, self._up
+        wires, second, up = self.wires[sender], now // SECOND, self.is_up
         heap, count = self._agenda.heap, self._agenda.count
         received = Received(sender, message)
         peers, quiet, draws = self._peers, self.quiet.by_peer, self._draws
@@ -187,9 +208,7 @@ class Network:
         self._agenda.count = count
 
     def multicast(self, now: Nanos, sender: PeerId, receivers: Sequence[PeerId], message: Message) -> int:
-        """Send one packet that the network copies for each receiver. Returns for how many it is not lost.
-
-        Links delay and lose a copy as they do any packet; the packet itself counts once."""
+        """Links delay and lose a copy as they do any packet; the packet itself counts once."""
         if event_of(message) is None:
             self._control[control_name(message)] += 1
         else:
@@ -198,17 +217,14 @@ class Network:
         received = Received(sender, message)
         arriving = 0
         for receiver in receivers:
-            link, delay, loss, calendar = self._wires[sender][receiver]
-            if not self._up(link, now) if calendar is None else calendar[now // SECOND]:
+            link, delay, loss, calendar = self.wires[sender][receiver]
+            if not self.is_up(link, now) if calendar is None else calendar[now // SECOND]:
                 continue
             if loss and (self._draws or self._draw()).pop() < loss:
                 continue
             self._agenda.push(now + delay, MESSAGE, receiver, received)
             arriving += 1
         return arriving
-
-    def crashed(self, now: Nanos, peer: PeerId) -> None:
-        """Drop the packets that wait at a crashed host. Here none wait."""
 
     def _draw(self) -> list[float]:
         self._draws = self._rng.random(_DRAWS).tolist()

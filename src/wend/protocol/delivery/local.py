@@ -179,36 +179,45 @@ class LocalDelivery:
     # ---------------------------------------------------------------- to the application
 
     def deliver(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
-        id_ = event.id
-        if not self._seen.add(id_):
-            if self._seen.too_old(id_):
-                effects.append(Drop(id_, (self._me,), "older than the duplicate filter"))
-            else:
-                effects.append(Notice("duplicate", self._me))
-            return
-        pending = self.pending
-        if born < self._began and not self._remembers:
-            # an earlier incarnation may have delivered it, and no record says so: deliver at most once, so drop it.
-            # The age is right if hosts add the time that a packet waited in their queues (`messages.older`)
-            effects.append(Drop(id_, (self._me,), "published before this incarnation"))
+        if not self._is_new(event, born, effects):
             return
         if event.ttl_ns is not None and event.is_expired(now - born):
             self._hand(now, event, born, (), effects)
             return
+        pending = self.pending
         wanted = self._interest.local(event, self._view)
         if event.groups and self.groups.pass_on(now, event, born, wanted, effects) and not wanted:
-            if pending is not None:
-                effects.append(Persist(DeliveredRecord(id_)))
+            self._mark_delivered(event, effects)
             return
         if pending is not None and pending.waits(now, event, born, bool(wanted), effects):
             return
         if self._special or self._order is not None or event.ttl_ns is not None or not wanted:
             self._hand(now, event, born, wanted, effects)
             return
-        if pending is not None:  # most events take this shorter path
-            effects.append(Persist(DeliveredRecord(id_)))
+        self._mark_delivered(event, effects)  # most events take this shorter path
         for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, now - born, deadline))
+
+    def _is_new(self, event: Event, born: Nanos, effects: Effects) -> bool:
+        """Whether no incarnation of this peer has delivered an event before."""
+        id_ = event.id
+        if not self._seen.add(id_):
+            if self._seen.too_old(id_):
+                effects.append(Drop(id_, (self._me,), "older than the duplicate filter"))
+            else:
+                effects.append(Notice("duplicate", self._me))
+            return False
+        if born < self._began and not self._remembers:
+            # an earlier incarnation may have delivered it, and no record says so: deliver at most once, so drop it.
+            # The age is right if hosts add the time that a packet waited in their queues (`messages.older`)
+            effects.append(Drop(id_, (self._me,), "published before this incarnation"))
+            return False
+        return True
+
+    def _mark_delivered(self, event: Event, effects: Effects) -> None:
+        """Store that an event is delivered, if persistency is on."""
+        if self.pending is not None:
+            effects.append(Persist(DeliveredRecord(event.id)))
 
     def _hand(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> None:
         """Hand an event to local subscriptions, unless it has expired while it waited for them."""
@@ -219,13 +228,16 @@ class LocalDelivery:
         later: list[HeldDelivery] = []
         if self._special:
             wanted, later = self._sorted(now, event, born, wanted, effects)
-        if self.pending is not None:  # behind the record of a backlog: a crash in between loses nothing
-            effects.append(Persist(DeliveredRecord(event.id)))
+        self._mark_delivered(event, effects)  # behind the record of a backlog: a crash in between loses nothing
         if not wanted and not later and not expired:
-            unwanted = self._interest.widened(event)
-            effects.append(Notice("false-positive" if unwanted else "no-subscriber", self._me))
+            is_wider = self._interest.widened(event)
+            effects.append(Notice("false-positive" if is_wider else "no-subscriber", self._me))
         for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, now - born, deadline))
+        self._release_in_order(now, event, later, effects)
+
+    def _release_in_order(self, now: Nanos, event: Event, later: list[HeldDelivery], effects: Effects) -> None:
+        """Release deliveries of an event: ordered ones when their turn comes, the others at once."""
         ordered = [held for held in later if self._special[held.subscription.number].qos.order]
         if ordered or (self._order is not None and event.previous):  # others may wait for it
             self._in_order().arrived(now, event, ordered, effects)

@@ -12,7 +12,7 @@ import msgspec
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.link.fragments import CONTROL, CONTROL_FRAGMENT_BYTES, Reassembly, chunk, fragment_count
-from wend.protocol.link.retransmission import OutgoingControl
+from wend.protocol.link.in_flight import OutgoingControl
 from wend.protocol.messages import ControlFragment
 from wend.protocol.notices import TOO_LARGE
 from wend.protocol.ports import Notice, Refuse

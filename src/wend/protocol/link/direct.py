@@ -46,6 +46,8 @@ class _Pending(msgspec.Struct, frozen=True, gc=False):
 
 
 class DirectMessages:
+    __slots__ = ("_due", "_number", "_pending", "_seen", "_timers", "_undelivered")
+
     def __init__(
         self,
         config: PeerConfig,

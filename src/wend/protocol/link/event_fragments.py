@@ -28,25 +28,62 @@ IN_FLIGHT = 64
 class FragmentedEvent:
     """An event that a peer sends over one link in fragments."""
 
-    __slots__ = ("count", "forward", "next", "number", "open", "over", "queued")
+    __slots__ = ("_next", "_open", "_queued", "count", "forward", "number", "over")
 
     def __init__(self, forward: Forward, number: int) -> None:
         self.forward = forward
         self.number = number
         self.count = fragment_count(len(forward.event.payload), FRAGMENT_BYTES)
-        self.next = 0
+        self._next = 0
         """The index of the first fragment that was not sent yet."""
-        self.open: set[int] = set()
+        self._open: set[int] = set()
         """The transmissions that are in flight."""
-        self.queued = 0
+        self._queued = 0
         """How many more wait for the congestion window."""
         self.over = False
         """Whether the event is acknowledged or given up."""
 
     @property
-    def unsent(self) -> int:
-        """How many fragments are neither sent nor wait."""
-        return self.count - self.next - self.queued
+    def is_queued(self) -> bool:
+        """Whether fragments wait for the congestion window."""
+        return self._queued > 0
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether fragments are in flight, or wait."""
+        return bool(self._open) or self._queued > 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another fragment may be sent, or wait."""
+        return self.count > self._next + self._queued and len(self._open) + self._queued < IN_FLIGHT
+
+    def take_next(self) -> "FragmentInFlight":
+        """The next fragment, to be sent now."""
+        self._next += 1
+        return FragmentInFlight(self.forward.peer, self, self._next - 1)
+
+    def begin(self, tx: int) -> None:
+        """A fragment is in flight, under this number."""
+        self._open.add(tx)
+
+    def answer(self, tx: int) -> None:
+        """The fragment of this number is acknowledged."""
+        self._open.discard(tx)
+
+    def queue(self) -> None:
+        """One more fragment waits."""
+        self._queued += 1
+
+    def unqueue(self) -> None:
+        """One of the waiting fragments waits no longer."""
+        self._queued -= 1
+
+    def end(self) -> set[int]:
+        """The event is acknowledged or given up. Return the transmissions that are in flight."""
+        self.over = True
+        transmissions, self._open = self._open, set()
+        return transmissions
 
     def fragment(self, now: Nanos, tx: int, index: int, me: PeerId) -> Fragment:
         forward = self.forward
@@ -109,7 +146,7 @@ class EventReassembly:
             return None
         else:
             effects.append(Notice("duplicate", sender))
-        link.sent_ns = now
+        link.note_sent(now)
         effects.append(Send(sender, Ack(fragment.tx, accepted)))
         return None
 

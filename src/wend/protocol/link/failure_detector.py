@@ -87,10 +87,10 @@ class FailureDetector:
             self.outages.up(now, link.peer)
             self.links_changed(now)
             self._tell(now, LinkChanged(link.peer, True), effects)
-        if link.retract_silence():  # at once, because a busy link needs no hellos
-            link.sent_ns = now
+        if link.hellos.retract_silence():  # at once, because a busy link needs no hellos
+            link.note_sent(now)
             hello = self._hellos.hello(now, True)
-            link.told(hello.news)
+            link.hellos.tell(hello.news)
             effects.append(Send(link.peer, hello))
 
     def unanswered(self, now: Nanos, link: Link, effects: Effects) -> None:
@@ -165,4 +165,4 @@ def proves_outage(now: Nanos, link: Link) -> bool:
     host is busy, and to give the link up would only make more work for everyone.
     """
     arrived = now - link.timeout_ns + link.delay_ns
-    return link.fails >= link.detect_multiplier and link.heard_ns <= arrived
+    return link.unanswered.fails >= link.detection.multiplier and link.heard_ns <= arrived

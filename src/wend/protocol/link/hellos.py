@@ -103,11 +103,13 @@ class HelloSchedule:
     def delayed(self, link: Link) -> bool:
         """Packets over a link wait for long in queues of the network. True if the peer has to announce longer silences
         over it at once."""
-        if self._stretch_for(link.spread_ns) <= link.hello_stretch:
-            link.expect_round_trips(self._lateness_ns(link.hello_stretch))
-            return False
-        link.forget_plan()
-        return True
+        stretch = link.hellos.stretch
+        if self._stretch_for(link.spread_ns) > stretch:
+            link.hellos.discard()
+            return True
+        if link.sender is not None:
+            link.sender.expect_round_trips(self._lateness_ns(stretch))
+        return False
 
     def _lateness_ns(self, stretch: int) -> Nanos:
         """By how much a packet may be late, where silences are so many times as long as planned."""
@@ -125,56 +127,58 @@ class HelloSchedule:
         self._stretch = stretch
         self._busy_ns = now + _BUSY_NS
         for link in self._links.values():
-            link.forget_plan()
+            link.hellos.discard()
 
     def due(self, now: Nanos, silent: list[Link], batches: list[Batch]) -> Nanos:
         """Find the hellos that are due, and those that soon will be, so that one wake-up does for all links.
 
         Returns the time of the next one. Adds the links that do not seem up any more to `silent`.
         """
-        if self._stretch > 1 and now > self._busy_ns:
-            self._set_stretch(now, self._stretch // 2)
-        idle = now >= self._idle_ns
-        again = now + self._longest[0 if idle else 1]
-        mode = self._active if now - self._used_ns < _ACTIVE_NS else self._idle if idle else self._quiet
-        news: News = ()
-        forced_ns: Nanos = 0
-        if self._news is not None:
-            news = self._news.outgoing(now)
-            forced_ns = self._news.told_ns + self._patience
-        last_within, last_heard, last_stretch = -1, True, 1
+        mode = self._mode(now)
+        again = now + self._longest[0 if now >= self._idle_ns else 1]
+        news, forced_ns = self._outgoing(now)
+        last_within, last_heard = -1, True
         peers: list[PeerId] = []
         for link in self._links.values():
-            if link.hello_mode is not mode:
+            plan = link.hellos
+            if plan.mode is not mode:
                 self._plan(link, mode)
             silence = now - link.heard_ns
-            works = silence <= link.silence_ns
-            due = link.sent_ns + link.hello_early_ns
-            if link.told_news is not news and forced_ns < due:
-                due = forced_ns
-            if due <= now:
-                within = link.hello_within_ns
-                heard = works or silence <= link.silence_ns + 2 * link.delay_ns
-                if heard and within == link.announced_ns and not link.reported_silent:
-                    link.sent_ns = now
+            news_ns = FOREVER if plan.last_news is news else forced_ns
+            if link.sent_ns + plan.early_ns <= now or news_ns <= now:
+                heard = silence <= link.silence_ns + 2 * link.delay_ns
+                if heard and plan.is_repetition:
+                    link.note_sent(now)
                 else:
-                    link.said_hello(now, within, heard)
-                stretch = link.hello_stretch
-                if within != last_within or heard != last_heard or stretch != last_stretch:
-                    peers = []
-                    batches.append((heard, within, peers))
-                    last_within, last_heard, last_stretch = within, heard, stretch
-                    again = min(again, now + self._intervals[within // stretch])
+                    link.said_hello(now, plan.within_ns, heard)
+                if plan.within_ns != last_within or heard != last_heard:
+                    peers, last_within, last_heard = [], plan.within_ns, heard
+                    batches.append((heard, last_within, peers))
                 peers.append(link.peer)
+                due = now + plan.after_ns
             else:
-                due = link.sent_ns + link.hello_interval_ns
-                if link.told_news is not news and forced_ns < due:
-                    due = forced_ns
-                if due < again:  # noqa: PLR1730 - a call of min() costs as much as the rest
-                    again = due
-            if not (works and link.heard_by_neighbour) and link.up:
+                due = link.sent_ns + plan.interval_ns
+                if news_ns < due:  # noqa: PLR1730 - a call of min() costs as much as the rest
+                    due = news_ns
+            if due < again:  # noqa: PLR1730
+                again = due
+            if link.up and (silence > link.silence_ns or not link.heard_by_neighbour):
                 silent.append(link)
         return again
+
+    def _mode(self, now: Nanos) -> Announced:
+        """What hellos announce now. After a while the host does not count as busy any longer."""
+        if self._stretch > 1 and now > self._busy_ns:
+            self._set_stretch(now, self._stretch // 2)
+        if now - self._used_ns < _ACTIVE_NS:
+            return self._active
+        return self._idle if now >= self._idle_ns else self._quiet
+
+    def _outgoing(self, now: Nanos) -> tuple[News, Nanos]:
+        """The news of this moment, and when links with data in transit have to get it."""
+        if self._news is None:
+            return (), 0
+        return self._news.outgoing(now), self._news.told_ns + self._patience
 
     def send(self, now: Nanos, batches: list[Batch], effects: Effects) -> None:
         """Send hellos that are due, with the news of this moment."""
@@ -182,8 +186,9 @@ class HelloSchedule:
         for heard, within, peers in batches:
             hello = self.hello(now, heard, within)
             for peer in peers if self._news is not None else ():
-                if links[peer].told_news is not hello.news:
-                    links[peer].told(hello.news)
+                plan = links[peer].hellos
+                if plan.last_news is not hello.news:
+                    plan.tell(hello.news)
             effects.append(SendEach(tuple(peers), hello) if len(peers) > 1 else Send(peers[0], hello))
 
     def hello(self, now: Nanos, heard: bool, within: Nanos = 0) -> Hello:
@@ -201,15 +206,17 @@ class HelloSchedule:
 
     def _plan(self, link: Link, mode: Announced) -> None:
         """Plan the next hello over a link. The plan holds until the mode or the link changes."""
-        planned = mode[0 if link.up else 1][link.detect_multiplier - 1]
+        planned = mode[0 if link.up else 1][link.detection.multiplier - 1]
         stretch = max(self._stretch, self._stretch_for(link.spread_ns))
         # a shorter interval that was announced holds until the next hello
-        announced = min(planned, link.announced_ns)
+        announced = min(planned, link.hellos.announced_ns)
         interval = 0
-        if announced and stretch == link.hello_stretch:  # else the neighbour has to know at once
+        if announced and stretch == link.hellos.stretch:  # else the neighbour has to know at once
             interval = self._intervals.get(announced) or _interval(announced, self._margin_ns)
-        link.plan_hellos(mode, planned * stretch, stretch, interval, interval - interval // _EARLY)
-        link.expect_round_trips(self._lateness_ns(stretch))
+        early = interval - interval // _EARLY
+        link.hellos.set(mode, planned * stretch, stretch, interval, early, self._intervals[planned])
+        if link.sender is not None:
+            link.sender.expect_round_trips(self._lateness_ns(stretch))
 
 
 def _interval(within: Nanos, margin: Nanos) -> Nanos:

@@ -14,12 +14,13 @@ from wend.protocol.link.control_fragments import ControlFragments
 from wend.protocol.link.direct import DirectMessages
 from wend.protocol.link.event_fragments import EventReassembly
 from wend.protocol.link.failure_detector import FailureDetector
+from wend.protocol.link.in_flight import OutgoingControl
 from wend.protocol.link.link import Link
 from wend.protocol.link.manager import LinkManager
 from wend.protocol.link.monitor import LinkMonitor
 from wend.protocol.link.news import NewsTable
 from wend.protocol.link.prices import LinkPrices
-from wend.protocol.link.retransmission import OutgoingControl, Retransmission
+from wend.protocol.link.retransmission import Retransmission
 from wend.protocol.messages import (
     TX_SHIFT,
     Ack,
@@ -153,7 +154,8 @@ class LinkLayer:
 
     def _status(self, link: Link) -> LinkStatus:
         heard = link.incarnation > 0  # a neighbour that was heard has said its incarnation
-        works = heard and link.up and link.heard_by_neighbour and (self.detector is not None or not link.fails)
+        answers = self.detector is not None or not link.unanswered.fails
+        works = heard and link.up and link.heard_by_neighbour and answers
         return LinkStatus(link.peer, link.state.value, works, link.delay_ns, link.reliability)
 
     # ---------------------------------------------------------------- messages
@@ -197,7 +199,7 @@ class LinkLayer:
         kind = self._user.message_type(plugin) if type(body) is ControlFragment else None
         if kind is not None and not self._fragments.accept(now, sender, plugin, body, effects):
             return
-        link.sent_ns = now
+        link.note_sent(now)
         effects.append(Send(sender, Ack(message.tx)))
         # plug-ins version their messages, so a repetition changes nothing: it needs no window
         if kind is not None:
@@ -243,8 +245,8 @@ class LinkLayer:
         if self.detector is not None:
             self.detector.heard_again(now, link, effects)
         if not link.up:
-            if link.needs_probe(now) and not self.retransmission.repeats_to(link.peer):
-                self.retransmission.tell(now, OutgoingControl(link.peer, "", None, None), effects)
+            if link.needs_probe(now) and not self.retransmission.control.is_repeated_to(link.peer):
+                self.retransmission.control.send(now, OutgoingControl(link.peer, "", None, None), effects)
             return
         if link.cleared():
             self.resync(now, link.peer, effects)
@@ -254,14 +256,12 @@ class LinkLayer:
         """Send a control message to a neighbour, in fragments where it is long."""
         if control.peer in self._links:
             for one in self._fragments.split(control, effects):
-                self.retransmission.tell(now, one, effects)
+                self.retransmission.control.send(now, one, effects)
 
     def paused(self, now: Nanos, ns: Nanos) -> None:
         """This peer did not run for so long, so it could not hear anyone."""
         for link in self._links.values():
-            link.heard_ns = min(now, link.heard_ns + ns)
-            if link.sender is not None:
-                link.sender.controller.paused(now, ns)
+            link.paused(now, ns)
         self.retransmission.paused(now, ns)
         if self.detector is not None:
             self.detector.paused(now, ns)

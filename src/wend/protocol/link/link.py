@@ -38,83 +38,51 @@ detector know no `down`.
     one-way    suspected  acknowledged
     one-way    down       acknowledged
 
-Only methods of `Link` change a link, with one exception: the code that sends or receives a packet sets `sent_ns` and
-`heard_ns` itself, and counts, because a call for each packet would cost too much.
+Only methods of `Link` change a link, and only methods of a part change that part: `hello_plan.py`, `detection_time.py`,
+`unanswered.py`, `estimator.py` and, for congestion control, `send_queue.py`.
 """
 
 from enum import Enum
 
 from wend.model.events import PeerId
 from wend.model.paths import Path
-from wend.model.units import SECOND, Nanos
+from wend.model.units import Nanos
 from wend.protocol.config import LinkSettings, PeerConfig
+from wend.protocol.link.detection_time import DetectionTime
 from wend.protocol.link.estimator import LinkEstimator
+from wend.protocol.link.hello_plan import HelloPlan
 from wend.protocol.link.send_queue import LinkSender
+from wend.protocol.link.unanswered import UnansweredPackets
 from wend.protocol.link.window import SequenceWindow
-from wend.protocol.messages import FailureNews, Hello
+from wend.protocol.messages import Hello
 
-MAX_SILENCE_NS = 10 * SECOND
 FLOOR_MARGINS = 8
 """The least timeout for an ACK, as a multiple of the margin for the jitter of a host. Over a short link the neighbour's
 host takes longer than the link: it may not run for tens of milliseconds."""
-_CLEAN, _LOSSY = 0.999, 0.97
 
 
 class NeighbourState(Enum):
     """What a peer believes of a link."""
 
     UNKNOWN = "unknown"
-    """The neighbour has not said its incarnation yet. Events may go over the link all the same."""
+    """The neighbour has not said its incarnation yet. Events may still go over the link."""
     UP = "up"
     SUSPECTED = "suspected"
     """A packet went unanswered, or the neighbour is silent. The next packet from it ends the suspicion."""
     DOWN = "down"
-    """The failure detector holds that an outage has begun. The next packet from the neighbour ends it,
-    unless it says that the neighbour does not hear this peer."""
+    """The failure detector has declared an outage. The next packet from the neighbour ends it, unless the neighbour
+    says that it does not hear this peer."""
     ONE_WAY = "one-way"
     """The neighbour says that it does not hear this peer. The next ACK, or a hello that says it does, ends that."""
 
 
 class Link:
     __slots__ = (
-        "_detection_ns",
-        "allows_for_queues",
-        "announced_ns",
-        "answers",
-        "control_discount_ns",
-        "delay_ns",
-        "detect_multiplier",
-        "doubtful",
-        "estimator",
-        "fails",
-        "heard_by_neighbour",
-        "heard_ns",
-        "hello_early_ns",
-        "hello_interval_ns",
-        "hello_mode",
-        "hello_stretch",
-        "hello_within_ns",
-        "incarnation",
-        "last_hello",
-        "missed",
-        "not_hearing_ns",
-        "path",
-        "peer",
-        "promised_ns",
-        "reliability",
-        "reported_silent",
-        "sender",
-        "sent_ns",
-        "silence_ns",
-        "slow_ns",
-        "suspected",
-        "timed_out",
-        "timeout_ns",
-        "told_news",
-        "transmitted",
-        "up",
-        "window",
-    )
+        "allows_for_queues", "answers", "control_discount_ns", "delay_ns", "detection", "estimator",
+        "heard_by_neighbour", "heard_ns", "hellos", "incarnation", "last_hello", "missed", "not_hearing_ns", "path",
+        "peer", "reliability", "sender", "sent_ns", "silence_ns", "suspected", "timeout_ns", "transmitted",
+        "unanswered", "up", "window",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -133,7 +101,7 @@ class Link:
         margin_ns = settings.margin_ns + wait_ns
         self.peer = peer
         self.path: Path = ()
-        """The routers on the link's path in the underlay, where they are known."""
+        """The routers on the link's path in the underlay, if they are known."""
         self.delay_ns = delay_ns
         self.reliability = reliability
         self.timeout_ns = delays * delay_ns + margin_ns
@@ -142,58 +110,37 @@ class Link:
         self.allows_for_queues = settings.estimator == "nominal" and wait_ns > 0
         """Whether the timeout allows for the longest queue: then a longer wait shows a loss."""
         self.estimator: LinkEstimator | None = None
-        """None where the peer trusts nominal values."""
+        """None if the peer trusts nominal values."""
         if settings.estimator == "measured":
             self.estimator = LinkEstimator(delay_ns, reliability, delays, margin_ns, FLOOR_MARGINS * settings.margin_ns)
             self.timeout_ns = self.estimator.timeout_ns
-        self.last_hello: Hello | None = None
-        """The neighbour's last hello, unless something happened since that a repetition would change."""
-        self.window = SequenceWindow()
-        """Which data packets of the neighbour's incarnation came."""
         self.incarnation = 0
         """That of the neighbour; 0 before it is known."""
+        self.window = SequenceWindow()
+        """Which data packets of the neighbour's incarnation came."""
+        self.last_hello: Hello | None = None
+        """The neighbour's last hello, unless something happened since that a repetition would change."""
         self.up = True
         """Whether the failure detector has not declared the link down."""
         self.heard_by_neighbour = True
         """Whether the neighbour says that it hears this peer."""
         self.not_hearing_ns = now
-        """When it said last that it does not."""
+        """When it last said that it does not."""
         self.suspected = False
         """Whether the next packet from the neighbour is news: it ends a suspicion or an outage."""
-        self.reported_silent = False
-        """Whether this peer's last hello said that it does not hear the neighbour."""
-        self.fails = 0
-        """Packets that Retransmission gave up since the neighbour was last heard."""
-        self.transmitted = self.answers = self.timed_out = 0
-        """Transmissions of data, ACKs for them, and transmissions without one that no outage explains."""
-        self.doubtful = 0
-        """Those of the latter since the neighbour was last heard: an outage may explain them yet."""
         self.missed = False
         """Whether the neighbour missed control that nobody repeats: it needs everything anew when it is heard again."""
-        self.sender = sender
-        """Its congestion window and send queue; None where no strategy asks for congestion control."""
         self.heard_ns = self.sent_ns = now
         """When the last packet came, and when the last one left."""
-        self._detection_ns = settings.detection_ns
-        self.promised_ns = settings.detection_ns
-        """The longest silence that the neighbour's last hello announced."""
-        self.announced_ns = 0
-        """The longest silence that this peer's last hello announced; 0 before the first one."""
-        self.hello_mode: object = None
-        """For which mode of the schedule the next three hold; None where the link has changed since."""
-        self.hello_within_ns = self.hello_interval_ns = self.hello_early_ns = 0
-        """What the next hello announces, and how long after the last packet it is due, and may go with others."""
-        self.hello_stretch = 1
-        """How many times the planned silence that is."""
-        self.slow_ns: Nanos = 0
-        """A longer round trip is later than the announced silence allows for."""
-        self.told_news: tuple[FailureNews, ...] = ()
-        """The news of this peer's last hello."""
-        self.detect_multiplier = 1
-        """How many packets in a row must be missing before an outage explains it better than loss."""
-        self.silence_ns = 0
+        self.transmitted = self.answers = 0
+        """Transmissions of data, and ACKs for them."""
+        self.unanswered = UnansweredPackets()
+        self.hellos = HelloPlan()
+        self.sender = sender
+        """Its congestion window and send queue; None if no strategy asks for congestion control."""
+        self.detection = DetectionTime(settings.detection_ns, reliability)
+        self.silence_ns = self.detection.silence_ns
         """The longest silence of a link that is up."""
-        self._allow_loss(reliability)
 
     @property
     def state(self) -> NeighbourState:
@@ -228,7 +175,55 @@ class Link:
         """The same for the direction from the neighbour alone."""
         return self.up and now - self.heard_ns <= self.silence_ns
 
-    # ---------------------------------------------------------------- the neighbour's packets
+    # ---------------------------------------------------------------- packets
+
+    def note_heard(self, now: Nanos) -> None:
+        """A packet of the neighbour came."""
+        self.heard_ns = now
+
+    def note_sent(self, now: Nanos) -> None:
+        """A packet to the neighbour leaves."""
+        self.sent_ns = now
+
+    def note_transmission(self, now: Nanos) -> None:
+        """Data for the neighbour leaves."""
+        self.sent_ns = now
+        self.transmitted += 1
+
+    def paused(self, now: Nanos, ns: Nanos) -> None:
+        """This peer did not run for so long, so it could not hear the neighbour."""
+        self.heard_ns = min(now, self.heard_ns + ns)
+        if self.sender is not None:
+            self.sender.controller.paused(now, ns)
+
+    def answered(self, round_trip_ns: Nanos, retransmitted: bool, is_data: bool = True) -> None:
+        """Measure the link by an ACK that came so long after the first transmission."""
+        if is_data:
+            self.answers += 1
+        estimator = self.estimator
+        if estimator is not None:
+            estimator.answered(round_trip_ns, retransmitted)
+            self.delay_ns, self.timeout_ns = estimator.delay_ns, estimator.timeout_ns
+
+    def timed_out(self) -> None:
+        """No ACK came for a transmission. Over a link that is down, that says nothing about loss."""
+        if self.up:
+            self.unanswered.time_out()
+            if self.estimator is not None:
+                self.estimator.unanswered()
+
+    def gave_up(self, is_data: bool = True) -> None:
+        """No ACK came for the last transmission of a packet, or for one of control."""
+        self.unanswered.give_up(is_data=is_data, is_up=self.up)
+        if self.up and self.estimator is not None:
+            self.estimator.unanswered()
+        self.suspected = True
+
+    def missed_control(self) -> None:
+        """Retransmission stopped repeating control that the neighbour did not acknowledge."""
+        self.missed = True
+
+    # ---------------------------------------------------------------- what the neighbour says
 
     def new_incarnation(self, incarnation: int) -> bool:
         """The neighbour numbers its packets anew. True if it restarted, False if this is the first contact."""
@@ -239,21 +234,29 @@ class Link:
         return restarted
 
     def ended(self) -> None:
-        """The neighbour is none any more."""
+        """The peer is no longer a neighbour."""
         self.last_hello = None
 
-    def restored(self) -> bool:
-        """A packet came. True if that ends an outage: not over a link that is dead in the other direction.
+    def hello(self, hello: Hello) -> bool:
+        """The neighbour says whether it hears this peer, and how soon it will speak again (0: no change).
 
-        RFC 5880 asks for a three-way handshake too. Without it, such a link would go down and up again and again.
+        True if the former is news.
         """
-        if self.up or not self.heard_by_neighbour:
+        self.last_hello = hello
+        within_ns = hello.within_ns
+        if within_ns and within_ns != self.detection.promised_ns:
+            self.promised(within_ns)
+        if not hello.hearing:
+            self.not_hearing_ns = self.heard_ns
+        if hello.hearing == self.heard_by_neighbour:
             return False
-        self.up = True
-        self.hello_mode = None
-        if self.sender is not None:
-            self.sender.restart(self.heard_ns)
+        self.heard_by_neighbour = hello.hearing
         return True
+
+    def promised(self, within_ns: Nanos) -> None:
+        """The neighbour says how soon it will speak again."""
+        self.detection.promise(within_ns)
+        self.silence_ns = self.detection.silence_ns
 
     def said_not_hearing(self) -> None:
         """The neighbour says that it does not hear this peer. If the link is down, that is no news to anybody: the
@@ -269,119 +272,57 @@ class Link:
             return False
         return now - self.not_hearing_ns > self.silence_ns + self.timeout_ns
 
-    def cleared(self) -> bool:
-        """A packet came over a link that is not down. True if the neighbour missed control before."""
-        if not self.up:
-            return False
-        missed, self.missed = self.missed, False
-        self.suspected = False
-        self.fails = self.doubtful = 0
-        return missed
-
-    def hello(self, hello: Hello) -> bool:
-        """The neighbour says whether it hears this peer, and how soon it will speak again (0: as it said before).
-
-        True if the former is news.
-        """
-        self.last_hello = hello
-        within_ns = hello.within_ns
-        if within_ns and within_ns != self.promised_ns:
-            self.promised(within_ns)
-        if not hello.hearing:
-            self.not_hearing_ns = self.heard_ns
-        if hello.hearing == self.heard_by_neighbour:
-            return False
-        self.heard_by_neighbour = hello.hearing
-        return True
-
-    def promised(self, within_ns: Nanos) -> None:
-        """The neighbour says how soon it will speak again. Its detection time may differ from this peer's."""
-        self.promised_ns = min(max(within_ns, 1), MAX_SILENCE_NS)
-        self._allow_silence()
-
     def acknowledged(self) -> None:
         """An ACK came, so the neighbour hears this peer."""
         self.last_hello = None
         self.heard_by_neighbour = True
 
-    def answered(self, round_trip_ns: Nanos, retransmitted: bool) -> None:
-        """Measure the link by an ACK that came so long after the first transmission."""
-        estimator = self.estimator
-        if estimator is not None:
-            estimator.answered(round_trip_ns, retransmitted)
-            self.delay_ns, self.timeout_ns = estimator.delay_ns, estimator.timeout_ns
+    # ---------------------------------------------------------------- suspicions and outages
 
-    # ---------------------------------------------------------------- their absence
-
-    def unanswered(self) -> None:
-        """No ACK came for a transmission. Over a link that is down, that says nothing about loss."""
-        if self.up:
-            self.timed_out += 1
-            if self.estimator is not None:
-                self.estimator.unanswered()
-
-    def gave_up(self, data: bool = True) -> None:
-        """No ACK came for the last transmission of a packet, or for one of control."""
-        self.unanswered()
-        if not data:
-            self.timed_out -= self.up
-        elif self.up:
-            self.doubtful += 1
-        self.fails += 1
-        self.suspected = True
-
-    def missed_control(self) -> None:
-        """Retransmission stopped repeating control that the neighbour did not acknowledge."""
-        self.missed = True
+    def said_hello(self, now: Nanos, within_ns: Nanos, heard: bool) -> None:
+        """This peer says whether it hears the neighbour, and how soon it will speak again."""
+        if not heard:
+            self.suspected = True
+        self.hellos.announce(within_ns, heard)
+        self.sent_ns = now
 
     def declared_down(self) -> bool:
         """An outage has begun. False if that is known. Packets that it swallowed say nothing about loss."""
         if not self.up:
             return False
         self.up = False
-        self.hello_mode = None
         self.suspected = True
-        self.timed_out -= self.doubtful
-        self.doubtful = 0
+        self.hellos.discard()
+        self.unanswered.excuse()
         if self.sender is not None:
             self.sender.stop()
         if self.estimator is not None:
-            self.estimator.forgive(self.fails)
+            self.estimator.forgive(self.unanswered.fails)
         return True
 
-    # ---------------------------------------------------------------- what this peer says, measures and finds
+    def restored(self) -> bool:
+        """A packet came. True if that ends an outage: not over a link that is dead in the other direction.
 
-    def said_hello(self, now: Nanos, within_ns: Nanos, heard: bool) -> None:
-        """This peer says whether it hears the neighbour, and how soon it will speak again."""
-        if not heard:
-            self.suspected = True
-        self.reported_silent = not heard
-        self.announced_ns = within_ns
-        self.hello_mode = None
-        self.sent_ns = now
-
-    def plan_hellos(self, mode: object, within_ns: Nanos, stretch: int, interval_ns: Nanos, early_ns: Nanos) -> None:
-        """What this peer will say next, and when."""
-        self.hello_mode, self.hello_stretch = mode, stretch
-        self.hello_within_ns, self.hello_interval_ns, self.hello_early_ns = within_ns, interval_ns, early_ns
-
-    def expect_round_trips(self, late_ns: Nanos) -> None:
-        """Packets may be late by so much before this peer has to announce longer silences."""
+        RFC 5880 asks for a three-way handshake too. Without it, such a link would go down and up again and again.
+        """
+        if self.up or not self.heard_by_neighbour:
+            return False
+        self.up = True
+        self.hellos.discard()
         if self.sender is not None:
-            self.slow_ns = self.sender.controller.least_ns + late_ns
+            self.sender.restart(self.heard_ns)
+        return True
 
-    def told(self, news: tuple[FailureNews, ...]) -> None:
-        """A hello with this news leaves."""
-        self.told_news = news
+    def cleared(self) -> bool:
+        """A packet came over a link that is not down. True if the neighbour missed control earlier."""
+        if not self.up:
+            return False
+        missed, self.missed = self.missed, False
+        self.suspected = False
+        self.unanswered.clear()
+        return missed
 
-    def forget_plan(self) -> None:
-        """The peer has to plan its hellos anew."""
-        self.hello_mode = None
-
-    def retract_silence(self) -> bool:
-        """A packet came. True if the neighbour has to learn that it is heard again, since this peer said otherwise."""
-        was, self.reported_silent = self.reported_silent, False
-        return was
+    # ---------------------------------------------------------------- what this peer measures
 
     def forgive_losses(self) -> None:
         """Discount what went unanswered in this period: the neighbour may not have been running yet."""
@@ -389,7 +330,7 @@ class Link:
             self.estimator.forgive_all()
 
     def adopt(self) -> bool:
-        """Adopt what was measured in the period that ends now. True if it differs noticeably from before."""
+        """Adopt what was measured in the period that ends now. True if it differs noticeably from the last one."""
         estimator = self.estimator
         if estimator is None:
             return False
@@ -397,19 +338,11 @@ class Link:
         if self.sender is not None:
             self.sender.controller.end_period()
         self.delay_ns, self.reliability = estimator.delay_ns, estimator.reliability
-        self._allow_loss(estimator.latest_reliability)
+        self.hellos.discard()
+        self.detection.allow_loss(estimator.latest_reliability)
+        self.silence_ns = self.detection.silence_ns
         return changed
 
     def traced(self, path: Path) -> None:
         """The path of the link in the underlay is known."""
         self.path = path
-
-    def _allow_loss(self, reliability: float) -> None:
-        """How many missing packets prove an outage, given the share that the link loses without one."""
-        self.hello_mode = None
-        self.detect_multiplier = 1 if reliability >= _CLEAN else 2 if reliability >= _LOSSY else 3
-        self._allow_silence()
-
-    def _allow_silence(self) -> None:
-        longest = self.detect_multiplier * self.promised_ns
-        self.silence_ns = min(longest, max(self.promised_ns, self._detection_ns))

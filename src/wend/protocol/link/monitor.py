@@ -5,9 +5,10 @@ from collections.abc import Callable
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.config import LinkSettings, PeerConfig
+from wend.protocol.link.in_flight import OutgoingControl
 from wend.protocol.link.link import Link
 from wend.protocol.link.manager import LinkManager
-from wend.protocol.link.retransmission import OutgoingControl, Retransmission
+from wend.protocol.link.retransmission import Retransmission
 from wend.protocol.timers import Effects, Timers
 
 
@@ -58,9 +59,9 @@ class LinkMonitor:
         self._timers.at(now + self._period_ns, self._look, None)
         retransmission = self._retransmission
         for peer, link in self._links.items():
-            if link.missed and not retransmission.repeats_to(peer):
+            if link.missed and not retransmission.control.is_repeated_to(peer):
                 # the neighbour has been silent since; when it answers an empty message, plug-ins tell it everything
-                retransmission.tell(now, OutgoingControl(peer, "", None, None), effects)
+                retransmission.control.send(now, OutgoingControl(peer, "", None, None), effects)
         if retransmission.incarnation != self._incarnation:  # numbers ran over, so neighbours see a new incarnation
             self._incarnation = retransmission.incarnation
             for peer in sorted(self._links):

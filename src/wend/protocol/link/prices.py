@@ -68,7 +68,7 @@ class LinkPrices:
             sender.end_period(self._period_ns)
             if sender.capacity:
                 price = (sender.load - GOOD_LOAD) / (1.0 - GOOD_LOAD) * FULL_NS
-                sender.price_ns = int(max(0.0, min(price, HIGHEST_NS)))
+                sender.set_price(int(max(0.0, min(price, HIGHEST_NS))))
             changed = changed or sender.price_ns != before
             active = active or sender.price_ns > 0 or sender.waited
         self.runs = active

@@ -39,9 +39,9 @@ class LinkSender:
 
     __slots__ = (
         "_carried", "_due", "_limit", "_number", "_offered", "_others", "_periods", "_probe_ns", "_restarted",
-        "_since_ns", "_timed_bytes", "_until_ns", "_waited",
-        "capacity", "controller", "flight_bytes", "load", "newest_ns", "next_ns", "price_ns", "queued_bytes",
-        "stopped", "wait_ns", "waited", "wake_ns",
+        "_since_ns", "_timed_bytes", "_until_ns", "_waited", "_wake_ns",
+        "capacity", "controller", "flight_bytes", "load", "newest_ns", "next_ns", "price_ns", "queued_bytes", "slow_ns",
+        "stopped", "wait_ns", "waited",
     )  # fmt: skip
 
     def __init__(self, controller: Controller, limit: int) -> None:
@@ -52,8 +52,10 @@ class LinkSender:
         self.queued_bytes = 0
         self.next_ns: Nanos = 0
         """When the pace lets the next packet leave."""
-        self.wake_ns: Nanos = FOREVER
-        """When a timer will look at the queue; the owner of the timers sets it."""
+        self._wake_ns: Nanos = FOREVER
+        """When a timer will look at the queue."""
+        self.slow_ns: Nanos = 0
+        """A longer round trip is later than the silence that hellos announce allows for."""
         self.stopped = False
         """Whether the link is down: then only probes leave."""
         self._probe_ns: Nanos = 0
@@ -69,7 +71,7 @@ class LinkSender:
         self.newest_ns: Nanos = 0
         """When the newest packet was sent that is acknowledged."""
         self.price_ns: Nanos = 0
-        """What routing adds to the delay of the link, because it is full; `prices.py` sets it."""
+        """What routing adds to the delay of the link, because it is full."""
         self.capacity = 0.0
         """Bytes per nanosecond that the link has carried while packets waited for it; 0 where none did."""
         self.load = 0.0
@@ -129,8 +131,10 @@ class LinkSender:
             earliest = now - int(controller.pace * controller.segment * BURST_PACKETS)
             self.next_ns = max(self.next_ns, earliest) + int(controller.pace * size)
 
-    def acked(self, now: Nanos, size: int, round_trip_ns: Nanos) -> None:
-        """An ACK came for a packet in flight. `round_trip_ns` is 0 where a retransmission makes it ambiguous."""
+    def acked(self, now: Nanos, size: int, round_trip_ns: Nanos, first_ns: Nanos = 0) -> None:
+        """An ACK came for a packet in flight that was first sent at `first_ns`. `round_trip_ns` is 0 if a
+        retransmission makes it ambiguous."""
+        self.newest_ns = max(self.newest_ns, first_ns)
         if self._carried < 0:
             self._carried, self._since_ns = 0, now
         else:
@@ -223,7 +227,25 @@ class LinkSender:
         self.queued_bytes = self._timed_bytes = self.wait_ns = 0
         return found
 
+    def wakes_sooner(self, time: Nanos) -> bool:
+        """A timer has to look at the queue at this time. False if another one will look earlier."""
+        if time >= self._wake_ns:
+            return False
+        self._wake_ns = time
+        return True
+
+    def woken(self) -> None:
+        """The timer looks at the queue."""
+        self._wake_ns = FOREVER
+
+    def expect_round_trips(self, late_ns: Nanos) -> None:
+        """Packets may be late by so much before this peer has to announce longer silences."""
+        self.slow_ns = self.controller.least_ns + late_ns
+
     # ---------------------------------------------------------------- load
+
+    def set_price(self, price_ns: Nanos) -> None:
+        self.price_ns = price_ns
 
     def begin_periods(self) -> None:
         """Measure from now on."""

@@ -77,7 +77,7 @@ class WaitingPackets:
         due = max(forward.due, default=FOREVER)
         if sender.stopped or not sender.push(fragmented, FRAGMENT_SIZE, forward.event.id.publisher, due):
             return False
-        fragmented.queued += 1
+        fragmented.queue()
         self._wake(now, sender, forward.peer)
         return True
 
@@ -90,10 +90,10 @@ class WaitingPackets:
         while (found := sender.pop(now)) is not None:
             what, size = found
             if type(what) is FragmentedEvent:
-                what.queued -= 1
+                what.unqueue()
                 if what.over:
                     continue
-            elif what.event.ttl_ns is not None and what.event.is_expired(now - what.born_ns):
+            elif is_expired(now, what):
                 self._congested(now, what, effects, False)
                 continue
             sender.leaves(now, size)
@@ -112,7 +112,7 @@ class WaitingPackets:
 
     def _too_late(self, now: Nanos, what: Forward | FragmentedEvent, arrival: Nanos, effects: Effects) -> None:
         if type(what) is FragmentedEvent:
-            what.queued -= 1
+            what.unqueue()
             if not what.over:
                 self._cancel(what)
                 self._congested(now, what.forward, effects, False)
@@ -130,14 +130,13 @@ class WaitingPackets:
         is in flight, none will come."""
         if sender.queued_bytes and (now < sender.next_ns or not sender.flight_bytes):
             again = max(now, sender.next_ns)
-            if again < sender.wake_ns:
-                sender.wake_ns = again
+            if sender.wakes_sooner(again):
                 self._timers.at(again, self._paced, peer)
 
     def _paced(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
         link = self._links.get(peer)
         if link is not None and link.sender is not None:
-            link.sender.wake_ns = FOREVER
+            link.sender.woken()
             if link.sender.queued_bytes:
                 self.drain(now, link, effects)
 
@@ -150,6 +149,11 @@ class WaitingPackets:
 def size_of(what: Forward | FragmentInFlight) -> int:
     """The bytes of a packet, roughly."""
     return HEADER_BYTES + len(what.event.payload) if type(what) is Forward else FRAGMENT_SIZE
+
+
+def is_expired(now: Nanos, forward: Forward) -> bool:
+    """Whether nobody needs the event of a packet any longer."""
+    return forward.event.ttl_ns is not None and forward.event.is_expired(now - forward.born_ns)
 
 
 def split(forward: Forward, arrival_ns: Nanos) -> tuple[Forward | None, Forward | None]:

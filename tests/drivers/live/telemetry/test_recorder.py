@@ -194,12 +194,13 @@ def test_links_and_counters_are_written_once_a_period_by_their_differences(tmp_p
         here.start()
         here.look()
         link = here.peer.peer.links[1]
-        link.transmitted, link.answers, link.timed_out = link.transmitted + 5, link.answers + 3, link.timed_out + 2
+        link.transmitted, link.answers = link.transmitted + 5, link.answers + 3
+        link.unanswered.timed_out += 2
         here.peer.perform([Refuse(1, "not a neighbour"), Drop(EventId(1, 1, 1), (4, 5), "no route")])
         here.look()
-        link.timed_out -= 1  # an outage explains one of them
+        link.unanswered.timed_out -= 1  # an outage explains one of them
         here.look()
-        link.timed_out += 2
+        link.unanswered.timed_out += 2
         here.look()
         here.end()
         found = [row for row in here.table("links") if row["neighbour"] == 1][1:4]
@@ -290,22 +291,24 @@ def test_control_and_packets_that_an_outage_explains_are_not_lost(tmp_path: Path
         here = Scene(tmp_path, clock)
         here.start()
         link = here.peer.peer.links[1]
-        link.gave_up(data=False)
-        assert link.timed_out == 0, "a neighbour that does not run yet does not answer, and nobody sends it data"
+        link.gave_up(is_data=False)
+        assert link.unanswered.timed_out == 0, (
+            "a neighbour that does not run yet does not answer, and nobody sends it data"
+        )
         link.cleared()
-        link.unanswered()
+        link.timed_out()
         link.gave_up()
-        assert link.timed_out == 2
+        assert link.unanswered.timed_out == 2
         link.declared_down()
         link.gave_up()
-        link.gave_up(data=False)
-        assert link.timed_out == 1, "the outage explains the packet that was given up"
+        link.gave_up(is_data=False)
+        assert link.unanswered.timed_out == 1, "the outage explains the packet that was given up"
         link.restored()
         link.cleared()
         link.gave_up()
         link.cleared()
         link.declared_down()
-        assert link.timed_out == 2, "the neighbour was heard since, so that packet was lost"
+        assert link.unanswered.timed_out == 2, "the neighbour was heard since, so that packet was lost"
         here.end()
 
     run(scene())

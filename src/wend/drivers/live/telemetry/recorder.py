@@ -203,8 +203,9 @@ class TelemetryRecorder(Observer):
         sent, acknowledged, lost = self._link_counts.get(neighbour, (0, 0, 0))
         if link.transmitted < sent:  # another link to the same neighbour
             sent = acknowledged = lost = 0
-        newly_lost = max(0, link.timed_out - lost)  # an outage explains some after all
-        self._link_counts[neighbour] = (link.transmitted, link.answers, max(lost, link.timed_out))
+        timed_out = link.unanswered.timed_out
+        newly_lost = max(0, timed_out - lost)  # an outage explains some after all
+        self._link_counts[neighbour] = (link.transmitted, link.answers, max(lost, timed_out))
         sender, estimator, batch = link.sender, link.estimator, self._batches["links"]
         cells = (
             time_ns,

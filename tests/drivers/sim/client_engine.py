@@ -1,5 +1,5 @@
 """Plays a world with clients of durable subscriptions, and with peers that crash, are killed between two effects, or
-stop in order.
+stop gracefully.
 
 Publishers get a receipt, or none if their peer dies first. Stores outlive their peers.
 """
@@ -10,10 +10,10 @@ from typing import Literal
 
 import msgspec
 
+from tests.drivers.sim.clients import ClientPlan, SentEvent, SimulatedClient
 from wend.drivers.sim.capacity import AdmittedPacket, GatedPeer
-from wend.drivers.sim.clients import ClientPlan, SentEvent, SimulatedClient
 from wend.drivers.sim.engine import LEAVE_NS, Engine
-from wend.drivers.sim.network import FAULT, PUBLICATION
+from wend.drivers.sim.network import FAULT
 from wend.drivers.workload import Topic
 from wend.drivers.world import World
 from wend.matching.filters import parse
@@ -55,7 +55,7 @@ Fault = Literal["crash", "kill", "stop"]
 
 class Restart(msgspec.Struct, frozen=True):
     """A peer goes down and comes back with its store. `kill`: it dies between two effects of one input. `stop`: it
-    stops in order, and says that it will be back."""
+    stops gracefully, and says that it will be back."""
 
     peer: PeerId
     at_ns: Nanos
@@ -135,8 +135,8 @@ class ClientEngine(Engine):
 
     # ---------------------------------------------------------------- the agenda
 
-    def _prepare(self) -> None:
-        super()._prepare()
+    def schedule(self) -> None:
+        super().schedule()
         for client in self.clients.values():
             plan = client.plan
             self._next(plan.begin_ns, client, "connect")
@@ -152,7 +152,7 @@ class ClientEngine(Engine):
         turn = _Turn(client.number, step, client.connection, positions)
         self.agenda.push(int(time), FAULT, client.plan.peer, turn)
 
-    def _fault(self, now: Nanos, peer: PeerId, what: object) -> list[Effect]:
+    def apply_fault(self, now: Nanos, peer: PeerId, what: object) -> list[Effect]:
         if isinstance(what, _Turn):
             return self._turn(now, self.clients[what.number], what)
         if isinstance(what, Restart):
@@ -164,7 +164,7 @@ class ClientEngine(Engine):
             self.peers[peer] = target.peer
             return []
         self._stopping.discard(peer)
-        return super()._fault(now, peer, what)  # type: ignore[arg-type]
+        return super().apply_fault(now, peer, what)  # type: ignore[arg-type]
 
     def _restart(self, now: Nanos, restart: Restart) -> list[Effect]:
         peer, target = restart.peer, self.peers[restart.peer]
@@ -182,10 +182,10 @@ class ClientEngine(Engine):
         if restart.kind == "kill" and type(target) is Peer:
             self.peers[peer] = DyingPeer(self, target, self._kills)
             return []
-        return self._fault(now, peer, "crash")
+        return self.apply_fault(now, peer, "crash")
 
     def kill(self, now: Nanos, peer: PeerId) -> None:
-        self._fault(now, peer, "crash")
+        self.apply_fault(now, peer, "crash")
 
     def disconnect(self, now: Nanos, peer: PeerId) -> None:
         """End the connections of all clients of a peer."""
@@ -312,18 +312,16 @@ class ClientEngine(Engine):
 
     # ---------------------------------------------------------------- publishers
 
-    def _publish(self, now: Nanos, topic: Topic) -> list[Effect]:
-        again = self.world.begin_ns + topic.after(now - self.world.begin_ns)
-        if again < self.world.stop_ns:
-            self.agenda.push(again, PUBLICATION, topic.publisher, topic)
-        publisher = self.peers[topic.publisher]
-        if publisher is None or topic.publisher in self._stopping:
+    def publish(self, now: Nanos, peer: PeerId, topic: Topic) -> list[Effect]:
+        self.schedule_next(now, topic)
+        publisher = self.peers[peer]
+        if publisher is None or peer in self._stopping:
             self.notices["publisher-down"] += 1
             return []
         running = publisher if isinstance(publisher, Peer) else publisher.peer
         attributes: Attributes = {"topic": topic.name, "n": self._draw.randrange(self._values)}
         ttl_ns = self._draw.choice(self._ttls_ns)
-        self._allowed += (self._everywhere + 1000 * (1 + len(topic.subscribers) + len(self.clients))) * 8
+        self.allow_transmissions(len(topic.subscribers) + len(self.clients), 8)
         effects = publisher.handle(now, Published(attributes, bytes(topic.payload_bytes), ttl_ns=ttl_ns))
         receipt = next((effect for effect in effects if type(effect) is Receipt), None)
         self._sequences[running] = sequence = self._sequences.get(running, 0) + 1
@@ -335,11 +333,11 @@ class ClientEngine(Engine):
 
     # ---------------------------------------------------------------- effects
 
-    def _deliver(self, now: Nanos, peer: PeerId, deliver: Deliver) -> None:
+    def record_delivery(self, now: Nanos, peer: PeerId, deliver: Deliver) -> None:
         client = self.clients.get(deliver.subscription.number)
         sent, id_ = self.sent.get(deliver.event.id), deliver.event.id
         if client is None:
-            super()._deliver(now, peer, deliver)
+            super().record_delivery(now, peer, deliver)
         else:
             self._give(now, client, deliver)
         if sent is not None:
@@ -366,19 +364,19 @@ class ClientEngine(Engine):
             client.reads = True
             self._next(now + (MS if client.is_calm(now) else client.plan.read_ns), client, "read")
 
-    def _missed(self, now: Nanos, peer: PeerId, missed: Missed) -> None:
-        super()._missed(now, peer, missed)
+    def record_missed(self, now: Nanos, peer: PeerId, missed: Missed) -> None:
+        super().record_missed(now, peer, missed)
         client = self.clients.get(missed.subscription.number)
         if client is not None:
             client.missed.update(missed.counts)
 
-    def _store(self, now: Nanos, peer: PeerId, store: Persist) -> None:
-        super()._store(now, peer, store)
+    def store(self, now: Nanos, peer: PeerId, store: Persist) -> None:
+        super().store(now, peer, store)
         if type(store.record) is QueuedRecord:
             self._queued.update({(peer, position): now for _, position in store.record.entries})
 
-    def _drop(self, now: Nanos, peer: PeerId, drop: Drop) -> None:
-        super()._drop(now, peer, drop)
+    def record_drop(self, now: Nanos, peer: PeerId, drop: Drop) -> None:
+        super().record_drop(now, peer, drop)
         for dest in drop.dests:
             self.dropped.setdefault((drop.id, dest), set()).add(drop.reason)
         if drop.reason in ("backlog full", "older than max_age"):

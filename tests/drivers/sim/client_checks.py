@@ -12,8 +12,8 @@
 On a DHT receipts name nobody. There an event reaches every durable subscription that was stored `KNOWN_NS` before.
 """
 
-from wend.drivers.sim.client_engine import ClientEngine
-from wend.drivers.sim.clients import SimulatedClient
+from tests.drivers.sim.client_engine import ClientEngine
+from tests.drivers.sim.clients import SimulatedClient
 from wend.matching.filters import parse
 from wend.model.events import EventId, PeerId
 from wend.model.units import FOREVER, SECOND, Nanos

@@ -1,0 +1,83 @@
+"""The packets of a peer that wait for an ACK: their numbers, attempts and timers."""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+import msgspec
+
+from wend.model.events import PeerId
+from wend.model.units import Nanos
+from wend.protocol.link.event_fragments import FragmentInFlight
+from wend.protocol.messages import TX_SHIFT, Slot
+from wend.protocol.plugins import Forward
+from wend.protocol.timers import Effects, Timers
+
+
+class OutgoingControl(msgspec.Struct, frozen=True, gc=False):
+    """A control message of a plug-in to a neighbour. A newer one of the same slot replaces it."""
+
+    peer: PeerId
+    plugin: str
+    slot: Slot | None
+    body: Any
+
+
+Packet = Forward | OutgoingControl | FragmentInFlight
+
+
+class PacketsInFlight:
+    __slots__ = ("_on_timeout", "_timers", "packets", "tx")
+
+    def __init__(self, incarnation: int, timers: Timers, on_timeout: Callable[[Nanos, int, Effects], None]) -> None:
+        self._timers = timers
+        self._on_timeout = on_timeout  # one bound method, so that `is` finds its timers
+        self.tx = incarnation << TX_SHIFT
+        """The number of the last packet."""
+        self.packets: dict[int, tuple[Packet, int, Nanos]] = {}
+        """By number: a packet, its transmissions so far, and the time of the first one."""
+
+    def number(self) -> int:
+        """A number that no packet has."""
+        self.tx = tx = self.tx + 1
+        return tx
+
+    def begin(self, packet: Packet, now: Nanos, timeout_at: Nanos) -> int:
+        """Wait until a time for an ACK of a new packet. Return its number."""
+        self.tx = tx = self.tx + 1
+        self.packets[tx] = (packet, 1, now)
+        timers = self._timers
+        timers.count = count = timers.count + 1
+        heappush(timers.heap, (timeout_at, count, self._on_timeout, tx))
+        return tx
+
+    def repeat(self, tx: int, packet: Packet, attempt: int, first: Nanos, timeout_at: Nanos) -> None:
+        """Wait until a time for an ACK of another transmission."""
+        self.packets[tx] = (packet, attempt, first)
+        self._timers.at(timeout_at, self._on_timeout, tx)
+
+    def wait_until(self, time: Nanos, tx: int) -> None:
+        """Wait longer for an ACK, without another transmission."""
+        self._timers.at(time, self._on_timeout, tx)
+
+    def remove(self, tx: int) -> bool:
+        """Stop waiting for an ACK. False if nobody waits for it."""
+        return self.packets.pop(tx, None) is not None
+
+    def to(self, peer: PeerId) -> list[tuple[int, Packet]]:
+        """The packets to a neighbour, with their numbers."""
+        return [(tx, packet) for tx, (packet, _, _) in self.packets.items() if packet.peer == peer]
+
+    def clear_timer(self, tx: int) -> None:
+        """Drop the timer of an acknowledged packet if it is the next one, and those that follow it."""
+        timers = self._timers.heap
+        if timers[0][3] == tx and timers[0][2] is self._on_timeout:
+            heappop(timers)
+            if timers and timers[0][2] is self._on_timeout:
+                self.clear_timers()
+
+    def clear_timers(self) -> None:
+        """Drop the next timers if their packets are acknowledged, so that nobody is woken for them."""
+        timers, packets, on_timeout = self._timers.heap, self.packets, self._on_timeout
+        while timers and timers[0][2] is on_timeout and timers[0][3] not in packets:
+            heappop(timers)
