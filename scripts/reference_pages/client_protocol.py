@@ -6,9 +6,8 @@ from reference_pages.wire_format import structs
 from wend.drivers.live import frames
 from wend.drivers.live.broker import broker, listener
 from wend.drivers.live.client import connection
-from wend.drivers.live.transport import wire
 from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Event, Range
-from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
+from wend.model.publication import MAX_ATTRIBUTES_BYTES, MAX_PAYLOAD_BYTES
 
 PAGE = """\
 # Client protocol
@@ -87,7 +86,7 @@ def page() -> str:
         publish=frames.encode(publish).hex(" "),
         attributes=MAX_ATTRIBUTES,
         headers=MAX_HEADERS,
-        event=wire.MAX_ATTRIBUTES_BYTES,
+        event=MAX_ATTRIBUTES_BYTES,
         payload=MAX_PAYLOAD_BYTES,
         types=structs((Event, Range, frames.PostedEvent), "struct"),
         greet_s=listener.GREET_S,

@@ -9,7 +9,7 @@ known of a value that lasts, moves or was measured badly.
 
 import math
 from numbers import Integral, Rational, Real
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -147,7 +147,20 @@ _ATTRIBUTE_BYTES = 64
 _HEADER_BYTES = 128
 
 
-def event_bytes(event: Event) -> int:
+class EventContent(Protocol):
+    """An event, or what will be one."""
+
+    @property
+    def attributes(self) -> Attributes: ...
+
+    @property
+    def payload(self) -> bytes: ...
+
+    @property
+    def headers(self) -> Headers: ...
+
+
+def event_bytes(event: EventContent) -> int:
     """The approximate memory of an event, by which queues and stores are bounded; on the wire it takes less."""
     size = _EVENT_BYTES + len(event.payload) + _ATTRIBUTE_BYTES * len(event.attributes)
     for name, value in event.attributes.items():

@@ -2,15 +2,16 @@
 
 A driver turns a datagram, a timer or a call of the application into an input. It passes the input to
 `Peer.handle(now, input)` and carries out the effects in order. `now` is the driver's monotonic time in
-nanoseconds; the peer has no other clock.
+nanoseconds; the peer has no other clock. The input of a publication is the `Publication` itself.
 """
 
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wend.model.events import Attributes, DurableOptions, Event, EventId, Headers, PeerId, Qos, SubscriptionId, Value
+from wend.model.events import DurableOptions, Event, EventId, PeerId, Qos, SubscriptionId, Value
 from wend.model.paths import Path
+from wend.model.publication import Publication
 from wend.model.units import Nanos
 from wend.protocol.messages import Message
 from wend.protocol.notices import ComposedReason, DropReason, MissedReason, NoticeName, RefusalReason
@@ -82,19 +83,6 @@ class Paused(msgspec.Struct, frozen=True, gc=False):
     says nothing about links."""
 
     ns: Nanos
-
-
-class Published(msgspec.Struct, frozen=True, gc=False):
-    """The application publishes an event."""
-
-    attributes: Attributes
-    payload: bytes = b""
-    headers: Headers = {}
-    ttl_ns: Nanos | None = None
-    to: PeerId | None = None
-    """Set: it is for subscriptions at this peer alone that were not announced."""
-    retain: str = ""
-    """The name of an attribute: the peer retains the newest event for each of its values, for later subscriptions."""
 
 
 class Advertised(msgspec.Struct, frozen=True, gc=False):
@@ -196,7 +184,7 @@ Input = (
     | Unsent
     | Woken
     | Paused
-    | Published
+    | Publication
     | Advertised
     | Subscribed
     | Unsubscribed

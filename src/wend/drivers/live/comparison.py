@@ -29,6 +29,7 @@ from wend.drivers.world import World
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.paths import Path
+from wend.model.publication import Publication
 from wend.model.summary import Summary
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import LinkSettings, PeerConfig
@@ -167,7 +168,7 @@ class LiveOverlay:
 
     def publish(self, topic: Topic, payload: bytes) -> None:
         self._published = Flight(self._clock(), topic)
-        self.peers[topic.publisher].publish({"topic": topic.name}, payload)
+        self.peers[topic.publisher].publish(Publication({"topic": topic.name}, payload))
 
     def close(self) -> None:
         for number, peer in enumerate(self.peers):

@@ -15,6 +15,7 @@ import msgspec
 from wend.drivers.live.status import StatusSnapshot
 from wend.model.errors import WireError
 from wend.model.events import Attributes, DurableOptions, Event, EventId, Headers, PeerId, Value
+from wend.model.publication import Publication
 from wend.model.units import Nanos
 
 VERSION = 2
@@ -48,6 +49,9 @@ class Publish(msgspec.Struct, frozen=True, gc=False, tag="publish"):
     retain: str = ""
     """The name of an attribute: the peer retains the newest event for each of its values, for later subscriptions."""
 
+    def publication(self) -> Publication:
+        return Publication(self.attributes, self.payload, self.headers, self.ttl_ns, self.to, self.retain)
+
 
 class PostedEvent(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An event of `Post`."""
@@ -57,6 +61,9 @@ class PostedEvent(msgspec.Struct, frozen=True, gc=False, array_like=True):
     headers: Headers = {}
     ttl_ns: Nanos | None = None
     retain: str = ""
+
+    def publication(self) -> Publication:
+        return Publication(self.attributes, self.payload, self.headers, self.ttl_ns, None, self.retain)
 
 
 class Post(msgspec.Struct, frozen=True, gc=False, tag="post"):

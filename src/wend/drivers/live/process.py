@@ -178,8 +178,8 @@ class PeerService:
 
     def _grant_forwarding(self) -> None:
         sealed, grants = self.peer.sealed, self.admission.grants
-        limited = sealed is not None and grants.limits_neighbours
-        self.peer.forwarding = ForwardingGrants(grants, sealed.identity) if limited and sealed is not None else None
+        limits = sealed is not None and grants.limits_neighbours
+        self.peer.driver.forwarding = ForwardingGrants(grants, sealed.identity) if limits and sealed else None
 
     async def _reload_plan(self) -> None:
         try:

@@ -21,6 +21,7 @@ from wend.drivers.world import World
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.forwarding import Forwarding
+from wend.model.publication import Publication
 from wend.model.trace import Trace
 from wend.model.units import FOREVER, MS, SECOND, Nanos
 from wend.protocol.config import DeliverySettings, LinkSettings
@@ -41,7 +42,6 @@ from wend.protocol.ports import (
     PathFound,
     Persist,
     Planned,
-    Published,
     Receipt,
     Refuse,
     Send,
@@ -304,7 +304,7 @@ class Engine:
             subscribers = tuple(s for s in subscribers if s not in self._left)
         parts = 1 + topic.payload_bytes // FRAGMENT_BYTES
         self._allowed += (self._everywhere + _EACH * (1 + len(made.subscribers))) * parts
-        effects = publisher.handle(now, Published(made.attributes, bytes(topic.payload_bytes)))
+        effects = publisher.handle(now, Publication(made.attributes, bytes(topic.payload_bytes)))
         receipt = next(e for e in effects if type(e) is Receipt)
         id_ = receipt.id
         self.expected[id_] = (now, subscribers)

@@ -1,7 +1,5 @@
 """Publishers become as slow as the network: a peer whose links are congested reads them no further."""
 
-from typing import Any
-
 import pytest
 
 import wend
@@ -9,7 +7,9 @@ from tests.drivers.live.net import RawClient, overlay, run, until
 from wend.drivers.live import frames
 from wend.drivers.live.broker import client_session
 from wend.drivers.live.client import client as client_module
+from wend.drivers.live.driver import PeerDriver
 from wend.drivers.live.peer import LivePeer
+from wend.model.publication import Publication
 from wend.protocol.ports import Receipt
 
 
@@ -17,13 +17,13 @@ from wend.protocol.ports import Receipt
 def crowd(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     """While `now` is set, something waits for the links of all peers."""
     crowd = {"now": False}
-    publish = LivePeer.publish
+    publish = PeerDriver.publish
 
-    def congested(self: LivePeer, *event: Any) -> Any:
-        made = publish(self, *event)
+    def congested(self: PeerDriver, publication: Publication) -> Receipt:
+        made = publish(self, publication)
         return Receipt(made.id, made.targets, made.kept, crowd["now"])
 
-    monkeypatch.setattr(LivePeer, "publish", congested)
+    monkeypatch.setattr(PeerDriver, "publish", congested)
     monkeypatch.setattr(LivePeer, "is_crowded", property(lambda self: crowd["now"]))
     return crowd
 

@@ -62,7 +62,7 @@ class ClientRequests:
                 self._check_status()
                 self._output.answer(frames.StatusFrame(ref, self._broker.status()))
             case frames.ListSubscriptions(ref, after):
-                durable = self._broker.durable()
+                durable = self._broker.durable.status()
                 visible = durable if self._access is None else self._access.visible(durable)
                 self._output.answer(_page(ref, [one for one in visible if one.name > after]))
             case frames.Unretain(ref, attribute, value):
@@ -73,15 +73,15 @@ class ClientRequests:
                 self._output.answer(frames.Completed(ref))
             case frames.SetLink(ref, peer, up):
                 self._check_admin()
-                self._broker.set_link(peer, up)
+                self._broker.administration.set_link(peer, up)
                 self._output.answer(frames.Completed(ref))
             case frames.AddLink(ref, peer, address, delay, reliability):
                 self._check_admin()
-                self._broker.add_link(NeighbourEntry(peer, address, delay, reliability))
+                self._broker.administration.add_link(NeighbourEntry(peer, address, delay, reliability))
                 self._output.answer(frames.Completed(ref))
             case frames.RemoveLink(ref, peer):
                 self._check_admin()
-                self._broker.remove_link(peer)
+                self._broker.administration.remove_link(peer)
                 self._output.answer(frames.Completed(ref))
             case frames.LoadPlan() | frames.PreparePlan() | frames.CommitPlan() | frames.RevertPlan():
                 self._check_admin()
@@ -134,7 +134,7 @@ class ClientRequests:
 
     async def _change_plan(self, frame: frames.PlanRequest) -> None:
         try:
-            self._output.answer(await self._plan_pieces.serve(frame, self._broker.followed_plan()))
+            self._output.answer(await self._plan_pieces.serve(frame, self._broker.administration.followed_plan()))
         except WendError as error:
             self.refuse(frame.ref, error)
 

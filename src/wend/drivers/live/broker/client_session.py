@@ -20,9 +20,8 @@ from wend.drivers.live.access.grants import Denial, NotGranted
 from wend.drivers.live.access.source_limits import STATUS_PER_S, STATUS_PER_SOURCE_S
 from wend.drivers.live.broker.client_output import ClientOutput
 from wend.drivers.live.broker.client_requests import ClientRequests
-from wend.model.errors import Refused, WendError, WireError
-from wend.model.events import Attributes, Headers, PeerId
-from wend.model.units import Nanos
+from wend.model.errors import WendError, WireError
+from wend.model.publication import Publication
 from wend.protocol.notices import MissedReason
 from wend.protocol.ports import Deliver, Receipt
 from wend.security.identity import Identity, Untrusted
@@ -331,30 +330,15 @@ class ClientSession(asyncio.Protocol):
 
     # ---------------------------------------------------------------- publications
 
-    def _publish(
-        self,
-        attributes: Attributes,
-        payload: bytes,
-        headers: Headers,
-        ttl_ns: Nanos | None,
-        to: PeerId | None,
-        retain: str,
-    ) -> Receipt:
-        """Raises `WendError` where the event is refused. Where links are congested, the client has to wait."""
-        if ttl_ns is not None and ttl_ns <= 0:
-            raise Refused(f"a ttl must be above 0, got {ttl_ns} ns")
-        access = self._access
-        if access is not None:
-            access.check_publication(attributes, payload, headers, to, retain)
-        receipt = self._broker.publish(attributes, payload, headers, ttl_ns, to, retain)
-        if access is not None and retain:
-            access.retained(retain, attributes[retain])
+    def _publish(self, publication: Publication) -> Receipt:
+        """Raises `WendError` if the event is refused. While links are congested, the client has to wait."""
+        receipt = self._broker.publish(publication, self._access)
         if receipt.congested:
             self._wait_for_room()
         return receipt
 
     def _publish_one(self, frame: frames.Publish) -> None:
-        receipt = self._publish(frame.attributes, frame.payload, frame.headers, frame.ttl_ns, frame.to, frame.retain)
+        receipt = self._publish(frame.publication())
         targets = len(receipt.targets)
         self._output.answer(frames.Accepted(frame.ref, receipt.id, targets, receipt.kept, receipt.congested))
 
@@ -363,7 +347,7 @@ class ClientSession(asyncio.Protocol):
         publish, output = self._publish, self._output
         for event in posting.left:
             try:
-                receipt = publish(event.attributes, event.payload, event.headers, event.ttl_ns, None, event.retain)
+                receipt = publish(event.publication())
                 posting.accepted += 1
                 posting.congested = posting.congested or receipt.congested
             except WendError as error:

@@ -17,6 +17,7 @@ from wend.drivers.live.clock import monotonic
 from wend.matching.filters import parse, topic_filter
 from wend.model.errors import WendError
 from wend.model.events import Attributes, Event, EventId, Headers, PeerId, Qos, Range, SubscriptionId
+from wend.model.publication import Publication
 from wend.model.units import FOREVER, SECOND, Nanos
 from wend.protocol.notices import MissedReason
 from wend.protocol.ports import Deliver
@@ -178,7 +179,7 @@ class RetainedExchange:
 
     def _publish(self, attributes: Attributes, payload: bytes, headers: Headers, to: PeerId) -> None:
         try:
-            self._broker.peer.publish(attributes, payload, headers, 60 * SECOND, to)
+            self._broker.peer.publish(Publication(attributes, payload, headers, 60 * SECOND, to))
         except WendError as error:
             self._broker.counts["retained-unsent"] += 1
             log.info("cannot ask or answer peer %d about retained events: %s", to, error)

@@ -7,7 +7,7 @@ import msgspec
 from wend.drivers.live import frames
 from wend.model.events import SIGNED_BY_HEADER, Attributes, EventId, Headers
 
-Publication = tuple[Attributes, bytes] | tuple[Attributes, bytes, Headers]
+EventTuple = tuple[Attributes, bytes] | tuple[Attributes, bytes, Headers]
 """An event with its payload and perhaps headers, for `Client.publish_many`."""
 
 

@@ -22,7 +22,7 @@ import msgspec
 
 from wend.drivers.live import frames
 from wend.drivers.live.addressing.addresses import TLS_SCHEME, parse_urls, scheme_of
-from wend.drivers.live.client.arrivals import Arrival, Publication, PublishReceipt, receipt_of
+from wend.drivers.live.client.arrivals import Arrival, EventTuple, PublishReceipt, receipt_of
 from wend.drivers.live.client.batches import BATCH_BYTES, send_batches
 from wend.drivers.live.client.connection import PeerConnection
 from wend.drivers.live.client.event_streams import EventStream, EventStreams
@@ -30,9 +30,9 @@ from wend.drivers.live.client.peer_requests import PeerRequests
 from wend.drivers.live.client.posts import Posts
 from wend.drivers.live.client.request_channel import RequestChannel
 from wend.drivers.live.client.subscribe_options import retained_by, subscribe_frame
-from wend.drivers.live.transport import wire
 from wend.model.errors import ClientError, ConfigError, PartlyPublished
-from wend.model.events import Attributes, Headers, PeerId, as_scalar
+from wend.model.events import Attributes, Headers, PeerId
+from wend.model.publication import Publication, as_publication
 
 if TYPE_CHECKING:
     from wend.drivers.live.access.tls import ClientTls
@@ -140,10 +140,9 @@ class Client(PeerRequests):
         It waits only while too many posted events are unanswered. An invalid event raises at once; that the peer
         refused one, or that the connection broke before the answer, is raised by the next `flush`.
         """
-        attributes = _checked(attributes, payload, headers)
-        retained = retained_by(attributes, retain) if retain else ""
-        ttl_ns = None if ttl is None else wire.ttl_ns(ttl)
-        await self._posts.add(frames.PostedEvent(attributes, payload, headers or {}, ttl_ns, retained))
+        event = as_publication(attributes, payload, headers, ttl)
+        retained = retained_by(event.attributes, retain) if retain else ""
+        await self._posts.add(frames.PostedEvent(event.attributes, payload, event.headers, event.ttl_ns, retained))
 
     async def flush(self, timeout: float | None = None) -> int:
         """Wait until the peer has answered everything that was posted. Returns how many events it accepted since the
@@ -180,7 +179,7 @@ class Client(PeerRequests):
             return None
         return receipt_of(await self._channel.call(request, frames.Accepted))
 
-    async def publish_many(self, events: Iterable[Attributes | Publication]) -> list[PublishReceipt]:
+    async def publish_many(self, events: Iterable[Attributes | EventTuple]) -> list[PublishReceipt]:
         """Hand many events to the peer, in this order, and wait for all receipts.
 
         An event is its attributes, or a tuple of attributes, payload and headers. All are checked before the first is
@@ -277,15 +276,14 @@ class Client(PeerRequests):
         retain: bool | str = False,
     ) -> frames.Publish:
         """The request for an event. Raises `ClientError` or `Refused` if the event is invalid."""
-        attributes = _checked(attributes, payload, headers)
-        retained = retained_by(attributes, retain) if retain else ""
-        ttl_ns = None if ttl is None else wire.ttl_ns(ttl)
-        return frames.Publish(self._channel.number(), attributes, payload, headers or {}, ttl_ns, retain=retained)
+        event = as_publication(attributes, payload, headers, ttl)
+        retained = retained_by(event.attributes, retain) if retain else ""
+        number = self._channel.number()
+        return frames.Publish(number, event.attributes, payload, event.headers, event.ttl_ns, retain=retained)
 
     async def _publish(self, request: frames.Publish) -> PublishReceipt:
         """Send a publication that has no number yet. Raises if it is invalid."""
-        wire.check_kinds(request.attributes, request.payload, request.headers)
-        wire.check_event(request.attributes, request.payload, request.headers)
+        Publication(request.attributes, request.payload, request.headers).check()
         numbered = msgspec.structs.replace(request, ref=self._channel.number())
         return receipt_of(await self._channel.call(numbered, frames.Accepted))
 
@@ -321,16 +319,6 @@ class Client(PeerRequests):
 
     def _ended(self, error: ClientError) -> None:
         self._streams.end(error)
-
-
-def _checked(attributes: Attributes, payload: bytes, headers: Headers | None) -> Attributes:
-    """The attributes of an event that is valid, as Python's own values. Raises `ClientError` or `Refused`."""
-    if not wire.is_plain(attributes, payload, headers):
-        if isinstance(attributes, dict):
-            attributes = {name: as_scalar(value) for name, value in attributes.items()}
-        wire.check_kinds(attributes, payload, headers)
-        wire.check_event(attributes, payload, headers)
-    return attributes
 
 
 def connect(

@@ -4,8 +4,8 @@ from wend.drivers.live import frames
 from wend.drivers.live.client.request_channel import RequestChannel
 from wend.drivers.live.client.subscribe_options import check_name
 from wend.drivers.live.status import StatusSnapshot
-from wend.drivers.live.transport import wire
 from wend.model.events import PeerId, Value
+from wend.model.publication import check_types
 
 _PIECE_BYTES = 256 * 1024
 
@@ -75,5 +75,5 @@ class PeerRequests:
 
     async def unretain(self, value: Value, attribute: str = "topic") -> None:
         """Have the peer forget the event that it retains for this topic, or this value of another attribute."""
-        wire.check_kinds({attribute: value}, b"", None)
+        check_types({attribute: value}, b"", {})
         await self._channel.call(frames.Unretain(self._channel.number(), attribute, value), frames.Completed)

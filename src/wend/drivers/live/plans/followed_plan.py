@@ -23,6 +23,7 @@ from wend.model.errors import ConfigError, Refused, WireError
 from wend.model.extras import needed_by
 from wend.model.files import written
 from wend.model.units import SECOND, Nanos
+from wend.protocol.ports import Planned
 
 if TYPE_CHECKING:  # a plan is arrays in files, and most peers read none
     from wend.model.forwarding import Forwarding
@@ -107,7 +108,7 @@ class FollowedPlan:
             log.warning("peer %d does not follow the plan that was pushed: %s", self._peer.id, error)
             self._current = NOTHING
             return
-        self._peer.follow(self._current.plan)
+        self._follow(self._current.plan)
 
     async def load(self) -> int:
         """Follow the plan in the folder; its id. A plan that cannot be read changes nothing."""
@@ -152,7 +153,7 @@ class FollowedPlan:
             if version <= self._current.version:
                 raise Refused(f"it follows version {self._current.version} already, and {version} is not newer")
             self._check_links(found)
-            self._peer.learn_plan(found.plan)
+            self._peer.ask(Planned(found.plan, publish=False))
             self._prepared, self._until_ns = found, self._clock() + HOLD_S * SECOND
 
     async def commit(self, plan: int, version: int) -> None:
@@ -186,13 +187,19 @@ class FollowedPlan:
 
     async def _change(self, to: Followed, former: Followed) -> None:
         """Follow another plan, and answer only when a restart would find it. If that fails, nothing changes."""
-        self._peer.follow(to.plan)
+        self._follow(to.plan)
         try:
             await self._store(to, former)
         except ConfigError as error:
-            self._peer.follow(self._current.plan)
+            self._follow(self._current.plan)
             raise Refused(str(error)) from None
         self._current, self._former, self._prepared = to, former, None
+
+    def _follow(self, plan: "Forwarding | None") -> None:
+        """Publish by this plan, or by none, from now on. Raises `Refused` if the strategy follows none."""
+        if not self._peer.peer.follows_plan:
+            raise Refused(f"this peer's strategy is {self._peer.peer.config.strategy}, which follows no plan")
+        self._peer.ask(Planned(plan))
 
     def _check_links(self, found: Followed) -> None:
         if found.part is None:

@@ -16,6 +16,7 @@ from wend.drivers.live.telemetry.options import TelemetryOptions
 from wend.drivers.live.telemetry.row_batch import RowBatch, bits_of
 from wend.drivers.live.telemetry.segments import SegmentFolder, SegmentWriter
 from wend.model.events import PeerId, Qos
+from wend.model.publication import Publication
 from wend.model.telemetry import TABLES, is_sampled, sample_bound
 from wend.model.units import SECOND, Nanos
 from wend.protocol.link.link import Link
@@ -25,7 +26,6 @@ from wend.protocol.ports import (
     Deliver,
     Input,
     LocalSubscription,
-    Published,
     Receipt,
     Started,
     Subscribed,
@@ -42,7 +42,7 @@ NONE = -1
 QUEUED_SEGMENTS = 4
 """So many full segments may wait for the disk."""
 BYTES_PER_NS_TO_BPS = 8 * SECOND
-_NOTHING = Published({})
+_NOTHING = Publication({})
 
 
 class TelemetryRecorder(Observer):
@@ -120,7 +120,7 @@ class TelemetryRecorder(Observer):
 
     def asked(self, event: Input) -> None:
         match event:
-            case Published():
+            case Publication():
                 self._published = event
             case Subscribed():
                 self._subscribed(event.subscription)

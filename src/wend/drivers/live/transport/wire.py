@@ -20,7 +20,6 @@ Fields that this version does not know are ignored, so a newer peer may add some
 declared length against the bytes that are left before it allocates memory.
 """
 
-import reprlib
 import struct
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
@@ -28,10 +27,8 @@ from zlib import crc32
 
 import msgspec
 
-from wend.model.errors import ClientError, Refused, WireError
-from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Attributes, Headers, PeerId, Range
-from wend.model.units import FOREVER, SECOND, Nanos, seconds
-from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
+from wend.model.errors import WireError
+from wend.model.events import PeerId
 from wend.protocol.messages import Ack, Control, Data, DirectMessage, Fragment, Message, PlainMessage
 from wend.security.packets import is_sealed
 
@@ -40,17 +37,8 @@ VERSION = 3
 MAX_DATAGRAM_BYTES = 60_000
 """Below the limit of UDP over IPv4, with room for the headers that tunnels add."""
 
-MAX_ATTRIBUTES_BYTES = 48_000
-"""Of one event, with its headers; the rest of a datagram is for destinations, path and a fragment of the payload."""
-
-MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
-"""The integers of msgpack."""
-
 BUNDLE_BYTES = 1_200
 """The most bytes of a bundle, so that it is one packet on every link. A larger message is sent alone."""
-
-_PLAIN_ATTRIBUTES, _PLAIN_CHARS = 32, 8_000
-"""So many attributes with so many ASCII characters are far below the bounds of an event."""
 
 _HEADER = struct.Struct("!2sBBQQQ")
 _VERSION, _KIND = 2, 3
@@ -124,87 +112,6 @@ def bundle_body(bodies: list[bytes]) -> tuple[int, bytes]:
 def unsealed(datagram: bytes) -> tuple[int, bytes]:
     """The kind and the content of a datagram of this peer's own, for a session: that needs no header and checksum."""
     return datagram[_KIND], datagram[HEADER_BYTES:-CHECKSUM_BYTES]
-
-
-def check_event(attributes: Attributes, payload: bytes, headers: Headers | None = None) -> None:
-    """Raise `Refused` for an event that no datagram could carry, before it is published."""
-    if len(attributes) > MAX_ATTRIBUTES:
-        raise Refused(f"an event may have {MAX_ATTRIBUTES} attributes, this one has {len(attributes)}")
-    if headers and len(headers) > MAX_HEADERS:
-        raise Refused(f"an event may have {MAX_HEADERS} headers, this one has {len(headers)}")
-    try:
-        size = len(_encoder.encode(attributes)) + (len(_encoder.encode(headers)) if headers else 0)
-    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError) as error:
-        raise Refused(f"these attributes cannot be published: {error}") from None
-    if size > MAX_ATTRIBUTES_BYTES:
-        what = "attributes and headers" if headers else "attributes"
-        raise Refused(f"the {what} of an event may have {MAX_ATTRIBUTES_BYTES} bytes, these have {size}")
-    if len(payload) > MAX_PAYLOAD_BYTES:
-        raise Refused(f"a payload may have {MAX_PAYLOAD_BYTES} bytes, this one has {len(payload)}")
-
-
-def is_plain(attributes: object, payload: object, headers: object) -> bool:
-    """Whether an event passes `check_kinds` and `check_event` for sure. It is cheaper, and true of most events."""
-    if type(attributes) is not dict or headers or type(payload) is not bytes or len(payload) > MAX_PAYLOAD_BYTES:
-        return False
-    size = len(attributes)
-    if size > _PLAIN_ATTRIBUTES:
-        return False
-    for name, value in attributes.items():
-        if type(name) is not str or not name.isascii():
-            return False
-        size += len(name)
-        kind = type(value)
-        if kind is str:
-            if not value.isascii():
-                return False
-            size += len(value)
-        elif kind is int:
-            if not MIN_INTEGER <= value <= MAX_INTEGER:
-                return False
-        elif kind is not float and kind is not bool:
-            return False
-    return size <= _PLAIN_CHARS
-
-
-def ttl_ns(ttl: float | None) -> Nanos | None:
-    """A time to live in nanoseconds. Raises `ClientError` for one that cannot be."""
-    if ttl is None:
-        return None
-    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= FOREVER / SECOND:
-        raise ClientError(f"a ttl is a number of seconds above 0, got {_shown(ttl)}")
-    return max(1, seconds(ttl))
-
-
-def check_kinds(attributes: object, payload: object, headers: object) -> None:
-    """Raise `ClientError` for values of the wrong type; it names the attribute or header."""
-    if not isinstance(attributes, dict):
-        raise ClientError(f"attributes are a dict of names and values, got {_shown(attributes)}")
-    for name, value in attributes.items():
-        if not isinstance(name, str):
-            raise ClientError(f"the name of an attribute is a text, got {_shown(name)}")
-        if not isinstance(value, bool | int | float | str | Range):
-            raise ClientError(
-                f"attribute {name!r} must be a truth value, a number, a text or a wend.Range, got {_shown(value)}"
-            )
-        for number in (value.low, value.high) if isinstance(value, Range) else (value,):
-            if isinstance(number, int) and not MIN_INTEGER <= number <= MAX_INTEGER:
-                raise ClientError(f"attribute {name!r} is an integer outside {MIN_INTEGER}..{MAX_INTEGER}")
-    if not isinstance(payload, bytes | bytearray | memoryview):
-        raise ClientError(f"a payload is bytes, got {_shown(payload)}")
-    if headers is not None and not isinstance(headers, dict):
-        raise ClientError(f"headers are a dict of names and texts, got {_shown(headers)}")
-    for name, text in (headers or {}).items():
-        if not isinstance(name, str):
-            raise ClientError(f"the name of a header is a text, got {_shown(name)}")
-        if not isinstance(text, str):
-            raise ClientError(f"header {name!r} must be a text, got {_shown(text)}")
-
-
-def _shown(what: object) -> str:
-    """A value with its type, shortened: it may be a megabyte long."""
-    shown = "a large one" if isinstance(what, int) and what.bit_length() > 64 else reprlib.repr(what)
-    return f"{shown} ({type(what).__name__})"
 
 
 Fault = Literal["garbage", "another version", "corrupted"]
