@@ -5,7 +5,7 @@ import pytest
 import wend
 from tests.drivers.live.net import RawClient, overlay, run, until
 from wend.drivers.live import frames
-from wend.drivers.live.broker import client_session
+from wend.drivers.live.broker import publisher_pause
 from wend.drivers.live.client import client as client_module
 from wend.drivers.live.driver import PeerDriver
 from wend.drivers.live.peer import LivePeer
@@ -72,7 +72,7 @@ def test_a_post_stops_in_the_middle_and_says_that_links_were_congested(crowd: di
 def test_a_client_of_a_peer_that_stays_congested_is_served_now_and_then(
     crowd: dict[str, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_session, "MAX_PAUSE_S", 0.01)
+    monkeypatch.setattr(publisher_pause, "MAX_PAUSE_S", 0.01)
     monkeypatch.setattr(client_module, "CONGESTED_S", 3600.0)
 
     async def scene() -> None:

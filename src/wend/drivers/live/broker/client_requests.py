@@ -5,20 +5,22 @@ is counted, and the client is told why.
 """
 
 import asyncio
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from wend.drivers.live import frames
-from wend.drivers.live.access.access import Access
 from wend.drivers.live.access.grants import NotGranted
+from wend.drivers.live.broker.admitted_client import AdmittedClient
 from wend.drivers.live.broker.broker import Broker, BrokerClient
-from wend.drivers.live.broker.client_output import ClientOutput
 from wend.drivers.live.config import NeighbourEntry
 from wend.drivers.live.plans.pieces import PlanPieces
 from wend.model.errors import FilterError, Refused, WendError
 from wend.model.events import Qos, Value
 from wend.protocol.ports import Unretained
+
+if TYPE_CHECKING:
+    from wend.drivers.live.broker.client_session import ClientOutput
 
 PAGE_BYTES = frames.MAX_FRAME_BYTES // 2
 """What a list of durable subscriptions may take in one frame."""
@@ -27,31 +29,22 @@ PAGE_BYTES = frames.MAX_FRAME_BYTES // 2
 class ClientRequests:
     """Serves a client that has greeted."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        client: BrokerClient,
-        output: ClientOutput,
-        access: Access | None,
-        check_status: Callable[[], None],
-    ) -> None:
-        """`access` is what the client may do; None: everything. `check_status` raises `NotGranted` for a client that
-        asks for the status too often."""
+    def __init__(self, broker: Broker, client: BrokerClient, output: "ClientOutput", admitted: AdmittedClient) -> None:
         self._broker = broker
         self._client = client
         self._output = output
-        self._access = access
-        self._check_status = check_status
+        self._admitted = admitted
+        self._access = admitted.access
         self._plan_pieces = PlanPieces()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def serve(self, frame: frames.Request) -> None:
-        """Carry out a request, and answer it. Raises `WendError` where it is refused."""
+        """Carry out a request, and answer it. Raises `WendError` if it is refused."""
         match frame:
             case frames.Subscribe():
                 self._subscribe(frame)
             case frames.Unsubscribe(ref, handle):
-                self._output.forget(handle)
+                self._output.queue.forget(handle)
                 self._broker.unsubscribe(self._client, handle)
                 if self._access is not None:
                     self._access.unsubscribed(handle)
@@ -59,7 +52,7 @@ class ClientRequests:
             case frames.PingFrame(ref):
                 self._output.answer(frames.Completed(ref))
             case frames.AskStatus(ref):
-                self._check_status()
+                self._admitted.check_status()
                 self._output.answer(frames.StatusFrame(ref, self._broker.status()))
             case frames.ListSubscriptions(ref, after):
                 durable = self._broker.durable.status()
