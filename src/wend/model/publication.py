@@ -48,9 +48,14 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
 
 
 def as_publication(
-    attributes: Attributes, payload: bytes = b"", headers: Headers | None = None, ttl: float | None = None
+    attributes: Attributes,
+    payload: bytes = b"",
+    headers: Headers | None = None,
+    ttl: float | None = None,
+    retain: bool | str = False,
 ) -> Publication:
-    """A valid publication of what an application gives: its numbers may be NumPy's. Raises as `Publication.check`."""
+    """A valid publication of what an application gives: `ttl` is in seconds, and numbers may be NumPy's. Raises as
+    `Publication.check`."""
     if headers is None:
         headers = {}
     if not is_plain(attributes, payload, headers):
@@ -58,7 +63,25 @@ def as_publication(
             attributes = {name: as_scalar(value) for name, value in attributes.items()}
         check_types(attributes, payload, headers)
         check_size(attributes, payload, headers)
-    return Publication(attributes, payload, headers, None if ttl is None else ttl_ns(ttl))
+    attribute = _retained_by(attributes, retain) if retain else ""
+    return Publication(attributes, payload, headers, None if ttl is None else _ttl_ns(ttl), None, attribute)
+
+
+def _retained_by(attributes: Attributes, retain: Any) -> str:
+    """The attribute by which the peer is to retain an event. Raises `ClientError` if the event lacks it."""
+    attribute = "topic" if retain is True else retain
+    if not isinstance(attribute, str):
+        raise ClientError(f"retain is True or the name of an attribute, got {retain!r}")
+    if attribute not in attributes:
+        raise ClientError(f"an event is retained by its attribute {attribute!r}, which this one does not have")
+    return attribute
+
+
+def _ttl_ns(ttl: Any) -> Nanos:
+    """A time to live in nanoseconds. Raises `ClientError` for an invalid one."""
+    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= FOREVER / SECOND:
+        raise ClientError(f"a ttl is a number of seconds above 0, got {_shown(ttl)}")
+    return max(1, seconds(ttl))
 
 
 def is_plain(attributes: object, payload: object, headers: object) -> bool:
@@ -130,13 +153,6 @@ def check_value(name: str, value: Any) -> None:
     for number in (value.low, value.high) if isinstance(value, Range) else (value,):
         if isinstance(number, int) and not MIN_INTEGER <= number <= MAX_INTEGER:
             raise ClientError(f"attribute {name!r} is an integer outside {MIN_INTEGER}..{MAX_INTEGER}")
-
-
-def ttl_ns(ttl: Any) -> Nanos:
-    """A time to live in nanoseconds. Raises `ClientError` for an invalid one."""
-    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= FOREVER / SECOND:
-        raise ClientError(f"a ttl is a number of seconds above 0, got {_shown(ttl)}")
-    return max(1, seconds(ttl))
 
 
 def _shown(what: object) -> str:

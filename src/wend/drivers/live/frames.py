@@ -49,6 +49,10 @@ class Publish(msgspec.Struct, frozen=True, gc=False, tag="publish"):
     retain: str = ""
     """The name of an attribute: the peer retains the newest event for each of its values, for later subscriptions."""
 
+    @staticmethod
+    def of(ref: int, event: Publication) -> "Publish":
+        return Publish(ref, event.attributes, event.payload, event.headers, event.ttl_ns, event.to, event.retain)
+
     def publication(self) -> Publication:
         return Publication(self.attributes, self.payload, self.headers, self.ttl_ns, self.to, self.retain)
 

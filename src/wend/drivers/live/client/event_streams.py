@@ -8,38 +8,200 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from wend.drivers.live import frames
-from wend.drivers.live.client.arrivals import Arrival, PublishReceipt, signer_of
+from wend.drivers.live.client.answers import refusal
+from wend.drivers.live.client.arrivals import Arrival, DurableArrival, PublishReceipt, signer_of
+from wend.drivers.live.client.confirmations import Confirmations
 from wend.drivers.live.client.connection import PeerConnection
-from wend.drivers.live.client.request_channel import RequestChannel, refusal
 from wend.model.errors import ClientError, FilterError, Refused, WendError
-from wend.model.events import Attributes, Headers, PeerId, event_bytes
+from wend.model.events import PeerId, event_bytes
+from wend.model.publication import Publication
 from wend.model.units import SECOND
+
+
+class OpenSubscription(Protocol):
+    """A subscription as the table sees it."""
+
+    dropped: int
+    missed: Counter[str]
+
+    @property
+    def handle(self) -> int:
+        """The number of the subscription."""
+        ...
+
+    def request(self, ref: int) -> frames.Subscribe:
+        """The request for it under this number, at first or over a new connection."""
+        ...
+
+    def deliver(self, delivery: frames.Delivery) -> None:
+        """Take an event."""
+        ...
+
+    def subscribed(self, peer: PeerId) -> None:
+        """A peer has confirmed the subscription: at first, and whenever it was restored, here or at another peer."""
+        ...
+
+    def end(self, error: WendError | None) -> None:
+        """It gets no more events, for this reason; None: the application closed it."""
+        ...
+
+    async def consumed(self) -> None:
+        """Wait until the application has all events."""
+        ...
+
+
+class EventStreams:
+    """The open subscriptions of a client, by their number."""
+
+    def __init__(
+        self,
+        connection: PeerConnection,
+        number: Callable[[], int],
+        call: Callable[[frames.Request], Awaitable[None]],
+        publish: Callable[[Publication], Awaitable[PublishReceipt]],
+    ) -> None:
+        """`number` makes the number of a request, `call` sends one and waits until it is carried out."""
+        self.publish = publish
+        self._connection = connection
+        self._number = number
+        self._call = call
+        self._open: dict[int, OpenSubscription] = {}
+        self._restoring: dict[int, OpenSubscription] = {}
+        """By the number of the request that subscribes them again."""
+
+    @property
+    def peer(self) -> PeerId:
+        """The peer that the client is connected to, or was last."""
+        return self._connection.peer
+
+    # ---------------------------------------------------------------- called by streams
+
+    async def open(self, stream: OpenSubscription) -> None:
+        """Subscribe it at the peer. Raises if the peer refuses it."""
+        # If it were registered before the connection is back, it would be restored and then subscribed a second time.
+        await self._connection.opened()
+        self._open[stream.handle] = stream
+        try:
+            await self._call(stream.request(self._number()))
+            stream.subscribed(self.peer)
+        except BaseException as error:
+            self._open.pop(stream.handle, None)
+            if self._connection.writer is not None and not isinstance(error, FilterError | Refused):
+                # Nobody waits for the answer any longer, and it may be yes.
+                self._write(frames.Unsubscribe(self._number(), stream.handle))
+            raise
+
+    async def forget(self, stream: OpenSubscription) -> None:
+        """End its subscription at the peer."""
+        if self._open.pop(stream.handle, None) is not None and self._connection.writer is not None:
+            with suppress(ClientError):
+                await self._call(frames.Unsubscribe(self._number(), stream.handle))
+
+    def confirm(self, handle: int, positions: tuple[int, ...]) -> bool:
+        """Confirm deliveries of a durable subscription. False if there is no connection."""
+        if self._connection.writer is None:
+            return False
+        self._write(frames.Confirm(handle, positions))
+        return True
+
+    def _write(self, frame: frames.ToPeer) -> None:
+        self._connection.unwritten.append(frames.encode(frame))
+        self._connection.write_soon()
+
+    # ---------------------------------------------------------------- called by the client
+
+    async def consumed(self) -> None:
+        """Wait until all buffers are empty."""
+        for stream in list(self._open.values()):
+            await stream.consumed()
+
+    def deliver(self, deliveries: tuple[frames.Delivery, ...]) -> None:
+        for delivery in deliveries:
+            if (stream := self._open.get(delivery.handle)) is not None:
+                stream.deliver(delivery)
+
+    def report(self, frame: frames.Dropped | frames.MissedFrame | frames.Replaced) -> None:
+        """The peer says what became of a subscription."""
+        stream = self._open.get(frame.handle)
+        if stream is None:
+            return
+        match frame:
+            case frames.Dropped(count=count):
+                stream.dropped += count
+            case frames.MissedFrame(counts=counts):
+                stream.missed.update(counts)
+            case frames.Replaced(handle):
+                del self._open[handle]
+                stream.end(ClientError("another client took over this durable subscription"))
+
+    def answered(self, frame: frames.Answer) -> None:
+        """The peer answered a request. It may be one of `restore`."""
+        stream = self._restoring.pop(frame.ref, None)
+        if stream is None:
+            return
+        if isinstance(frame, frames.No):
+            self._open.pop(stream.handle, None)
+            stream.end(refusal(frame))
+        else:
+            stream.subscribed(self.peer)
+
+    def restore(self) -> None:
+        """Subscribe again to everything, over a new connection."""
+        for stream in self._open.values():
+            request = stream.request(self._number())
+            self._restoring[request.ref] = stream
+            self._write(request)
+
+    def lost(self) -> None:
+        """No answer will come over the connection that broke."""
+        self._restoring.clear()
+
+    def end(self, error: ClientError) -> None:
+        """End all: there will be no other connection."""
+        for stream in list(self._open.values()):
+            stream.end(error)
+        self._open.clear()
 
 
 class EventStream:
     """The events of one subscription, to iterate over; made by `Client.subscribe`.
 
     Its buffer is bounded by messages and by bytes, because either bound alone allows a gigabyte. A full buffer drops
-    the oldest event; `dropped` counts the events that were dropped here and at the peer.
+    the oldest event; `dropped` counts the events that were dropped here and at the peer. The buffer of a durable
+    subscription drops nothing: its window bounds it.
     """
 
-    def __init__(self, streams: "EventStreams", request: frames.Subscribe, buffer_msgs: int, buffer_bytes: int) -> None:
+    def __init__(
+        self,
+        streams: EventStreams,
+        request: frames.Subscribe,
+        buffer_msgs: int,
+        buffer_bytes: int,
+        ack: str | None = None,
+    ) -> None:
+        """`ack`: of a durable subscription, how events are confirmed."""
         self._streams = streams
         self._request = request
-        self._handle = request.handle
+        self.handle = request.handle
         self.filter = request.filter
         self.deadline_ns = request.deadline_ns
         self.reliability = request.reliability
+        self.name = None if request.durable is None else request.durable.name
+        """Of a durable subscription."""
         self.missed: Counter[str] = Counter()
-        """Events that expired, and gaps that an ordered subscription skipped, by reason."""
+        """By reason: events that expired, gaps that an ordered subscription skipped, and events that the peer could not
+        hold for a durable subscription."""
         self.dropped = 0
         self.peer: PeerId = -1
         """The peer that it is subscribed at, or was last."""
+        self._confirmations = None
+        if ack is not None:
+            self._confirmations = Confirmations(ack, lambda positions: streams.confirm(self.handle, positions))
         self._buffer_msgs = buffer_msgs
         self._buffer_bytes = buffer_bytes
         self._buffer: deque[tuple[frames.Delivery, int]] = deque()
@@ -49,6 +211,12 @@ class EventStream:
         self._entered = False
         self._ended = False
         self._changed = asyncio.Event()
+
+    @property
+    def moves(self) -> int:
+        """How often a durable subscription went on at another peer. The events that waited at the former one stay
+        there."""
+        return 0 if self._confirmations is None else self._confirmations.moves
 
     async def __aenter__(self) -> "EventStream":
         if self._ended:
@@ -61,12 +229,18 @@ class EventStream:
     def __await__(self) -> Generator[Any, None, "EventStream"]:
         return self.__aenter__().__await__()
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *error: object) -> None:
+        if self._confirmations is not None and error and error[0] is not None:
+            self._confirmations.forget_current()
         await self.close()
 
     async def close(self) -> None:
-        """End the subscription; events in the buffer can still be read."""
-        self._end(None)
+        """End the subscription; events in the buffer can still be read. A durable one stays at the peer, and events
+        wait for its next client."""
+        if self._confirmations is not None:
+            self._confirmations.confirm_current()
+            self._confirmations.flush()
+        self.end(None)
         await self._streams.forget(self)
 
     def __aiter__(self) -> "EventStream":
@@ -74,6 +248,8 @@ class EventStream:
 
     async def __anext__(self) -> Arrival:
         """Ends when the subscription is closed; raises when the peer did not come back, or refused it then."""
+        if self._confirmations is not None:
+            self._confirmations.confirm_current()
         while not self._buffer:
             if self._error is not None:
                 raise self._error
@@ -85,23 +261,20 @@ class EventStream:
         delivery, size = self._buffer.popleft()
         self._bytes -= size
         self._changed.set()
-        return self._arrival(delivery, delivery.age_ns / SECOND)
+        if self._confirmations is None:
+            return arrival_of(delivery, self)
+        arrival = _durable_arrival(delivery, self, self._confirmations.peer)
+        self._confirmations.hand_over(arrival)
+        return arrival
 
-    def _arrival(self, delivery: frames.Delivery, age: float) -> Arrival:
-        event = delivery.event
-        id_ = event.origin or event.id
-        headers, signer = signer_of(event.headers)
-        return Arrival(
-            id_, event.attributes, event.payload, age, delivery.late, headers, self, delivery.retained, signer
-        )
+    async def publish(self, publication: Publication) -> PublishReceipt:
+        """Publish an answer to a request that came by this subscription; `Arrival.reply` calls it."""
+        return await self._streams.publish(publication)
 
-    async def reply(
-        self, request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None
-    ) -> PublishReceipt:
-        """Answer a request that came by this subscription; `Arrival.reply` calls it."""
-        from wend.drivers.live.client.requests import reply_to
-
-        return await self._streams.publish(reply_to(request, payload, attributes, headers))
+    def confirm(self, peer: PeerId, position: int) -> None:
+        """Confirm an event of a durable subscription; `DurableArrival.ack` calls it."""
+        if self._confirmations is not None:
+            self._confirmations.confirm(peer, position)
 
     async def consumed(self) -> None:
         """Wait until the buffer is empty."""
@@ -112,141 +285,67 @@ class EventStream:
         self._changed.clear()
         await self._changed.wait()
 
-    # ---------------------------------------------------------------- called by `EventStreams` alone
+    # ---------------------------------------------------------------- called by `EventStreams` (`OpenSubscription`)
 
-    def _numbered(self, ref: int) -> frames.Subscribe:
-        new = self.peer == -1  # over a new connection it does not get retained events again
-        return msgspec.structs.replace(self._request, ref=ref, retained=self._request.retained and new)
+    def request(self, ref: int) -> frames.Subscribe:
+        is_new = self.peer == -1  # over a new connection it does not get retained events again
+        return msgspec.structs.replace(self._request, ref=ref, retained=self._request.retained and is_new)
 
-    def _deliver(self, delivery: frames.Delivery) -> None:
-        if self._ended:
+    def deliver(self, delivery: frames.Delivery) -> None:
+        if self._confirmations is not None:
+            self._move(self._streams.peer)
+        if self._ended or (self._confirmations is not None and not self._confirmations.accept(delivery.position)):
             return
-        self._append(delivery)
-        while len(self._buffer) > self._buffer_msgs or self._bytes > self._buffer_bytes:
-            self._bytes -= self._buffer.popleft()[1]
-            self.dropped += 1
-
-    def _append(self, delivery: frames.Delivery) -> None:
         size = event_bytes(delivery.event)
         self._buffer.append((delivery, size))
         self._bytes += size
         self._changed.set()
+        while self._confirmations is None and (
+            len(self._buffer) > self._buffer_msgs or self._bytes > self._buffer_bytes
+        ):
+            self._bytes -= self._buffer.popleft()[1]
+            self.dropped += 1
 
-    def _subscribed(self, peer: PeerId) -> None:
-        """Called when a peer has confirmed the subscription: at first, and whenever it was restored, here or at another
-        peer."""
+    def subscribed(self, peer: PeerId) -> None:
         self.peer = peer
+        if self._confirmations is not None:
+            self._move(peer)
+            self._confirmations.flush()
 
-    def _end(self, error: WendError | None) -> None:
+    def _move(self, peer: PeerId) -> None:
+        """Go on at this peer. If it is another one, the former peer has what is buffered, as it is not confirmed."""
+        if self._confirmations is not None and self._confirmations.move(peer):
+            self._buffer.clear()
+            self._bytes = 0
+            self._changed.set()  # somebody may wait until all of them are consumed
+
+    def end(self, error: WendError | None) -> None:
         self._ended = True
         self._error = self._error or error
         self._changed.set()
 
 
-class EventStreams:
-    """The open streams of a client, by the number of their subscription."""
+def arrival_of(delivery: frames.Delivery, stream: object) -> Arrival:
+    """An event as the application gets it."""
+    event = delivery.event
+    headers, signer = signer_of(event.headers)
+    id_, age = event.origin or event.id, delivery.age_ns / SECOND
+    return Arrival(id_, event.attributes, event.payload, age, delivery.late, headers, stream, delivery.retained, signer)
 
-    def __init__(
-        self,
-        connection: PeerConnection,
-        channel: RequestChannel,
-        publish: Callable[[frames.Publish], Awaitable[PublishReceipt]],
-    ) -> None:
-        """`publish` sends a publication that has no number yet."""
-        self.publish = publish
-        self._connection = connection
-        self._channel = channel
-        self._open: dict[int, EventStream] = {}
-        self._restoring: dict[int, EventStream] = {}
-        """By the number of the request that subscribes them again."""
 
-    @property
-    def peer(self) -> PeerId:
-        """The peer that the client is connected to, or was last."""
-        return self._connection.peer
-
-    # ---------------------------------------------------------------- called by streams
-
-    async def open(self, stream: EventStream) -> None:
-        """Subscribe it at the peer. Raises where the peer refuses it."""
-        # If it were registered before the connection is back, it would be restored and then subscribed a second time.
-        await self._connection.opened()
-        channel = self._channel
-        self._open[stream._handle] = stream
-        try:
-            await channel.call(stream._numbered(channel.number()), frames.Completed)
-            stream._subscribed(self.peer)
-        except BaseException as error:
-            self._open.pop(stream._handle, None)
-            if self._connection.writer is not None and not isinstance(error, FilterError | Refused):
-                # Nobody waits for the answer any more, and it may be yes.
-                channel.write(frames.encode(frames.Unsubscribe(channel.number(), stream._handle)))
-            raise
-
-    async def forget(self, stream: EventStream) -> None:
-        """End its subscription at the peer."""
-        if self._open.pop(stream._handle, None) is None or self._connection.writer is None:
-            return
-        with suppress(ClientError):
-            await self._channel.call(frames.Unsubscribe(self._channel.number(), stream._handle), frames.Completed)
-
-    def confirm(self, handle: int, positions: tuple[int, ...]) -> bool:
-        """Confirm deliveries of a durable subscription. False if there is no connection."""
-        if self._connection.writer is None:
-            return False
-        self._channel.write(frames.encode(frames.Confirm(handle, positions)))
-        return True
-
-    # ---------------------------------------------------------------- called by the client
-
-    async def consumed(self) -> None:
-        """Wait until all buffers are empty."""
-        for stream in list(self._open.values()):
-            await stream.consumed()
-
-    def deliver(self, deliveries: tuple[frames.Delivery, ...]) -> None:
-        for delivery in deliveries:
-            if (stream := self._open.get(delivery.handle)) is not None:
-                stream._deliver(delivery)
-
-    def dropped(self, handle: int, count: int) -> None:
-        """The peer dropped events of a subscription."""
-        if handle in self._open:
-            self._open[handle].dropped += count
-
-    def missed(self, handle: int, counts: dict[str, int]) -> None:
-        """Events of a subscription expired, or cannot come any more; by reason."""
-        if handle in self._open:
-            self._open[handle].missed.update(counts)
-
-    def replaced(self, handle: int) -> None:
-        if (replaced := self._open.pop(handle, None)) is not None:
-            replaced._end(ClientError("another client took over this durable subscription"))
-
-    def answered(self, frame: frames.Answer) -> None:
-        """The peer answered a request. It may be one of `restore`."""
-        restored = self._restoring.pop(frame.ref, None)
-        if restored is None:
-            return
-        if isinstance(frame, frames.No):
-            self._open.pop(restored._handle, None)
-            restored._end(refusal(frame))
-        else:
-            restored._subscribed(self.peer)
-
-    def restore(self) -> None:
-        """Subscribe again to everything, over a new connection."""
-        for stream in self._open.values():
-            request = stream._numbered(self._channel.number())
-            self._restoring[request.ref] = stream
-            self._channel.write(frames.encode(request))
-
-    def lost(self) -> None:
-        """No answer will come over the connection that broke."""
-        self._restoring.clear()
-
-    def end(self, error: ClientError) -> None:
-        """End all: there will be no other connection."""
-        for stream in list(self._open.values()):
-            stream._end(error)
-        self._open.clear()
+def _durable_arrival(delivery: frames.Delivery, stream: EventStream, peer: PeerId) -> DurableArrival:
+    event = delivery.event
+    headers, signer = signer_of(event.headers)
+    return DurableArrival(
+        event.id,
+        event.attributes,
+        event.payload,
+        delivery.age_ns / SECOND,
+        delivery.late,
+        headers,
+        stream,
+        signed_by=signer,
+        redelivered=delivery.again,
+        peer=peer,
+        position=delivery.position,
+    )

@@ -1,10 +1,10 @@
-"""The options of `client.subscribe` and `client.publish`, checked before anything is sent."""
+"""The options of `client.subscribe`, checked before anything is sent."""
 
 from typing import Any
 
 from wend.drivers.live import frames
 from wend.model.errors import ClientError
-from wend.model.events import Attributes, DurableOptions, as_scalar
+from wend.model.events import DurableOptions, as_scalar
 from wend.model.units import FOREVER, SECOND, seconds
 
 PUBLISHER = "publisher"
@@ -61,16 +61,6 @@ def subscribe_frame(
         shared,
         retained=bool(retained),
     )
-
-
-def retained_by(attributes: Attributes, retain: Any) -> str:
-    """The attribute by which the peer is to retain an event. Raises `ClientError` if the event lacks it."""
-    attribute = "topic" if retain is True else retain
-    if not isinstance(attribute, str):
-        raise ClientError(f"retain is True or the name of an attribute, got {retain!r}")
-    if attribute not in attributes:
-        raise ClientError(f"an event is retained by its attribute {attribute!r}, which this one does not have")
-    return attribute
 
 
 def _group(group: Any, durable: bool, ordered: bool) -> str:
