@@ -125,7 +125,8 @@ class SessionLayer(Handshakes):
             session.unanswered_ns = now
         if now >= keys.rekey_ns or now - session.unanswered_ns > SILENCE_NS:
             self._begin(now, session, session.address)
-        return keys.seal(kind, body)
+        counter, header = keys.next_header(kind)
+        return header + keys.encrypt(nonce(counter), body, header)  # as `keys.seal` does
 
     def send_to(self, now: Nanos, address: Address, kind: int, body: bytes) -> None:
         """Send a message to whoever is at an address, as an effect, perhaps later."""
