@@ -6,6 +6,7 @@ from reference_pages.wire_format import structs
 from wend.drivers.live import frames
 from wend.drivers.live.broker import broker, listener
 from wend.drivers.live.client import connection
+from wend.drivers.live.transport import wire
 from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Event, Range
 from wend.model.publication import MAX_ATTRIBUTES_BYTES, MAX_PAYLOAD_BYTES
 
@@ -82,8 +83,8 @@ def page() -> str:
     return PAGE.format(
         version=frames.VERSION,
         frame=frames.MAX_FRAME_BYTES,
-        greet=frames.encode(frames.Greet()).hex(" "),
-        publish=frames.encode(publish).hex(" "),
+        greet=wire.encode_frame(frames.Greet()).hex(" "),
+        publish=wire.encode_frame(publish).hex(" "),
         attributes=MAX_ATTRIBUTES,
         headers=MAX_HEADERS,
         event=MAX_ATTRIBUTES_BYTES,

@@ -10,6 +10,7 @@ from tests.drivers.live.net import RawClient, Site, overlay, run, until
 from wend.drivers.live import frames
 from wend.drivers.live.broker import fair_scheduler
 from wend.drivers.live.broker.client_session import WRITE_HIGH_BYTES, ClientSession
+from wend.drivers.live.transport import wire
 
 
 async def _silent(site: Site) -> RawClient:
@@ -101,7 +102,7 @@ def test_a_client_that_is_disconnected_and_reads_nothing_is_forgotten() -> None:
     async def scene() -> None:
         async with overlay([], stall_s=0.05) as (a,):
             raw, session = await _narrow(a)
-            raw.writer.write(200 * frames.encode(frames.AskStatus(1)) + b"\xff" * 8)
+            raw.writer.write(200 * wire.encode_frame(frames.AskStatus(1)) + b"\xff" * 8)
             await until(lambda: a.counts["garbage"] == 1)
             assert a.listener.sessions == {session}, "something waits for it"
             await until(lambda: not a.listener.sessions)

@@ -12,6 +12,7 @@ from tests.drivers.live.net import RawClient, overlay, run, take, until
 from wend.drivers.live import frames
 from wend.drivers.live.broker import fair_scheduler
 from wend.drivers.live.client import posts
+from wend.drivers.live.transport import wire
 from wend.model.errors import Refused
 from wend.model.publication import Publication, check_size, check_types, is_plain
 
@@ -116,10 +117,10 @@ def test_a_post_waits_while_too_many_are_unanswered(monkeypatch: pytest.MonkeyPa
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers.append(writer)
-        writer.write(frames.encode(frames.Welcome(0, 1)))
-        splitter = frames.Splitter()
+        writer.write(wire.encode_frame(frames.Welcome(0, 1)))
+        splitter = wire.Splitter()
         while data := await reader.read(1 << 16):
-            found = [frames.decode_to_peer(body) for body in splitter.feed(data)]
+            found = [wire.decode_to_peer(body) for body in splitter.feed(data)]
             heard.extend(frame for frame in found if isinstance(frame, frames.Post))
         writer.close()
 
@@ -136,7 +137,7 @@ def test_a_post_waits_while_too_many_are_unanswered(monkeypatch: pytest.MonkeyPa
             await until(lambda: sum(len(frame.events) for frame in heard) == 4)
             assert not posting.done()
             for frame in heard:
-                answers[0].write(frames.encode(frames.Posted(frame.ref, len(frame.events))))
+                answers[0].write(wire.encode_frame(frames.Posted(frame.ref, len(frame.events))))
             await posting
             with pytest.raises(wend.ConnectionLost, match=r"did not answer within 0\.05 s"):
                 await client.flush(timeout=0.05)

@@ -9,6 +9,7 @@ import wend
 from tests.drivers.live.net import overlay, run, take, until
 from wend.drivers.live import frames
 from wend.drivers.live.client import batches, client
+from wend.drivers.live.transport import wire
 from wend.model.publication import Publication
 
 
@@ -111,7 +112,7 @@ def test_a_broken_connection_ends_it_and_says_what_was_accepted(monkeypatch: pyt
 def test_a_peer_that_does_not_answer_is_waited_for_once() -> None:
     async def scene() -> None:
         async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(frames.encode(frames.Welcome(7, 1)))
+            writer.write(wire.encode_frame(frames.Welcome(7, 1)))
             await reader.read()
             writer.close()
 

@@ -1,7 +1,7 @@
 """Who the client of one session is, and what it may do: by its certificate, by a token, or because anybody may."""
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wend.drivers.live.access.access import Access
 from wend.drivers.live.access.grants import NotGranted
@@ -20,6 +20,7 @@ class AdmittedClient:
         self._admission = listener.admission
         self._source = source
         self._is_stranger = True
+        self._by_tls = False
         self._identity: Identity | None = None
         """None: it did not connect by TLS, or is not known yet."""
         self._certificate: bytes | None = None
@@ -29,28 +30,31 @@ class AdmittedClient:
         self.access: Access | None = None
         """What the client may do; None: everything."""
 
-    def show_certificate(self, certificate: bytes) -> None:
-        """Raises `Untrusted`."""
-        self._certificate = certificate
-        self._check_certificate(certificate)
+    def connect(self, tls: Any) -> None:
+        """Verify the certificate that the client shows by TLS, if any. Raises `Untrusted`."""
+        self._by_tls = tls is not None
+        self._certificate = tls.getpeercert(True) if self._by_tls else None
+        if self._certificate is not None:
+            self._check_certificate(self._certificate)
 
-    def admit(self, token: str, *, by_tls: bool) -> None:
+    def admit(self, token: str) -> None:
         """Find out who the client is, and what it may do. Raises `Untrusted` or `NotGranted`."""
-        if by_tls and self._identity is None:
+        if self._by_tls and self._identity is None:
             self._identity = self._admission.by_token(token)
         broker = self._listener.broker
         durable = [backlog.options for backlog in broker.peer.peer.durable.values()]
         self.access = self._admission.open(self._identity, durable, broker)
         self._end_strangeness()
 
-    def recheck(self) -> bool:
-        """Check the keys of the client again. Returns whether it may do other things now than when it connected. Raises
-        `Untrusted` if its keys have ended or are no longer trusted, and `NotGranted` if it may do nothing."""
+    def recheck(self) -> None:
+        """Check the client again. Raises `Untrusted` if its keys have ended or are no longer trusted, and `NotGranted`
+        if it may do other things now than when it connected."""
         if self._certificate is not None:
             self._check_certificate(self._certificate)
         elif self._identity is not None:
             self._identity = self._admission.check(self._identity)
-        return not self._is_stranger and self._admission.is_changed(self._identity, self.access)
+        if not self._is_stranger and self._admission.is_changed(self._identity, self.access):
+            raise NotGranted("rights-changed", "what this client may do has changed: it connects again")
 
     def check_status(self) -> None:
         """Raise `NotGranted` for a client that asks for the status too often: over all connections of a client that

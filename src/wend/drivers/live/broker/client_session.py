@@ -12,18 +12,19 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from wend.drivers.live import frames
-from wend.drivers.live.access.grants import Denial, NotGranted
+from wend.drivers.live.access.grants import NotGranted
 from wend.drivers.live.broker.admitted_client import AdmittedClient
 from wend.drivers.live.broker.client_requests import ClientRequests
 from wend.drivers.live.broker.posting import Posting
 from wend.drivers.live.broker.publisher_pause import PublisherPause
 from wend.drivers.live.broker.stalled_queue import StalledQueue
 from wend.drivers.live.broker.tcp_options import set_options
+from wend.drivers.live.transport import wire
 from wend.model.errors import WendError, WireError
 from wend.model.events import event_bytes
 from wend.model.publication import Publication
@@ -56,7 +57,7 @@ class ClientOutput:
         self.batches = False
         """Whether the client takes several deliveries in one frame."""
         self.queue = StalledQueue(counts, queue_msgs, queue_bytes, self._encode_delivery, confirm)
-        self._counts = counts
+        self.counts = counts
         self._transport: asyncio.Transport | None = None
         self._unwritten: list[bytes] = []
         """Frames that are written when this turn of the event loop ends."""
@@ -100,7 +101,7 @@ class ClientOutput:
         """Write an answer behind the deliveries that wait, so that the answer to a ping comes after them."""
         if self._transport is None:
             return
-        encoded = frames.encode(frame)
+        encoded = wire.encode_frame(frame)
         if self.queue:
             self.queue.add_answer(encoded)
         else:
@@ -145,7 +146,7 @@ class ClientOutput:
         self._gathered = []
         if self.batches and len(gathered) > 1:
             try:
-                self._unwritten.append(frames.encode(frames.Deliveries(tuple(gathered))))
+                self._unwritten.append(wire.encode_frame(frames.Deliveries(tuple(gathered))))
                 return
             except WireError:
                 pass  # one of them cannot be encoded
@@ -157,11 +158,11 @@ class ClientOutput:
     def _encode(self, delivery: frames.Delivery) -> bytes:
         """The frame of a delivery. Instead of one that cannot be encoded, the client is told that it misses it."""
         try:
-            return frames.encode(delivery)
+            return wire.encode_frame(delivery)
         except WireError as error:
-            self._counts["undeliverable"] += 1
+            self.counts["undeliverable"] += 1
             log.info("event %s cannot be delivered to a client: %s", delivery.event.id, error)
-            return frames.encode(frames.MissedFrame(delivery.handle, {"undeliverable": 1}))
+            return wire.encode_frame(frames.MissedFrame(delivery.handle, {"undeliverable": 1}))
 
 
 def _delivery(handle: int, effect: Deliver, waited_ns: Nanos) -> frames.Delivery:
@@ -179,7 +180,7 @@ class ClientSession(asyncio.Protocol):
     def __init__(self, listener: "TcpListener", source: str) -> None:
         self._listener = listener
         self._broker = listener.broker
-        self._splitter = frames.Splitter(STRANGER_FRAME_BYTES)
+        self._splitter = wire.Splitter(STRANGER_FRAME_BYTES)
         self.transport: asyncio.Transport | None = None
         """The connection; None once the session has ended."""
         self._client = AdmittedClient(listener, source)
@@ -214,19 +215,16 @@ class ClientSession(asyncio.Protocol):
         self._broker.counts["connected"] += 1
         most = self._listener.max_clients
         if len(self._listener.sessions) >= most:
-            self._turn_away(f"this peer serves {most} clients and takes no more", "refused")
+            self._broker.counts["refused"] += 1
+            self._dismiss(f"this peer serves {most} clients and takes no more")
             return
         self._listener.sessions.add(self)
         self._broker.counts["now"] += 1
-        greet_s = self._listener.greet_s
-        self._call_in(greet_s, self._turn_away, f"a client has to greet within {greet_s:g} s", "silent")
-        tls = transport.get_extra_info("ssl_object")
-        certificate = None if tls is None else tls.getpeercert(True)
-        if certificate is not None:
-            try:
-                self._client.show_certificate(certificate)
-            except Untrusted as error:
-                self._turn_away(str(error))
+        self._call_in(self._listener.greet_s, self._not_greeted)
+        try:
+            self._client.connect(transport.get_extra_info("ssl_object"))
+        except Untrusted as error:
+            self._turn_away(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
@@ -253,25 +251,28 @@ class ClientSession(asyncio.Protocol):
             self._call_in(self._listener.stall_s, transport.abort)
             transport.close()  # by TLS it may be lost before this returns
 
-    def _turn_away(self, why: str, counter: Denial | str = "not-admitted") -> None:
-        """End the session of a client that may not connect, or no longer may."""
-        self._broker.counts[counter] += 1
+    def _dismiss(self, why: str) -> None:
         self._output.answer(frames.No(0, why))
         self.end()
 
+    def _turn_away(self, error: Untrusted | NotGranted) -> None:
+        """End the session of a client that may not connect, or no longer may."""
+        self._broker.counts[error.counter if isinstance(error, NotGranted) else "not-admitted"] += 1
+        self._dismiss(str(error))
+
     def recheck(self) -> None:
         """End the session if the client's keys have ended or are no longer trusted, or if its rights have changed."""
-        if self.transport is None:
-            return
-        try:
-            if self._client.recheck():
-                self._turn_away("what this client may do has changed: it connects again", "rights-changed")
-        except Untrusted as error:
-            self._turn_away(str(error))
-        except NotGranted as error:
-            self._turn_away(str(error), error.counter)
+        if self.transport is not None:
+            try:
+                self._client.recheck()
+            except (Untrusted, NotGranted) as error:
+                self._turn_away(error)
 
-    def _call_in(self, wait_s: float, do: Callable[..., None], *arguments: Any) -> None:
+    def _not_greeted(self) -> None:
+        self._broker.counts["silent"] += 1
+        self._dismiss(f"a client has to greet within {self._listener.greet_s:g} s")
+
+    def _call_in(self, wait_s: float, do: Callable[..., None], *arguments: int) -> None:
         self._cancel_timer()
         self._timer = asyncio.get_running_loop().call_later(wait_s, do, *arguments)
 
@@ -301,7 +302,8 @@ class ClientSession(asyncio.Protocol):
         try:
             return self._answer_requests()
         except WireError as error:
-            self._turn_away(str(error), "garbage")
+            self._broker.counts["garbage"] += 1
+            self._dismiss(str(error))
         except Exception:
             self._broker.counts["failed"] += 1
             log.exception("the session of a client failed and is closed; the peer goes on")
@@ -324,7 +326,7 @@ class ClientSession(asyncio.Protocol):
                     self._posting = None
                     self._output.answer(answer)
             elif (body := next(bodies, None)) is not None:
-                self._request(frames.decode_to_peer(body))
+                self._request(wire.decode_to_peer(body))
             else:
                 break
             if self._is_held_up():
@@ -369,14 +371,10 @@ class ClientSession(asyncio.Protocol):
         if frame.version != frames.VERSION:
             raise WireError(f"the client speaks version {frame.version}, this peer version {frames.VERSION}")
         if self._requests is None:
-            tls = self.transport is not None and self.transport.get_extra_info("ssl_object") is not None
             try:
-                self._client.admit(frame.token, by_tls=tls)
-            except Untrusted as error:
-                self._turn_away(str(error))
-                return
-            except NotGranted as error:
-                self._turn_away(str(error), error.counter)
+                self._client.admit(frame.token)
+            except (Untrusted, NotGranted) as error:
+                self._turn_away(error)
                 return
             self._splitter.limit = frames.MAX_FRAME_BYTES
             self._requests = ClientRequests(self._broker, self, self._output, self._client)

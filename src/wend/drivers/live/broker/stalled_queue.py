@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from wend.drivers.live import frames
 from wend.drivers.live.clock import monotonic
+from wend.drivers.live.transport import wire
 from wend.model.events import event_bytes
 from wend.model.units import Nanos
 from wend.protocol.ports import Deliver
@@ -30,7 +31,7 @@ class StalledQueue:
     ) -> None:
         """`confirm` takes the handle of a durable subscription and positions of events that expired in the queue."""
         self.size_bytes = 0
-        self._counts = counts
+        self.counts = counts
         self._most_msgs = most_msgs
         self._most_bytes = most_bytes
         self._encode = encode
@@ -72,7 +73,7 @@ class StalledQueue:
         missed, self._missed = self._missed, {}
         reports: list[frames.ToClient] = [frames.Dropped(handle, count) for handle, count in sorted(dropped.items())]
         reports += [frames.MissedFrame(handle, dict(counts)) for handle, counts in sorted(missed.items())]
-        yield b"".join(map(frames.encode, reports))
+        yield b"".join(map(wire.encode_frame, reports))
         while self._items:
             handle, size, item = self._items.popleft()
             self.size_bytes -= size
@@ -87,10 +88,10 @@ class StalledQueue:
 
     def _expired(self, handle: int, effect: Deliver) -> bytes:
         """A delivery waited here for longer than its event lives."""
-        self._counts["expired"] += 1
+        self.counts["expired"] += 1
         if effect.position:
             self._confirm(handle, (effect.position,))
-        return frames.encode(frames.MissedFrame(handle, {"expired": 1}))
+        return wire.encode_frame(frames.MissedFrame(handle, {"expired": 1}))
 
     def _append(self, handle: int, size: int, item: bytes | tuple[Deliver, Nanos]) -> None:
         self._items.append((handle, size, item))
@@ -104,6 +105,6 @@ class StalledQueue:
                 del self._items[place]
                 self.size_bytes -= size
                 self._dropped[handle] += 1
-                self._counts["dropped"] += 1
+                self.counts["dropped"] += 1
                 return True
         return False

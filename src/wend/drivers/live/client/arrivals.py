@@ -51,14 +51,7 @@ class Arrival(msgspec.Struct, frozen=True):
         self, payload: bytes = b"", attributes: Attributes | None = None, headers: Headers | None = None
     ) -> PublishReceipt:
         """Answer a request (`Client.request`). Raises `ClientError` if the event is not a request."""
-        topic, slash, number = self.headers.get(REPLY_TO, "").rpartition("/")
-        if not slash:
-            raise ClientError("this event is no request: it names nobody to reply to")
-        if attributes is not None and "topic" in attributes:
-            raise ClientError("a reply has the topic of the requester's inbox: give it other attributes")
-        named = {**(headers or {}), REPLY: number}
-        publication = Publication({**(attributes or {}), "topic": topic}, payload, named, to=self.id.publisher)
-        receipt: PublishReceipt = await self.stream.publish(publication)
+        receipt: PublishReceipt = await self.stream.reply(self, payload, attributes, headers)
         return receipt
 
 
@@ -73,6 +66,17 @@ class DurableArrival(Arrival, frozen=True):
     def ack(self) -> None:
         """Confirm that it is processed: the peer forgets it. To confirm it twice does no harm."""
         self.stream.confirm(self.peer, self.position)
+
+
+def reply_to(request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None) -> Publication:
+    """The publication that answers a request. Raises `ClientError` if the event is not a request."""
+    topic, slash, number = request.headers.get(REPLY_TO, "").rpartition("/")
+    if not slash:
+        raise ClientError("this event is no request: it names nobody to reply to")
+    if attributes is not None and "topic" in attributes:
+        raise ClientError("a reply has the topic of the requester's inbox: give it other attributes")
+    named = {**(headers or {}), REPLY: number}
+    return Publication({**(attributes or {}), "topic": topic}, payload, named, to=request.id.publisher)
 
 
 def receipt_of(accepted: frames.Accepted) -> PublishReceipt:

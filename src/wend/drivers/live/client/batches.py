@@ -11,6 +11,7 @@ from wend.drivers.live import frames
 from wend.drivers.live.client.answers import BATCH_BYTES, MISFIT, PendingAnswers
 from wend.drivers.live.client.arrivals import PublishReceipt, receipt_of
 from wend.drivers.live.client.connection import PeerConnection
+from wend.drivers.live.transport import wire
 from wend.model.errors import ClientError, ConnectionLost, Refused
 
 BATCH_MSGS = 256
@@ -31,7 +32,7 @@ class PublishBatch:
         return [request.ref for request in self._requests]
 
     def encode(self) -> bytes:
-        return b"".join(map(frames.encode, self._requests))
+        return b"".join(map(wire.encode_frame, self._requests))
 
     def answered(self, frame: frames.Answer) -> None:
         self._answers[frame.ref] = frame

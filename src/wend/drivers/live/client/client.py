@@ -28,6 +28,7 @@ from wend.drivers.live.client.event_streams import EventStream, EventStreams
 from wend.drivers.live.client.posts import Posts
 from wend.drivers.live.client.subscribe_options import check_name, subscribe_frame
 from wend.drivers.live.status import StatusSnapshot
+from wend.drivers.live.transport import wire
 from wend.model.errors import ClientError, ConfigError, PartlyPublished, WireError
 from wend.model.events import Attributes, Headers, PeerId, Value
 from wend.model.publication import Publication, as_publication, check_types
@@ -190,7 +191,7 @@ class Client:
                 publication = as_publication(*(event if isinstance(event, tuple) else (event,)))
             except ClientError as error:
                 raise type(error)(f"event {number} of many: {error}") from None
-            requests.append(frames.Publish.of(self._number(), publication))
+            requests.append(self._publish_frame(publication))
         results = await send_batches(self._connection, self._answers, requests)
         receipts = [result for result in results if isinstance(result, PublishReceipt)]
         if len(receipts) < len(results):
@@ -327,7 +328,13 @@ class Client:
     # ---------------------------------------------------------------- requests and answers
 
     async def _publish(self, publication: Publication) -> PublishReceipt:
-        return receipt_of(await self._call(frames.Publish.of(self._number(), publication), frames.Accepted))
+        return receipt_of(await self._call(self._publish_frame(publication), frames.Accepted))
+
+    def _publish_frame(self, event: Publication) -> frames.Publish:
+        number = self._number()
+        return frames.Publish(
+            number, event.attributes, event.payload, event.headers, event.ttl_ns, event.to, event.retain
+        )
 
     async def _publish_checked(self, publication: Publication) -> PublishReceipt:
         publication.check()
@@ -340,7 +347,7 @@ class Client:
     async def _call(self, request: frames.Request, expected: type[A]) -> A:
         """Send a request, and wait for its answer. Raises if the peer refuses it, or does not answer."""
         try:
-            data = frames.encode(request)
+            data = wire.encode_frame(request)
         except WireError as error:
             raise ClientError(str(error)) from None
         connection = self._connection

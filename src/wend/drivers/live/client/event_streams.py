@@ -14,11 +14,12 @@ import msgspec
 
 from wend.drivers.live import frames
 from wend.drivers.live.client.answers import refusal
-from wend.drivers.live.client.arrivals import Arrival, DurableArrival, PublishReceipt, signer_of
+from wend.drivers.live.client.arrivals import Arrival, DurableArrival, PublishReceipt, reply_to, signer_of
 from wend.drivers.live.client.confirmations import Confirmations
 from wend.drivers.live.client.connection import PeerConnection
+from wend.drivers.live.transport import wire
 from wend.model.errors import ClientError, FilterError, Refused, WendError
-from wend.model.events import PeerId, event_bytes
+from wend.model.events import Attributes, Headers, PeerId, event_bytes
 from wend.model.publication import Publication
 from wend.model.units import SECOND
 
@@ -110,7 +111,7 @@ class EventStreams:
         return True
 
     def _write(self, frame: frames.ToPeer) -> None:
-        self._connection.unwritten.append(frames.encode(frame))
+        self._connection.unwritten.append(wire.encode_frame(frame))
         self._connection.write_soon()
 
     # ---------------------------------------------------------------- called by the client
@@ -168,13 +169,98 @@ class EventStreams:
         self._open.clear()
 
 
-class EventStream:
-    """The events of one subscription, to iterate over; made by `Client.subscribe`.
+class BufferedSubscription:
+    """A subscription whose events wait in a buffer until the application takes them.
 
-    Its buffer is bounded by messages and by bytes, because either bound alone allows a gigabyte. A full buffer drops
-    the oldest event; `dropped` counts the events that were dropped here and at the peer. The buffer of a durable
-    subscription drops nothing: its window bounds it.
+    The buffer is bounded by messages and by bytes, because either bound alone allows a gigabyte. A full buffer drops
+    the oldest event. The buffer of a durable subscription drops nothing: its window bounds it.
     """
+
+    def __init__(
+        self, streams: EventStreams, request: frames.Subscribe, buffer_msgs: int, buffer_bytes: int, ack: str | None
+    ) -> None:
+        """`ack`: of a durable subscription, how events are confirmed."""
+        self.handle = request.handle
+        self.missed: Counter[str] = Counter()
+        self.dropped = 0
+        self.peer: PeerId = -1
+        self.ended = False
+        self.confirmations = None
+        if ack is not None:
+            self.confirmations = Confirmations(ack, lambda positions: streams.confirm(self.handle, positions))
+        self._streams = streams
+        self._request = request
+        self._buffer_msgs = buffer_msgs
+        self._buffer_bytes = buffer_bytes
+        self._buffer: deque[tuple[frames.Delivery, int]] = deque()
+        """With the size of each."""
+        self._bytes = 0
+        self._error: WendError | None = None
+        self._changed = asyncio.Event()
+
+    async def take(self) -> frames.Delivery:
+        """The next event. Raises `StopAsyncIteration` if the subscription has ended."""
+        while not self._buffer:
+            if self._error is not None:
+                raise self._error
+            if self.ended:
+                raise StopAsyncIteration
+            await self._change()
+        delivery, size = self._buffer.popleft()
+        self._bytes -= size
+        self._changed.set()
+        return delivery
+
+    async def consumed(self) -> None:
+        while self._buffer:
+            await self._change()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    # ---------------------------------------------------------------- called by `EventStreams` (`OpenSubscription`)
+
+    def request(self, ref: int) -> frames.Subscribe:
+        is_new = self.peer == -1  # over a new connection it does not get retained events again
+        return msgspec.structs.replace(self._request, ref=ref, retained=self._request.retained and is_new)
+
+    def deliver(self, delivery: frames.Delivery) -> None:
+        if self.confirmations is not None:
+            self._move(self._streams.peer)
+        if self.ended or (self.confirmations is not None and not self.confirmations.accept(delivery.position)):
+            return
+        size = event_bytes(delivery.event)
+        self._buffer.append((delivery, size))
+        self._bytes += size
+        self._changed.set()
+        while self.confirmations is None and (
+            len(self._buffer) > self._buffer_msgs or self._bytes > self._buffer_bytes
+        ):
+            self._bytes -= self._buffer.popleft()[1]
+            self.dropped += 1
+
+    def subscribed(self, peer: PeerId) -> None:
+        self.peer = peer
+        if self.confirmations is not None:
+            self._move(peer)
+            self.confirmations.flush()
+
+    def _move(self, peer: PeerId) -> None:
+        """Go on at this peer. If it is another one, the former peer has what is buffered, as it is not confirmed."""
+        if self.confirmations is not None and self.confirmations.move(peer):
+            self._buffer.clear()
+            self._bytes = 0
+            self._changed.set()  # somebody may wait until all of them are consumed
+
+    def end(self, error: WendError | None) -> None:
+        self.ended = True
+        self._error = self._error or error
+        self._changed.set()
+
+
+class EventStream:
+    """The events of one subscription, to iterate over; made by `Client.subscribe`."""
 
     def __init__(
         self,
@@ -184,33 +270,31 @@ class EventStream:
         buffer_bytes: int,
         ack: str | None = None,
     ) -> None:
-        """`ack`: of a durable subscription, how events are confirmed."""
-        self._streams = streams
-        self._request = request
-        self.handle = request.handle
         self.filter = request.filter
         self.deadline_ns = request.deadline_ns
         self.reliability = request.reliability
         self.name = None if request.durable is None else request.durable.name
         """Of a durable subscription."""
-        self.missed: Counter[str] = Counter()
+        self._streams = streams
+        self._subscription = BufferedSubscription(streams, request, buffer_msgs, buffer_bytes, ack)
+        self._confirmations = self._subscription.confirmations
+        self._entered = False
+
+    @property
+    def dropped(self) -> int:
+        """Events that were dropped because the application or the client reads too slowly, here and at the peer."""
+        return self._subscription.dropped
+
+    @property
+    def missed(self) -> Counter[str]:
         """By reason: events that expired, gaps that an ordered subscription skipped, and events that the peer could not
         hold for a durable subscription."""
-        self.dropped = 0
-        self.peer: PeerId = -1
+        return self._subscription.missed
+
+    @property
+    def peer(self) -> PeerId:
         """The peer that it is subscribed at, or was last."""
-        self._confirmations = None
-        if ack is not None:
-            self._confirmations = Confirmations(ack, lambda positions: streams.confirm(self.handle, positions))
-        self._buffer_msgs = buffer_msgs
-        self._buffer_bytes = buffer_bytes
-        self._buffer: deque[tuple[frames.Delivery, int]] = deque()
-        """With the size of each."""
-        self._bytes = 0
-        self._error: WendError | None = None
-        self._entered = False
-        self._ended = False
-        self._changed = asyncio.Event()
+        return self._subscription.peer
 
     @property
     def moves(self) -> int:
@@ -219,10 +303,10 @@ class EventStream:
         return 0 if self._confirmations is None else self._confirmations.moves
 
     async def __aenter__(self) -> "EventStream":
-        if self._ended:
+        if self._subscription.ended:
             raise ClientError("this subscription is closed: make another")
         if not self._entered:
-            await self._streams.open(self)
+            await self._streams.open(self._subscription)
             self._entered = True
         return self
 
@@ -240,36 +324,29 @@ class EventStream:
         if self._confirmations is not None:
             self._confirmations.confirm_current()
             self._confirmations.flush()
-        self.end(None)
-        await self._streams.forget(self)
+        self._subscription.end(None)
+        await self._streams.forget(self._subscription)
 
     def __aiter__(self) -> "EventStream":
         return self
 
     async def __anext__(self) -> Arrival:
         """Ends when the subscription is closed; raises when the peer did not come back, or refused it then."""
-        if self._confirmations is not None:
-            self._confirmations.confirm_current()
-        while not self._buffer:
-            if self._error is not None:
-                raise self._error
-            if self._ended:
-                raise StopAsyncIteration
-            if not self._entered:
-                raise ClientError("enter it first: async with client.subscribe(...)")
-            await self._change()
-        delivery, size = self._buffer.popleft()
-        self._bytes -= size
-        self._changed.set()
+        if not self._entered and not self._subscription.ended:
+            raise ClientError("enter it first: async with client.subscribe(...)")
         if self._confirmations is None:
-            return arrival_of(delivery, self)
+            return arrival_of(await self._subscription.take(), self)
+        self._confirmations.confirm_current()
+        delivery = await self._subscription.take()
         arrival = _durable_arrival(delivery, self, self._confirmations.peer)
         self._confirmations.hand_over(arrival)
         return arrival
 
-    async def publish(self, publication: Publication) -> PublishReceipt:
-        """Publish an answer to a request that came by this subscription; `Arrival.reply` calls it."""
-        return await self._streams.publish(publication)
+    async def reply(
+        self, request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None
+    ) -> PublishReceipt:
+        """Answer a request that came by this subscription; `Arrival.reply` calls it."""
+        return await self._streams.publish(reply_to(request, payload, attributes, headers))
 
     def confirm(self, peer: PeerId, position: int) -> None:
         """Confirm an event of a durable subscription; `DurableArrival.ack` calls it."""
@@ -278,51 +355,7 @@ class EventStream:
 
     async def consumed(self) -> None:
         """Wait until the buffer is empty."""
-        while self._buffer:
-            await self._change()
-
-    async def _change(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
-
-    # ---------------------------------------------------------------- called by `EventStreams` (`OpenSubscription`)
-
-    def request(self, ref: int) -> frames.Subscribe:
-        is_new = self.peer == -1  # over a new connection it does not get retained events again
-        return msgspec.structs.replace(self._request, ref=ref, retained=self._request.retained and is_new)
-
-    def deliver(self, delivery: frames.Delivery) -> None:
-        if self._confirmations is not None:
-            self._move(self._streams.peer)
-        if self._ended or (self._confirmations is not None and not self._confirmations.accept(delivery.position)):
-            return
-        size = event_bytes(delivery.event)
-        self._buffer.append((delivery, size))
-        self._bytes += size
-        self._changed.set()
-        while self._confirmations is None and (
-            len(self._buffer) > self._buffer_msgs or self._bytes > self._buffer_bytes
-        ):
-            self._bytes -= self._buffer.popleft()[1]
-            self.dropped += 1
-
-    def subscribed(self, peer: PeerId) -> None:
-        self.peer = peer
-        if self._confirmations is not None:
-            self._move(peer)
-            self._confirmations.flush()
-
-    def _move(self, peer: PeerId) -> None:
-        """Go on at this peer. If it is another one, the former peer has what is buffered, as it is not confirmed."""
-        if self._confirmations is not None and self._confirmations.move(peer):
-            self._buffer.clear()
-            self._bytes = 0
-            self._changed.set()  # somebody may wait until all of them are consumed
-
-    def end(self, error: WendError | None) -> None:
-        self._ended = True
-        self._error = self._error or error
-        self._changed.set()
+        await self._subscription.consumed()
 
 
 def arrival_of(delivery: frames.Delivery, stream: object) -> Arrival:

@@ -10,6 +10,7 @@ import asyncio
 from wend.drivers.live import frames
 from wend.drivers.live.client.answers import MISFIT, PendingAnswers
 from wend.drivers.live.client.connection import PeerConnection
+from wend.drivers.live.transport import wire
 from wend.model.errors import ClientError, ConnectionLost, Refused, WireError
 from wend.model.publication import Publication
 
@@ -71,7 +72,7 @@ class Posts:
         """Send an event with others; wait while too many are unanswered."""
         posted = frames.PostedEvent(event.attributes, event.payload, event.headers, event.ttl_ns, event.retain)
         try:
-            encoded = frames.encode_posted(posted)
+            encoded = wire.encode_posted(posted)
         except WireError as error:
             raise ClientError(str(error)) from None
         if self._connection.writer is None:
@@ -130,7 +131,7 @@ class Posts:
         if self._connection.writer is None:
             batch.failed(ConnectionLost(f"the connection to {self._connection.at} broke"))
         else:
-            self._connection.unwritten.append(frames.encode_post(ref, events))
+            self._connection.unwritten.append(wire.encode_post(ref, events))
             self._connection.write_soon()
 
     async def _change(self) -> None:

@@ -14,11 +14,11 @@ from collections import Counter
 import msgspec
 
 from wend.drivers.live import frames
-from wend.drivers.live.client.arrivals import REPLY, REPLY_TO, Arrival, PublishReceipt
+from wend.drivers.live.client.arrivals import REPLY, REPLY_TO, Arrival, PublishReceipt, reply_to
 from wend.drivers.live.client.event_streams import EventStreams, arrival_of
 from wend.matching.filters import topic_filter
 from wend.model.errors import ClientError, ConnectionLost, NoReply, WendError
-from wend.model.events import PeerId
+from wend.model.events import Attributes, Headers, PeerId
 from wend.model.publication import Publication
 
 
@@ -58,9 +58,11 @@ class Inbox:
             del self._waiting[number]
             reply.cancel()
 
-    async def publish(self, publication: Publication) -> PublishReceipt:
-        """Publish an answer to a reply that is a request, too; `Arrival.reply` calls it."""
-        return await self._streams.publish(publication)
+    async def reply(
+        self, request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None
+    ) -> PublishReceipt:
+        """Answer a reply that is a request, too; `Arrival.reply` calls it."""
+        return await self._streams.publish(reply_to(request, payload, attributes, headers))
 
     async def _open(self) -> None:
         async with self._opening:

@@ -1,4 +1,4 @@
-"""The wire format between peers: the only place where messages become datagrams.
+"""The wire format: the only place where messages between peers, and frames of clients (`frames.py`), become bytes.
 
 A datagram is a message between a fixed header and a checksum. A peer refuses a datagram that is not Wend's, not for it,
 of another version or corrupted before it decodes the message:
@@ -21,12 +21,13 @@ declared length against the bytes that are left before it allocates memory.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
 import msgspec
 
+from wend.drivers.live import frames
 from wend.model.errors import WireError
 from wend.model.events import PeerId
 from wend.protocol.messages import Ack, Control, Data, DirectMessage, Fragment, Message, PlainMessage
@@ -233,3 +234,73 @@ def decode(datagram: bytes | memoryview, types: MessageTypes = NO_TYPES) -> Data
     if len(messages) != 1:
         raise WireError(f"a bundle of {len(messages)} messages is not one message")
     return Datagram(header, messages[0])
+
+
+# ---------------------------------------------------------------- frames between a client and its peer
+
+_LENGTH = struct.Struct("!I")
+_to_peer: msgspec.msgpack.Decoder[frames.ToPeer] = msgspec.msgpack.Decoder(frames.ToPeer)
+_to_client: msgspec.msgpack.Decoder[frames.ToClient] = msgspec.msgpack.Decoder(frames.ToClient)
+
+
+def encode_frame(frame: frames.ToPeer | frames.ToClient) -> bytes:
+    try:
+        body = _encoder.encode(frame)
+    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
+        raise WireError(f"a frame cannot be encoded: {error}") from None
+    if len(body) > frames.MAX_FRAME_BYTES:
+        raise WireError(f"a frame may have {frames.MAX_FRAME_BYTES} bytes, this one has {len(body)}")
+    return _LENGTH.pack(len(body)) + body
+
+
+def encode_posted(event: frames.PostedEvent) -> bytes:
+    """A part of a `Post`; see `encode_post`."""
+    try:
+        return _encoder.encode(event)
+    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
+        raise WireError(f"an event cannot be encoded: {error}") from None
+
+
+def encode_post(ref: int, events: list[bytes]) -> bytes:
+    """A `Post` of events that are encoded already."""
+    return encode_frame(frames.Post(ref, tuple(map(msgspec.Raw, events))))  # type: ignore[arg-type]
+
+
+def decode_to_peer(body: bytes) -> frames.ToPeer:
+    try:
+        return _to_peer.decode(body)
+    except Exception as error:
+        raise WireError(f"a frame cannot be decoded: {error}") from None
+
+
+def decode_to_client(body: bytes) -> frames.ToClient:
+    try:
+        return _to_client.decode(body)
+    except Exception as error:
+        raise WireError(f"a frame cannot be decoded: {error}") from None
+
+
+class Splitter:
+    """Finds the frames in a stream of bytes; holds at most one unfinished frame."""
+
+    def __init__(self, limit: int = frames.MAX_FRAME_BYTES) -> None:
+        self._rest = bytearray()
+        self.limit = limit
+        """The longest frame."""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        self._rest += data
+        return self.frames()
+
+    def frames(self) -> Iterator[bytes]:
+        """The complete frames. Those that the caller does not iterate over stay for the next call."""
+        while len(self._rest) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._rest)
+            if not 0 < length <= self.limit:
+                raise WireError(f"a frame may have 1..{self.limit} bytes, this one claims {length}")
+            end = _LENGTH.size + length
+            if len(self._rest) < end:
+                return
+            body = bytes(self._rest[_LENGTH.size : end])
+            del self._rest[:end]
+            yield body
