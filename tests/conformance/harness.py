@@ -324,7 +324,7 @@ class LiveHarness(Common):
                 remember(event)
                 return super().handle(now, event)
 
-        with patch("wend.drivers.live.peer.Peer", RememberingPeer):
+        with patch("wend.drivers.live.driver.Peer", RememberingPeer):
             self.peers[peer] = LivePeer(
                 self.config(peer, store.incarnation),
                 listen=listen,

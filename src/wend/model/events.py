@@ -119,7 +119,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     payload: bytes = b""
     headers: Annotated[Headers, msgspec.Meta(max_length=MAX_HEADERS)] = {}
     ttl_ns: Nanos | None = None
-    """The age at which nobody needs it any more; nil: never."""
+    """The age from which on nobody needs it; nil: there is none."""
     previous: tuple[tuple[PeerId, int], ...] = ()
     """For peers whose subscribers want the publisher's order: the sequence number of the event before this one that was
     for that peer; 0 for the first. Clients get it empty."""

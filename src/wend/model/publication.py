@@ -31,7 +31,7 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
     payload: bytes = b""
     headers: Headers = {}
     ttl_ns: Nanos | None = None
-    """The age at which nobody needs the event."""
+    """The age from which on nobody needs the event."""
     to: PeerId | None = None
     """Set: it is for subscriptions at this peer alone that were not announced."""
     retain: str = ""

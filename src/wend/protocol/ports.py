@@ -137,7 +137,7 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
     """This peer publishes by this plan from now on. Packets in transit follow the plan that they started with."""
 
     plan: "Forwarding | None"
-    """None: it follows no plan any more."""
+    """None: it no longer follows a plan."""
     publish: bool = True
     """Otherwise it forwards packets by this plan, if others publish by it, and itself publishes as before. It forgets
     the plan if nobody uses it for a minute."""
@@ -145,7 +145,7 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
 
 class Stopping(msgspec.Struct, frozen=True, gc=False):
     """The peer is about to stop. It withdraws its interest, unless it will be back: then its durable subscriptions stay
-    announced, and with persistency all others, too."""
+    announced, and with persistence all others, too."""
 
     away_ns: Nanos = 0
     """How long others keep events for it; 0: it leaves for good."""

@@ -38,7 +38,7 @@ class Publish(msgspec.Struct, frozen=True, gc=False, tag="publish"):
     payload: bytes = b""
     headers: Headers = {}
     ttl_ns: Nanos | None = None
-    """The age at which nobody needs the event any more."""
+    """The age from which on nobody needs the event."""
     to: PeerId | None = None
     """Set: the event is for subscriptions at this peer alone that were not announced, as a reply is for an inbox."""
     retain: str = ""
@@ -316,7 +316,7 @@ class MissedFrame(msgspec.Struct, frozen=True, gc=False, tag="missed"):
 
 
 class Replaced(msgspec.Struct, frozen=True, gc=False, tag="replaced"):
-    """Another client attached to the durable subscription: this one gets no more deliveries."""
+    """Another client attached to the durable subscription: this one gets no further deliveries."""
 
     handle: int
 

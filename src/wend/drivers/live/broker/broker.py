@@ -13,7 +13,7 @@ import msgspec
 
 from wend.drivers.live.addressing.given_links import GivenLinks
 from wend.drivers.live.broker.administration import Administration
-from wend.drivers.live.broker.durable_subscriptions import DurableSubscriptions
+from wend.drivers.live.broker.durable_attachments import DurableAttachments
 from wend.drivers.live.broker.fair_scheduler import FairScheduler
 from wend.drivers.live.broker.retained import RetainedExchange
 from wend.drivers.live.broker.signed_events import SignedEvents
@@ -90,7 +90,7 @@ class Broker:
         """Of clients, by all listeners. `now` is how many are connected."""
         self.signatures = SignedEvents(self.counts, keys, signs=signs)
         self.administration = Administration(peer, plan, links, experiments=experiments)
-        self.durable = DurableSubscriptions(peer)
+        self.durable = DurableAttachments(peer)
         self.stopping = False
         self._handles: dict[BrokerClient, dict[int, SharedKey | int]] = {}
         """By client and handle: the key of a shared subscription, or the number of a durable one."""

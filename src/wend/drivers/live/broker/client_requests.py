@@ -134,10 +134,10 @@ class ClientRequests:
 
 def _page(ref: int, durable: list[frames.DurableStatus]) -> frames.Subscriptions:
     """As many of these as fit a frame, in their order."""
-    left, found = PAGE_BYTES, list[frames.DurableStatus]()
+    left, page = PAGE_BYTES, list[frames.DurableStatus]()
     for one in durable:
         left -= len(msgspec.msgpack.encode(one))
-        if left < 0 and found:
+        if left < 0 and page:
             break
-        found.append(one)
-    return frames.Subscriptions(ref, tuple(found), more=len(found) < len(durable))
+        page.append(one)
+    return frames.Subscriptions(ref, tuple(page), more=len(page) < len(durable))

@@ -203,8 +203,8 @@ class RetainedExchange:
 
     def _answer(self, question: Event) -> None:
         inbox, _, number = question.headers.get(REPLY_TO, "").rpartition("/")
-        found = self._broker.peer.retained(question.payload.decode())
-        for event, age_ns in found[-MAX_ANSWERS:]:
+        events = self._broker.peer.retained(question.payload.decode())
+        for event, age_ns in events[-MAX_ANSWERS:]:
             topic = event.attributes.get("topic")
             carried = CarriedEvent(int(number), event.id, age_ns, None if isinstance(topic, Range) else topic)
             headers = {**event.headers, RETAINED: msgspec.json.encode(carried).decode()}

@@ -407,11 +407,11 @@ def connect(
     `root`, `certificate` and `key` are single files. Or it shows a `token`, a text or the `Path` of a private file.
     """
     options = {"keys": keys, "root": root, "certificate": certificate, "key": key, "token": token}
-    given = [name for name, value in options.items() if value is not None]
+    names = [name for name, value in options.items() if value is not None]
     parse_urls(url)
     if scheme_of(url) != TLS_SCHEME:
-        if given:
-            raise ConfigError(f"{given[0]} is for {TLS_SCHEME}, not for {url}")
+        if names:
+            raise ConfigError(f"{names[0]} is for {TLS_SCHEME}, not for {url}")
         return Client(url, timeout=timeout, patience=patience)
     from wend.drivers.live.access.tls import client_tls
 

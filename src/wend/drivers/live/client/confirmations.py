@@ -69,7 +69,7 @@ class Confirmations:
         self._current = arrival
 
     def confirm_current(self) -> None:
-        """The application wants the next event, or no more."""
+        """The application wants the next event, or none."""
         if self._is_automatic and self._current is not None:
             self.confirm(self._current.peer, self._current.position)
         self._current = None

@@ -75,7 +75,7 @@ class PeerConnection:
         self._error: ClientError | None = None
 
     async def start(self) -> None:
-        """Make the first connection. Raises where no peer can be reached."""
+        """Make the first connection. Raises if no peer can be reached."""
         if self._error is not None:
             raise self._error
         if self._task is None:
@@ -256,7 +256,7 @@ class PeerConnection:
         self._lost(error)
 
     def _finish(self, error: ClientError) -> None:
-        """Connect no more, and end everything that waits."""
+        """Give up connecting, and end everything that waits."""
         self._error = self._error or error
         self._broken(error)
         self._ready.set()

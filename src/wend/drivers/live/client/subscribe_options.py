@@ -78,9 +78,9 @@ def _durable(
 ) -> DurableOptions | None:
     bounds = {"max_events": max_events, "max_bytes": max_bytes, "max_age": max_age}
     if name is None:
-        given = [bound for bound, value in bounds.items() if value is not None]
-        if given:
-            raise ClientError(f"{given[0]} is for durable subscriptions: give a name, too")
+        names = [bound for bound, value in bounds.items() if value is not None]
+        if names:
+            raise ClientError(f"{names[0]} is for durable subscriptions: give a name, too")
         return None
     for bound in ("max_events", "max_bytes"):
         if (value := bounds[bound]) is not None and (isinstance(value, bool) or not isinstance(value, int)):
@@ -88,14 +88,14 @@ def _durable(
     age = _number("max_age", max_age)
     if age is not None and not 0 < age <= FOREVER / SECOND:
         raise ClientError(f"max_age must be above 0 seconds, got {age}")
-    found = DurableOptions(
+    options = DurableOptions(
         name,
         _DEFAULTS.max_events if max_events is None else max_events,
         _DEFAULTS.max_bytes if max_bytes is None else max_bytes,
         _DEFAULTS.max_age_ns if age is None else max(1, seconds(age)),
     )
-    check_durable(found)
-    return found
+    check_durable(options)
+    return options
 
 
 def check_durable(options: DurableOptions) -> None:
@@ -125,5 +125,5 @@ def _number(name: str, value: Any) -> float | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
         unit = "" if name == "reliability" else ", in seconds"
         raise ClientError(f"a {name} is a number{unit}, got {value!r}")
-    found: float | None = value
-    return found
+    number: float | None = value
+    return number

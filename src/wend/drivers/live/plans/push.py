@@ -226,12 +226,12 @@ class _Push:
         answers = await asyncio.gather(
             *(do(peer, client) for peer, client in self._clients.items()), return_exceptions=True
         )
-        found: dict[PeerId, Answer | WendError] = {}
+        results: dict[PeerId, Answer | WendError] = {}
         for peer, answer in zip(self._clients, answers, strict=True):
             if isinstance(answer, BaseException) and not isinstance(answer, WendError):
                 raise answer
-            found[peer] = answer
-        return found
+            results[peer] = answer
+        return results
 
     # ---------------------------------------------------------------- on time, before and after
 

@@ -21,7 +21,7 @@ MAX_DURABLE = 10_000
 MAX_WINDOW = 10_000
 
 
-class DurableSubscriptions:
+class DurableAttachments:
     """By name and by number, with the client that is attached to each."""
 
     def __init__(self, peer: LivePeer) -> None:
