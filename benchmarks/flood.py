@@ -23,6 +23,7 @@ from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.transport.socket import PeerSocket
+from wend.model.publication import Publication
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.ports import Deliver, LocalSubscription, Neighbour, Started
@@ -96,7 +97,7 @@ async def measure(seconds: float, rate: float) -> None:
     there.observe(ages)
     here.start(Started((Neighbour(1, MS),), advertisements=("topic = 'x'",)))
     there.start(Started((Neighbour(0, MS),), (LocalSubscription(1, "topic = 'x'"),)))
-    while not here.publish({"topic": "x"}).targets:
+    while not here.publish(Publication({"topic": "x"})).targets:
         await asyncio.sleep(0.01)
     elsewhere = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     elsewhere.bind(("127.0.0.1", 0))
@@ -127,7 +128,7 @@ async def _phase(here: LivePeer, there: LivePeer, ages: _Ages, seconds: float) -
     published = 0
     while (passed := time.monotonic() - begin) < seconds:
         while published < passed * EVENTS_PER_S:
-            here.publish({"topic": "x"}, b"payload")
+            here.publish(Publication({"topic": "x"}, b"payload"))
             published += 1
         await asyncio.sleep(0.001)
     cpu = (time.process_time() - spent) / (time.monotonic() - begin)

@@ -13,6 +13,7 @@ import uvloop
 from benchmarks.rows import Row
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
+from wend.model.publication import Publication
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.ports import Deliver, LocalSubscription, Neighbour, Started
@@ -53,23 +54,24 @@ async def _wend(seconds: float) -> float:
     there.add_peer(0, here.address)
     here.start(Started((Neighbour(1, MS),), (LocalSubscription(1, "topic = 'pong'"),), ("topic = 'ping'",)))
     there.start(Started((Neighbour(0, MS),), (LocalSubscription(1, "topic = 'ping'"),), ("topic = 'pong'",)))
-    while not here.publish({"topic": "ping"}).targets or not there.publish({"topic": "pong"}).targets:
+    ping, pong = Publication({"topic": "ping"}), Publication({"topic": "pong"})
+    while not here.publish(ping).targets or not there.publish(pong).targets:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
     count = Count(seconds)
 
     class Ping(Observer):
         def delivered(self, effect: Deliver) -> None:
-            there.publish({"topic": "pong"}, b"payload")
+            there.publish(Publication({"topic": "pong"}, b"payload"))
 
     class Pong(Observer):
         def delivered(self, effect: Deliver) -> None:
             if count.one_more():
-                here.publish({"topic": "ping"}, b"payload")
+                here.publish(Publication({"topic": "ping"}, b"payload"))
 
     there.observe(Ping())
     here.observe(Pong())
-    here.publish({"topic": "ping"}, b"payload")
+    here.publish(Publication({"topic": "ping"}, b"payload"))
     try:
         return await count.rate()
     finally:

@@ -33,7 +33,7 @@ _KINDS: dict[str, str] = {
     "drivers/live/broker/listener.py": "clients",
     "drivers/live/broker/client_session.py": "clients",
     "drivers/live/broker/client_requests.py": "clients",
-    "drivers/live/broker/client_output.py": "clients",
+    "drivers/live/broker/stalled_queue.py": "clients",
     "drivers/live/frames.py": "clients",
     "drivers/live/wake_timer.py": "timers",
 }

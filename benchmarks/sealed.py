@@ -17,6 +17,7 @@ from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.transport.socket import PeerSocket
+from wend.model.publication import Publication
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.ports import Deliver, LocalSubscription, Neighbour, Started
@@ -91,7 +92,7 @@ class _Pair:
     async def start(self) -> None:
         self._here.start(Started((Neighbour(1, MS),), advertisements=("topic = 'x'",)))
         self._there.start(Started((Neighbour(0, MS),), (LocalSubscription(1, "topic = 'x'"),)))
-        while not self._here.publish({"topic": "x"}).targets:
+        while not self._here.publish(Publication({"topic": "x"})).targets:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)
 
@@ -103,7 +104,7 @@ class _Pair:
             arrivals.wanted = before + number + at_once
             arrivals.there.clear()
             for _ in range(at_once):
-                self._here.publish({"topic": "x", "number": number}, payload)
+                self._here.publish(Publication({"topic": "x", "number": number}, payload))
             await asyncio.wait_for(arrivals.there.wait(), 60)
         return time.process_time() - begin
 

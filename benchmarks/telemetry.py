@@ -21,6 +21,7 @@ from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.telemetry.options import TelemetryOptions
 from wend.drivers.live.telemetry.recorder import TelemetryRecorder
 from wend.drivers.live.telemetry.row_batch import RowBatch
+from wend.model.publication import Publication
 from wend.model.units import HOUR, MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
@@ -51,7 +52,7 @@ class _Pair:
         here, there = self._peers
         here.start(Started((Neighbour(1, MS),), advertisements=("topic = 'x'",)))
         there.start(Started((Neighbour(0, MS),), (LocalSubscription(1, "topic = 'x'"),)))
-        while not here.publish({"topic": "x"}).targets:
+        while not here.publish(Publication({"topic": "x"})).targets:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)
         for recorder in self._recorders:  # the first segment of a process takes longer
@@ -63,7 +64,7 @@ class _Pair:
         for number in range(0, rate * TURN_S, _AT_ONCE):
             await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
             for _ in range(_AT_ONCE):
-                self._peers[0].publish({"topic": "x", "number": number}, _PAYLOAD)
+                self._peers[0].publish(Publication({"topic": "x", "number": number}, _PAYLOAD))
             if number % rate == 0:
                 for recorder in self._recorders:
                     recorder.look()

@@ -8,7 +8,7 @@ from wend.drivers.live.broker import broker, listener
 from wend.drivers.live.client import connection
 from wend.drivers.live.transport import wire
 from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Event, Range
-from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
+from wend.model.publication import MAX_ATTRIBUTES_BYTES, MAX_PAYLOAD_BYTES
 
 PAGE = """\
 # Client protocol
@@ -83,11 +83,11 @@ def page() -> str:
     return PAGE.format(
         version=frames.VERSION,
         frame=frames.MAX_FRAME_BYTES,
-        greet=frames.encode(frames.Greet()).hex(" "),
-        publish=frames.encode(publish).hex(" "),
+        greet=wire.encode_frame(frames.Greet()).hex(" "),
+        publish=wire.encode_frame(publish).hex(" "),
         attributes=MAX_ATTRIBUTES,
         headers=MAX_HEADERS,
-        event=wire.MAX_ATTRIBUTES_BYTES,
+        event=MAX_ATTRIBUTES_BYTES,
         payload=MAX_PAYLOAD_BYTES,
         types=structs((Event, Range, frames.PostedEvent), "struct"),
         greet_s=listener.GREET_S,

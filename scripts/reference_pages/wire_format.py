@@ -8,9 +8,9 @@ from reference_pages.source import Field, fields, members, summary
 from wend.drivers.live.addressing import address_messages
 from wend.drivers.live.transport import wire
 from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Event, Qos, Range, Subscription
+from wend.model.publication import MAX_ATTRIBUTES_BYTES, MAX_PAYLOAD_BYTES
 from wend.model.units import SECOND
 from wend.protocol import messages
-from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
 from wend.protocol.plugins import Routing
 from wend.security import handshakes, packets, replay, session_layer, transport
 from wend.strategies.registry import PLUGINS
@@ -203,7 +203,7 @@ def page() -> str:
         bundle=wire.BUNDLE_BYTES,
         kinds=KINDS,
         intact=f"{wire.INTACT:#010x}",
-        event=wire.MAX_ATTRIBUTES_BYTES,
+        event=MAX_ATTRIBUTES_BYTES,
         payload=MAX_PAYLOAD_BYTES,
         shift=messages.TX_SHIFT,
         ack=ack.hex(" "),

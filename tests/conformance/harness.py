@@ -23,6 +23,7 @@ from wend.drivers.live.store.store import Store
 from wend.drivers.live.transport.multicast import MulticastOptions
 from wend.matching.filters import topic_filter
 from wend.model.events import PeerId, Qos
+from wend.model.publication import Publication
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
@@ -35,7 +36,6 @@ from wend.protocol.ports import (
     Input,
     LocalSubscription,
     Neighbour,
-    Published,
     Receipt,
     Received,
     Send,
@@ -325,7 +325,7 @@ class LiveHarness(Common):
                 remember(event)
                 return super().handle(now, event)
 
-        with patch("wend.drivers.live.peer.Peer", RememberingPeer):
+        with patch("wend.drivers.live.driver.Peer", RememberingPeer):
             self.peers[peer] = LivePeer(
                 self.config(peer, store.incarnation),
                 listen=listen,
@@ -355,12 +355,12 @@ class LiveHarness(Common):
         return self.peers[peer].peer.plugins[name]
 
     def cut(self, a: PeerId, b: PeerId) -> None:
-        self.peers[a].cut(b)
-        self.peers[b].cut(a)
+        self.peers[a].pipes.cut(b)
+        self.peers[b].pipes.cut(a)
 
     def heal(self, a: PeerId, b: PeerId) -> None:
-        self.peers[a].heal(b)
-        self.peers[b].heal(a)
+        self.peers[a].pipes.heal(b)
+        self.peers[b].pipes.heal(a)
 
     def link(self, a: PeerId, b: PeerId) -> None:
         for one, other in ((a, b), (b, a)):
@@ -372,8 +372,8 @@ class LiveHarness(Common):
             self.peers[one].unlink(other)
 
     def tell(self, peer: PeerId, event: Input) -> Receipt | None:
-        if isinstance(event, Published):
-            return self.peers[peer].publish(event.attributes, event.payload)
+        if isinstance(event, Publication):
+            return self.peers[peer].publish(event)
         self.peers[peer].ask(event)
         return None
 
@@ -439,8 +439,8 @@ def subscribed(number: int, topic: str, deadline_ns: Nanos | None = None) -> Sub
     return Subscribed(LocalSubscription(number, topic_filter(topic), Qos(deadline_ns=deadline_ns)))
 
 
-def published(topic: str, payload: bytes = b"") -> Published:
-    return Published({"topic": topic}, payload)
+def published(topic: str, payload: bytes = b"") -> Publication:
+    return Publication({"topic": topic}, payload)
 
 
 HARNESSES: dict[str, Any] = {"sim": SimHarness, "live": LiveHarness, "sealed": SealedHarness}

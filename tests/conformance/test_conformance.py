@@ -9,8 +9,8 @@ import pytest
 
 from tests.conformance.harness import HARNESSES, LIVE, Harness, Stopping, published, subscribed
 from tests.multicasters import CASTS_OF_MEMBERS, Casts
+from wend.model.publication import MAX_PAYLOAD_BYTES
 from wend.model.units import MS, SECOND
-from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
 from wend.protocol.ports import ContactFound, Unsubscribed
 from wend.strategies.registry import MEMBERSHIP, load
 

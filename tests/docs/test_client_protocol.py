@@ -11,6 +11,7 @@ import pytest
 import wend
 from tests.drivers.live.net import overlay, run
 from wend.drivers.live import frames
+from wend.drivers.live.transport import wire
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "client-protocol.md").read_text()
@@ -100,7 +101,7 @@ def test_every_frame_is_on_the_page() -> None:
 
 def test_the_bytes_on_the_page_are_frames() -> None:
     shown = [bytes.fromhex(line) for line in re.findall(r"^ {4}([0-9a-f ]+)$", PAGE, re.MULTILINE)]
-    splitter = frames.Splitter()
+    splitter = wire.Splitter()
     read = [body for line in shown for body in splitter.feed(line)]
-    assert frames.decode_to_peer(read[0]) == frames.Greet()
+    assert wire.decode_to_peer(read[0]) == frames.Greet()
     assert len(read) == len(shown)

@@ -7,14 +7,13 @@ from pathlib import Path
 
 from wend.drivers.live import peer
 from wend.drivers.live.broker import broker, listener
-from wend.drivers.live.transport import wire
 from wend.drivers.sim.checks import ALWAYS, ONCE_HEALED
 from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS
+from wend.model.publication import MAX_ATTRIBUTES_BYTES, MAX_PAYLOAD_BYTES
 from wend.model.units import SECOND
 from wend.protocol.config import DeliverySettings
 from wend.protocol.delivery.late_joiners import HOLD_NS
 from wend.protocol.delivery.pending import GATHER_NS
-from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
 from wend.protocol.link.window import DuplicateFilter, SequenceWindow
 from wend.protocol.notices import AWAY, DROPS
 from wend.strategies.subscriptions.summary import SUMMARY_BYTES
@@ -49,7 +48,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert f"the last {SequenceWindow().size} events" in PAGE
     assert f"at most {MAX_PAYLOAD_BYTES >> 10} KiB" in PAGE
     assert f"{MAX_ATTRIBUTES} attributes and {MAX_HEADERS} headers" in PAGE
-    assert wire.MAX_ATTRIBUTES_BYTES == SUMMARY_BYTES == 48_000 and PAGE.count("48 000 bytes") == 2
+    assert MAX_ATTRIBUTES_BYTES == SUMMARY_BYTES == 48_000 and PAGE.count("48 000 bytes") == 2
     subscriptions = f"{broker.MAX_HANDLES:,} subscriptions".replace(",", " ")
     assert f"serves {listener.MAX_CLIENTS} clients, and each of them {subscriptions}" in PAGE
     assert DeliverySettings().grace_ns == 30 * SECOND

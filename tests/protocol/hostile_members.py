@@ -20,6 +20,7 @@ from msgspec import inspect
 from wend.drivers.live.transport import wire
 from wend.model.errors import ConfigError, WireError
 from wend.model.events import PeerId, Qos, Range
+from wend.model.publication import Publication
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import (
@@ -43,7 +44,6 @@ from wend.protocol.ports import (
     Multicast,
     Neighbour,
     Persist,
-    Published,
     Received,
     Send,
     SendEach,
@@ -179,7 +179,7 @@ class HostileOverlay:
                 self._lie()
             if self._random.random() < 0.03:
                 event = self._random.choice(EVENTS)
-                self._tell(self._random.choice(HONEST), Published(event, bytes(self._random.choice((1, 3000)))))
+                self._tell(self._random.choice(HONEST), Publication(event, bytes(self._random.choice((1, 3000)))))
 
     def _step(self) -> None:
         due = [self._agenda[0][0]] if self._agenda else []

@@ -6,6 +6,7 @@ import pytest
 
 from tests.strategies.adaptive.test_adaptive import FAR, LEFT, ME, MIDDLE, RIGHT, Talk, data, hops, notices
 from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
+from wend.model.publication import Publication
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.waiting import HEADER_BYTES
@@ -19,7 +20,6 @@ from wend.protocol.ports import (
     Neighbour,
     Notice,
     Paused,
-    Published,
     Receipt,
     Received,
     Refuse,
@@ -37,7 +37,7 @@ WINDOW = 10
 
 
 def burst(talk: Talk, count: int) -> list[Effect]:
-    return [effect for _ in range(count) for effect in talk(Published({"topic": "t"}))]
+    return [effect for _ in range(count) for effect in talk(Publication({"topic": "t"}))]
 
 
 def test_a_burst_waits_for_acks_and_each_ack_lets_the_next_one_through() -> None:
@@ -211,7 +211,7 @@ def leaf(deadline_ms: int | None) -> Peer:
 @pytest.mark.parametrize("deadline_ms", [None, 60])
 def test_a_peer_with_one_link_has_no_tree_to_choose_and_queues_by_deadline(deadline_ms: int | None) -> None:
     peer = leaf(deadline_ms)
-    sent_ = data([effect for _ in range(3 * WINDOW) for effect in peer.handle(MS, Published({"topic": "t"}))])
+    sent_ = data([effect for _ in range(3 * WINDOW) for effect in peer.handle(MS, Publication({"topic": "t"}))])
     assert [(hop, packet.dests, packet.header) for hop, packet in sent_] == [(LEFT, (LEFT,), None)] * WINDOW
     assert len(peer.unfinished()) == 3 * WINDOW
     later: list[Effect] = []

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.protocol.talk import A, B, C, D, S, Talk, sent, tx
 from wend.drivers.live.transport import wire
 from wend.model.events import Event, EventId, PeerId, Subscription, SubscriptionId
+from wend.model.publication import Publication
 from wend.model.units import MS, Nanos
 from wend.protocol.link.control_fragments import ControlFragments
 from wend.protocol.link.fragments import CONTROL, CONTROL_FRAGMENT_BYTES, STALE_NS
@@ -17,7 +18,7 @@ from wend.protocol.link.retransmission import OutgoingControl
 from wend.protocol.messages import MAX_CONTROL_BYTES, Ack, Control, ControlFragment, Message, control_name
 from wend.protocol.notices import TOO_LARGE
 from wend.protocol.plugins import FLOODED
-from wend.protocol.ports import Effect, LocalSubscription, Notice, Published, Refuse, Send, Subscribed
+from wend.protocol.ports import Effect, LocalSubscription, Notice, Refuse, Send, Subscribed
 from wend.strategies.clusters.interest.messages import TreeEvent
 from wend.strategies.subscriptions.table import PAUSE_NS, PeerInterest
 
@@ -205,7 +206,7 @@ def test_subscriptions_beside_many_long_topics_get_out() -> None:
     """Advertisements of one client and a subscription of another travel together; a lost fragment alone is repeated."""
     talk = Talk(wants=())
     for number in range(256):
-        talk(0, Published({"topic": f"{number:03d}/" + "x" * 226}))
+        talk(0, Publication({"topic": f"{number:03d}/" + "x" * 226}))
     talk(0, Subscribed(LocalSubscription(1, "topic = 'alarm'")))
     answer = talk.wake(PAUSE_NS)
     told = fragments_to(C, answer)

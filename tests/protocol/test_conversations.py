@@ -6,6 +6,7 @@ import pytest
 
 from tests.protocol.talk import GRAPH, LATER, QUIET, A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.model.events import Qos, SubscriptionId
+from wend.model.publication import Publication
 from wend.model.units import MS, SECOND
 from wend.protocol.messages import Ack, Control, Data, Hello
 from wend.protocol.plugins import UPSTREAM_TRIES
@@ -15,7 +16,6 @@ from wend.protocol.ports import (
     Drop,
     LocalSubscription,
     Notice,
-    Published,
     Receipt,
     Refuse,
     Send,
@@ -108,7 +108,7 @@ def test_upstream_stands_before_the_first_occurrence_in_the_path() -> None:
 
 def test_the_publisher_gives_up_when_its_list_is_exhausted() -> None:
     talk = Talk(graph={(A, C): 10, (C, S): 10}, wants=(S,))
-    answer = talk(0, Published({"topic": "t"}))
+    answer = talk(0, Publication({"topic": "t"}))
     made = next(e.id for e in answer if isinstance(e, Receipt))
     first = next(m for _, m in sent(answer) if isinstance(m, Data))
     assert (first.dests, first.path, first.age_ns) == ((S,), (A,), 0)
@@ -135,13 +135,13 @@ def test_a_tree_drops_what_its_link_does_not_answer() -> None:
 
 def test_multipath_sends_two_copies_on_routes_that_share_the_fewest_links() -> None:
     talk = Talk("multipath", wants=(S,))
-    copies = [(to, m.header) for to, m in sent(talk(0, Published({"topic": "t"}))) if isinstance(m, Data)]
+    copies = [(to, m.header) for to, m in sent(talk(0, Publication({"topic": "t"}))) if isinstance(m, Data)]
     assert copies == [(C, SourceRoutes(((S,),))), (D, SourceRoutes(((S,),)))]
 
 
 def test_multipath_sends_routes_with_a_common_hop_as_one_packet() -> None:
     talk = Talk("multipath", graph={(A, C): 10, (C, S): 10, (C, D): 10, (D, S): 10}, wants=(S,))
-    copies = [(to, m.dests, m.header) for to, m in sent(talk(0, Published({"topic": "t"}))) if isinstance(m, Data)]
+    copies = [(to, m.dests, m.header) for to, m in sent(talk(0, Publication({"topic": "t"}))) if isinstance(m, Data)]
     assert copies == [(C, (S, S), SourceRoutes(((S,), (D, S))))]
 
 
@@ -246,7 +246,7 @@ def test_an_unreadable_filter_of_another_is_noticed_and_not_believed() -> None:
     talk = Talk()
     bad = wanting(S, topic="'", version=2)
     assert Refuse(B, "a filter that cannot be read") in talk.hear(0, B, talk.reliable(B, bad))
-    assert [to for to, m in sent(talk(0, Published({"topic": "t"}))) if isinstance(m, Data)] == [C]
+    assert [to for to, m in sent(talk(0, Publication({"topic": "t"}))) if isinstance(m, Data)] == [C]
 
 
 # ---------------------------------------------------------------- interest
@@ -277,12 +277,12 @@ def test_a_bad_filter_of_ours_is_refused(text: str) -> None:
 
 
 def test_a_topic_too_long_to_advertise_is_refused_not_raised() -> None:
-    answer = Talk(wants=(B, C, D))(0, Published({"topic": "x" * 20_000}))
+    answer = Talk(wants=(B, C, D))(0, Publication({"topic": "x" * 20_000}))
     assert [type(e) for e in answer if not isinstance(e, WakeAt)] == [Refuse, Receipt]
 
 
 def test_a_publication_without_advertisement_advertises() -> None:
-    answer = Talk()(0, Published({"topic": "t"}))
+    answer = Talk()(0, Publication({"topic": "t"}))
     told = [m.body.advertisements for _, m in sent(answer) if isinstance(m, Control)]
     assert told == [("topic = 't'",)] * 3
     assert [m.dests for _, m in sent(answer) if isinstance(m, Data)] == [(S, T)]
@@ -290,14 +290,14 @@ def test_a_publication_without_advertisement_advertises() -> None:
 
 def test_own_subscribers_are_notified_at_once() -> None:
     talk = Talk(mine=(LocalSubscription(0, "topic = 't'"),), wants=())
-    answer = talk(0, Published({"topic": "t"}, b"x"))
+    answer = talk(0, Publication({"topic": "t"}, b"x"))
     made = next(e.event for e in answer if isinstance(e, Deliver))
     assert (made.id.publisher, made.payload) == (A, b"x")
     assert Receipt(made.id, (A,), False) in answer
 
 
 def test_nobody_is_to_get_what_nobody_wants() -> None:
-    answer = Talk()(0, Published({"temperature": 15}))
+    answer = Talk()(0, Publication({"temperature": 15}))
     assert [e.targets for e in answer if isinstance(e, Receipt)] == [()]
     told = [m.body for _, m in sent(answer) if isinstance(m, Control)]
     assert {body.advertisements for body in told if isinstance(body, PeerInterest)} == {("true",)}  # no topic to offer

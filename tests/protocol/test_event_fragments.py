@@ -11,14 +11,15 @@ from tests.protocol.talk import A, B, C, D, S, Talk, event, sent, tx, wanting
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.model.events import Event
+from wend.model.publication import MAX_PAYLOAD_BYTES, Publication
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.event_fragments import IN_FLIGHT, EventReassembly, FragmentedEvent
-from wend.protocol.link.fragments import EVENTS, FRAGMENT_BYTES, MAX_PAYLOAD_BYTES, STALE_NS
+from wend.protocol.link.fragments import EVENTS, FRAGMENT_BYTES, STALE_NS
 from wend.protocol.link.link import Link
 from wend.protocol.messages import Ack, Data, Fragment, Hello
 from wend.protocol.plugins import Forward
-from wend.protocol.ports import Effect, Notice, Persist, Published, Refuse, Send
+from wend.protocol.ports import Effect, Notice, Persist, Refuse, Send
 from wend.protocol.records import ReleasedRecord
 
 LARGE = random.Random(1).randbytes(5 * FRAGMENT_BYTES - 7)
@@ -100,7 +101,7 @@ def test_each_fragment_is_acknowledged_and_the_last_one_sends_the_event_on() -> 
 
 def test_a_lost_fragment_is_sent_again_alone() -> None:
     talk = Talk()
-    on = fragments(talk.peer.handle(0, Published({"topic": "t"}, LARGE)))
+    on = fragments(talk.peer.handle(0, Publication({"topic": "t"}, LARGE)))
     assert len(on) == 5
     for fragment in on[:2] + on[3:]:
         talk.hear(1 * MS, C, Ack(fragment.tx))
@@ -112,7 +113,7 @@ def test_a_lost_fragment_is_sent_again_alone() -> None:
 
 def test_an_event_that_no_fragment_gets_through_of_takes_another_route() -> None:
     talk = Talk(wants=(S,))
-    first = talk.peer.handle(0, Published({"topic": "t"}, LARGE))
+    first = talk.peer.handle(0, Publication({"topic": "t"}, LARGE))
     assert {to for to, m in sent(first) if isinstance(m, Fragment)} == {C}
     seen, now = [], 0
     while now < 2000 * MS and Notice("reroute", C) not in seen:
@@ -125,7 +126,7 @@ def test_an_event_that_no_fragment_gets_through_of_takes_another_route() -> None
 
 def test_only_some_fragments_are_in_flight_at_a_time() -> None:
     talk = Talk()
-    on = fragments(talk.peer.handle(0, Published({"topic": "t"}, bytes(100 * FRAGMENT_BYTES))))
+    on = fragments(talk.peer.handle(0, Publication({"topic": "t"}, bytes(100 * FRAGMENT_BYTES))))
     assert len(on) == IN_FLIGHT
     assert [p.index for p in fragments(talk.hear(0, C, Ack(on[0].tx)))] == [IN_FLIGHT]
 
@@ -213,7 +214,7 @@ def test_a_new_incarnation_of_a_neighbour_does_not_continue_events_of_the_former
 
 def test_acks_of_fragments_alone_do_not_release_the_event() -> None:
     talk = Talk(wants=(S,), persistency=True)
-    on = fragments(talk(0, Published({"topic": "t"}, LARGE)))
+    on = fragments(talk(0, Publication({"topic": "t"}, LARGE)))
     answers = [talk.hear(20 * MS, C, Ack(fragment.tx)) for fragment in on]
     assert Notice("not-accepted", C) in answers[-1]
     assert not any(isinstance(e, Persist) for answer in answers for e in answer)
@@ -227,7 +228,7 @@ def test_acks_of_fragments_alone_do_not_release_the_event() -> None:
 def test_a_new_incarnation_of_a_neighbour_gets_all_fragments() -> None:
     talk = Talk(wants=(S,))
     talk.hear(0, C, talk.reliable(C, wanting(S)))
-    on = fragments(talk(0, Published({"topic": "t"}, LARGE)))
+    on = fragments(talk(0, Publication({"topic": "t"}, LARGE)))
     for fragment in on[:3]:
         talk.hear(20 * MS, C, Ack(fragment.tx))
     restarted = talk.hear(21 * MS, C, Hello(2, hearing=True))
@@ -254,7 +255,7 @@ def test_fragments_of_two_incarnations_make_no_event(incarnation: int) -> None:
 
 def test_an_accepted_event_waits_for_no_lost_ack() -> None:
     talk = Talk(wants=(S,))
-    on = fragments(talk(0, Published({"topic": "t"}, LARGE)))
+    on = fragments(talk(0, Publication({"topic": "t"}, LARGE)))
     talk.hear(20 * MS, C, Ack(on[4].tx, accepted=True))
     assert not talk.peer.unfinished()
     assert not fragments(talk.wake(500 * MS))

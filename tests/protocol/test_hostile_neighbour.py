@@ -10,6 +10,7 @@ import pytest
 from tests.cores import pure_only
 from tests.holdings import held, holders
 from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
+from wend.model.publication import Publication
 from wend.model.units import SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.fragments import CONTROL_FRAGMENT_BYTES
@@ -35,7 +36,6 @@ from wend.protocol.ports import (
     LocalSubscription,
     Neighbour,
     Persist,
-    Published,
     Received,
     Refuse,
     Send,
@@ -143,7 +143,7 @@ class Babble:
     def input(self) -> Input:
         if self.rng.random() < 0.7:
             return Received(self.any((1, 2, 7)), self.message())
-        return self.any((Woken(), Published({"topic": "a"})))
+        return self.any((Woken(), Publication({"topic": "a"})))
 
 
 @pytest.mark.parametrize("strategy", list(linked_strategies()))
@@ -200,7 +200,7 @@ def test_a_wish_that_cannot_be_is_refused_and_hurts_nobody_else(strategy: str) -
             Send(2, Ack((1 << TX_SHIFT) + number)),
             Refuse(2, "a deadline or reliability that cannot be"),
         ]
-    published = peer.handle(2, Published({"topic": "a"}))
+    published = peer.handle(2, Publication({"topic": "a"}))
     assert [e.message.dests for e in published if isinstance(e, Send) and isinstance(e.message, Data)] == [(1,)]
 
 

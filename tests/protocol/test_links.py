@@ -9,6 +9,7 @@ from tests.holdings import held
 from tests.protocol.talk import QUIET, A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId, Subscription
+from wend.model.publication import Publication
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.estimator import MAX_TIMEOUT_NS
@@ -22,7 +23,6 @@ from wend.protocol.ports import (
     LocalSubscription,
     Neighbour,
     Notice,
-    Published,
     Received,
     Refuse,
     Started,
@@ -187,7 +187,7 @@ def test_a_subscription_with_the_number_of_another_replaces_it() -> None:
 def test_an_advertised_topic_is_not_advertised_again() -> None:
     talk = Talk()
     assert len(sent(talk(0, Advertised("topic = 't'")))) == 3
-    assert [type(m) for _, m in sent(talk(1 * MS, Published({"topic": "t"})))] == [Data]
+    assert [type(m) for _, m in sent(talk(1 * MS, Publication({"topic": "t"})))] == [Data]
 
 
 def test_a_neighbour_may_not_subscribe_for_another() -> None:
@@ -238,7 +238,7 @@ def test_an_added_neighbour_is_told_everything_and_used() -> None:
     told = {message.plugin for peer, message in sent(effects) if peer == S and isinstance(message, Control)}
     assert told == {"link-state", "flooded"}
     assert talk.peer.view.neighbours == (B, C, D, S)
-    published = talk(MS, Published({"topic": "t"}))
+    published = talk(MS, Publication({"topic": "t"}))
     assert S in {peer for peer, message in sent(published) if isinstance(message, Data)}
 
 
@@ -273,4 +273,4 @@ def test_an_event_before_the_peer_has_joined_is_noticed() -> None:
     for joins in (True, False):
         peer = make_peer(PeerConfig(peer=A))
         peer.handle(0, Started((), contacts_follow=joins))
-        assert (Notice("published-early", A) in peer.handle(0, Published({"topic": "t"}))) == joins
+        assert (Notice("published-early", A) in peer.handle(0, Publication({"topic": "t"}))) == joins

@@ -8,6 +8,7 @@ from tests.drivers.sim.echoes import HERE, Spread, Unrouted
 from tests.multicasters import CASTS, GROUP, Casts, Number
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
+from wend.model.publication import Publication
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import PlainMessage
@@ -19,7 +20,6 @@ from wend.protocol.ports import (
     LeaveMulticast,
     Multicast,
     Neighbour,
-    Published,
     Received,
     Refuse,
     Started,
@@ -113,9 +113,9 @@ def test_a_message_that_is_too_large_comes_back_to_its_plugin() -> None:
 def test_a_peer_stays_in_a_group_until_its_last_plugin_leaves() -> None:
     made = peer(interest=f"{MINE}:AlsoCasts")
     assert begun(made) == [JoinMulticast(GROUP)]
-    assert said(made.handle(1, Published({"topic": "t"}))) == []
+    assert said(made.handle(1, Publication({"topic": "t"}))) == []
     assert said(made.handle(2, Stopping())) == [LeaveMulticast(GROUP)]
-    assert said(made.handle(3, Published({"topic": "t"}))) == []
+    assert said(made.handle(3, Publication({"topic": "t"}))) == []
 
 
 def test_only_declared_messages_are_multicast() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.protocol.talk import QUIET, A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.model.events import Event, EventId, event_bytes
+from wend.model.publication import Publication
 from wend.model.units import FOREVER, MS, SECOND
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.messages import Ack, Control, Data
@@ -21,7 +22,6 @@ from wend.protocol.ports import (
     LocalSubscription,
     Notice,
     Persist,
-    Published,
     Receipt,
     Send,
     WakeAt,
@@ -61,7 +61,7 @@ def test_a_record_is_stored_before_the_ack_and_ends_with_the_next_ack() -> None:
 
 
 def test_a_publication_is_stored_before_its_receipt() -> None:
-    answer = Talk("d-tree", persistency=True)(0, Published({"topic": "t"}))
+    answer = Talk("d-tree", persistency=True)(0, Publication({"topic": "t"}))
     kinds = [type(e) for e in answer if isinstance(e, Persist | Receipt) or (isinstance(e, Send) and data([e]))]
     assert kinds == [Persist, Receipt, Send]
 
@@ -116,16 +116,16 @@ def test_events_for_a_peer_that_stays_away_are_stored_as_long_as_it_announced() 
     talk.hear(0, B, packet(dests=(S, T)))
     found = [effect for ms in range(10, 10_000, 10) for effect in talk.wake(ms * MS)]
     assert not [effect for effect in found if isinstance(effect, Drop)]
-    assert talk(9 * SECOND, Published({"topic": "t"}))[-1]
+    assert talk(9 * SECOND, Publication({"topic": "t"}))[-1]
     found = [effect for ms in range(10_000, 20_000, 10) for effect in talk.wake(ms * MS)]
     assert {(e.id.publisher, e.dests, e.reason) for e in found if isinstance(e, Drop)} == {
         (A, (S,), "the subscriber stayed away"),
         (B, (S,), "the subscriber stayed away"),
     }
-    (receipt,) = [e for e in talk(20 * SECOND, Published({"topic": "t"})) if isinstance(e, Receipt)]
+    (receipt,) = [e for e in talk(20 * SECOND, Publication({"topic": "t"})) if isinstance(e, Receipt)]
     assert receipt.targets == (T,)
     talk.hear(20 * SECOND, B, talk.reliable(B, durably((2, 1))))
-    (receipt,) = [e for e in talk(20 * SECOND, Published({"topic": "t"})) if isinstance(e, Receipt)]
+    (receipt,) = [e for e in talk(20 * SECOND, Publication({"topic": "t"})) if isinstance(e, Receipt)]
     assert receipt.targets == (S, T)
 
 
@@ -149,7 +149,7 @@ def test_a_peer_without_durable_subscriptions_gets_what_waits_when_it_is_due() -
 
 def test_what_another_copy_took_along_is_not_stored() -> None:
     talk = Talk("multipath", persistency=True, wants=(S,))
-    first, second = data(talk(0, Published({"topic": "t"})))
+    first, second = data(talk(0, Publication({"topic": "t"})))
     assert (first[0], second[0]) == (C, D)
     assert any(isinstance(r, ReleasedRecord) for r in records(talk.hear(20 * MS, C, Ack(first[1].tx))))
     assert Notice("copy-superseded", A) in talk.wake(40 * MS)

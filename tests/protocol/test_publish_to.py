@@ -7,7 +7,8 @@ import pytest
 
 from tests.conformance.harness import SimHarness, published, subscribed
 from wend.model.errors import ConfigError
-from wend.protocol.ports import LocalSubscription, Published, Subscribed
+from wend.model.publication import Publication
+from wend.protocol.ports import LocalSubscription, Subscribed
 
 RING = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]
 
@@ -29,7 +30,7 @@ def test_only_the_named_peer_gets_it(tmp_path: Path, strategy: str, persistency:
         async with SimHarness(RING, strategy, persistency, tmp_path) as world:
             await begun(world)
             for peer in (2, 0):
-                receipt = world.tell(0, Published({"topic": "a"}, b"for one", to=peer))
+                receipt = world.tell(0, Publication({"topic": "a"}, b"for one", to=peer))
                 assert receipt is not None and receipt.targets == (peer,)
                 await world.quiet()
             found = [(got.peer, got.subscription, got.payload) for got in world.got]
@@ -46,7 +47,7 @@ def test_it_waits_for_a_peer_that_cannot_be_reached(tmp_path: Path) -> None:
         async with SimHarness([(0, 1), (1, 2)], "adaptive", True, tmp_path) as world:
             await begun(world)
             world.cut(1, 2)
-            receipt = world.tell(0, Published({"topic": "a"}, b"later", to=2))
+            receipt = world.tell(0, Publication({"topic": "a"}, b"later", to=2))
             assert receipt is not None and receipt.kept
             await world.quiet()
             assert not world.got
@@ -61,6 +62,6 @@ def test_a_strategy_that_names_no_destinations_says_so(tmp_path: Path, strategy:
     async def scene() -> None:
         async with SimHarness([(0, 1)], strategy, False, tmp_path) as world:
             with pytest.raises(ConfigError, match=f"strategy {strategy} does not name the destinations of events"):
-                world.tell(0, Published({"topic": "a"}, to=1))
+                world.tell(0, Publication({"topic": "a"}, to=1))
 
     asyncio.run(scene())

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.protocol.talk import A, B, C, D, S, T, Talk, event, sent, tx, wanting
+from wend.model.publication import Publication
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.delivery.local import AUTO_OFFERS, AUTO_OFFERS_CHARS
@@ -19,7 +20,6 @@ from wend.protocol.ports import (
     Effect,
     LocalSubscription,
     Notice,
-    Published,
     Refuse,
     Send,
     Started,
@@ -146,7 +146,7 @@ def test_control_waits_for_an_answer_as_long_as_it_may_queue(control_waits: bool
 
 def test_a_packet_that_could_not_be_sent_is_dropped_and_no_link_is_blamed() -> None:
     talk = Talk()
-    answer = talk(0, Published({"topic": "t"}, b"x" * 3000))
+    answer = talk(0, Publication({"topic": "t"}, b"x" * 3000))
     [first, *others] = [m for p, m in sent(answer) if p == C and isinstance(m, Data | Fragment)]
     assert [e.dests for e in talk(0, Unsent(C, first)) if isinstance(e, Drop)] == [(S, T)]
     assert [e for m in others for e in talk(0, Unsent(C, m)) if isinstance(e, Drop)] == []
@@ -162,25 +162,25 @@ def test_a_peer_says_so_when_it_publishes_before_its_neighbours_told_their_inter
     """Of those further away it cannot say so: nobody knows whom it does not know."""
     early = Notice("published-early", A)
     talk = Talk(wants=(B, C))
-    answer = talk(0, Published({"topic": "t"}))
+    answer = talk(0, Publication({"topic": "t"}))
     assert early in answer
     talk.hear(0, B, talk.reliable(B, wanting(D, "u")))
-    assert early not in talk(0, Published({"topic": "t"})), "though nothing was heard from S and T"
+    assert early not in talk(0, Publication({"topic": "t"})), "though nothing was heard from S and T"
     alone = Talk(graph={(A, B): 10}, wants=(B,))
-    assert early not in alone(0, Published({"topic": "t"}))
+    assert early not in alone(0, Publication({"topic": "t"}))
     joining = make_peer(PeerConfig(peer=A, membership="tdo-random"))
     joining.handle(0, Started(()))
-    assert early in joining.handle(0, Published({"topic": "t"}))
+    assert early in joining.handle(0, Publication({"topic": "t"}))
 
 
 def test_topics_that_are_only_published_are_advertised_up_to_a_bound() -> None:
     talk = Talk()
     for number in range(AUTO_OFFERS + 5):
-        answer = talk(0, Published({"topic": f"topic {number}"}))
+        answer = talk(0, Publication({"topic": f"topic {number}"}))
     assert talk.peer.subscriptions.advertised[0] == AUTO_OFFERS
     assert Notice("not-advertised", A) in answer
     talk = Talk()
     for number in range(5):
-        answer = talk(0, Published({"topic": str(number) * (AUTO_OFFERS_CHARS // 4)}))
+        answer = talk(0, Publication({"topic": str(number) * (AUTO_OFFERS_CHARS // 4)}))
     assert talk.peer.subscriptions.advertised[0] == 3
     assert Notice("not-advertised", A) in answer

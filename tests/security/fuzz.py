@@ -21,7 +21,6 @@ from zlib import crc32
 
 from tests.security.doubles import START_S, credentials_of, random_bytes
 from tests.security.worlds import World, converse
-from wend.drivers.live import frames
 from wend.drivers.live.addressing import address_messages
 from wend.drivers.live.transport import wire
 from wend.model.errors import Untrusted, WireError
@@ -218,11 +217,11 @@ def _frame() -> Target:
     """Bytes on the connection of a client, from either side."""
 
     def target(data: bytes) -> None:
-        for decode in (frames.decode_to_peer, frames.decode_to_client):
+        for decode in (wire.decode_to_peer, wire.decode_to_client):
             with suppress(WireError):
                 decode(data)
             with suppress(WireError):
-                for body in frames.Splitter().feed(data):
+                for body in wire.Splitter().feed(data):
                     decode(body)
 
     return target

@@ -265,7 +265,7 @@ def _scalar(text: str) -> bool | int | float | str:
 
 def _payload(path: str) -> bytes:
     """The bytes of a file or of stdin. It reads no more than a payload may have: a file may have no end."""
-    from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
+    from wend.model.publication import MAX_PAYLOAD_BYTES
 
     name = "stdin" if path == _STDIN else path
     try:

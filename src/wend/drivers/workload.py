@@ -58,7 +58,7 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
             since = self.after(since)
 
 
-class Publication(msgspec.Struct, frozen=True, gc=False):
+class WorkloadEvent(msgspec.Struct, frozen=True, gc=False):
     """The attributes of one event, its subscribers, and the number of their subscriptions to it."""
 
     name: str

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wend.drivers.scenarios import Scenario
-from wend.drivers.workload import Publication, Topic, draw_attributes, draw_filters, topics_of
+from wend.drivers.workload import Topic, WorkloadEvent, draw_attributes, draw_filters, topics_of
 from wend.matching.filters import parse, topic_filter
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId, Qos
@@ -106,7 +106,7 @@ class World:
         if scenario.underlay is None:
             self._peer_settings.pop("trace_paths", None)  # there is nothing to trace
         self._by_topic = {
-            topic.name: Publication(topic.name, {"topic": topic.name}, topic.subscribers, number)
+            topic.name: WorkloadEvent(topic.name, {"topic": topic.name}, topic.subscribers, number)
             for number, topic in enumerate(self.topics)
         }
 
@@ -159,7 +159,7 @@ class World:
     def deadline_ns(self, publisher: PeerId, subscriber: PeerId) -> Nanos:
         return self.deadlines_ns[publisher][subscriber]
 
-    def publication(self, topic: Topic, now: Nanos) -> Publication:
+    def publication(self, topic: Topic, now: Nanos) -> WorkloadEvent:
         """The event that this publisher publishes at this time."""
         content = self.scenario.content
         if content is None:
@@ -167,7 +167,7 @@ class World:
         number = (now - self.begin_ns) // topic.period_ns
         attributes = draw_attributes(content, topic.publisher, number, self.scenario.seed)
         wanting = [peer for peer, text in enumerate(self.filters) if parse(text).matches(attributes)]
-        return Publication(topic.name, attributes, tuple(wanting), 0)
+        return WorkloadEvent(topic.name, attributes, tuple(wanting), 0)
 
     @cached_property
     def limited(self) -> bool:

@@ -9,7 +9,7 @@ known of a value that lasts, moves or was measured badly.
 
 import math
 from numbers import Integral, Rational, Real
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -49,24 +49,19 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_un
         if low is not self.low or high is not self.high:
             msgspec.structs.force_setattr(self, "low", low)
             msgspec.structs.force_setattr(self, "high", high)
-        for end in (low, high):
-            if isinstance(end, bool) or not isinstance(end, int | float | str | None):
-                raise ValueError(f"a range has numbers or texts as its ends, got {end!r}")
-            if isinstance(end, float) and not math.isfinite(end):
-                raise ValueError(f"a range has finite ends, got {end}; leave an end out where there is none")
+        _check_end(low)
+        _check_end(high)
         if low is None and high is None:
             raise ValueError("a range needs at least one end")
         if (low is None and self.low_open) or (high is None and self.high_open):
             raise ValueError("an end that is not given is neither open nor closed")
-        if low is None or high is None:
-            return
-        if isinstance(low, str) or isinstance(high, str):
-            if not (isinstance(low, str) and isinstance(high, str)):
-                raise ValueError(f"the ends of a range are of one kind, got {low!r} and {high!r}")
-            ordered = low < high
-        else:
-            ordered = low < high
-        if not ordered and not (low == high and not self.low_open and not self.high_open):
+        if low is not None and high is not None:
+            self._check_order(low, high)
+
+    def _check_order(self, low: Any, high: Any) -> None:
+        if isinstance(low, str) != isinstance(high, str):
+            raise ValueError(f"the ends of a range are of one kind, got {low!r} and {high!r}")
+        if not low < high and not (low == high and not self.low_open and not self.high_open):
             raise ValueError(f"a range from {low!r} to {high!r} holds nothing")
 
     def __str__(self) -> str:
@@ -74,6 +69,13 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_un
         high = "" if self.high is None else repr(self.high)
         opening = "]" if self.low_open or self.low is None else "["
         return f"{opening}{low}, {high}{'[' if self.high_open or self.high is None else ']'}"
+
+
+def _check_end(end: Any) -> None:
+    if isinstance(end, bool) or not isinstance(end, int | float | str | None):
+        raise ValueError(f"a range has numbers or texts as its ends, got {end!r}")
+    if isinstance(end, float) and not math.isfinite(end):
+        raise ValueError(f"a range has finite ends, got {end}; leave an end out where there is none")
 
 
 Value = Scalar | Range
@@ -119,7 +121,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     payload: bytes = b""
     headers: Annotated[Headers, msgspec.Meta(max_length=MAX_HEADERS)] = {}
     ttl_ns: Nanos | None = None
-    """The age at which nobody needs it any more; nil: never."""
+    """The age from which on nobody needs it; nil: there is none."""
     previous: tuple[tuple[PeerId, int], ...] = ()
     """For peers whose subscribers want the publisher's order: the sequence number of the event before this one that was
     for that peer; 0 for the first. Clients get it empty."""
@@ -147,7 +149,20 @@ _ATTRIBUTE_BYTES = 64
 _HEADER_BYTES = 128
 
 
-def event_bytes(event: Event) -> int:
+class EventContent(Protocol):
+    """An event, or what will be one."""
+
+    @property
+    def attributes(self) -> Attributes: ...
+
+    @property
+    def payload(self) -> bytes: ...
+
+    @property
+    def headers(self) -> Headers: ...
+
+
+def event_bytes(event: EventContent) -> int:
     """The approximate memory of an event, by which queues and stores are bounded; on the wire it takes less."""
     size = _EVENT_BYTES + len(event.payload) + _ATTRIBUTE_BYTES * len(event.attributes)
     for name, value in event.attributes.items():

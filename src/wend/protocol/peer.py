@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from wend.model.errors import ConfigError
 from wend.model.events import Event, EventId, PeerId
+from wend.model.publication import Publication
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.delivery.durable import Backlog
@@ -79,7 +80,6 @@ from wend.protocol.ports import (
     PathFound,
     Paused,
     Planned,
-    Published,
     Receipt,
     Received,
     Refuse,
@@ -316,7 +316,7 @@ class Peer:
         self._local.recall_durable(now, durable, effects)
         return list(pending.values())
 
-    def _published(self, now: Nanos, publication: Published, effects: Effects) -> None:
+    def _published(self, now: Nanos, publication: Publication, effects: Effects) -> None:
         event = self._local.number(publication)
         if publication.to is not None:
             self._publish_to(now, event, publication.to, effects)
@@ -679,7 +679,7 @@ INPUTS: dict[type, Callable[[Peer, Nanos, Any, Effects], None]] = {
     Woken: Peer._woken,
     Paused: Peer._paused,
     Unsent: Peer._unsent,
-    Published: Peer._published,
+    Publication: Peer._published,
     Started: Peer._started,
     Subscribed: Peer._subscribed,
     Unsubscribed: Peer._unsubscribed,

@@ -2,15 +2,16 @@
 
 A driver turns a datagram, a timer or a call of the application into an input. It passes the input to
 `Peer.handle(now, input)` and carries out the effects in order. `now` is the driver's monotonic time in
-nanoseconds; the peer has no other clock.
+nanoseconds; the peer has no other clock. The input of a publication is the `Publication` itself.
 """
 
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wend.model.events import Attributes, DurableOptions, Event, EventId, Headers, PeerId, Qos, SubscriptionId, Value
+from wend.model.events import DurableOptions, Event, EventId, PeerId, Qos, SubscriptionId, Value
 from wend.model.paths import Path
+from wend.model.publication import Publication
 from wend.model.units import Nanos
 from wend.protocol.messages import Message
 from wend.protocol.notices import ComposedReason, DropReason, MissedReason, NoticeName, RefusalReason
@@ -84,19 +85,6 @@ class Paused(msgspec.Struct, frozen=True, gc=False):
     ns: Nanos
 
 
-class Published(msgspec.Struct, frozen=True, gc=False):
-    """The application publishes an event."""
-
-    attributes: Attributes
-    payload: bytes = b""
-    headers: Headers = {}
-    ttl_ns: Nanos | None = None
-    to: PeerId | None = None
-    """Set: it is for subscriptions at this peer alone that were not announced."""
-    retain: str = ""
-    """The name of an attribute: the peer retains the newest event for each of its values, for later subscriptions."""
-
-
 class Advertised(msgspec.Struct, frozen=True, gc=False):
     """The application will publish events that match the filter. Events without an advertisement travel a bit later."""
 
@@ -149,7 +137,7 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
     """This peer publishes by this plan from now on. Packets in transit follow the plan that they started with."""
 
     plan: "Forwarding | None"
-    """None: it follows no plan any more."""
+    """None: it no longer follows a plan."""
     publish: bool = True
     """Otherwise it forwards packets by this plan, if others publish by it, and itself publishes as before. It forgets
     the plan if nobody uses it for a minute."""
@@ -157,7 +145,7 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
 
 class Stopping(msgspec.Struct, frozen=True, gc=False):
     """The peer is about to stop. It withdraws its interest, unless it will be back: then its durable subscriptions stay
-    announced, and with persistency all others, too."""
+    announced, and with persistence all others, too."""
 
     away_ns: Nanos = 0
     """How long others keep events for it; 0: it leaves for good."""
@@ -196,7 +184,7 @@ Input = (
     | Unsent
     | Woken
     | Paused
-    | Published
+    | Publication
     | Advertised
     | Subscribed
     | Unsubscribed

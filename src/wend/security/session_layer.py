@@ -186,7 +186,8 @@ class SessionLayer:
             session.unanswered_ns = now
         if now >= keys.rekey_ns or now - session.unanswered_ns > SILENCE_NS:
             self._initiator.begin(now, session, session.address)
-        return keys.seal(kind, body)
+        counter, header = keys.next_header(kind)
+        return header + keys.encrypt(nonce(counter), body, header)  # as `keys.seal` does
 
     def send_to(self, now: Nanos, address: Address, kind: int, body: bytes) -> None:
         """Send a message to the peer at an address, as an effect, perhaps later."""

@@ -42,8 +42,8 @@ class TransportKeys:
     """The keys of both directions of a session."""
 
     __slots__ = (
-        "_seal",
         "certificate",
+        "encrypt",
         "ends_ns",
         "identity",
         "incarnation",
@@ -89,12 +89,16 @@ class TransportKeys:
         self.ends_ns = now + END_NS
         self.sent = 0
         self.window = ReplayWindow()
-        self._seal = ChaCha20Poly1305(sealing).encrypt
+        self.encrypt = ChaCha20Poly1305(sealing).encrypt
         self.open = ChaCha20Poly1305(opening).decrypt
 
     def seal(self, kind: int, body: bytes) -> bytes:
         """The transport packet of a message."""
+        counter, header = self.next_header(kind)
+        return header + self.encrypt(nonce(counter), body, header)
+
+    def next_header(self, kind: int) -> tuple[int, bytes]:
+        """The number and the header of the next packet."""
         counter = self.sent
         self.sent = counter + 1
-        header = _pack_header(HEAD_NUMBERS[kind], self.receiver, counter)
-        return header + self._seal(nonce(counter), body, header)
+        return counter, _pack_header(HEAD_NUMBERS[kind], self.receiver, counter)

@@ -14,6 +14,7 @@ from wend.drivers.live.client.client import Client
 from wend.drivers.live.client.event_streams import EventStream
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
+from wend.drivers.live.transport import wire
 from wend.model.events import PeerId
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
@@ -69,7 +70,7 @@ class RawClient:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
-        self._splitter = frames.Splitter()
+        self._splitter = wire.Splitter()
         self._received: list[frames.ToClient] = []
 
     @classmethod
@@ -77,14 +78,14 @@ class RawClient:
         return cls(*await asyncio.open_connection(*address, **options))
 
     def send(self, *sent: frames.ToPeer) -> None:
-        self.writer.write(b"".join(map(frames.encode, sent)))
+        self.writer.write(b"".join(map(wire.encode_frame, sent)))
 
     async def receive(self, count: int = 1) -> list[frames.ToClient]:
         """The next frames."""
         while len(self._received) < count:
             data = await self.reader.read(1 << 20)
             assert data, "the peer closed the connection"
-            self._received += [frames.decode_to_client(body) for body in self._splitter.feed(data)]
+            self._received += [wire.decode_to_client(body) for body in self._splitter.feed(data)]
         found, self._received = self._received[:count], self._received[count:]
         return found
 

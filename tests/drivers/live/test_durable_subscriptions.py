@@ -13,7 +13,8 @@ from tests.drivers.live.net import PAIR, RawClient, Site, overlay, run, until
 from tests.drivers.live.processes import Process
 from tests.ports import free_ports
 from wend.drivers.live import frames
-from wend.drivers.live.client.durable_stream import DurableArrival, DurableStream
+from wend.drivers.live.client.arrivals import DurableArrival
+from wend.drivers.live.client.event_streams import EventStream
 from wend.model.errors import ClientError, Refused
 from wend.model.events import DurableOptions
 
@@ -21,9 +22,9 @@ SLOW_MACHINE_S = 60
 
 
 @asynccontextmanager
-async def durable(client: wend.Client, name: str = "orders", **options: object) -> AsyncIterator[DurableStream]:
+async def durable(client: wend.Client, name: str = "orders", **options: object) -> AsyncIterator[EventStream]:
     async with client.subscribe("topic = 't'", name=name, **options) as events:  # type: ignore[arg-type]
-        assert isinstance(events, DurableStream)
+        assert isinstance(events, EventStream)
         yield events
 
 

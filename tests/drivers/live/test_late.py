@@ -14,7 +14,7 @@ from tests.drivers.live.net import RawClient, fresh, known, overlay, run, take, 
 from tests.drivers.live.processes import Process
 from tests.ports import free_ports
 from wend.drivers.live import frames
-from wend.drivers.live.broker import client_output
+from wend.drivers.live.broker import stalled_queue
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.store.store import Store
 from wend.drivers.live.store.writer import StoreWriter
@@ -187,8 +187,8 @@ def test_the_time_in_the_queue_of_a_slow_client_counts(monkeypatch: pytest.Monke
             while not any(session.queued_bytes for session in site.listener.sessions):
                 await client.publish({"topic": "x"}, bytes(40_000))
                 published += 1
-            real = client_output.monotonic
-            monkeypatch.setattr(client_output, "monotonic", lambda: real() + HOUR)
+            real = stalled_queue.monotonic
+            monkeypatch.setattr(stalled_queue, "monotonic", lambda: real() + HOUR)
             last = (await raw.receive(2 + published))[-1]
             assert isinstance(last, frames.Delivery)
             assert last.late and last.age_ns >= HOUR

@@ -46,10 +46,10 @@ def test_what_a_cut_link_held_up_comes_in_order() -> None:
             while (await anext(events)).payload != b"first":
                 await publisher.publish({"topic": "t"}, b"first")
             first = await publisher.publish({"topic": "t"}, b"x")
-            sites[0].peer.cut(2)
+            sites[0].peer.pipes.cut(2)
             for _ in range(20):
                 await publisher.publish({"topic": "t"}, b"x")
-            sites[0].peer.heal(2)
+            sites[0].peer.pipes.heal(2)
             last = await publisher.publish({"topic": "t"}, b"last")
             got = [await anext(events)]
             while got[-1].payload != b"last":
@@ -72,10 +72,10 @@ def test_an_event_past_the_deadline_is_dropped_where_that_is_asked_for() -> None
             subscriber.subscribe("topic = 't'", deadline=0.2, expire=True) as hasty,
         ):
             await known(publisher, "t", 1)
-            sites[0].peer.cut(1)
+            sites[0].peer.pipes.cut(1)
             await publisher.publish({"topic": "t"}, b"slow")
             await asyncio.sleep(0.4)
-            sites[0].peer.heal(1)
+            sites[0].peer.pipes.heal(1)
             while (late := await anext(patient)).payload != b"slow":
                 pass
             assert late.late

@@ -14,6 +14,7 @@ from tests.drivers.live.pairs import Pair, run
 from wend.drivers.live.transport import wire
 from wend.model.errors import Refused
 from wend.model.events import Event, EventId, Subscription, SubscriptionId
+from wend.model.publication import Publication
 from wend.model.units import MS
 from wend.protocol.messages import (
     TX_SHIFT,
@@ -26,7 +27,6 @@ from wend.protocol.plugins import FLOODED
 from wend.protocol.ports import (
     Effect,
     Paused,
-    Published,
     Received,
     Send,
     WakeAt,
@@ -51,10 +51,10 @@ def test_a_mistake_inside_is_counted_and_the_peer_goes_on(
         place.say(wire.encode(wire.header(1, 0, 1), Ack(1)))
         await until(lambda: place.peer.counters.failed["handle Received"] == 1)
         with pytest.raises(Refused, match="failed inside"):
-            place.peer.publish({"topic": "x"})
+            place.peer.publish(Publication({"topic": "x"}))
         assert "goes on" in caplog.text
         monkeypatch.setattr(place.peer.peer, "handle", real)
-        assert place.peer.publish({"topic": "x"}).id.publisher == 0
+        assert place.peer.publish(Publication({"topic": "x"})).id.publisher == 0
         place.close()
 
     run(scene())
@@ -146,7 +146,7 @@ def test_what_no_datagram_carries_is_refused_and_counted() -> None:
         assert peer.counters.refused["oversize"] == 1
         wide = {str(i): "x" * 1000 for i in range(59)}  # beside its destinations and its path it is too much
         peer.perform(peer.peer.handle(0, Received(1, Control(1 << TX_SHIFT, FLOODED, a_wish("true")))))
-        peer.perform(peer.peer.handle(0, Published(wide | {"y": "y" * 1000})))
+        peer.perform(peer.peer.handle(0, Publication(wide | {"y": "y" * 1000})))
         assert (peer.counters.refused["oversize"], peer.counters.drops["cannot be sent"]) == (2, 1)
         status = peer.peer.status()
         assert ([link.state for link in status.links], status.in_flight) == (["up"], 0)

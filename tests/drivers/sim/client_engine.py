@@ -18,6 +18,7 @@ from wend.drivers.workload import Topic
 from wend.drivers.world import World
 from wend.matching.filters import parse
 from wend.model.events import Attributes, EventId, PeerId
+from wend.model.publication import Publication
 from wend.model.random_stream import peer_stream
 from wend.model.units import FOREVER, MS, SECOND, Nanos
 from wend.protocol.delivery.durable import Backlog
@@ -32,7 +33,6 @@ from wend.protocol.ports import (
     Input,
     Missed,
     Persist,
-    Published,
     Receipt,
     Stopping,
     Subscribed,
@@ -322,7 +322,7 @@ class ClientEngine(Engine):
         attributes: Attributes = {"topic": topic.name, "n": self._draw.randrange(self._values)}
         ttl_ns = self._draw.choice(self._ttls_ns)
         self.allow_transmissions(len(topic.subscribers) + len(self.clients), 8)
-        effects = publisher.handle(now, Published(attributes, bytes(topic.payload_bytes), ttl_ns=ttl_ns))
+        effects = publisher.handle(now, Publication(attributes, bytes(topic.payload_bytes), ttl_ns=ttl_ns))
         receipt = next((effect for effect in effects if type(effect) is Receipt), None)
         self._sequences[running] = sequence = self._sequences.get(running, 0) + 1
         id_ = EventId(topic.publisher, running.config.incarnation, sequence)

@@ -21,13 +21,13 @@ from tests.protocol.delivery.subscriber import (
     noticed,
 )
 from wend.drivers.live.store.needed_records import NeededRecords
+from wend.model.publication import Publication
 from wend.model.units import SECOND
 from wend.protocol.messages import Ack
 from wend.protocol.ports import (
     Deliver,
     LocalSubscription,
     Persist,
-    Published,
     Receipt,
     Send,
     Stopping,
@@ -220,7 +220,7 @@ def test_unsubscribing_ends_the_backlog() -> None:
 def test_an_event_of_a_client_here_is_stored_for_a_durable_subscription_here() -> None:
     peer = Subscriber(neighbours=())
     peer(Subscribed(durable()))
-    effects = peer(Published({"topic": "t"}))
+    effects = peer(Publication({"topic": "t"}))
     stored = [i for i, e in enumerate(effects) if isinstance(e, Persist) and isinstance(e.record, QueuedRecord)]
     promised = [i for i, e in enumerate(effects) if isinstance(e, Receipt)]
     assert len(stored) == len(promised) == 1

@@ -13,9 +13,10 @@ from tests.protocol.delivery.subscriber import (
     missed,
 )
 from wend.model.events import Qos, Subscription, SubscriptionId
+from wend.model.publication import Publication
 from wend.model.units import MS, SECOND
 from wend.protocol.messages import TX_SHIFT, Control, Data, Fragment
-from wend.protocol.ports import LocalSubscription, Published, Received, Send, Subscribed
+from wend.protocol.ports import LocalSubscription, Received, Send, Subscribed
 from wend.strategies.subscriptions.table import PeerInterest
 
 HASTY = LocalSubscription(1, "true", Qos(deadline_ns=SECOND, expire=True))
@@ -62,7 +63,7 @@ def _sent(peer: Subscriber) -> int:
 
 def test_an_event_that_waits_for_a_retry_is_not_sent_past_its_ttl() -> None:
     peer = _publisher(Qos())
-    peer(Published({"topic": "t"}, ttl_ns=SECOND))
+    peer(Publication({"topic": "t"}, ttl_ns=SECOND))
     assert _sent(peer) == 1
     for _ in range(100):
         peer.run(SECOND // 2)
@@ -76,7 +77,7 @@ def test_an_event_that_waits_for_a_retry_is_not_sent_past_its_ttl() -> None:
 def test_an_event_for_a_subscriber_that_lets_it_expire_is_not_retried_for_ever() -> None:
     hasty, patient = _publisher(Qos(deadline_ns=SECOND, expire=True)), _publisher(Qos(deadline_ns=SECOND))
     for peer in (hasty, patient):
-        peer(Published({"topic": "t"}))
+        peer(Publication({"topic": "t"}))
         for _ in range(20):
             peer.run(500 * MS)
     assert [reason for _, reason in dropped(hasty.effects)] == ["expired"]
@@ -86,7 +87,7 @@ def test_an_event_for_a_subscriber_that_lets_it_expire_is_not_retried_for_ever()
 def test_an_event_past_its_ttl_is_not_sent_again_over_a_link_that_does_not_answer() -> None:
     for payload, packets in ((b"", 1), (bytes(5000), 5)):
         peer = _publisher(Qos(), transmissions=50)
-        peer(Published({"topic": "t"}, payload, ttl_ns=200 * MS))
+        peer(Publication({"topic": "t"}, payload, ttl_ns=200 * MS))
         peer.run(100 * MS)
         assert _sent(peer) > packets
         peer.run(101 * MS)

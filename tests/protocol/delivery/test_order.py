@@ -19,8 +19,9 @@ from tests.protocol.delivery.subscriber import (
 )
 from wend.drivers.live.store.needed_records import NeededRecords
 from wend.model.events import EventId, Qos
+from wend.model.publication import Publication
 from wend.model.units import SECOND
-from wend.protocol.ports import Deliver, LocalSubscription, Published, Subscribed, Unsubscribed
+from wend.protocol.ports import Deliver, LocalSubscription, Subscribed, Unsubscribed
 from wend.protocol.records import GapRecord, RemovedRecord, SkippedRecord
 
 ORDERED = LocalSubscription(1, "true", Qos(order=True))
@@ -68,7 +69,7 @@ def test_a_publisher_names_the_event_before_for_each_peer_that_wants_order() -> 
     peer = Subscriber(neighbours=())
     peer(Subscribed(LocalSubscription(1, "n > 1", Qos(order=True))))
     peer(Subscribed(LocalSubscription(2, "true")))
-    sent = [e.event for n in (1, 2, 3) for e in peer(Published({"n": n})) if isinstance(e, Deliver)]
+    sent = [e.event for n in (1, 2, 3) for e in peer(Publication({"n": n})) if isinstance(e, Deliver)]
     chains = {event.id.sequence: event.previous for event in sent}
     assert chains == {1: (), 2: ((ME, 0),), 3: ((ME, 2),)}
 

@@ -7,10 +7,11 @@ import pytest
 
 from tests.protocol.talk import sent
 from wend.model.events import Event, EventId, PeerId, Qos, Subscription, SubscriptionId
+from wend.model.publication import Publication
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import TX_SHIFT, Ack, Control, Data, FailureNews, Hello, Message
-from wend.protocol.ports import Effect, Neighbour, Notice, Published, Received, Send, Started, WakeAt, Woken
+from wend.protocol.ports import Effect, Neighbour, Notice, Received, Send, Started, WakeAt, Woken
 from wend.strategies.adaptive.plugin import Adaptive
 from wend.strategies.link_state.plugin import LinkState
 from wend.strategies.registry import make_peer, setting_groups
@@ -75,7 +76,7 @@ class Talk:
         return effects
 
     def publish(self) -> list[tuple[PeerId, Data]]:
-        return data(self(Published({"topic": "t"})))
+        return data(self(Publication({"topic": "t"})))
 
 
 def data(effects: list[Effect]) -> list[tuple[PeerId, Data]]:

@@ -17,11 +17,12 @@ from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.forwarding import Forwarding, read_forwarding
 from wend.model.plan import TABLES, fingerprint
+from wend.model.publication import Publication
 from wend.model.units import MS
 from wend.protocol.messages import Ack, Data
 from wend.protocol.notices import MISFIT, REFUSED
 from wend.protocol.plugins.copy_ranks import fork
-from wend.protocol.ports import Drop, Effect, Notice, PathFound, Planned, Published, Received, Refuse, Send, Woken
+from wend.protocol.ports import Drop, Effect, Notice, PathFound, Planned, Received, Refuse, Send, Woken
 from wend.strategies.multipath.plugin import SourceRoutes
 from wend.strategies.planned.plugin import LINGER_NS, PlanLabel, PlannedRouting, ShareScheduler
 from wend.strategies.registry import MEMBERSHIP
@@ -79,7 +80,7 @@ def test_a_flow_that_the_plan_carries_in_no_part_is_refused() -> None:
 def test_a_publisher_deals_its_events_out_in_the_plans_shares() -> None:
     talk = Talk("planned", wants=(S,))
     talk.peer.handle(0, Planned(plan_for(HALVES)))
-    hops = [hop for n in range(6) for hop, *_ in sent(talk.peer.handle(n * MS, Published({"topic": "t"})))]
+    hops = [hop for n in range(6) for hop, *_ in sent(talk.peer.handle(n * MS, Publication({"topic": "t"})))]
     assert sorted(hops) == [C, C, C, D, D, D]
     assert hops[0] != hops[1]  # by turns
 
@@ -109,7 +110,7 @@ def test_a_packet_that_came_back_goes_on_as_a_new_copy() -> None:
 def test_what_the_plan_does_not_admit_is_refused_and_said() -> None:
     talk = Talk("planned", wants=(T,))
     talk.peer.handle(0, Planned(plan_for(HALF)))
-    effects = [e for n in range(10) for e in talk.peer.handle(n * MS, Published({"topic": "t"}))]
+    effects = [e for n in range(10) for e in talk.peer.handle(n * MS, Publication({"topic": "t"}))]
     assert len(sent(effects)) == 5
     drops = [e for e in effects if isinstance(e, Drop)]
     assert len(drops) == 5 and {d.reason for d in drops} == {REFUSED} and {d.dests for d in drops} == {(T,)}
@@ -119,7 +120,7 @@ def test_a_peer_with_persistency_does_not_answer_for_what_is_refused() -> None:
     talk = Talk("planned", wants=(T,), persistency=True)
     talk.peer.handle(0, Planned(plan_for(HALF)))
     refused = [
-        e.id for n in range(4) for e in talk.peer.handle(n * MS, Published({"topic": "t"})) if isinstance(e, Drop)
+        e.id for n in range(4) for e in talk.peer.handle(n * MS, Publication({"topic": "t"})) if isinstance(e, Drop)
     ]
     assert refused
     assert talk.peer.answers_for, "but for what the plan admits"
@@ -131,7 +132,7 @@ def test_an_event_that_no_flow_fits_takes_the_shortest_route(told: bool) -> None
     talk = Talk("planned", wants=(S, T))
     if told:
         talk.peer.handle(0, Planned(plan_for(HALVES)))
-    effects = talk.peer.handle(0, Published({"topic": "t"}))
+    effects = talk.peer.handle(0, Publication({"topic": "t"}))
     assert sent(effects) == [(C, (S, T), None)]
     assert (Notice("unplanned", A) in effects) == told
 
@@ -203,7 +204,7 @@ def test_a_plan_over_a_link_that_is_no_more_is_left_for_the_shortest_route(monke
     plan = plan_for(HALVES, BOTH)
     talk.peer.handle(0, Planned(plan))
     assert Notice("unlinked", C) in talk.peer.handle(0, PathFound(C, None))
-    published = [talk(0, Published({"topic": "t"})) for _ in range(2)]
+    published = [talk(0, Publication({"topic": "t"})) for _ in range(2)]
     assert [hop for effects in published for hop, *_ in sent(effects)] == [D, D]
     passed = talk.hear(0, B, Data(tx(9), event(9), 0, (S, T), (B,), PlanLabel(plan.id, 0)))
     assert Notice("off-plan", A) in passed

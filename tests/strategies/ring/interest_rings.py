@@ -16,6 +16,7 @@ import msgspec
 from wend.matching.filters import parse
 from wend.model.events import Attributes, EventId, PeerId
 from wend.model.keys import BITS, RING, distance, key_of, node_id
+from wend.model.publication import Publication
 from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
@@ -30,7 +31,6 @@ from wend.protocol.ports import (
     LocalSubscription,
     Notice,
     Persist,
-    Published,
     Receipt,
     Received,
     Refuse,
@@ -241,7 +241,7 @@ class RingNet:
 
     def publish(self, peer: PeerId, attributes: Attributes, ttl_ns: Nanos | None = None) -> EventId:
         found: list[EventId] = []
-        for effect in self.peers[peer].handle(self.now, Published(attributes, ttl_ns=ttl_ns)):
+        for effect in self.peers[peer].handle(self.now, Publication(attributes, ttl_ns=ttl_ns)):
             if isinstance(effect, Receipt):
                 found.append(effect.id)
             self._carry_out(peer, effect, None)

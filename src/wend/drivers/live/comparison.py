@@ -29,6 +29,7 @@ from wend.drivers.world import World
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.paths import Path
+from wend.model.publication import Publication
 from wend.model.summary import Summary
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import LinkSettings, PeerConfig
@@ -103,7 +104,7 @@ class LiveOverlay:
         counters: Counters = self.meter
         if self.telemetry is not None:
             config, counters = self.telemetry.member(config, self.meter)
-        made = LivePeer(
+        live = LivePeer(
             config,
             counters=counters,
             clock=self._clock,
@@ -111,8 +112,8 @@ class LiveOverlay:
             multicast=MulticastOptions(self.world.scenario.multicast, scope=self._scope),
             keys=None if self._root is None else self._root.keys(peer),
         )
-        made.observe(OverlayObserver(self, peer))
-        return made
+        live.observe(OverlayObserver(self, peer))
+        return live
 
     def link(self, origin_ns: Callable[[], Nanos]) -> None:
         self._origin_ns = origin_ns
@@ -135,8 +136,8 @@ class LiveOverlay:
             return all(peer.status().plugins[self._ring].get("joined") for peer in self.peers)
         if plugin("routing", self.strategy).needs.interest == FLOODED:
             return True
-        found = [peer.status().flat() for peer in self.peers]
-        trees = {tuple(at.get(f"trees.{name}") for name in ("generation", "caller", "incarnation")) for at in found}
+        statuses = [peer.status().flat() for peer in self.peers]
+        trees = {tuple(at.get(f"trees.{name}") for name in ("generation", "caller", "incarnation")) for at in statuses}
         return len(trees) == 1 and (None, None, None) not in trees
 
     def start(self, peer: PeerId) -> None:
@@ -155,19 +156,19 @@ class LiveOverlay:
             self.telemetry.crash(peer)
 
     def coordinators(self) -> dict[str, dict[int, PeerId]]:
-        """By cluster: who coordinates each tree. Empty where the strategy has no clusters."""
-        found: dict[str, dict[int, PeerId]] = {}
+        """By cluster: who coordinates each tree. Empty if the strategy has no clusters."""
+        coordinators: dict[str, dict[int, PeerId]] = {}
         for peer, live in enumerate(self.peers if self._ring is not None else ()):
             if peer not in self._dead:
                 for name in live.status().plugins.get(self._ring or "", {}):
                     if name.startswith(ACTIVE):
-                        trees = found.setdefault(self.world.cluster_of(peer), {})
+                        trees = coordinators.setdefault(self.world.cluster_of(peer), {})
                         trees[int(name.removeprefix(ACTIVE))] = peer
-        return found
+        return coordinators
 
     def publish(self, topic: Topic, payload: bytes) -> None:
         self._published = Flight(self._clock(), topic)
-        self.peers[topic.publisher].publish({"topic": topic.name}, payload)
+        self.peers[topic.publisher].publish(Publication({"topic": topic.name}, payload))
 
     def close(self) -> None:
         for number, peer in enumerate(self.peers):
@@ -208,9 +209,9 @@ class OverlayObserver(Observer):
 
 def live_config(world: World, peer: PeerId, strategy: str) -> PeerConfig:
     """The configuration of a peer of the world on real sockets: no ACK is free, and timers allow for jitter."""
-    wanted = world.peer_config(peer, strategy=strategy)
-    margin_ns = max(MARGIN_NS, wanted.of(LinkSettings).margin_ns)
-    return wanted.with_(ack="round-trip", margin_ns=margin_ns)
+    config = world.peer_config(peer, strategy=strategy)
+    margin_ns = max(MARGIN_NS, config.of(LinkSettings).margin_ns)
+    return config.with_(ack="round-trip", margin_ns=margin_ns)
 
 
 class WorldPaths:
@@ -274,7 +275,7 @@ class Comparison:
         return (self._ended_ns or self.clock()) - self.origin_ns
 
     def stop(self) -> None:
-        """Publish no more, wait for events in transit, and end. The second call ends at once: then events in transit
+        """Stop publishing, wait for events in transit, and end. The second call ends at once: then events in transit
         are not in the metrics."""
         if self._stopped.is_set():
             self._ended.set()
@@ -308,11 +309,11 @@ class Comparison:
             peer for overlay in self.overlays for trees in overlay.coordinators().values() for peer in trees.values()
         ]
         linked = sorted(range(self.world.overlay.peers), key=lambda peer: -len(self.world.overlay.neighbours(peer)))
-        found = [*coordinators, *([] if coordinators else linked)]
-        return next((peer for peer in found if peer not in publishers), found[0])
+        candidates = [*coordinators, *([] if coordinators else linked)]
+        return next((peer for peer in candidates if peer not in publishers), candidates[0])
 
     def kill(self, peer: PeerId) -> None:
-        """Crash a peer in all overlays. Nobody expects events of it or for it any more."""
+        """Crash a peer in all overlays. From now on, nobody expects events of it or for it."""
         self.killed = peer
         for overlay in self.overlays:
             overlay.crash(peer)

@@ -4,22 +4,18 @@
 
 The first frame in each direction names the protocol version. A request carries a number that its answer repeats, so a
 client can send several requests before the first answer. Frames are bounded, unknown fields are ignored, and bytes that
-cannot be read are a `WireError`.
+cannot be read are a `WireError`. `transport/wire.py` encodes and decodes them.
 """
-
-import struct
-from collections.abc import Iterator
 
 import msgspec
 
 from wend.drivers.live.status import StatusSnapshot
-from wend.model.errors import WireError
 from wend.model.events import Attributes, DurableOptions, Event, EventId, Headers, PeerId, Value
+from wend.model.publication import Publication
 from wend.model.units import Nanos
 
 VERSION = 2
 MAX_FRAME_BYTES = 384 * 1024
-_LENGTH = struct.Struct("!I")
 
 # ---------------------------------------------------------------- from the client
 
@@ -42,11 +38,14 @@ class Publish(msgspec.Struct, frozen=True, gc=False, tag="publish"):
     payload: bytes = b""
     headers: Headers = {}
     ttl_ns: Nanos | None = None
-    """The age at which nobody needs the event any more."""
+    """The age from which on nobody needs the event."""
     to: PeerId | None = None
     """Set: the event is for subscriptions at this peer alone that were not announced, as a reply is for an inbox."""
     retain: str = ""
     """The name of an attribute: the peer retains the newest event for each of its values, for later subscriptions."""
+
+    def publication(self) -> Publication:
+        return Publication(self.attributes, self.payload, self.headers, self.ttl_ns, self.to, self.retain)
 
 
 class PostedEvent(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -57,6 +56,9 @@ class PostedEvent(msgspec.Struct, frozen=True, gc=False, array_like=True):
     headers: Headers = {}
     ttl_ns: Nanos | None = None
     retain: str = ""
+
+    def publication(self) -> Publication:
+        return Publication(self.attributes, self.payload, self.headers, self.ttl_ns, None, self.retain)
 
 
 class Post(msgspec.Struct, frozen=True, gc=False, tag="post"):
@@ -314,7 +316,7 @@ class MissedFrame(msgspec.Struct, frozen=True, gc=False, tag="missed"):
 
 
 class Replaced(msgspec.Struct, frozen=True, gc=False, tag="replaced"):
-    """Another client attached to the durable subscription: this one gets no more deliveries."""
+    """Another client attached to the durable subscription: this one gets no further deliveries."""
 
     handle: int
 
@@ -351,70 +353,3 @@ class Dropped(msgspec.Struct, frozen=True, gc=False, tag="dropped"):
 
 Answer = Accepted | Posted | Completed | StatusFrame | Following | No | Subscriptions
 ToClient = Welcome | Answer | Delivery | Deliveries | Dropped | MissedFrame | Replaced
-
-_encoder = msgspec.msgpack.Encoder()
-_to_peer: msgspec.msgpack.Decoder[ToPeer] = msgspec.msgpack.Decoder(ToPeer)
-_to_client: msgspec.msgpack.Decoder[ToClient] = msgspec.msgpack.Decoder(ToClient)
-
-
-def encode(frame: ToPeer | ToClient) -> bytes:
-    try:
-        body = _encoder.encode(frame)
-    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
-        raise WireError(f"a frame cannot be encoded: {error}") from None
-    if len(body) > MAX_FRAME_BYTES:
-        raise WireError(f"a frame may have {MAX_FRAME_BYTES} bytes, this one has {len(body)}")
-    return _LENGTH.pack(len(body)) + body
-
-
-def encode_posted(event: PostedEvent) -> bytes:
-    """A part of a `Post`; see `encode_post`."""
-    try:
-        return _encoder.encode(event)
-    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
-        raise WireError(f"an event cannot be encoded: {error}") from None
-
-
-def encode_post(ref: int, events: list[bytes]) -> bytes:
-    """A `Post` of events that are encoded already."""
-    return encode(Post(ref, tuple(map(msgspec.Raw, events))))  # type: ignore[arg-type]
-
-
-def decode_to_peer(body: bytes) -> ToPeer:
-    try:
-        return _to_peer.decode(body)
-    except Exception as error:
-        raise WireError(f"a frame cannot be decoded: {error}") from None
-
-
-def decode_to_client(body: bytes) -> ToClient:
-    try:
-        return _to_client.decode(body)
-    except Exception as error:
-        raise WireError(f"a frame cannot be decoded: {error}") from None
-
-
-class Splitter:
-    """Finds the frames in a stream of bytes; holds at most one unfinished frame."""
-
-    def __init__(self, limit: int = MAX_FRAME_BYTES) -> None:
-        self._rest = bytearray()
-        self.limit = limit
-        """The longest frame."""
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        self._rest += data
-        return self.frames()
-
-    def frames(self) -> Iterator[bytes]:
-        """The complete frames. Those that the caller does not iterate over stay for the next call."""
-        while len(self._rest) >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._rest)
-            if not 0 < length <= self.limit:
-                raise WireError(f"a frame may have 1..{self.limit} bytes, this one claims {length}")
-            end = _LENGTH.size + length
-            if len(self._rest) < end:
-                return
-            body = bytes(self._rest[_LENGTH.size : end])
-            del self._rest[:end]
-            yield body

@@ -26,5 +26,5 @@ class LogLimit:
 
     def take_suppressed(self) -> int:
         """How many lines were suppressed, to be reported with the next one."""
-        found, self.suppressed = self.suppressed, 0
-        return found
+        count, self.suppressed = self.suppressed, 0
+        return count

@@ -1,12 +1,12 @@
-"""Observers of a live peer: a broker that serves clients, telemetry, a meter, a test."""
+"""Observers of a live peer: telemetry, a meter, a test. They see what happens and take no part in it."""
 
 from collections.abc import Callable
+from typing import Any
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.messages import Data
-from wend.protocol.notices import LINK_DOWN, LINK_UP
-from wend.protocol.ports import Deliver, Effect, Input, Missed, Notice, Receipt, Received
+from wend.protocol.ports import Deliver, Effect, Input, Notice, Receipt
 
 
 class Observer:
@@ -26,9 +26,6 @@ class Observer:
     def delivered(self, effect: Deliver) -> None:
         """An event reached a local subscription."""
 
-    def missed(self, effect: Missed) -> None:
-        """A local subscription will not get some events."""
-
     def published(self, receipt: Receipt) -> None:
         """An event was published here; called before its first packet leaves."""
 
@@ -39,22 +36,22 @@ class Observer:
         """A link was made or came up, or went down or was removed."""
 
 
-class Observers(Observer):
-    """The observers of one peer, as one: each method tells those that override it, and survives their mistakes."""
+Hooks = tuple[Callable[..., None], ...]
+
+
+class Observers:
+    """The observers of one peer: for each method of `Observer`, those that override it."""
 
     def __init__(self, failed: Callable[[str, Input | Effect], None]) -> None:
         """`failed` counts a mistake of an observer, with what it was told of."""
         self._failed = failed
         self._all: list[Observer] = []
-        self._asked: tuple[Callable[[Input], None], ...] = ()
-        self._arrived: tuple[Callable[[PeerId, Data, Nanos], None], ...] = ()
-        self._delivered: tuple[Callable[[Deliver], None], ...] = ()
-        self._missed: tuple[Callable[[Missed], None], ...] = ()
-        self._published: tuple[Callable[[Receipt], None], ...] = ()
-        self._noticed: tuple[Callable[[Notice], None], ...] = ()
-        self._link_changed: tuple[Callable[[PeerId, bool], None], ...] = ()
-        self.see_packets = False
-        """Whether any wants to know of packets that arrive."""
+        self.asked: Hooks = ()
+        self.arrived: Hooks = ()
+        self.delivered: Hooks = ()
+        self.published: Hooks = ()
+        self.noticed: Hooks = ()
+        self.link_changed: Hooks = ()
 
     def add(self, observer: Observer) -> None:
         self._all.append(observer)
@@ -64,63 +61,22 @@ class Observers(Observer):
         self._all.remove(observer)
         self._sort()
 
-    def asked(self, event: Input) -> None:
-        for asked in self._asked:
+    def tell(self, hooks: Hooks, about: Input | Effect, *arguments: Any) -> None:
+        """Call the hooks with these arguments, and survive their mistakes."""
+        for hook in hooks:
             try:
-                asked(event)
+                hook(*arguments)
             except Exception:
-                self._failed("observe", event)
-
-    def arrived(self, sender: PeerId, data: Data, waited_ns: Nanos) -> None:
-        for arrived in self._arrived:
-            try:
-                arrived(sender, data, waited_ns)
-            except Exception:
-                self._failed("observe", Received(sender, data))
-
-    def delivered(self, effect: Deliver) -> None:
-        for delivered in self._delivered:
-            try:
-                delivered(effect)
-            except Exception:
-                self._failed("observe", effect)
-
-    def missed(self, effect: Missed) -> None:
-        for missed in self._missed:
-            try:
-                missed(effect)
-            except Exception:
-                self._failed("observe", effect)
-
-    def published(self, receipt: Receipt) -> None:
-        for published in self._published:
-            try:
-                published(receipt)
-            except Exception:
-                self._failed("observe", receipt)
-
-    def noticed(self, notice: Notice) -> None:
-        for noticed in self._noticed:
-            try:
-                noticed(notice)
-            except Exception:
-                self._failed("observe", notice)
-
-    def link_changed(self, neighbour: PeerId, up: bool) -> None:
-        for link_changed in self._link_changed:
-            try:
-                link_changed(neighbour, up)
-            except Exception:
-                self._failed("observe", Notice(LINK_UP if up else LINK_DOWN, neighbour))
+                self._failed("observe", about)
 
     def _sort(self) -> None:
-        every = self._all
-        self._asked = tuple(one.asked for one in every if type(one).asked is not Observer.asked)
-        self._arrived = tuple(one.arrived for one in every if type(one).arrived is not Observer.arrived)
-        self._delivered = tuple(one.delivered for one in every if type(one).delivered is not Observer.delivered)
-        self._missed = tuple(one.missed for one in every if type(one).missed is not Observer.missed)
-        self._published = tuple(one.published for one in every if type(one).published is not Observer.published)
-        self._noticed = tuple(one.noticed for one in every if type(one).noticed is not Observer.noticed)
-        changed = [one for one in every if type(one).link_changed is not Observer.link_changed]
-        self._link_changed = tuple(one.link_changed for one in changed)
-        self.see_packets = bool(self._arrived)
+        self.asked = self._overrides("asked")
+        self.arrived = self._overrides("arrived")
+        self.delivered = self._overrides("delivered")
+        self.published = self._overrides("published")
+        self.noticed = self._overrides("noticed")
+        self.link_changed = self._overrides("link_changed")
+
+    def _overrides(self, name: str) -> Hooks:
+        default = getattr(Observer, name)
+        return tuple(getattr(each, name) for each in self._all if getattr(type(each), name) is not default)

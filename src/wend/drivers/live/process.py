@@ -1,4 +1,4 @@
-"""One peer as a process: opened from its file, served until a signal, stopped in order."""
+"""One peer as a process: opened from its file, served until a signal, shut down gracefully."""
 
 import asyncio
 import logging
@@ -102,15 +102,17 @@ class PeerService:
 
     def warnings(self) -> list[str]:
         """What an operator should know about who can speak to this peer."""
-        file, told = self._file, []
+        file, warnings = self._file, []
         if file.insecure and self.keys is None:
-            told.append(
+            warnings.append(
                 "INSECURE: other peers are not authenticated; whoever can send a packet to this one can read events "
                 "and speak for any peer"
             )
         elif file.insecure and self.admission.context is None:
-            told.append("INSECURE: clients are not authenticated; whoever can reach this peer can speak for any client")
-        return told
+            warnings.append(
+                "INSECURE: clients are not authenticated; whoever can reach this peer can speak for any client"
+            )
+        return warnings
 
     async def leave(self) -> None:
         """End and tell no other peer: one that has the same id goes on."""
@@ -178,8 +180,8 @@ class PeerService:
 
     def _grant_forwarding(self) -> None:
         sealed, grants = self.peer.sealed, self.admission.grants
-        limited = sealed is not None and grants.limits_neighbours
-        self.peer.forwarding = ForwardingGrants(grants, sealed.identity) if limited and sealed is not None else None
+        limits = sealed is not None and grants.limits_neighbours
+        self.peer.driver.forwarding = ForwardingGrants(grants, sealed.identity) if limits and sealed else None
 
     async def _reload_plan(self) -> None:
         try:

@@ -52,9 +52,9 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     interest: str = ""
     """The interest plug-in."""
     membership: str | None = None
-    """The membership plug-in; nil where the links are given."""
+    """The membership plug-in; nil if the links are given."""
     plan: PlanStatus | None = None
-    """The plan that the peer follows, or is about to; nil where there is none."""
+    """The plan that the peer follows, or is about to; nil if there is none."""
     subscriptions: int = 0
     """Subscriptions that the peer has for its clients; equal ones count once."""
     published: int = 0
@@ -99,22 +99,22 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     def counters(self) -> Counts:
         """All counters under dotted names: `control.acks`, `drops.no route`."""
         names = ("published", "delivered", "late", "data", "data_unicast")
-        found: Counts = {name: getattr(self, name) for name in names}
+        numbers: Counts = {name: getattr(self, name) for name in names}
         for section in ("control", "notices", "drops", "refused", "paths", "failed", "clients", "shaper"):
             counts: Counts = getattr(self, section)
-            found |= {f"{section}.{name}": counts[name] for name in sorted(counts) if (section, name) != _GAUGE}
-        return found
+            numbers |= {f"{section}.{name}": counts[name] for name in sorted(counts) if (section, name) != _GAUGE}
+        return numbers
 
     def flat(self) -> Counts:
         """All numbers under dotted names: the counters, `subscriptions`, `in_flight`, `waiting`, `clients.now`,
         `links.5` and the plug-ins' sections."""
-        found = self.counters()
-        found |= {name: getattr(self, name) for name in ("subscriptions", "in_flight", "waiting")}
-        found |= {"clients.now": self.clients["now"]} if "now" in self.clients else {}
-        found |= {f"links.{link.neighbour}": int(link.up) for link in self.links}
+        numbers = self.counters()
+        numbers |= {name: getattr(self, name) for name in ("subscriptions", "in_flight", "waiting")}
+        numbers |= {"clients.now": self.clients["now"]} if "now" in self.clients else {}
+        numbers |= {f"links.{link.neighbour}": int(link.up) for link in self.links}
         for section, counts in self.plugins.items():
-            found |= {f"{section}.{name}": value for name, value in counts.items()}
-        return found
+            numbers |= {f"{section}.{name}": value for name, value in counts.items()}
+        return numbers
 
 
 _GAUGE = ("clients", "now")

@@ -21,7 +21,7 @@ import msgspec
 
 from wend.drivers.sim.missing import REJOIN_NS
 from wend.drivers.sim.run import Outcome
-from wend.drivers.workload import Publication
+from wend.drivers.workload import WorkloadEvent
 from wend.drivers.world import World
 from wend.model.events import EventId, PeerId
 from wend.model.units import SECOND, Nanos
@@ -66,7 +66,7 @@ class TraceFacts:
         self.world: World = outcome.world
         topics = {topic.name: topic for topic in self.world.topics}
         self._outcome = outcome
-        self.published: dict[EventId, tuple[Nanos, Publication]] = {
+        self.published: dict[EventId, tuple[Nanos, WorkloadEvent]] = {
             EventId(publisher, incarnation, sequence): (time, self.world.publication(topics[topic], time))
             for time, publisher, incarnation, sequence, topic, _ in outcome.trace.publications.rows()
         }

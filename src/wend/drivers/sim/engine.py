@@ -22,6 +22,7 @@ from wend.drivers.world import World
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.forwarding import Forwarding
+from wend.model.publication import Publication
 from wend.model.trace import Trace
 from wend.model.units import FOREVER, MS, SECOND, Nanos
 from wend.protocol.config import DeliverySettings, LinkSettings
@@ -42,7 +43,6 @@ from wend.protocol.ports import (
     PathFound,
     Persist,
     Planned,
-    Published,
     Receipt,
     Refuse,
     Send,
@@ -312,7 +312,7 @@ class Engine:
         if self._left:
             subscribers = tuple(s for s in subscribers if s not in self._left)
         self.allow_transmissions(len(publication.subscribers), 1 + topic.payload_bytes // FRAGMENT_BYTES)
-        effects = publisher.handle(now, Published(publication.attributes, bytes(topic.payload_bytes)))
+        effects = publisher.handle(now, Publication(publication.attributes, bytes(topic.payload_bytes)))
         receipt = next(e for e in effects if type(e) is Receipt)
         id_ = receipt.id
         self.expected[id_] = (now, subscribers)

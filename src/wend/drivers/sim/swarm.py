@@ -29,6 +29,7 @@ from wend.drivers.sim.swarm_workload import (
 )
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
+from wend.model.publication import Publication
 from wend.model.random_stream import peer_stream
 from wend.model.units import FOREVER, SECOND, Nanos
 from wend.protocol.config import PeerConfig
@@ -48,7 +49,6 @@ from wend.protocol.ports import (
     Neighbour,
     Notice,
     Persist,
-    Published,
     Receipt,
     Received,
     Refuse,
@@ -344,7 +344,7 @@ class Swarm:
     def _publish(self, now: Nanos, target: Peer, call: Publish) -> None:
         _, peer, position = call
         event = self.workload.publications[position]
-        effects = target.handle(now, Published(event.attributes, event.payload))
+        effects = target.handle(now, Publication(event.attributes, event.payload))
         for effect in effects:
             if type(effect) is Receipt:
                 self._ids[effect.id] = (position, now)

@@ -13,6 +13,7 @@ import msgspec
 from wend.matching.filters import topic_filter
 from wend.model.errors import FilterError
 from wend.model.events import Event, EventId, PeerId, Qos, SubscriptionId
+from wend.model.publication import Publication
 from wend.model.units import Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.durable import BacklogEntry, DurableSubscriptions
@@ -23,7 +24,7 @@ from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.link.window import DuplicateFilter
 from wend.protocol.notices import ComposedReason, MissedReason
 from wend.protocol.plugins import Notify, SubscriptionQueries, View
-from wend.protocol.ports import Deliver, Drop, LocalSubscription, Missed, Notice, Persist, Published, Refuse
+from wend.protocol.ports import Deliver, Drop, LocalSubscription, Missed, Notice, Persist, Refuse
 from wend.protocol.records import DeliveredRecord, GapRecord, QueuedRecord, Record, SkippedRecord
 from wend.protocol.timers import Effects, Timers
 
@@ -96,7 +97,7 @@ class LocalDelivery:
         """The id of the next event that is published here."""
         return EventId(self._me, self._config.incarnation, self._sequence + 1)
 
-    def number(self, published: Published) -> Event:
+    def number(self, published: Publication) -> Event:
         number = self.next_id
         self._sequence += 1
         direct = published.to is not None

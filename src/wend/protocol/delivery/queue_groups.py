@@ -12,10 +12,11 @@ from collections.abc import Callable
 import msgspec
 
 from wend.model.events import MAX_EVENT_GROUPS, Event, GroupChoice, PeerId
+from wend.model.publication import Publication
 from wend.model.units import Nanos
 from wend.protocol.plugins import Notify, SubscriptionQueries
 from wend.protocol.plugins.group_choice import choose
-from wend.protocol.ports import Notice, Published
+from wend.protocol.ports import Notice
 from wend.protocol.timers import Effects
 
 MAX_EVENT_GROUPS_BYTES = 16 * 1024
@@ -32,7 +33,7 @@ class QueueGroups:
     __slots__ = ("_groups", "_interest", "_me", "_number", "_send_alone")
 
     def __init__(
-        self, me: PeerId, interest: SubscriptionQueries, number: Callable[[Published], Event], send_alone: SendAlone
+        self, me: PeerId, interest: SubscriptionQueries, number: Callable[[Publication], Event], send_alone: SendAlone
     ) -> None:
         self._me = me
         self._interest = interest
@@ -78,7 +79,7 @@ class QueueGroups:
         return went
 
     def _copy(self, event: Event, choice: GroupChoice) -> Event:
-        made = self._number(Published(event.attributes, event.payload, event.headers, event.ttl_ns))
+        made = self._number(Publication(event.attributes, event.payload, event.headers, event.ttl_ns))
         return msgspec.structs.replace(made, groups=(choice,), origin=event.origin or event.id)
 
 

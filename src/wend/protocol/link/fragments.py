@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from wend.model.events import PeerId
+from wend.model.publication import MAX_PAYLOAD_BYTES
 from wend.model.units import SECOND, Nanos
 from wend.protocol.messages import MAX_CONTROL_BYTES
 from wend.protocol.notices import RefusalReason
@@ -26,7 +27,6 @@ from wend.protocol.timers import Effects
 
 FRAGMENT_BYTES = 1_100
 """Of an event. With headers, destinations and path it fits into one packet of almost every network."""
-MAX_PAYLOAD_BYTES = 256 * 1024
 CONTROL_FRAGMENT_BYTES = 16_000
 STALE_NS = 120 * SECOND
 """Longer than any sender repeats a fragment."""

@@ -13,6 +13,7 @@ from wend.drivers.live import frames
 from wend.drivers.live.access.admission import ClientAdmission
 from wend.drivers.live.access.grants import Grant, GrantTable
 from wend.drivers.live.access.key_files import read_folder
+from wend.model.publication import Publication
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def test_a_session_that_has_ended_is_aborted_however_often_keys_are_checked() ->
             transport.pause_reading()
             (session,) = site.listener.sessions
             while session.transport is not None and not session.transport.get_write_buffer_size():
-                site.broker.publish({"topic": "a"}, bytes(30_000), {})
+                site.broker.publish(Publication({"topic": "a"}, bytes(30_000), {}))
                 await asyncio.sleep(0)
             admission.replace(None, GrantTable({"local": Grant(publish="true")}))
 

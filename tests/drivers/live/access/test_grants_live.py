@@ -179,7 +179,7 @@ def test_a_backlog_from_a_time_when_more_was_granted_is_withheld(ring: KeyRing) 
                 assert (await anext(events)).attributes == {"topic": "plant.2"}
                 await until(lambda: events.missed["not granted"] == 2)
                 assert s.counts["withheld"] == 2
-            await until(lambda: s.site.broker.durable()[0].events <= 1)
+            await until(lambda: s.site.broker.durable.status()[0].events <= 1)
 
     run(scene())
 

@@ -17,6 +17,7 @@ from wend.drivers.live.broker.broker import MAX_GROUPS_BYTES
 from wend.drivers.live.broker.listener import QUEUE_MSGS
 from wend.drivers.live.broker.retained import ASK, RETAINED, TOPIC
 from wend.model.events import DurableOptions, Range
+from wend.model.publication import Publication
 
 INBOX = "wend.inbox.0123456789abcdef"
 REPLY_TO = "wend-reply-to"
@@ -49,7 +50,7 @@ def test_an_inbox_is_neither_durable_nor_of_a_group(ring: KeyRing, options: dict
                 "a subscription that is not announced is for replies: it has no name and no queue group"
             ]
             assert not deliveries(answers)
-            (kept,) = s.site.broker.durable()
+            (kept,) = s.site.broker.durable.status()
             assert (kept.name, kept.events, kept.attached) == ("alice/orders", 1, False)
             mallory.close()
 
@@ -326,7 +327,7 @@ def test_retained_events_are_believed_only_of_peers_that_were_asked_and_only_the
                 for site, id_ in ((b, (1, 1, 1)), (c, (77, 1, 1)), (c, (2, 1, 10**30)), (c, (2, 1, 7))):
                     for question in range(1, 4):
                         carried = f'[{question},[{id_[0]},{id_[1]},{id_[2]}],5,"plant.{site.peer.id}"]'
-                        site.broker.publish({"topic": topic}, str(id_).encode(), {RETAINED: carried}, to=0)
+                        site.broker.publish(Publication({"topic": topic}, str(id_).encode(), {RETAINED: carried}, to=0))
                 # the last one could be true
                 event = await anext(events)
                 assert (tuple(event.id), event.payload) == ((2, 1, 7), b"(2, 1, 7)")

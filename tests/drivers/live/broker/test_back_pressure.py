@@ -1,15 +1,15 @@
 """Publishers become as slow as the network: a peer whose links are congested reads them no further."""
 
-from typing import Any
-
 import pytest
 
 import wend
 from tests.drivers.live.net import RawClient, overlay, run, until
 from wend.drivers.live import frames
-from wend.drivers.live.broker import client_session
+from wend.drivers.live.broker import publisher_pause
 from wend.drivers.live.client import client as client_module
+from wend.drivers.live.driver import PeerDriver
 from wend.drivers.live.peer import LivePeer
+from wend.model.publication import Publication
 from wend.protocol.ports import Receipt
 
 
@@ -17,13 +17,13 @@ from wend.protocol.ports import Receipt
 def crowd(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     """While `now` is set, something waits for the links of all peers."""
     crowd = {"now": False}
-    publish = LivePeer.publish
+    publish = PeerDriver.publish
 
-    def congested(self: LivePeer, *event: Any) -> Any:
-        made = publish(self, *event)
+    def congested(self: PeerDriver, publication: Publication) -> Receipt:
+        made = publish(self, publication)
         return Receipt(made.id, made.targets, made.kept, crowd["now"])
 
-    monkeypatch.setattr(LivePeer, "publish", congested)
+    monkeypatch.setattr(PeerDriver, "publish", congested)
     monkeypatch.setattr(LivePeer, "is_crowded", property(lambda self: crowd["now"]))
     return crowd
 
@@ -72,7 +72,7 @@ def test_a_post_stops_in_the_middle_and_says_that_links_were_congested(crowd: di
 def test_a_client_of_a_peer_that_stays_congested_is_served_now_and_then(
     crowd: dict[str, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_session, "MAX_PAUSE_S", 0.01)
+    monkeypatch.setattr(publisher_pause, "MAX_PAUSE_S", 0.01)
     monkeypatch.setattr(client_module, "CONGESTED_S", 3600.0)
 
     async def scene() -> None:

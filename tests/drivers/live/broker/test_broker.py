@@ -9,6 +9,7 @@ from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.peer import LivePeer
 from wend.model.errors import FilterError, Refused
 from wend.model.events import Qos
+from wend.model.publication import Publication
 from wend.protocol.config import PeerConfig
 from wend.protocol.ports import Deliver, Started
 from wend.strategies.subscriptions.summary import SUMMARY_BYTES
@@ -40,18 +41,18 @@ def test_events_reach_every_handle_of_every_client() -> None:
         broker.subscribe(one, 2, "topic = 'x'", SOON)
         broker.subscribe(two, 1, "topic = 'x'", Qos())
         assert broker.subscriptions == ("topic = 'x'", "topic = 'x'")
-        receipt = broker.publish({"topic": "x"}, b"first", {})
+        receipt = broker.publish(Publication({"topic": "x"}, b"first", {}))
         assert receipt.targets == (0,)
         assert (sorted(one.got), two.got) == ([(1, b"first"), (2, b"first")], [(1, b"first")])
         broker.unsubscribe(one, 1)
         assert len(broker.subscriptions) == 2, "the other client still wants it"
         broker.disconnect(one)
         broker.disconnect(one)
-        broker.publish({"topic": "x"}, b"second", {})
+        broker.publish(Publication({"topic": "x"}, b"second", {}))
         assert (len(one.got), two.got[1:]) == (2, [(1, b"second")])
         broker.disconnect(two)
         assert not broker.subscriptions
-        assert broker.publish({"topic": "x"}, b"third", {}).targets == ()
+        assert broker.publish(Publication({"topic": "x"}, b"third", {})).targets == ()
         broker.peer.close()
 
     run(scene())
@@ -88,8 +89,8 @@ def test_a_client_may_have_more_subscriptions_than_a_peer_announces() -> None:
         assert len(broker.subscriptions) == 1000
         known = broker.peer.peer.subscriptions.known[0]  # type: ignore[attr-defined]
         assert len(msgspec.msgpack.encode(known)) <= SUMMARY_BYTES
-        assert broker.publish({"topic": "a/topic/with/a/long/name/77"}, b"here", {}).targets == (0,)
-        assert broker.publish({"topic": "a/topic/with/a/long/name/0"}, b"nowhere", {}).targets == ()
+        assert broker.publish(Publication({"topic": "a/topic/with/a/long/name/77"}, b"here", {})).targets == (0,)
+        assert broker.publish(Publication({"topic": "a/topic/with/a/long/name/0"}, b"nowhere", {})).targets == ()
         assert client.got == [(77, b"here")]
         broker.peer.close()
 
@@ -100,12 +101,12 @@ def test_experiments_and_plans_need_the_configuration_of_the_peer() -> None:
     async def scene() -> None:
         broker = started()
         with pytest.raises(Refused, match="allows no experiments"):
-            broker.set_link(1, False)
+            broker.administration.set_link(1, False)
         with pytest.raises(Refused, match="no configuration to name a plan"):
-            broker.followed_plan()
+            broker.administration.followed_plan()
         free = Broker(broker.peer, experiments=True)
         with pytest.raises(Refused, match="there is no link to peer 1"):
-            free.set_link(1, False)
+            free.administration.set_link(1, False)
         broker.peer.close()
 
     run(scene())
@@ -118,11 +119,11 @@ def test_a_member_of_a_group_that_reads_too_slowly_is_passed_over() -> None:
             broker.subscribe(client, 1, "topic = 'x'", Qos(group="workers"))
         clients[1].stalled = True
         for _ in range(6):
-            broker.publish({"topic": "x"}, b"work", {})
+            broker.publish(Publication({"topic": "x"}, b"work", {}))
         assert [len(client.got) for client in clients] == [3, 0, 3]
         for client in clients:
             client.stalled = True
-        broker.publish({"topic": "x"}, b"work", {})
+        broker.publish(Publication({"topic": "x"}, b"work", {}))
         assert sum(len(client.got) for client in clients) == 7
         broker.peer.close()
 

@@ -7,7 +7,8 @@ from typing import Any, cast
 import pytest
 
 from wend.drivers.live import frames
-from wend.drivers.live.broker.client_output import ClientOutput
+from wend.drivers.live.broker.client_session import ClientOutput
+from wend.drivers.live.transport import wire
 from wend.model.events import Event, EventId, SubscriptionId
 from wend.protocol.ports import Deliver
 
@@ -25,7 +26,7 @@ class Written:
         pass
 
     def frames(self) -> list[frames.ToClient]:
-        return [frames.decode_to_client(body) for body in frames.Splitter().feed(bytes(self.data))]
+        return [wire.decode_to_client(body) for body in wire.Splitter().feed(bytes(self.data))]
 
 
 def delivery(sequence: int, **fields: Any) -> Deliver:

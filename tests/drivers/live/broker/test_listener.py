@@ -8,6 +8,7 @@ import pytest
 import wend
 from tests.drivers.live.net import RawClient, overlay, run
 from wend.drivers.live import frames
+from wend.drivers.live.transport import wire
 
 
 def test_a_subscription_numbered_below_one_is_refused() -> None:
@@ -56,9 +57,9 @@ def test_a_connection_that_never_greets_is_closed_and_one_that_greets_stays() ->
         b"GET / HTTP/1.1\r\n\r\n",
         struct.pack("!I", 2**31) + b"x",
         struct.pack("!I", 5) + b"\xc1\xc1\xc1\xc1\xc1",
-        frames.encode(frames.Greet(version=99)),
-        frames.encode(frames.PingFrame(1)),
-        frames.encode(frames.Greet()) + struct.pack("!I", 3) + b"abc",
+        wire.encode_frame(frames.Greet(version=99)),
+        wire.encode_frame(frames.PingFrame(1)),
+        wire.encode_frame(frames.Greet()) + struct.pack("!I", 3) + b"abc",
     ],
     ids=["http", "too long", "garbage", "another version", "no greeting", "garbage later"],
 )

@@ -86,9 +86,9 @@ def test_peers_that_become_known_later_are_asked_then(monkeypatch: pytest.Monkey
             wend.connect(b.url) as there,
             there.subscribe("temperature = 2") as events,
         ):
-            a.peer.cut(1)
+            a.peer.pipes.cut(1)
             await weather(here)
-            a.peer.heal(1)
+            a.peer.pipes.heal(1)
             event = await anext(events)
             assert event.payload == b"2"
             await here.publish({"temperature": 2}, b"live")

@@ -13,6 +13,7 @@ from tests.drivers.live.net import PAIR, Site, fresh, known, overlay, run
 from wend.drivers.live.broker.signed_events import SignedEvents
 from wend.model.errors import Refused
 from wend.model.events import SIGNATURE_HEADER, SIGNED_BY_HEADER
+from wend.model.publication import Publication
 
 
 @asynccontextmanager
@@ -92,8 +93,8 @@ def test_a_forged_signer_is_removed_and_a_forged_signature_counted(tmp_path: Pat
         async with signing(tmp_path) as (a, b), wend.connect(a.url) as here, wend.connect(b.url) as there:
             events = await there.subscribe("topic = 'x'")
             await known(here, "x", 1)
-            a.peer.publish({"topic": "x"}, b"1", {SIGNED_BY_HEADER: "there"})
-            a.peer.publish({"topic": "x"}, b"2", {SIGNATURE_HEADER: "AAAA", "kind": "k"})
+            a.peer.publish(Publication({"topic": "x"}, b"1", {SIGNED_BY_HEADER: "there"}))
+            a.peer.publish(Publication({"topic": "x"}, b"2", {SIGNATURE_HEADER: "AAAA", "kind": "k"}))
             for payload, headers in ((b"1", {}), (b"2", {"kind": "k"})):
                 event = await fresh(events)
                 assert (event.payload, event.headers, event.signed_by) == (payload, headers, None)

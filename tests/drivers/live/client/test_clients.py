@@ -10,6 +10,7 @@ import pytest
 import wend
 from tests.drivers.live.net import PAIR, RawClient, fresh, known, overlay, run, take, until
 from wend.drivers.live import frames
+from wend.drivers.live.transport import wire
 from wend.model.errors import WireError
 
 
@@ -75,7 +76,7 @@ def test_the_peers_no_is_raised_with_its_sentence() -> None:
             with pytest.raises(wend.Refused, match="may have 64 headers, this one has 65"):
                 await client.publish({"topic": "x"}, b"", {str(number): "" for number in range(65)})
             with pytest.raises(WireError, match="frame may have"):
-                frames.encode(frames.Publish(999, {"topic": "x"}, bytes(500_000)))
+                wire.encode_frame(frames.Publish(999, {"topic": "x"}, bytes(500_000)))
             with pytest.raises(wend.ClientError, match="deadline"):
                 client.subscribe("topic = 'x'", deadline=-1)
             with pytest.raises(wend.ClientError, match=r"a reliability must lie above 0 and up to 1, got 1\.5"):

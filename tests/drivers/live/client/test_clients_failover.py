@@ -8,6 +8,7 @@ import wend
 from tests.drivers.live.net import PAIR, known, overlay, run, until
 from wend.drivers.live import frames
 from wend.drivers.live.client import connection
+from wend.drivers.live.transport import wire
 
 NOBODY = "127.0.0.1:1"
 
@@ -92,10 +93,10 @@ def test_a_peer_that_falls_silent_counts_as_gone(monkeypatch: pytest.MonkeyPatch
         asked = []
 
         async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(frames.encode(frames.Welcome(7, 1)))
-            splitter = frames.Splitter()
+            writer.write(wire.encode_frame(frames.Welcome(7, 1)))
+            splitter = wire.Splitter()
             while data := await reader.read(1000):
-                asked.extend(frames.decode_to_peer(body) for body in splitter.feed(data))
+                asked.extend(wire.decode_to_peer(body) for body in splitter.feed(data))
             writer.close()
 
         server = await asyncio.start_server(silent, "127.0.0.1", 0)

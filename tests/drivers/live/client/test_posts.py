@@ -14,6 +14,7 @@ from wend.drivers.live.broker import fair_scheduler
 from wend.drivers.live.client import posts
 from wend.drivers.live.transport import wire
 from wend.model.errors import Refused
+from wend.model.publication import Publication, check_size, check_types, is_plain
 
 
 def test_posted_events_arrive_in_order_as_they_were_when_they_were_posted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,10 +76,11 @@ def test_refusals_are_counted_and_raised_by_the_next_flush(monkeypatch: pytest.M
         async with overlay([]) as (a,), wend.connect(a.url) as client:
             publish = a.peer.publish
 
-            def refusing(attributes: dict[str, Any], *others: Any) -> Any:
-                if attributes["n"] % 3 == 2:
-                    raise Refused(f"number {attributes['n']} is not wanted")
-                return publish(attributes, *others)
+            def refusing(publication: Publication) -> Any:
+                number = publication.attributes["n"]
+                if number % 3 == 2:  # type: ignore[operator]
+                    raise Refused(f"number {number} is not wanted")
+                return publish(publication)
 
             monkeypatch.setattr(a.peer, "publish", refusing)
             for number in range(9):
@@ -115,10 +117,10 @@ def test_a_post_waits_while_too_many_are_unanswered(monkeypatch: pytest.MonkeyPa
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers.append(writer)
-        writer.write(frames.encode(frames.Welcome(0, 1)))
-        splitter = frames.Splitter()
+        writer.write(wire.encode_frame(frames.Welcome(0, 1)))
+        splitter = wire.Splitter()
         while data := await reader.read(1 << 16):
-            found = [frames.decode_to_peer(body) for body in splitter.feed(data)]
+            found = [wire.decode_to_peer(body) for body in splitter.feed(data)]
             heard.extend(frame for frame in found if isinstance(frame, frames.Post))
         writer.close()
 
@@ -135,7 +137,7 @@ def test_a_post_waits_while_too_many_are_unanswered(monkeypatch: pytest.MonkeyPa
             await until(lambda: sum(len(frame.events) for frame in heard) == 4)
             assert not posting.done()
             for frame in heard:
-                answers[0].write(frames.encode(frames.Posted(frame.ref, len(frame.events))))
+                answers[0].write(wire.encode_frame(frames.Posted(frame.ref, len(frame.events))))
             await posting
             with pytest.raises(wend.ConnectionLost, match=r"did not answer within 0\.05 s"):
                 await client.flush(timeout=0.05)
@@ -209,9 +211,9 @@ names = st.one_of(st.text(max_size=3), st.integers(), st.just("n" * 9000))
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.dictionaries(names, values, max_size=40), st.just([])), st.sampled_from([b"", "", bytes(262_145)]))
 def test_a_plain_event_passes_all_checks(attributes: Any, payload: Any) -> None:
-    if wire.is_plain(attributes, payload, None):
-        wire.check_kinds(attributes, payload, None)
-        wire.check_event(attributes, payload, None)
+    if is_plain(attributes, payload, {}):
+        check_types(attributes, payload, {})
+        check_size(attributes, payload, {})
     elif isinstance(attributes, dict) and len(attributes) < 3 and payload == b"":
         plain = all(type(name) is str and len(name) < 9 and name.isascii() for name in attributes)
         assert not (plain and all(type(value) in (bool, float) for value in attributes.values()))

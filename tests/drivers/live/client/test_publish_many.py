@@ -9,6 +9,8 @@ import wend
 from tests.drivers.live.net import overlay, run, take, until
 from wend.drivers.live import frames
 from wend.drivers.live.client import batches, client
+from wend.drivers.live.transport import wire
+from wend.model.publication import Publication
 
 
 def test_many_events_arrive_in_order_with_a_receipt_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,10 +68,10 @@ def test_a_refusal_of_one_event_loses_no_receipt_of_the_others(monkeypatch: pyte
         async with overlay([]) as (a,), wend.connect(a.url) as client:
             publish = a.peer.publish
 
-            def picky(attributes: wend.Attributes, payload: bytes, headers: wend.Headers, *more: Any) -> Any:
-                if payload == b"1":
+            def picky(publication: Publication) -> Any:
+                if publication.payload == b"1":
                     raise wend.Refused("not this one")
-                return publish(attributes, payload, headers, *more)
+                return publish(publication)
 
             monkeypatch.setattr(a.peer, "publish", picky)
             with pytest.raises(wend.PartlyPublished, match=r"1 of 3 events .*: not this one") as caught:
@@ -88,11 +90,11 @@ def test_a_broken_connection_ends_it_and_says_what_was_accepted(monkeypatch: pyt
         async with overlay([]) as (a,), wend.connect(a.url) as client:
             publish = a.peer.publish
 
-            def dying(attributes: wend.Attributes, payload: bytes, headers: wend.Headers, *more: Any) -> Any:
-                if payload == b"3":
+            def dying(publication: Publication) -> Any:
+                if publication.payload == b"3":
                     for session in list(a.listener.sessions):
                         session.end()
-                return publish(attributes, payload, headers, *more)
+                return publish(publication)
 
             monkeypatch.setattr(a.peer, "publish", dying)
             with pytest.raises(wend.PartlyPublished) as caught:
@@ -110,7 +112,7 @@ def test_a_broken_connection_ends_it_and_says_what_was_accepted(monkeypatch: pyt
 def test_a_peer_that_does_not_answer_is_waited_for_once() -> None:
     async def scene() -> None:
         async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(frames.encode(frames.Welcome(7, 1)))
+            writer.write(wire.encode_frame(frames.Welcome(7, 1)))
             await reader.read()
             writer.close()
 

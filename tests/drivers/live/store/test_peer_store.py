@@ -16,6 +16,7 @@ from wend.drivers.live.store.store import Store
 from wend.drivers.live.transport import wire
 from wend.model.errors import Refused
 from wend.model.events import Event, EventId, SubscriptionId
+from wend.model.publication import Publication
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import (
     TX_SHIFT,
@@ -110,7 +111,7 @@ def test_what_a_full_disk_has_no_room_for_is_left_to_its_sender(
             patch.setattr(store, "append", full)
             arrive(0)
             with pytest.raises(Refused, match="no more events can wait"):
-                peer.publish({"topic": "x"})
+                peer.publish(Publication({"topic": "x"}))
             peer.perform([Persist(StateRecord(LINK_STATE, 1, LinkState(1, (1, 1), ())))])
             assert (got(), acks()) == ([], 0)
             assert peer.counters.refused == {"no room to store": 7}

@@ -13,6 +13,7 @@ from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.telemetry.options import TelemetryOptions
 from wend.drivers.live.telemetry.recorder import TelemetryRecorder
 from wend.model.events import Event, EventId, Qos, SubscriptionId
+from wend.model.publication import Publication
 from wend.model.telemetry import KEY, TABLES, is_sampled, sample_bound
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
@@ -88,12 +89,12 @@ def test_events_are_written_where_they_are_published_arrive_and_are_delivered(tm
     async def scene() -> None:
         here = Scene(tmp_path, clock)
         here.start(subscriptions=(LocalSubscription(3, "topic = 'a'", Qos(deadline_ns=50 * MS)),))
-        receipt = here.peer.publish({"topic": "a"}, b"12345")
+        receipt = here.peer.publish(Publication({"topic": "a"}, b"12345"))
         event = Event(EventId(1, 4, 9), {"topic": "a"}, b"123")
         data = Data((4 << TX_SHIFT) + 1, event, 15 * MS, (0,), (1,))
         here.clock.now += SECOND
         for _ in range(2):  # its ACK is lost, and it comes again
-            here.peer._hear_all(1, [data], 2 * MS)  # noqa: SLF001
+            here.peer.driver.hear_all(1, [data], 2 * MS)
         here.end()
         assert here.table("publications") == [
             {
@@ -273,8 +274,8 @@ def test_columns_are_those_of_the_contract(tmp_path: Path, clock: Clock) -> None
     async def scene() -> None:
         here = Scene(tmp_path, clock)
         here.start(subscriptions=(LocalSubscription(1, "true"),))
-        here.peer.publish({"topic": "a"})
-        here.peer._hear_all(1, [Data(4 << TX_SHIFT, Event(EventId(1, 4, 9), {}), 0, (0,), (1,))], 0)  # noqa: SLF001
+        here.peer.publish(Publication({"topic": "a"}))
+        here.peer.driver.hear_all(1, [Data(4 << TX_SHIFT, Event(EventId(1, 4, 9), {}), 0, (0,), (1,))], 0)
         here.peer.perform([Notice("link-down", 1)])
         here.look()
         here.end()

@@ -17,6 +17,7 @@ from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.transport import wire
 from wend.model.errors import WireError
 from wend.model.events import Event, EventId, Subscription, SubscriptionId
+from wend.model.publication import Publication
 from wend.protocol.messages import (
     TX_SHIFT,
     Ack,
@@ -184,7 +185,7 @@ def test_a_neighbours_events_and_filters_without_measure_are_refused_and_counted
         with pytest.raises(WireError, match="length <= 1024"):
             wire.decode(wire.encode(head, Data((1 << TX_SHIFT) + 9, many, 0, (0,))))
         assert not place.peer.counters.failed
-        assert place.peer.publish({"topic": "x"}).id.publisher == 0
+        assert place.peer.publish(Publication({"topic": "x"})).id.publisher == 0
         place.close()
 
     run(scene())
@@ -207,7 +208,7 @@ def test_well_formed_nonsense_from_a_neighbour_does_not_end_the_peer() -> None:
             place.deliver(wire.encode(head, message))
 
         say()
-        assert place.peer.publish({"topic": "x"}).id.publisher == 0
+        assert place.peer.publish(Publication({"topic": "x"})).id.publisher == 0
         place.close()
 
     run(scene())

@@ -148,11 +148,11 @@ def test_link_changes_are_one_line_each(lines: list[str]) -> None:
             at = show(b.peer.address)
             await until(lambda: f"peer 0: link-up 1 ({at}), heard for the first time" in lines)
             for one, other in ((a, 1), (b, 0)):
-                one.peer.cut(other)
+                one.peer.pipes.cut(other)
             await until(lambda: any(line.startswith(f"peer 0: link-down 1 ({at}), silent for ") for line in lines))
             assert a.peer.status().links[0].changed_ns < SECOND
             for one, other in ((a, 1), (b, 0)):
-                one.peer.heal(other)
+                one.peer.pipes.heal(other)
             await until(lambda: any(line.startswith(f"peer 0: link-up 1 ({at}), after ") for line in lines))
 
     run(scene())

@@ -159,11 +159,11 @@ def test_groups_that_share_an_address_are_told_apart(caplog: pytest.LogCaptureFi
 def test_a_cut_link_and_a_lossy_one_lose_multicast_too() -> None:
     async def scene() -> None:
         async with group() as (a, b, c):
-            b.cut(0)
+            b.pipes.cut(0)
             cast(a)
             await until(lambda: heard(c) == [(0, 101)] and b.shaper.lost() >= 1)
             assert heard(b) == []
-            b.heal(0)
+            b.pipes.heal(0)
             cast(a)
             await until(lambda: heard(b) == [(0, 102)])
         async with group(shape={"loss": 1.0}) as (a, b, c):

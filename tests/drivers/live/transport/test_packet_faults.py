@@ -12,6 +12,7 @@ from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.transport.shaper import PacketFaults
 from wend.model.errors import ConfigError
 from wend.model.events import Qos
+from wend.model.publication import Publication
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
@@ -34,7 +35,7 @@ def test_corrupted_datagrams_are_refused_and_every_event_arrives_once() -> None:
             b.start(Started((Neighbour(1, MS),), (wanted,)))
             await until(lambda: a.peer.subscriptions.knows((2,)) and bool(a.publish({"topic": "t", "n": -1}).targets))
             for number in range(EVENTS):
-                a.publish({"topic": "t", "n": number})
+                a.publish(Publication({"topic": "t", "n": number}))
                 if number % 10 == 0:
                     await asyncio.sleep(0.002)
             await until(lambda: len({str(d.event.attributes["n"]) for d in record.deliveries}) == EVENTS + 1)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from wend.drivers.live.transport import wire
 from wend.model.errors import Refused, WireError
 from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
+from wend.model.publication import check_size
 from wend.protocol.messages import Ack, Control, Data, Hello, Message
 from wend.strategies.dcrd.expectations import Expectations
 from wend.strategies.link_state.plugin import LinkState
@@ -142,13 +143,13 @@ def test_what_is_too_large_is_not_sent() -> None:
 
 
 def test_an_event_that_cannot_travel_is_refused_at_once() -> None:
-    wire.check_event({"topic": "a"}, bytes(262_144))
+    check_size({"topic": "a"}, bytes(262_144), {})
     with pytest.raises(Refused, match="262144 bytes"):
-        wire.check_event({"topic": "a"}, bytes(262_145))
+        check_size({"topic": "a"}, bytes(262_145), {})
     with pytest.raises(Refused, match="48000 bytes"):
-        wire.check_event({"topic": "a" * 48_000}, b"")
+        check_size({"topic": "a" * 48_000}, b"", {})
     with pytest.raises(Refused, match="cannot be published"):
-        wire.check_event({"topic": "a", "huge": 2**70}, b"")
+        check_size({"topic": "a", "huge": 2**70}, b"", {})
 
 
 def test_ids_that_do_not_fit_are_refused() -> None:

@@ -15,6 +15,7 @@ import msgspec
 from wend.matching.filters import parse
 from wend.model.events import Attributes, EventId, PeerId
 from wend.model.keys import key_of
+from wend.model.publication import Publication
 from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
@@ -45,7 +46,6 @@ from wend.protocol.ports import (
     Notice,
     PathFound,
     Persist,
-    Published,
     Receipt,
     Received,
     Refuse,
@@ -283,7 +283,7 @@ class ClusterNet:
     def publish(self, peer: PeerId, attributes: Attributes, everybody: bool = False) -> EventId:
         """`everybody`: peers that are down get it, too, once they are back."""
         found: list[EventId] = []
-        for effect in self.peers[peer].handle(self.now, Published(attributes)):
+        for effect in self.peers[peer].handle(self.now, Publication(attributes)):
             if isinstance(effect, Receipt):
                 found.append(effect.id)
             self._carry_out(peer, effect)

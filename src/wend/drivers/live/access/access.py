@@ -15,14 +15,13 @@ import msgspec
 from wend.drivers.live.access.grants import NotGranted, Rights, UsageLimits, check_inbox, is_inbox
 from wend.drivers.live.broker.retained import REPLY_TO
 from wend.drivers.live.frames import DurableStatus
-from wend.model.events import Attributes, DurableOptions, Event, EventId, Headers, PeerId, Value, event_bytes
+from wend.model.events import Attributes, DurableOptions, Event, PeerId, Value, event_bytes
 from wend.security.token_buckets import TokenBucket
 
 SEPARATOR = "/"
 """Between the client's name and its own name of a durable subscription."""
 MAX_REQUESTS = 4096
 """Requests that a client has received and may still answer, at most."""
-_NO_ID = EventId(0, 0, 0)
 _RETAINED, _DURABLE = "retained", "durable"
 KeptKey = tuple[str, str, Value]
 """A retained event by its attribute and value, or a durable subscription by its name."""
@@ -187,30 +186,25 @@ class Access:
 
     # ---------------------------------------------------------------- publications
 
-    def check_publication(
-        self,
-        attributes: Attributes,
-        payload: bytes,
-        headers: Headers,
-        to: PeerId | None,
-        retain: str,
-    ) -> None:
-        """Check an event before it is published, and count it."""
-        topic = attributes.get("topic")
-        if to is None:
-            self.rights.check_publication(attributes)
-        elif not isinstance(topic, str) or (topic, to) not in self._requests:
+    def check_publication(self, attributes: Attributes) -> None:
+        """Check what the client publishes for all who want it."""
+        self.rights.check_publication(attributes)
+
+    def check_reply(self, topic: Value | None, to: PeerId) -> None:
+        """Check what the client publishes for one peer alone."""
+        if not isinstance(topic, str) or (topic, to) not in self._requests:
             raise NotGranted("reply-refused", "this client may reply only to requests that it has received")
-        size = event_bytes(Event(_NO_ID, attributes, payload, headers))
+
+    def spend(self, size: int) -> None:
+        """Count a publication of so many bytes, if its rate is not too high."""
         now_s = self._clock_s()
         for usage in self._usages:
             usage.check_rate(now_s, size)
         for usage in self._usages:
             usage.spend(size)
-        if retain and retain in attributes:
-            self._check_retained(retain, attributes[retain], size)
 
-    def _check_retained(self, attribute: str, value: Value, size: int) -> None:
+    def check_retained(self, attribute: str, value: Value, size: int) -> None:
+        """Check that an event of so many bytes may be retained for this value."""
         self.check_replace(attribute, value)
         for usage in self._usages:
             room = usage.room((_RETAINED, attribute, value), size, self._keeper, self._clock_s())

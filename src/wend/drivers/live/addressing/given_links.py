@@ -104,8 +104,8 @@ class GivenLinks:
             peer.joining.ask_link(self._asked_at[entry.id], address)
             self._asked_at[entry.id] = address
         if shape is None:
-            peer.route_to(entry.id, address)
+            peer.pipes.add(entry.id, address)
         else:
             faults = PacketFaults(shape.corruption, shape.reordering, parse_duration(shape.reordering_delay))
             delay_ns, seed = parse_duration(shape.delay), (peer.id << 32) + entry.id
-            peer.route_to(entry.id, address, delay_ns=delay_ns, loss=shape.loss, faults=faults, seed=seed)
+            peer.pipes.add(entry.id, address, delay_ns=delay_ns, loss=shape.loss, faults=faults, seed=seed)

@@ -145,10 +145,10 @@ class Joining:
         return self._peer.peer.informants
 
     def on_located(self, peer: PeerId, address: Address) -> None:
-        self._peer.route_to(peer, address)
+        self._peer.pipes.add(peer, address)
 
     def on_forgotten(self, peer: PeerId) -> None:
-        self._peer.forget_route(peer)
+        self._peer.pipes.remove(peer)
 
     def on_found(self, waiting: Send, waited_ns: Nanos) -> None:
         self._peer.perform([Send(waiting.peer, older(waiting.message, waited_ns))])

@@ -1,9 +1,8 @@
-"""The broker of a live peer: local subscriptions of clients, fan-out of deliveries, requests to the peer.
+"""The broker of a live peer: local subscriptions of clients, fan-out of deliveries, publications.
 
 It knows nothing of connections. A listener (`listener.py` for `wend://`) translates between its clients and the
 broker; several listeners can share one broker. Clients that want the same filter with the same quality of service share
-one subscription of the peer, so the interest that the overlay learns does not grow with their number. A durable
-subscription belongs to no client: a client attaches to it by its name, and takes it over from one that was attached.
+one subscription of the peer, so the interest that the overlay learns does not grow with their number.
 """
 
 import logging
@@ -12,63 +11,40 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from wend.drivers.live import frames
 from wend.drivers.live.addressing.given_links import GivenLinks
+from wend.drivers.live.broker.administration import Administration
+from wend.drivers.live.broker.durable_attachments import DurableAttachments
 from wend.drivers.live.broker.fair_scheduler import FairScheduler
 from wend.drivers.live.broker.retained import RetainedExchange
 from wend.drivers.live.broker.signed_events import SignedEvents
-from wend.drivers.live.client.subscribe_options import check_durable
 from wend.drivers.live.clock import monotonic
-from wend.drivers.live.config import NeighbourEntry
-from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.plans.followed_plan import FollowedPlan
 from wend.drivers.live.status import StatusSnapshot
 from wend.matching.filters import parse
-from wend.model.errors import ClientError, ConfigError, Refused, WendError
-from wend.model.events import (
-    MAX_DEADLINE_NS,
-    MAX_GROUP_CHARS,
-    Attributes,
-    DurableOptions,
-    Event,
-    Headers,
-    PeerId,
-    Qos,
-    Value,
-)
-from wend.model.units import SECOND, Nanos
-from wend.protocol.delivery.durable import Backlog
+from wend.model.errors import Refused, WendError
+from wend.model.events import MAX_DEADLINE_NS, MAX_GROUP_CHARS, DurableOptions, Event, Qos, Value, event_bytes
+from wend.model.publication import Publication
+from wend.model.units import SECOND
 from wend.protocol.delivery.queue_groups import group_bytes
 from wend.protocol.notices import MissedReason
-from wend.protocol.ports import (
-    Attached,
-    Confirmed,
-    Deliver,
-    Detached,
-    LocalSubscription,
-    Missed,
-    Receipt,
-    Subscribed,
-    Unsubscribed,
-)
+from wend.protocol.ports import Deliver, LocalSubscription, Missed, Receipt, Subscribed, Unsubscribed
 
 if TYPE_CHECKING:  # only peers with keys need ciphers
+    from wend.drivers.live.access.access import Access
     from wend.drivers.live.access.key_files import KeyFolder
 
 log = logging.getLogger("wend.clients")
 
 MAX_HANDLES = 100_000
-MAX_DURABLE = 10_000
-MAX_WINDOW = 10_000
 MAX_GROUPS_BYTES = 8 * 1024
 """The names of all queue groups at one peer. Events carry the names of all groups that want them."""
 _UNNAMED = "this peer's strategy does not name the destinations of events, so {}"
 
 USUAL = Qos()
-Wanted = str | tuple[str, Qos, bool]
-"""A filter; with the quality of service and whether it is announced, where these are not the usual ones. There may be
-very many."""
+SharedKey = str | tuple[str, Qos, bool]
+"""What clients share a subscription by: a filter; with the quality of service and whether it is announced, if these are
+not the usual ones. There may be very many."""
 Subscriber = tuple["BrokerClient", int]
 """A client, and its handle for the subscription."""
 
@@ -94,7 +70,7 @@ class BrokerClient(Protocol):
         ...
 
 
-class Broker(Observer):
+class Broker:
     """Between one live peer and the clients of all its listeners."""
 
     def __init__(
@@ -113,41 +89,42 @@ class Broker(Observer):
         self.counts: Counter[str] = Counter()
         """Of clients, by all listeners. `now` is how many are connected."""
         self.signatures = SignedEvents(self.counts, keys, signs=signs)
+        self.administration = Administration(peer, plan, links, experiments=experiments)
+        self.durable = DurableAttachments(peer)
         self.stopping = False
-        self._experiments = experiments
-        self.plan = plan
-        self._links = links
-        self._handles: dict[BrokerClient, dict[int, Wanted | int]] = {}
-        """By client and handle: what it wants, or the number of a durable subscription."""
-        self._numbers: dict[Wanted, int] = {}
+        self._handles: dict[BrokerClient, dict[int, SharedKey | int]] = {}
+        """By client and handle: the key of a shared subscription, or the number of a durable one."""
+        self._numbers: dict[SharedKey, int] = {}
         self._subscribers: dict[int, Subscriber | dict[Subscriber, None]] = {}
         """By number: the only subscriber, which most subscriptions have, or all of them."""
-        self._shared: dict[int, str] = {}
+        self._group_of: dict[int, str] = {}
         """The numbers of subscriptions of queue groups, and the groups."""
         self._groups: Counter[str] = Counter()
         """How many such subscriptions each group has."""
         self._next_number = 1
-        self._durable: dict[str, int] = {}
-        """By name: the number of the durable subscription."""
-        self._attached: dict[int, tuple[BrokerClient, int]] = {}
-        """By number of a durable subscription: its client."""
         self.retained = RetainedExchange(self)
-        peer.observe(self)
+        peer.serve(self)
 
     def begin(self) -> None:
         """Take over the durable subscriptions that the peer found in its store; to be called once it runs."""
-        for number, backlog in self.peer.peer.durable.items():
-            self._durable[backlog.options.name] = number
-            self._next_number = max(self._next_number, number + 1)
+        self._next_number = max(self._next_number, self.durable.recall() + 1)
         if len(self.peer.peer.retained):
             self.retained.offer()
 
     @property
     def subscriptions(self) -> tuple[str, ...]:
         """The filters that the peer subscribes to for clients."""
-        return tuple(wanted if isinstance(wanted, str) else wanted[0] for wanted in self._numbers)
+        return tuple(key if isinstance(key, str) else key[0] for key in self._numbers)
 
-    # ---------------------------------------------------------------- subscriptions
+    def status(self) -> StatusSnapshot:
+        return msgspec.structs.replace(
+            self.peer.status(),
+            clients=dict(self.counts),
+            subscriptions=len(self._numbers),
+            plan=self.administration.plan_status(),
+        )
+
+    # ---------------------------------------------------------------- subscriptions of clients
 
     def subscribe(
         self,
@@ -165,37 +142,35 @@ class Broker(Observer):
             raise Refused(f"subscription {handle} exists already")
         if len(handles) >= MAX_HANDLES:
             raise Refused(f"a client may have {MAX_HANDLES} subscriptions")
-        if qos.deadline_ns is not None and not 0 < qos.deadline_ns <= MAX_DEADLINE_NS:
-            raise Refused(f"a deadline must be above 0 and up to {MAX_DEADLINE_NS // SECOND} s")
-        if qos.reliability is not None and not 0.0 < qos.reliability <= 1.0:
-            raise Refused("a reliability must lie above 0 and up to 1")
-        if qos.order and not self.peer.peer.names_everyone:
-            raise Refused(_UNNAMED.format("it cannot keep their order"))
+        _check_qos(qos)
+        if qos.order:
+            self._check_names_everyone("it cannot keep their order")
         if qos.group:
             self._check_group(qos, durable)
         if not announced:
-            if not self.peer.peer.names_everyone:
-                raise Refused(_UNNAMED.format("nobody can reply to a client"))
+            self._check_names_everyone("nobody can reply to a client")
             if durable is not None or qos.group:
                 raise Refused("a subscription that is not announced is for replies: it has no name and no queue group")
         if durable is not None:
-            self._attach(client, handle, LocalSubscription(0, filter, qos, durable), window)
+            self._attach(client, handle, LocalSubscription(self._next_number, filter, qos, durable), window)
             return
-        wanted = filter if qos == USUAL and announced else (filter, qos, announced)
-        number = self._numbers.get(wanted)
+        key = filter if qos == USUAL and announced else (filter, qos, announced)
+        number = self._numbers.get(key)
         if number is None:
-            number = self._subscribe_peer(wanted)
-            self._subscribers[number] = (client, handle)
+            self._subscribers[self._subscribe_peer(key)] = (client, handle)
         else:
             others = self._subscribers[number]
             if isinstance(others, tuple):
                 self._subscribers[number] = others = {others: None}
             others[client, handle] = None
-        self._handles.setdefault(client, {})[handle] = wanted
+        self._handles.setdefault(client, {})[handle] = key
+
+    def _check_names_everyone(self, otherwise: str) -> None:
+        if not self.peer.peer.names_everyone:
+            raise Refused(_UNNAMED.format(otherwise))
 
     def _check_group(self, qos: Qos, durable: DurableOptions | None) -> None:
-        if not self.peer.peer.names_everyone:
-            raise Refused(_UNNAMED.format("queue groups cannot share them"))
+        self._check_names_everyone("queue groups cannot share them")
         if len(qos.group) > MAX_GROUP_CHARS:
             raise Refused(f"the name of a queue group may have {MAX_GROUP_CHARS} characters")
         if durable is not None or qos.order:
@@ -204,21 +179,49 @@ class Broker(Observer):
         if qos.group not in self._groups and sum(map(group_bytes, (*self._groups, qos.group))) > MAX_GROUPS_BYTES:
             raise Refused(f"the names of all queue groups of a peer may have {MAX_GROUPS_BYTES} bytes")
 
+    def _subscribe_peer(self, key: SharedKey) -> int:
+        text, qos, announced = (key, USUAL, True) if isinstance(key, str) else key
+        parse(text)
+        number = self._next_number
+        self.peer.ask(Subscribed(LocalSubscription(number, text, qos, announced=announced)))
+        self._next_number += 1
+        self._numbers[key] = number
+        if qos.group:
+            self._group_of[number] = qos.group
+            self._groups[qos.group] += 1
+        return number
+
+    def _attach(self, client: BrokerClient, handle: int, request: LocalSubscription, window: int) -> None:
+        """Attach a client to the durable subscription of that name, which is made or changed if need be."""
+        number = self.durable.make(request)
+        self._next_number = max(self._next_number, number + 1)
+        self._replace(number)
+        self._handles.setdefault(client, {})[handle] = number
+        self.durable.attach(number, (client, handle), window)
+
+    def _replace(self, number: int) -> None:
+        """Detach the client of a durable subscription, and tell it."""
+        attached = self.durable.subscriber(number)
+        if attached is not None:
+            client, handle = attached
+            self.unsubscribe(client, handle)
+            client.replaced(handle)
+
     def unsubscribe(self, client: BrokerClient, handle: int) -> None:
         """End a subscription of a client; one that it does not have is no mistake."""
-        wanted = self._handles.get(client, {}).pop(handle, None)
-        if wanted is None:
+        key = self._handles.get(client, {}).pop(handle, None)
+        if key is None:
             return
         self.retained.ended(client, handle)
-        if isinstance(wanted, int):
-            self._detach(client, wanted)
+        if isinstance(key, int):
+            self.durable.detach(client, key)
             return
-        number = self._numbers[wanted]
+        number = self._numbers[key]
         others = self._subscribers[number]
         if isinstance(others, dict):
             del others[client, handle]
         if isinstance(others, tuple) or not others:
-            del self._numbers[wanted], self._subscribers[number]
+            del self._numbers[key], self._subscribers[number]
             self._leave_group(number)
             try:
                 self.peer.ask(Unsubscribed(number))
@@ -226,7 +229,7 @@ class Broker(Observer):
                 log.info("cannot unsubscribe from a peer that is closed: %s", error)
 
     def _leave_group(self, number: int) -> None:
-        group = self._shared.pop(number, None)
+        group = self._group_of.pop(number, None)
         if group is not None:
             self._groups[group] -= 1
             if not self._groups[group]:
@@ -243,117 +246,47 @@ class Broker(Observer):
             self.unsubscribe(client, handle)
         self._handles.pop(client, None)
 
-    # ---------------------------------------------------------------- durable subscriptions
-
-    def _attach(self, client: BrokerClient, handle: int, wanted: LocalSubscription, window: int) -> None:
-        """Attach a client to the durable subscription of that name, which is made or changed if need be."""
-        assert wanted.durable is not None
-        parse(wanted.filter)
-        name = wanted.durable.name
-        try:
-            check_durable(wanted.durable)
-        except ClientError as error:
-            raise Refused(str(error)) from None
-        number = self._durable.get(name)
-        if number is None:
-            if len(self._durable) >= MAX_DURABLE:
-                raise Refused(f"this peer has {MAX_DURABLE} durable subscriptions and takes no more")
-            number, self._next_number = self._next_number, self._next_number + 1
-        self.peer.ask(Subscribed(LocalSubscription(number, wanted.filter, wanted.qos, wanted.durable)))
-        self._durable[name] = number
-        if number in self._attached:
-            other, its_handle = self._attached[number]
-            self.unsubscribe(other, its_handle)
-            other.replaced(its_handle)
-        self._attached[number] = (client, handle)
-        self._handles.setdefault(client, {})[handle] = number
-        self.peer.ask(Attached(number, min(window, MAX_WINDOW)))
-
-    def _detach(self, client: BrokerClient, number: int) -> None:
-        attached = self._attached.get(number)
-        if attached is not None and attached[0] is client:
-            del self._attached[number]
-            self.peer.tell(Detached(number))
-
     def confirm(self, client: BrokerClient, handle: int, positions: tuple[int, ...]) -> None:
-        """A client has processed deliveries. One that is not attached any more confirms nothing."""
+        """A client has processed deliveries. One that is no longer attached confirms nothing."""
         number = self._handles.get(client, {}).get(handle)
         if isinstance(number, int):
-            self.peer.tell(Confirmed(number, positions))
-
-    def has_durable(self, name: str) -> bool:
-        return name in self._durable
-
-    def durable(self) -> tuple[frames.DurableStatus, ...]:
-        """The durable subscriptions, by name."""
-        known = self.peer.peer.durable
-        return tuple(self._status(known[number]) for _, number in sorted(self._durable.items()) if number in known)
-
-    def _status(self, backlog: Backlog) -> frames.DurableStatus:
-        missed = {str(reason): count for reason, count in backlog.unreported.items()}
-        return frames.DurableStatus(
-            backlog.options.name,
-            backlog.subscription.filter,
-            backlog.id.number in self._attached,
-            len(backlog.entries),
-            backlog.size,
-            missed,
-        )
+            self.durable.confirm(number, positions)
 
     def remove(self, name: str) -> None:
         """Remove a durable subscription, with the events that wait for it."""
-        number = self._durable.get(name)
-        if number is None:
-            raise Refused(f"this peer has no durable subscription {name!r}")
-        if number in self._attached:
-            client, handle = self._attached[number]
-            self.unsubscribe(client, handle)
-            client.replaced(handle)
-        del self._durable[name]
-        self.peer.ask(Unsubscribed(number))
+        self._replace(self.durable.number(name))
+        self.durable.remove(name)
 
-    # ---------------------------------------------------------------- subscriptions of the peer, and deliveries
+    # ---------------------------------------------------------------- what the peer hands over (`LocalSubscribers`)
 
-    def _subscribe_peer(self, wanted: Wanted) -> int:
-        text, qos, announced = (wanted, USUAL, True) if isinstance(wanted, str) else wanted
-        parse(text)
-        number = self._next_number
-        self.peer.ask(Subscribed(LocalSubscription(number, text, qos, announced=announced)))
-        self._next_number += 1
-        self._numbers[wanted] = number
-        if qos.group:
-            self._shared[number] = qos.group
-            self._groups[qos.group] += 1
-        return number
-
-    def delivered(self, effect: Deliver) -> None:
+    def deliver(self, delivery: Deliver) -> None:
         """Hand an event to every client whose subscription it reached."""
-        if effect.position:
-            attached = self._attached.get(effect.subscription.number)
+        number = delivery.subscription.number
+        if delivery.position:
+            attached = self.durable.subscriber(number)
             if attached is not None:
-                self._hand(*attached, effect)
+                self._hand(*attached, delivery)
             return
-        number = effect.subscription.number
-        if number in self._shared:
-            self._hand(*self._next_member(number), effect)
+        if number in self._group_of:
+            self._hand(*self._next_member(number), delivery)
             return
         for client, handle in self._subscribers_of(number):
-            self._hand(client, handle, effect)
-            self.retained.delivered(client, handle, effect.event.id)
+            self._hand(client, handle, delivery)
+            self.retained.delivered(client, handle, delivery.event.id)
 
-    def _hand(self, client: BrokerClient, handle: int, effect: Deliver) -> None:
+    def _hand(self, client: BrokerClient, handle: int, delivery: Deliver) -> None:
         """Hand an event to a client, with the name of who signed it. Answers about retained events carry the signature
         of another event, which is verified later."""
-        if effect.event.headers and client is not self.retained:
-            event = self.signatures.verified(effect.event, monotonic())
-            effect = effect if event is effect.event else effect.of(event)
-        client.deliver(handle, effect)
+        if delivery.event.headers and client is not self.retained:
+            event = self.signatures.verified(delivery.event, monotonic())
+            delivery = delivery if event is delivery.event else delivery.of(event)
+        client.deliver(handle, delivery)
 
     def _subscribers_of(self, number: int) -> tuple[Subscriber, ...]:
-        found = self._subscribers.get(number)
-        if found is None:
+        subscribers = self._subscribers.get(number)
+        if subscribers is None:
             return ()
-        return (found,) if isinstance(found, tuple) else tuple(found)
+        return (subscribers,) if isinstance(subscribers, tuple) else tuple(subscribers)
 
     def _next_member(self, number: int) -> Subscriber:
         """The client of a queue group whose turn it is. Those that read too slowly are passed over, if not all do."""
@@ -366,77 +299,63 @@ class Broker(Observer):
         members[chosen] = None
         return chosen
 
-    def missed(self, effect: Missed) -> None:
+    def report_missed(self, missed: Missed) -> None:
         """Tell the clients of a subscription what it misses."""
-        number = effect.subscription.number
-        if number in self._attached:
-            client, handle = self._attached[number]
-            client.missed(handle, effect.counts)
-        for client, handle in self._subscribers_of(number):
-            client.missed(handle, effect.counts)
+        number = missed.subscription.number
+        attached = self.durable.subscriber(number)
+        for client, handle in (*([] if attached is None else [attached]), *self._subscribers_of(number)):
+            client.missed(handle, missed.counts)
 
-    # ---------------------------------------------------------------- requests to the peer
+    # ---------------------------------------------------------------- publications
 
-    def publish(
-        self,
-        attributes: Attributes,
-        payload: bytes,
-        headers: Headers,
-        ttl_ns: Nanos | None = None,
-        to: PeerId | None = None,
-        retain: str = "",
-    ) -> Receipt:
-        if retain:
-            if to is not None:
-                raise Refused("an event for one peer alone cannot be retained")
-            if not self.peer.peer.names_everyone:
-                raise Refused(_UNNAMED.format("nobody could ask for events that it retains"))
-            if retain not in attributes:
-                raise Refused(f"the event is to be retained by its attribute {retain!r}, which it does not have")
+    def publish(self, publication: Publication, access: "Access | None" = None) -> Receipt:
+        """Publish for a client, as far as its access allows; None: it may do everything. Raises `WendError` if the
+        event is refused."""
+        if access is not None:
+            _check_access(publication, access)
+        if publication.retain:
+            self._check_retained(publication)
             self.retained.offer()
-        if headers or self.signatures.signs:
-            headers = self.signatures.signed(self.peer.peer.next_id, attributes, payload, headers)
-        return self.peer.publish(attributes, payload, headers, ttl_ns, to, retain)
+        if publication.headers or self.signatures.signs:
+            publication = self.signatures.signed(self.peer.peer.next_id, publication)
+        receipt = self.peer.publish(publication)
+        if access is not None and publication.retain:
+            access.retained(publication.retain, publication.attributes[publication.retain])
+        return receipt
+
+    def _check_retained(self, publication: Publication) -> None:
+        if publication.to is not None:
+            raise Refused("an event for one peer alone cannot be retained")
+        self._check_names_everyone("nobody could ask for events that it retains")
+        attribute = publication.retain
+        if attribute not in publication.attributes:
+            raise Refused(f"the event is to be retained by its attribute {attribute!r}, which it does not have")
+
+    # ---------------------------------------------------------------- what the peer keeps (`Keeper`)
 
     def held(self, attribute: str, value: Value) -> Event | None:
         """The event that the peer retains for this value of an attribute."""
         return self.peer.held(attribute, value)
 
-    def status(self) -> StatusSnapshot:
-        plan = None if self.plan is None else self.plan.status()
-        counts, subscriptions = dict(self.counts), len(self._numbers)
-        return msgspec.structs.replace(self.peer.status(), clients=counts, subscriptions=subscriptions, plan=plan)
+    def has_durable(self, name: str) -> bool:
+        return name in self.durable
 
-    def set_link(self, neighbour: PeerId, up: bool) -> None:
-        """Cut or heal the link to a neighbour, for experiments."""
-        if not self._experiments:
-            raise Refused("this peer allows no experiments: set experiments = true in its configuration")
-        try:
-            (self.peer.heal if up else self.peer.cut)(neighbour)
-        except ConfigError as error:
-            raise Refused(str(error)) from None
 
-    def add_link(self, entry: NeighbourEntry) -> None:
-        """Link the peer with one more neighbour."""
-        try:
-            self._given_links().add(entry)
-        except ConfigError as error:
-            raise Refused(str(error)) from None
+def _check_qos(qos: Qos) -> None:
+    if qos.deadline_ns is not None and not 0 < qos.deadline_ns <= MAX_DEADLINE_NS:
+        raise Refused(f"a deadline must be above 0 and up to {MAX_DEADLINE_NS // SECOND} s")
+    if qos.reliability is not None and not 0.0 < qos.reliability <= 1.0:
+        raise Refused("a reliability must lie above 0 and up to 1")
 
-    def remove_link(self, neighbour: PeerId) -> None:
-        """End the link with a neighbour for good."""
-        try:
-            self._given_links().remove(neighbour)
-        except ConfigError as error:
-            raise Refused(str(error)) from None
 
-    def _given_links(self) -> GivenLinks:
-        if self._links is None:
-            raise Refused("this peer's links cannot be changed: no file describes them")
-        return self._links
-
-    def followed_plan(self) -> FollowedPlan:
-        """What decides which plan the peer follows."""
-        if self.plan is None:
-            raise Refused("this peer has no configuration to name a plan")
-        return self.plan
+def _check_access(publication: Publication, access: "Access") -> None:
+    """Check an event before it is published, and count it. Raises `NotGranted`."""
+    attributes, retain = publication.attributes, publication.retain
+    if publication.to is None:
+        access.check_publication(attributes)
+    else:
+        access.check_reply(attributes.get("topic"), publication.to)
+    size = event_bytes(publication)
+    access.spend(size)
+    if retain and retain in attributes:
+        access.check_retained(retain, attributes[retain], size)

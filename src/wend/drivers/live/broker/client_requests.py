@@ -5,20 +5,22 @@ is counted, and the client is told why.
 """
 
 import asyncio
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from wend.drivers.live import frames
-from wend.drivers.live.access.access import Access
 from wend.drivers.live.access.grants import NotGranted
+from wend.drivers.live.broker.admitted_client import AdmittedClient
 from wend.drivers.live.broker.broker import Broker, BrokerClient
-from wend.drivers.live.broker.client_output import ClientOutput
 from wend.drivers.live.config import NeighbourEntry
 from wend.drivers.live.plans.pieces import PlanPieces
 from wend.model.errors import FilterError, Refused, WendError
 from wend.model.events import Qos, Value
 from wend.protocol.ports import Unretained
+
+if TYPE_CHECKING:
+    from wend.drivers.live.broker.client_session import ClientOutput
 
 PAGE_BYTES = frames.MAX_FRAME_BYTES // 2
 """What a list of durable subscriptions may take in one frame."""
@@ -27,31 +29,22 @@ PAGE_BYTES = frames.MAX_FRAME_BYTES // 2
 class ClientRequests:
     """Serves a client that has greeted."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        client: BrokerClient,
-        output: ClientOutput,
-        access: Access | None,
-        check_status: Callable[[], None],
-    ) -> None:
-        """`access` is what the client may do; None: everything. `check_status` raises `NotGranted` for a client that
-        asks for the status too often."""
+    def __init__(self, broker: Broker, client: BrokerClient, output: "ClientOutput", admitted: AdmittedClient) -> None:
         self._broker = broker
         self._client = client
         self._output = output
-        self._access = access
-        self._check_status = check_status
+        self._admitted = admitted
+        self._access = admitted.access
         self._plan_pieces = PlanPieces()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def serve(self, frame: frames.Request) -> None:
-        """Carry out a request, and answer it. Raises `WendError` where it is refused."""
+        """Carry out a request, and answer it. Raises `WendError` if it is refused."""
         match frame:
             case frames.Subscribe():
                 self._subscribe(frame)
             case frames.Unsubscribe(ref, handle):
-                self._output.forget(handle)
+                self._output.queue.forget(handle)
                 self._broker.unsubscribe(self._client, handle)
                 if self._access is not None:
                     self._access.unsubscribed(handle)
@@ -59,10 +52,10 @@ class ClientRequests:
             case frames.PingFrame(ref):
                 self._output.answer(frames.Completed(ref))
             case frames.AskStatus(ref):
-                self._check_status()
+                self._admitted.check_status()
                 self._output.answer(frames.StatusFrame(ref, self._broker.status()))
             case frames.ListSubscriptions(ref, after):
-                durable = self._broker.durable()
+                durable = self._broker.durable.status()
                 visible = durable if self._access is None else self._access.visible(durable)
                 self._output.answer(_page(ref, [one for one in visible if one.name > after]))
             case frames.Unretain(ref, attribute, value):
@@ -73,15 +66,15 @@ class ClientRequests:
                 self._output.answer(frames.Completed(ref))
             case frames.SetLink(ref, peer, up):
                 self._check_admin()
-                self._broker.set_link(peer, up)
+                self._broker.administration.set_link(peer, up)
                 self._output.answer(frames.Completed(ref))
             case frames.AddLink(ref, peer, address, delay, reliability):
                 self._check_admin()
-                self._broker.add_link(NeighbourEntry(peer, address, delay, reliability))
+                self._broker.administration.add_link(NeighbourEntry(peer, address, delay, reliability))
                 self._output.answer(frames.Completed(ref))
             case frames.RemoveLink(ref, peer):
                 self._check_admin()
-                self._broker.remove_link(peer)
+                self._broker.administration.remove_link(peer)
                 self._output.answer(frames.Completed(ref))
             case frames.LoadPlan() | frames.PreparePlan() | frames.CommitPlan() | frames.RevertPlan():
                 self._check_admin()
@@ -134,17 +127,17 @@ class ClientRequests:
 
     async def _change_plan(self, frame: frames.PlanRequest) -> None:
         try:
-            self._output.answer(await self._plan_pieces.serve(frame, self._broker.followed_plan()))
+            self._output.answer(await self._plan_pieces.serve(frame, self._broker.administration.followed_plan()))
         except WendError as error:
             self.refuse(frame.ref, error)
 
 
 def _page(ref: int, durable: list[frames.DurableStatus]) -> frames.Subscriptions:
     """As many of these as fit a frame, in their order."""
-    left, found = PAGE_BYTES, list[frames.DurableStatus]()
+    left, page = PAGE_BYTES, list[frames.DurableStatus]()
     for one in durable:
         left -= len(msgspec.msgpack.encode(one))
-        if left < 0 and found:
+        if left < 0 and page:
             break
-        found.append(one)
-    return frames.Subscriptions(ref, tuple(found), more=len(found) < len(durable))
+        page.append(one)
+    return frames.Subscriptions(ref, tuple(page), more=len(page) < len(durable))

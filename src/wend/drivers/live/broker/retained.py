@@ -17,6 +17,7 @@ from wend.drivers.live.clock import monotonic
 from wend.matching.filters import parse, topic_filter
 from wend.model.errors import WendError
 from wend.model.events import Attributes, Event, EventId, Headers, PeerId, Qos, Range, SubscriptionId
+from wend.model.publication import Publication
 from wend.model.units import FOREVER, SECOND, Nanos
 from wend.protocol.notices import MissedReason
 from wend.protocol.ports import Deliver
@@ -178,7 +179,7 @@ class RetainedExchange:
 
     def _publish(self, attributes: Attributes, payload: bytes, headers: Headers, to: PeerId) -> None:
         try:
-            self._broker.peer.publish(attributes, payload, headers, 60 * SECOND, to)
+            self._broker.peer.publish(Publication(attributes, payload, headers, 60 * SECOND, to))
         except WendError as error:
             self._broker.counts["retained-unsent"] += 1
             log.info("cannot ask or answer peer %d about retained events: %s", to, error)
@@ -202,8 +203,8 @@ class RetainedExchange:
 
     def _answer(self, question: Event) -> None:
         inbox, _, number = question.headers.get(REPLY_TO, "").rpartition("/")
-        found = self._broker.peer.retained(question.payload.decode())
-        for event, age_ns in found[-MAX_ANSWERS:]:
+        events = self._broker.peer.retained(question.payload.decode())
+        for event, age_ns in events[-MAX_ANSWERS:]:
             topic = event.attributes.get("topic")
             carried = CarriedEvent(int(number), event.id, age_ns, None if isinstance(topic, Range) else topic)
             headers = {**event.headers, RETAINED: msgspec.json.encode(carried).decode()}

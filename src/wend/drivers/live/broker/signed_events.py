@@ -13,7 +13,8 @@ import msgspec
 from wend.drivers.live.clock import wall_s
 from wend.drivers.live.log_limit import LogLimit
 from wend.model.errors import Refused, Untrusted
-from wend.model.events import SIGNATURE_HEADER, SIGNED_BY_HEADER, Attributes, Event, EventId, Headers
+from wend.model.events import SIGNATURE_HEADER, SIGNED_BY_HEADER, Event, EventId
+from wend.model.publication import Publication
 from wend.model.units import MINUTE, Nanos
 
 if TYPE_CHECKING:  # only peers with keys need ciphers
@@ -43,16 +44,19 @@ class SignedEvents:
     def signs(self) -> bool:
         return self._signer is not None
 
-    def signed(self, id_: EventId, attributes: Attributes, payload: bytes, headers: Headers) -> Headers:
-        """The headers of an event that is published under this id. Raises `Refused` for headers that are the peer's."""
-        if headers and (SIGNATURE_HEADER in headers or SIGNED_BY_HEADER in headers):
+    def signed(self, id_: EventId, publication: Publication) -> Publication:
+        """A publication with the signature of what it becomes under this id. Raises `Refused` for headers that are the
+        peer's."""
+        headers = publication.headers
+        if SIGNATURE_HEADER in headers or SIGNED_BY_HEADER in headers:
             raise Refused(f"the headers {SIGNATURE_HEADER} and {SIGNED_BY_HEADER} are the peer's own")
         if self._signer is None:
-            return headers
+            return publication
         try:
-            return self._signer.sign(id_, attributes, payload, headers)
+            headers = self._signer.sign(id_, publication.attributes, publication.payload, headers)
         except (OverflowError, ValueError) as error:
             raise Refused(f"the event cannot be signed: {error}") from None
+        return msgspec.structs.replace(publication, headers=headers)
 
     def verified(self, event: Event, now: Nanos) -> Event:
         """An event as clients see it: with the name of who signed it, or without any."""
@@ -65,15 +69,15 @@ class SignedEvents:
 
     def _verified(self, event: Event, now: Nanos) -> Event:
         headers = event.headers
-        told = {name: text for name, text in headers.items() if name not in (SIGNATURE_HEADER, SIGNED_BY_HEADER)}
+        shown = {name: text for name, text in headers.items() if name not in (SIGNATURE_HEADER, SIGNED_BY_HEADER)}
         if self._verifier is not None and SIGNATURE_HEADER in headers:
             try:
-                told[SIGNED_BY_HEADER] = self._verifier.signer(event, wall_s())
+                shown[SIGNED_BY_HEADER] = self._verifier.signer(event, wall_s())
             except (Untrusted, OverflowError, ValueError) as error:
                 self.counts["signature-refused"] += 1
                 if self._limit.allows(now):
                     log.warning("the signature of event %s is refused: %s", event.id, error)
-        return msgspec.structs.replace(event, headers=told)
+        return msgspec.structs.replace(event, headers=shown)
 
 
 def _of(keys: "KeyFolder | None", signs: bool) -> "tuple[EventSigner | None, EventVerifier | None]":

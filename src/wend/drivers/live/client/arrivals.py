@@ -5,9 +5,15 @@ from typing import Any
 import msgspec
 
 from wend.drivers.live import frames
-from wend.model.events import SIGNED_BY_HEADER, Attributes, EventId, Headers
+from wend.model.errors import ClientError
+from wend.model.events import SIGNED_BY_HEADER, Attributes, EventId, Headers, PeerId
+from wend.model.publication import Publication
 
-Publication = tuple[Attributes, bytes] | tuple[Attributes, bytes, Headers]
+REPLY_TO = "wend-reply-to"
+"""The header of a request: the topic of the inbox, a slash, and the number of the request."""
+REPLY = "wend-reply"
+"""The header of a reply: the number of the request."""
+EventTuple = tuple[Attributes, bytes] | tuple[Attributes, bytes, Headers]
 """An event with its payload and perhaps headers, for `Client.publish_many`."""
 
 
@@ -44,9 +50,33 @@ class Arrival(msgspec.Struct, frozen=True):
     async def reply(
         self, payload: bytes = b"", attributes: Attributes | None = None, headers: Headers | None = None
     ) -> PublishReceipt:
-        """Answer a request (`Client.request`). Raises `ClientError` if the event is none."""
+        """Answer a request (`Client.request`). Raises `ClientError` if the event is not a request."""
         receipt: PublishReceipt = await self.stream.reply(self, payload, attributes, headers)
         return receipt
+
+
+class DurableArrival(Arrival, frozen=True):
+    """An event of a durable subscription."""
+
+    redelivered: bool = False
+    """Whether a client of this subscription got it before and did not confirm it."""
+    peer: PeerId = -1
+    position: int = 0
+
+    def ack(self) -> None:
+        """Confirm that it is processed: the peer forgets it. To confirm it twice does no harm."""
+        self.stream.confirm(self.peer, self.position)
+
+
+def reply_to(request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None) -> Publication:
+    """The publication that answers a request. Raises `ClientError` if the event is not a request."""
+    topic, slash, number = request.headers.get(REPLY_TO, "").rpartition("/")
+    if not slash:
+        raise ClientError("this event is no request: it names nobody to reply to")
+    if attributes is not None and "topic" in attributes:
+        raise ClientError("a reply has the topic of the requester's inbox: give it other attributes")
+    named = {**(headers or {}), REPLY: number}
+    return Publication({**(attributes or {}), "topic": topic}, payload, named, to=request.id.publisher)
 
 
 def receipt_of(accepted: frames.Accepted) -> PublishReceipt:

@@ -8,43 +8,22 @@ import asyncio
 from collections.abc import Iterator
 
 from wend.drivers.live import frames
+from wend.drivers.live.client.answers import BATCH_BYTES, MISFIT, PendingAnswers
 from wend.drivers.live.client.arrivals import PublishReceipt, receipt_of
 from wend.drivers.live.client.connection import PeerConnection
+from wend.drivers.live.transport import wire
 from wend.model.errors import ClientError, ConnectionLost, Refused
 
 BATCH_MSGS = 256
-BATCH_BYTES = 256 * 1024
 
 
-class PendingBatch:
-    """Publications that are written at once."""
+class PublishBatch:
+    """Publications that are written at once, each with a receipt of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, requests: list[frames.Publish]) -> None:
         self.error: ClientError | None = None
         """Why publications without an answer will get none."""
         self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when all have an answer, or will get none."""
-
-    def answered(self, frame: frames.Answer) -> None:
-        """The answer to one request of it came."""
-        raise NotImplementedError
-
-    def failed(self, error: ClientError) -> None:
-        """No more answers will come."""
-        if not self.complete.done():
-            self.error = error
-            self._end()
-
-    def _end(self) -> None:
-        if not self.complete.done():
-            self.complete.set_result(None)
-
-
-class PublishBatch(PendingBatch):
-    """Publications, each with a receipt of its own."""
-
-    def __init__(self, requests: list[frames.Publish]) -> None:
-        super().__init__()
         self._requests = requests
         self._answers: dict[int, frames.Answer] = {}
 
@@ -53,12 +32,17 @@ class PublishBatch(PendingBatch):
         return [request.ref for request in self._requests]
 
     def encode(self) -> bytes:
-        return b"".join(map(frames.encode, self._requests))
+        return b"".join(map(wire.encode_frame, self._requests))
 
     def answered(self, frame: frames.Answer) -> None:
         self._answers[frame.ref] = frame
-        if len(self._answers) == len(self._requests):
-            self._end()
+        if len(self._answers) == len(self._requests) and not self.complete.done():
+            self.complete.set_result(None)
+
+    def failed(self, error: ClientError) -> None:
+        if not self.complete.done():
+            self.error = error
+            self.complete.set_result(None)
 
     def results(self, unsent: ClientError) -> list[PublishReceipt | ClientError]:
         """In the order of the publications: the receipt, or the reason why there is none."""
@@ -73,19 +57,15 @@ def _result(answer: frames.Answer | ClientError) -> PublishReceipt | ClientError
             return Refused(why)
         case ClientError():
             return answer
-    return ClientError("the peer gave an answer that does not fit the request")
-
-
-Calls = dict[int, "asyncio.Future[frames.Answer] | PendingBatch"]
-"""By number: the requests of a client that wait for an answer."""
+    return ClientError(MISFIT)
 
 
 async def send_batches(
-    connection: PeerConnection, calls: Calls, requests: list[frames.Publish], timeout: float
+    connection: PeerConnection, answers: PendingAnswers, requests: list[frames.Publish]
 ) -> list[PublishReceipt | ClientError]:
     """Send publications in batches, each batch while the one before it is answered. After an error the rest is not
     sent, so that no event overtakes one whose fate is unknown."""
-    batches = list(_batched(requests))
+    batches, calls, timeout = list(_batched(requests)), answers.calls, answers.timeout
     unsent = ConnectionLost("it was not sent, because an event before it got no answer")
     before: PublishBatch | None = None
     try:

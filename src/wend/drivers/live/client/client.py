@@ -18,21 +18,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from wend.drivers.live import frames
 from wend.drivers.live.addressing.addresses import TLS_SCHEME, parse_urls, scheme_of
-from wend.drivers.live.client.arrivals import Arrival, Publication, PublishReceipt, receipt_of
-from wend.drivers.live.client.batches import BATCH_BYTES, send_batches
+from wend.drivers.live.client.answers import BATCH_BYTES, A, PendingAnswers
+from wend.drivers.live.client.arrivals import Arrival, EventTuple, PublishReceipt, receipt_of
+from wend.drivers.live.client.batches import send_batches
 from wend.drivers.live.client.connection import PeerConnection
 from wend.drivers.live.client.event_streams import EventStream, EventStreams
-from wend.drivers.live.client.peer_requests import PeerRequests
 from wend.drivers.live.client.posts import Posts
-from wend.drivers.live.client.request_channel import RequestChannel
-from wend.drivers.live.client.subscribe_options import retained_by, subscribe_frame
+from wend.drivers.live.client.subscribe_options import check_name, subscribe_frame
+from wend.drivers.live.status import StatusSnapshot
 from wend.drivers.live.transport import wire
-from wend.model.errors import ClientError, ConfigError, PartlyPublished
-from wend.model.events import Attributes, Headers, PeerId, as_scalar
+from wend.model.errors import ClientError, ConfigError, PartlyPublished, WireError
+from wend.model.events import Attributes, Headers, PeerId, Value
+from wend.model.publication import Publication, as_publication, check_types
 
 if TYPE_CHECKING:
     from wend.drivers.live.access.tls import ClientTls
@@ -45,9 +44,11 @@ WINDOW_MSGS = 1024
 
 CONGESTED_S = 0.1
 """Nor for so long after a receipt that said `congested`."""
+_PIECE_BYTES = 256 * 1024
+"""Of a plan, in one frame."""
 
 
-class Client(PeerRequests):
+class Client:
     """A connection to a peer; made by `connect`."""
 
     def __init__(
@@ -64,9 +65,10 @@ class Client(PeerRequests):
             ended=self._ended,
             tls=tls,
         )
-        self._channel = RequestChannel(self._connection, timeout)
-        self._streams = EventStreams(self._connection, self._channel, self._publish)
-        self._posts = Posts(self._connection, self._channel.calls, self._channel.number)
+        self._answers = PendingAnswers(self._connection, timeout)
+        self._number = self._answers.number
+        self._streams = EventStreams(self._connection, self._number, self._ask, self._publish_checked)
+        self._posts = Posts(self._connection, self._answers)
         self._inbox: Inbox | None = None
         self._congested_until = 0.0
 
@@ -87,11 +89,11 @@ class Client(PeerRequests):
     @property
     def timeout(self) -> float:
         """How long the peer may take to answer a request, in seconds."""
-        return self._channel.timeout
+        return self._answers.timeout
 
     @timeout.setter
     def timeout(self, seconds: float) -> None:
-        self._channel.timeout = seconds
+        self._answers.timeout = seconds
 
     @property
     def patience(self) -> float:
@@ -123,8 +125,7 @@ class Client(PeerRequests):
         Peers drop the event when it is older than `ttl` seconds. `retain=True`: the peer retains it for subscriptions
         that come later, until another one with its topic replaces it; `retain="sensor"`: with its sensor.
         """
-        request = self._publication(attributes, payload, headers, ttl, retain)
-        return receipt_of(await self._channel.call(request, frames.Accepted))
+        return await self._publish(as_publication(attributes, payload, headers, ttl, retain))
 
     async def post(
         self,
@@ -140,10 +141,7 @@ class Client(PeerRequests):
         It waits only while too many posted events are unanswered. An invalid event raises at once; that the peer
         refused one, or that the connection broke before the answer, is raised by the next `flush`.
         """
-        attributes = _checked(attributes, payload, headers)
-        retained = retained_by(attributes, retain) if retain else ""
-        ttl_ns = None if ttl is None else wire.ttl_ns(ttl)
-        await self._posts.add(frames.PostedEvent(attributes, payload, headers or {}, ttl_ns, retained))
+        await self._posts.add(as_publication(attributes, payload, headers, ttl, retain))
 
     async def flush(self, timeout: float | None = None) -> int:
         """Wait until the peer has answered everything that was posted. Returns how many events it accepted since the
@@ -160,8 +158,8 @@ class Client(PeerRequests):
         if self._inbox is None or self._inbox.ended:
             from wend.drivers.live.client.requests import Inbox
 
-            self._inbox = Inbox(self._streams, self._channel.number())
-        return await self._inbox.request(self._publication(attributes, payload, headers, timeout), timeout)
+            self._inbox = Inbox(self._streams, self._number())
+        return await self._inbox.ask(as_publication(attributes, payload, headers, timeout), timeout)
 
     async def try_publish(
         self,
@@ -173,14 +171,14 @@ class Client(PeerRequests):
     ) -> PublishReceipt | None:
         """Publish as `publish` does, but only if the event can be sent at once. None: it was not sent, because there
         is no connection, the peer is behind with this client's requests, or its links were just congested."""
-        request = self._publication(attributes, payload, headers, ttl)
-        if not self.connected or len(self._channel.calls) >= WINDOW_MSGS or self._connection.unsent_bytes > BATCH_BYTES:
+        publication = as_publication(attributes, payload, headers, ttl)
+        if not self.connected or len(self._answers.calls) >= WINDOW_MSGS or self._connection.unsent_bytes > BATCH_BYTES:
             return None
         if asyncio.get_running_loop().time() < self._congested_until:
             return None
-        return receipt_of(await self._channel.call(request, frames.Accepted))
+        return await self._publish(publication)
 
-    async def publish_many(self, events: Iterable[Attributes | Publication]) -> list[PublishReceipt]:
+    async def publish_many(self, events: Iterable[Attributes | EventTuple]) -> list[PublishReceipt]:
         """Hand many events to the peer, in this order, and wait for all receipts.
 
         An event is its attributes, or a tuple of attributes, payload and headers. All are checked before the first is
@@ -190,10 +188,11 @@ class Client(PeerRequests):
         requests: list[frames.Publish] = []
         for number, event in enumerate(events):
             try:
-                requests.append(self._publication(*(event if isinstance(event, tuple) else (event,))))
+                publication = as_publication(*(event if isinstance(event, tuple) else (event,)))
             except ClientError as error:
                 raise type(error)(f"event {number} of many: {error}") from None
-        results = await send_batches(self._connection, self._channel.calls, requests, self.timeout)
+            requests.append(self._publish_frame(publication))
+        results = await send_batches(self._connection, self._answers, requests)
         receipts = [result for result in results if isinstance(result, PublishReceipt)]
         if len(receipts) < len(results):
             raise PartlyPublished(results)
@@ -233,7 +232,7 @@ class Client(PeerRequests):
         if buffer_msgs < 1 or buffer_bytes < 1:
             raise ClientError(f"a buffer of {buffer_msgs} messages and {buffer_bytes} bytes holds nothing")
         request = subscribe_frame(
-            self._channel.number(),
+            self._number(),
             filter,
             deadline=deadline,
             reliability=reliability,
@@ -247,18 +246,14 @@ class Client(PeerRequests):
             max_age=max_age,
             window=window,
         )
-        if name is None:
-            return EventStream(self._streams, request, buffer_msgs, buffer_bytes)
-        from wend.drivers.live.client.durable_stream import DurableStream
-
-        return DurableStream(self._streams, request, buffer_msgs, buffer_bytes, ack)
+        return EventStream(self._streams, request, buffer_msgs, buffer_bytes, None if name is None else ack)
 
     async def drain(self, timeout: float | None = None) -> None:
         """Wait until everything published is acknowledged and everything received is consumed."""
         try:
             async with asyncio.timeout(timeout):
-                await self._channel.complete()
-                await self._channel.call(frames.PingFrame(self._channel.number()), frames.Completed)
+                await self._answers.complete()
+                await self._ask(frames.PingFrame(self._number()))
                 await self._streams.consumed()
         except TimeoutError:
             raise ClientError(f"not everything was consumed within {timeout} s") from None
@@ -266,71 +261,129 @@ class Client(PeerRequests):
     async def close(self) -> None:
         await self._connection.close()
 
-    # ---------------------------------------------------------------- publications
+    # ---------------------------------------------------------------- about the peer itself
 
-    def _publication(
-        self,
-        attributes: Attributes,
-        payload: bytes = b"",
-        headers: Headers | None = None,
-        ttl: float | None = None,
-        retain: bool | str = False,
-    ) -> frames.Publish:
-        """The request for an event. Raises `ClientError` or `Refused` if the event is invalid."""
-        attributes = _checked(attributes, payload, headers)
-        retained = retained_by(attributes, retain) if retain else ""
-        ttl_ns = None if ttl is None else wire.ttl_ns(ttl)
-        return frames.Publish(self._channel.number(), attributes, payload, headers or {}, ttl_ns, retain=retained)
+    async def status(self) -> StatusSnapshot:
+        """The peer's counters, and the state of its links."""
+        return (await self._call(frames.AskStatus(self._number()), frames.StatusFrame)).status
 
-    async def _publish(self, request: frames.Publish) -> PublishReceipt:
-        """Send a publication that has no number yet. Raises if it is invalid."""
-        wire.check_kinds(request.attributes, request.payload, request.headers)
-        wire.check_event(request.attributes, request.payload, request.headers)
-        numbered = msgspec.structs.replace(request, ref=self._channel.number())
-        return receipt_of(await self._channel.call(numbered, frames.Accepted))
+    async def cut(self, neighbour: PeerId) -> None:
+        """Have the peer lose everything that it sends to this neighbour; for experiments."""
+        await self._ask(frames.SetLink(self._number(), neighbour, False))
+
+    async def heal(self, neighbour: PeerId) -> None:
+        """Undo `cut`."""
+        await self._ask(frames.SetLink(self._number(), neighbour, True))
+
+    async def add_link(self, neighbour: PeerId, address: str, *, delay: str = "20ms", reliability: float = 1.0) -> None:
+        """Have the peer make a link with one more neighbour, until it restarts. The neighbour makes it, too, unless its
+        file says `admit = false`."""
+        request = frames.AddLink(self._number(), neighbour, address, delay, reliability)
+        await self._ask(request)
+
+    async def remove_link(self, neighbour: PeerId) -> None:
+        """Have the peer end the link with a neighbour. What is in flight over it takes other routes."""
+        await self._ask(frames.RemoveLink(self._number(), neighbour))
+
+    async def load_plan(self) -> int:
+        """Have the peer read its plan again and follow it, without losing or doubling an event; the plan's id."""
+        return (await self._call(frames.LoadPlan(self._number()), frames.Following)).plan
+
+    async def prepare_plan(self, version: int, part: bytes) -> None:
+        """Have the peer check its part of a plan (`wend.model.plan_slice`), and hold it for a minute."""
+        pieces = [part[place : place + _PIECE_BYTES] for place in range(0, len(part), _PIECE_BYTES)]
+        for number, piece in enumerate(pieces, 1):
+            request = frames.PreparePlan(self._number(), version, piece, last=number == len(pieces))
+            await self._ask(request)
+
+    async def commit_plan(self, plan: int, version: int) -> None:
+        """Have the peer follow the plan that it holds."""
+        await self._call(frames.CommitPlan(self._number(), plan, version), frames.Following)
+
+    async def revert_plan(self, plan: int, version: int) -> None:
+        """Have the peer forget a plan that it holds, or follow the one before it again."""
+        await self._ask(frames.RevertPlan(self._number(), plan, version))
+
+    async def subscriptions(self) -> tuple[frames.DurableStatus, ...]:
+        """The durable subscriptions at the peer, by name."""
+        statuses: list[frames.DurableStatus] = []
+        more = True
+        while more:
+            request = frames.ListSubscriptions(self._number(), statuses[-1].name if statuses else "")
+            answer = await self._call(request, frames.Subscriptions)
+            statuses += answer.durable
+            more = answer.more and bool(answer.durable)
+        return tuple(statuses)
+
+    async def remove_subscription(self, name: str) -> None:
+        """Remove a durable subscription from the peer, with the events that wait for it."""
+        check_name(name)
+        await self._ask(frames.RemoveSubscription(self._number(), name))
+
+    async def unretain(self, value: Value, attribute: str = "topic") -> None:
+        """Have the peer forget the event that it retains for this topic, or this value of another attribute."""
+        check_types({attribute: value}, b"", {})
+        await self._ask(frames.Unretain(self._number(), attribute, value))
+
+    # ---------------------------------------------------------------- requests and answers
+
+    async def _publish(self, publication: Publication) -> PublishReceipt:
+        return receipt_of(await self._call(self._publish_frame(publication), frames.Accepted))
+
+    def _publish_frame(self, event: Publication) -> frames.Publish:
+        number = self._number()
+        return frames.Publish(
+            number, event.attributes, event.payload, event.headers, event.ttl_ns, event.to, event.retain
+        )
+
+    async def _publish_checked(self, publication: Publication) -> PublishReceipt:
+        publication.check()
+        return await self._publish(publication)
+
+    async def _ask(self, request: frames.Request) -> None:
+        """Send a request, and wait until the peer has carried it out."""
+        await self._call(request, frames.Completed)
+
+    async def _call(self, request: frames.Request, expected: type[A]) -> A:
+        """Send a request, and wait for its answer. Raises if the peer refuses it, or does not answer."""
+        try:
+            data = wire.encode_frame(request)
+        except WireError as error:
+            raise ClientError(str(error)) from None
+        connection = self._connection
+        if connection.writer is None:
+            await connection.opened()
+        connection.unwritten.append(data)
+        connection.write_soon()
+        return await self._answers.wait(request.ref, expected)
 
     # ---------------------------------------------------------------- called by the connection alone
 
     def _received(self, frame: frames.ToClient) -> None:
-        streams = self._streams
         match frame:
             case frames.Deliveries(deliveries):
-                streams.deliver(deliveries)
+                self._streams.deliver(deliveries)
             case frames.Delivery():
-                streams.deliver((frame,))
-            case frames.Dropped(handle, count):
-                streams.dropped(handle, count)
-            case frames.MissedFrame(handle, counts):
-                streams.missed(handle, counts)
-            case frames.Replaced(handle):
-                streams.replaced(handle)
+                self._streams.deliver((frame,))
+            case frames.Dropped() | frames.MissedFrame() | frames.Replaced():
+                self._streams.report(frame)
             case frames.Welcome():
                 pass
             case _:
                 if isinstance(frame, frames.Accepted | frames.Posted) and frame.congested:
                     self._congested_until = asyncio.get_running_loop().time() + CONGESTED_S
-                streams.answered(frame)
-                self._channel.answered(frame)
+                self._streams.answered(frame)
+                self._answers.answered(frame)
 
     def _restore(self) -> None:
         self._streams.restore()
 
     def _lost(self, error: ClientError) -> None:
         self._streams.lost()
-        self._channel.fail(error)
+        self._answers.fail(error)
 
     def _ended(self, error: ClientError) -> None:
         self._streams.end(error)
-
-
-def _checked(attributes: Attributes, payload: bytes, headers: Headers | None) -> Attributes:
-    """The attributes of an event that is valid, as Python's own values. Raises `ClientError` or `Refused`."""
-    if not wire.is_plain(attributes, payload, headers):
-        if isinstance(attributes, dict):
-            attributes = {name: as_scalar(value) for name, value in attributes.items()}
-        wire.check_kinds(attributes, payload, headers)
-        wire.check_event(attributes, payload, headers)
-    return attributes
 
 
 def connect(
@@ -354,11 +407,11 @@ def connect(
     `root`, `certificate` and `key` are single files. Or it shows a `token`, a text or the `Path` of a private file.
     """
     options = {"keys": keys, "root": root, "certificate": certificate, "key": key, "token": token}
-    given = [name for name, value in options.items() if value is not None]
+    names = [name for name, value in options.items() if value is not None]
     parse_urls(url)
     if scheme_of(url) != TLS_SCHEME:
-        if given:
-            raise ConfigError(f"{given[0]} is for {TLS_SCHEME}, not for {url}")
+        if names:
+            raise ConfigError(f"{names[0]} is for {TLS_SCHEME}, not for {url}")
         return Client(url, timeout=timeout, patience=patience)
     from wend.drivers.live.access.tls import client_tls
 

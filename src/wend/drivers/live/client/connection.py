@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from wend.drivers.live import frames
 from wend.drivers.live.addressing.addresses import Address, parse_urls, scheme_of, show
+from wend.drivers.live.transport import wire
 from wend.model.errors import ClientError, ConfigError, ConnectionLost, Refused, WireError
 from wend.model.events import PeerId
 
@@ -74,7 +75,7 @@ class PeerConnection:
         self._error: ClientError | None = None
 
     async def start(self) -> None:
-        """Make the first connection. Raises where no peer can be reached."""
+        """Make the first connection. Raises if no peer can be reached."""
         if self._error is not None:
             raise self._error
         if self._task is None:
@@ -153,7 +154,7 @@ class PeerConnection:
             async with asyncio.timeout(timeout):
                 reader, writer, token, certified = await self._open(address)
                 try:
-                    writer.write(frames.encode(frames.Greet(batches=True, token=token)))
+                    writer.write(wire.encode_frame(frames.Greet(batches=True, token=token)))
                     frames_read = self._frames(reader, writer)
                     match await anext(frames_read, None):
                         case frames.Welcome(peer=peer, version=frames.VERSION):
@@ -255,7 +256,7 @@ class PeerConnection:
         self._lost(error)
 
     def _finish(self, error: ClientError) -> None:
-        """Connect no more, and end everything that waits."""
+        """Give up connecting, and end everything that waits."""
         self._error = self._error or error
         self._broken(error)
         self._ready.set()
@@ -265,7 +266,7 @@ class PeerConnection:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> AsyncIterator[frames.ToClient]:
         """What the peer sends. Raises `TimeoutError` if it stays silent although it was asked."""
-        splitter = frames.Splitter()
+        splitter = wire.Splitter()
         asked = False
         while True:
             try:
@@ -275,10 +276,10 @@ class PeerConnection:
                 if asked:
                     raise
                 asked = True
-                writer.write(frames.encode(frames.PingFrame(0)))
+                writer.write(wire.encode_frame(frames.PingFrame(0)))
                 continue
             if not data:
                 return
             asked = False
             for body in splitter.feed(data):
-                yield frames.decode_to_client(body)
+                yield wire.decode_to_client(body)

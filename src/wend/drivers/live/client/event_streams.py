@@ -8,156 +8,71 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from wend.drivers.live import frames
-from wend.drivers.live.client.arrivals import Arrival, PublishReceipt, signer_of
+from wend.drivers.live.client.answers import refusal
+from wend.drivers.live.client.arrivals import Arrival, DurableArrival, PublishReceipt, reply_to, signer_of
+from wend.drivers.live.client.confirmations import Confirmations
 from wend.drivers.live.client.connection import PeerConnection
-from wend.drivers.live.client.request_channel import RequestChannel, refusal
+from wend.drivers.live.transport import wire
 from wend.model.errors import ClientError, FilterError, Refused, WendError
 from wend.model.events import Attributes, Headers, PeerId, event_bytes
+from wend.model.publication import Publication
 from wend.model.units import SECOND
 
 
-class EventStream:
-    """The events of one subscription, to iterate over; made by `Client.subscribe`.
+class OpenSubscription(Protocol):
+    """A subscription as the table sees it."""
 
-    Its buffer is bounded by messages and by bytes, because either bound alone allows a gigabyte. A full buffer drops
-    the oldest event; `dropped` counts the events that were dropped here and at the peer.
-    """
+    dropped: int
+    missed: Counter[str]
 
-    def __init__(self, streams: "EventStreams", request: frames.Subscribe, buffer_msgs: int, buffer_bytes: int) -> None:
-        self._streams = streams
-        self._request = request
-        self._handle = request.handle
-        self.filter = request.filter
-        self.deadline_ns = request.deadline_ns
-        self.reliability = request.reliability
-        self.missed: Counter[str] = Counter()
-        """Events that expired, and gaps that an ordered subscription skipped, by reason."""
-        self.dropped = 0
-        self.peer: PeerId = -1
-        """The peer that it is subscribed at, or was last."""
-        self._buffer_msgs = buffer_msgs
-        self._buffer_bytes = buffer_bytes
-        self._buffer: deque[tuple[frames.Delivery, int]] = deque()
-        """With the size of each."""
-        self._bytes = 0
-        self._error: WendError | None = None
-        self._entered = False
-        self._ended = False
-        self._changed = asyncio.Event()
+    @property
+    def handle(self) -> int:
+        """The number of the subscription."""
+        ...
 
-    async def __aenter__(self) -> "EventStream":
-        if self._ended:
-            raise ClientError("this subscription is closed: make another")
-        if not self._entered:
-            await self._streams.open(self)
-            self._entered = True
-        return self
+    def request(self, ref: int) -> frames.Subscribe:
+        """The request for it under this number, at first or over a new connection."""
+        ...
 
-    def __await__(self) -> Generator[Any, None, "EventStream"]:
-        return self.__aenter__().__await__()
+    def deliver(self, delivery: frames.Delivery) -> None:
+        """Take an event."""
+        ...
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    def subscribed(self, peer: PeerId) -> None:
+        """A peer has confirmed the subscription: at first, and whenever it was restored, here or at another peer."""
+        ...
 
-    async def close(self) -> None:
-        """End the subscription; events in the buffer can still be read."""
-        self._end(None)
-        await self._streams.forget(self)
-
-    def __aiter__(self) -> "EventStream":
-        return self
-
-    async def __anext__(self) -> Arrival:
-        """Ends when the subscription is closed; raises when the peer did not come back, or refused it then."""
-        while not self._buffer:
-            if self._error is not None:
-                raise self._error
-            if self._ended:
-                raise StopAsyncIteration
-            if not self._entered:
-                raise ClientError("enter it first: async with client.subscribe(...)")
-            await self._change()
-        delivery, size = self._buffer.popleft()
-        self._bytes -= size
-        self._changed.set()
-        return self._arrival(delivery, delivery.age_ns / SECOND)
-
-    def _arrival(self, delivery: frames.Delivery, age: float) -> Arrival:
-        event = delivery.event
-        id_ = event.origin or event.id
-        headers, signer = signer_of(event.headers)
-        return Arrival(
-            id_, event.attributes, event.payload, age, delivery.late, headers, self, delivery.retained, signer
-        )
-
-    async def reply(
-        self, request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None
-    ) -> PublishReceipt:
-        """Answer a request that came by this subscription; `Arrival.reply` calls it."""
-        from wend.drivers.live.client.requests import reply_to
-
-        return await self._streams.publish(reply_to(request, payload, attributes, headers))
+    def end(self, error: WendError | None) -> None:
+        """It gets no more events, for this reason; None: the application closed it."""
+        ...
 
     async def consumed(self) -> None:
-        """Wait until the buffer is empty."""
-        while self._buffer:
-            await self._change()
-
-    async def _change(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
-
-    # ---------------------------------------------------------------- called by `EventStreams` alone
-
-    def _numbered(self, ref: int) -> frames.Subscribe:
-        new = self.peer == -1  # over a new connection it does not get retained events again
-        return msgspec.structs.replace(self._request, ref=ref, retained=self._request.retained and new)
-
-    def _deliver(self, delivery: frames.Delivery) -> None:
-        if self._ended:
-            return
-        self._append(delivery)
-        while len(self._buffer) > self._buffer_msgs or self._bytes > self._buffer_bytes:
-            self._bytes -= self._buffer.popleft()[1]
-            self.dropped += 1
-
-    def _append(self, delivery: frames.Delivery) -> None:
-        size = event_bytes(delivery.event)
-        self._buffer.append((delivery, size))
-        self._bytes += size
-        self._changed.set()
-
-    def _subscribed(self, peer: PeerId) -> None:
-        """Called when a peer has confirmed the subscription: at first, and whenever it was restored, here or at another
-        peer."""
-        self.peer = peer
-
-    def _end(self, error: WendError | None) -> None:
-        self._ended = True
-        self._error = self._error or error
-        self._changed.set()
+        """Wait until the application has all events."""
+        ...
 
 
 class EventStreams:
-    """The open streams of a client, by the number of their subscription."""
+    """The open subscriptions of a client, by their number."""
 
     def __init__(
         self,
         connection: PeerConnection,
-        channel: RequestChannel,
-        publish: Callable[[frames.Publish], Awaitable[PublishReceipt]],
+        number: Callable[[], int],
+        call: Callable[[frames.Request], Awaitable[None]],
+        publish: Callable[[Publication], Awaitable[PublishReceipt]],
     ) -> None:
-        """`publish` sends a publication that has no number yet."""
+        """`number` makes the number of a request, `call` sends one and waits until it is carried out."""
         self.publish = publish
         self._connection = connection
-        self._channel = channel
-        self._open: dict[int, EventStream] = {}
-        self._restoring: dict[int, EventStream] = {}
+        self._number = number
+        self._call = call
+        self._open: dict[int, OpenSubscription] = {}
+        self._restoring: dict[int, OpenSubscription] = {}
         """By the number of the request that subscribes them again."""
 
     @property
@@ -167,35 +82,37 @@ class EventStreams:
 
     # ---------------------------------------------------------------- called by streams
 
-    async def open(self, stream: EventStream) -> None:
-        """Subscribe it at the peer. Raises where the peer refuses it."""
+    async def open(self, stream: OpenSubscription) -> None:
+        """Subscribe it at the peer. Raises if the peer refuses it."""
         # If it were registered before the connection is back, it would be restored and then subscribed a second time.
         await self._connection.opened()
-        channel = self._channel
-        self._open[stream._handle] = stream
+        self._open[stream.handle] = stream
         try:
-            await channel.call(stream._numbered(channel.number()), frames.Completed)
-            stream._subscribed(self.peer)
+            await self._call(stream.request(self._number()))
+            stream.subscribed(self.peer)
         except BaseException as error:
-            self._open.pop(stream._handle, None)
+            self._open.pop(stream.handle, None)
             if self._connection.writer is not None and not isinstance(error, FilterError | Refused):
-                # Nobody waits for the answer any more, and it may be yes.
-                channel.write(frames.encode(frames.Unsubscribe(channel.number(), stream._handle)))
+                # Nobody waits for the answer any longer, and it may be yes.
+                self._write(frames.Unsubscribe(self._number(), stream.handle))
             raise
 
-    async def forget(self, stream: EventStream) -> None:
+    async def forget(self, stream: OpenSubscription) -> None:
         """End its subscription at the peer."""
-        if self._open.pop(stream._handle, None) is None or self._connection.writer is None:
-            return
-        with suppress(ClientError):
-            await self._channel.call(frames.Unsubscribe(self._channel.number(), stream._handle), frames.Completed)
+        if self._open.pop(stream.handle, None) is not None and self._connection.writer is not None:
+            with suppress(ClientError):
+                await self._call(frames.Unsubscribe(self._number(), stream.handle))
 
     def confirm(self, handle: int, positions: tuple[int, ...]) -> bool:
         """Confirm deliveries of a durable subscription. False if there is no connection."""
         if self._connection.writer is None:
             return False
-        self._channel.write(frames.encode(frames.Confirm(handle, positions)))
+        self._write(frames.Confirm(handle, positions))
         return True
+
+    def _write(self, frame: frames.ToPeer) -> None:
+        self._connection.unwritten.append(wire.encode_frame(frame))
+        self._connection.write_soon()
 
     # ---------------------------------------------------------------- called by the client
 
@@ -207,39 +124,39 @@ class EventStreams:
     def deliver(self, deliveries: tuple[frames.Delivery, ...]) -> None:
         for delivery in deliveries:
             if (stream := self._open.get(delivery.handle)) is not None:
-                stream._deliver(delivery)
+                stream.deliver(delivery)
 
-    def dropped(self, handle: int, count: int) -> None:
-        """The peer dropped events of a subscription."""
-        if handle in self._open:
-            self._open[handle].dropped += count
-
-    def missed(self, handle: int, counts: dict[str, int]) -> None:
-        """Events of a subscription expired, or cannot come any more; by reason."""
-        if handle in self._open:
-            self._open[handle].missed.update(counts)
-
-    def replaced(self, handle: int) -> None:
-        if (replaced := self._open.pop(handle, None)) is not None:
-            replaced._end(ClientError("another client took over this durable subscription"))
+    def report(self, frame: frames.Dropped | frames.MissedFrame | frames.Replaced) -> None:
+        """The peer says what became of a subscription."""
+        stream = self._open.get(frame.handle)
+        if stream is None:
+            return
+        match frame:
+            case frames.Dropped(count=count):
+                stream.dropped += count
+            case frames.MissedFrame(counts=counts):
+                stream.missed.update(counts)
+            case frames.Replaced(handle):
+                del self._open[handle]
+                stream.end(ClientError("another client took over this durable subscription"))
 
     def answered(self, frame: frames.Answer) -> None:
         """The peer answered a request. It may be one of `restore`."""
-        restored = self._restoring.pop(frame.ref, None)
-        if restored is None:
+        stream = self._restoring.pop(frame.ref, None)
+        if stream is None:
             return
         if isinstance(frame, frames.No):
-            self._open.pop(restored._handle, None)
-            restored._end(refusal(frame))
+            self._open.pop(stream.handle, None)
+            stream.end(refusal(frame))
         else:
-            restored._subscribed(self.peer)
+            stream.subscribed(self.peer)
 
     def restore(self) -> None:
         """Subscribe again to everything, over a new connection."""
         for stream in self._open.values():
-            request = stream._numbered(self._channel.number())
+            request = stream.request(self._number())
             self._restoring[request.ref] = stream
-            self._channel.write(frames.encode(request))
+            self._write(request)
 
     def lost(self) -> None:
         """No answer will come over the connection that broke."""
@@ -248,5 +165,220 @@ class EventStreams:
     def end(self, error: ClientError) -> None:
         """End all: there will be no other connection."""
         for stream in list(self._open.values()):
-            stream._end(error)
+            stream.end(error)
         self._open.clear()
+
+
+class BufferedSubscription:
+    """A subscription whose events wait in a buffer until the application takes them.
+
+    The buffer is bounded by messages and by bytes, because either bound alone allows a gigabyte. A full buffer drops
+    the oldest event. The buffer of a durable subscription drops nothing: its window bounds it.
+    """
+
+    def __init__(
+        self, streams: EventStreams, request: frames.Subscribe, buffer_msgs: int, buffer_bytes: int, ack: str | None
+    ) -> None:
+        """`ack`: of a durable subscription, how events are confirmed."""
+        self.handle = request.handle
+        self.missed: Counter[str] = Counter()
+        self.dropped = 0
+        self.peer: PeerId = -1
+        self.ended = False
+        self.confirmations = None
+        if ack is not None:
+            self.confirmations = Confirmations(ack, lambda positions: streams.confirm(self.handle, positions))
+        self._streams = streams
+        self._request = request
+        self._buffer_msgs = buffer_msgs
+        self._buffer_bytes = buffer_bytes
+        self._buffer: deque[tuple[frames.Delivery, int]] = deque()
+        """With the size of each."""
+        self._bytes = 0
+        self._error: WendError | None = None
+        self._changed = asyncio.Event()
+
+    async def take(self) -> frames.Delivery:
+        """The next event. Raises `StopAsyncIteration` if the subscription has ended."""
+        while not self._buffer:
+            if self._error is not None:
+                raise self._error
+            if self.ended:
+                raise StopAsyncIteration
+            await self._change()
+        delivery, size = self._buffer.popleft()
+        self._bytes -= size
+        self._changed.set()
+        return delivery
+
+    async def consumed(self) -> None:
+        while self._buffer:
+            await self._change()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    # ---------------------------------------------------------------- called by `EventStreams` (`OpenSubscription`)
+
+    def request(self, ref: int) -> frames.Subscribe:
+        is_new = self.peer == -1  # over a new connection it does not get retained events again
+        return msgspec.structs.replace(self._request, ref=ref, retained=self._request.retained and is_new)
+
+    def deliver(self, delivery: frames.Delivery) -> None:
+        if self.confirmations is not None:
+            self._move(self._streams.peer)
+        if self.ended or (self.confirmations is not None and not self.confirmations.accept(delivery.position)):
+            return
+        size = event_bytes(delivery.event)
+        self._buffer.append((delivery, size))
+        self._bytes += size
+        self._changed.set()
+        while self.confirmations is None and (
+            len(self._buffer) > self._buffer_msgs or self._bytes > self._buffer_bytes
+        ):
+            self._bytes -= self._buffer.popleft()[1]
+            self.dropped += 1
+
+    def subscribed(self, peer: PeerId) -> None:
+        self.peer = peer
+        if self.confirmations is not None:
+            self._move(peer)
+            self.confirmations.flush()
+
+    def _move(self, peer: PeerId) -> None:
+        """Go on at this peer. If it is another one, the former peer has what is buffered, as it is not confirmed."""
+        if self.confirmations is not None and self.confirmations.move(peer):
+            self._buffer.clear()
+            self._bytes = 0
+            self._changed.set()  # somebody may wait until all of them are consumed
+
+    def end(self, error: WendError | None) -> None:
+        self.ended = True
+        self._error = self._error or error
+        self._changed.set()
+
+
+class EventStream:
+    """The events of one subscription, to iterate over; made by `Client.subscribe`."""
+
+    def __init__(
+        self,
+        streams: EventStreams,
+        request: frames.Subscribe,
+        buffer_msgs: int,
+        buffer_bytes: int,
+        ack: str | None = None,
+    ) -> None:
+        self.filter = request.filter
+        self.deadline_ns = request.deadline_ns
+        self.reliability = request.reliability
+        self.name = None if request.durable is None else request.durable.name
+        """Of a durable subscription."""
+        self._streams = streams
+        self._subscription = BufferedSubscription(streams, request, buffer_msgs, buffer_bytes, ack)
+        self._confirmations = self._subscription.confirmations
+        self._entered = False
+
+    @property
+    def dropped(self) -> int:
+        """Events that were dropped because the application or the client reads too slowly, here and at the peer."""
+        return self._subscription.dropped
+
+    @property
+    def missed(self) -> Counter[str]:
+        """By reason: events that expired, gaps that an ordered subscription skipped, and events that the peer could not
+        hold for a durable subscription."""
+        return self._subscription.missed
+
+    @property
+    def peer(self) -> PeerId:
+        """The peer that it is subscribed at, or was last."""
+        return self._subscription.peer
+
+    @property
+    def moves(self) -> int:
+        """How often a durable subscription went on at another peer. The events that waited at the former one stay
+        there."""
+        return 0 if self._confirmations is None else self._confirmations.moves
+
+    async def __aenter__(self) -> "EventStream":
+        if self._subscription.ended:
+            raise ClientError("this subscription is closed: make another")
+        if not self._entered:
+            await self._streams.open(self._subscription)
+            self._entered = True
+        return self
+
+    def __await__(self) -> Generator[Any, None, "EventStream"]:
+        return self.__aenter__().__await__()
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._confirmations is not None and error and error[0] is not None:
+            self._confirmations.forget_current()
+        await self.close()
+
+    async def close(self) -> None:
+        """End the subscription; events in the buffer can still be read. A durable one stays at the peer, and events
+        wait for its next client."""
+        if self._confirmations is not None:
+            self._confirmations.confirm_current()
+            self._confirmations.flush()
+        self._subscription.end(None)
+        await self._streams.forget(self._subscription)
+
+    def __aiter__(self) -> "EventStream":
+        return self
+
+    async def __anext__(self) -> Arrival:
+        """Ends when the subscription is closed; raises when the peer did not come back, or refused it then."""
+        if not self._entered and not self._subscription.ended:
+            raise ClientError("enter it first: async with client.subscribe(...)")
+        if self._confirmations is None:
+            return arrival_of(await self._subscription.take(), self)
+        self._confirmations.confirm_current()
+        delivery = await self._subscription.take()
+        arrival = _durable_arrival(delivery, self, self._confirmations.peer)
+        self._confirmations.hand_over(arrival)
+        return arrival
+
+    async def reply(
+        self, request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None
+    ) -> PublishReceipt:
+        """Answer a request that came by this subscription; `Arrival.reply` calls it."""
+        return await self._streams.publish(reply_to(request, payload, attributes, headers))
+
+    def confirm(self, peer: PeerId, position: int) -> None:
+        """Confirm an event of a durable subscription; `DurableArrival.ack` calls it."""
+        if self._confirmations is not None:
+            self._confirmations.confirm(peer, position)
+
+    async def consumed(self) -> None:
+        """Wait until the buffer is empty."""
+        await self._subscription.consumed()
+
+
+def arrival_of(delivery: frames.Delivery, stream: object) -> Arrival:
+    """An event as the application gets it."""
+    event = delivery.event
+    headers, signer = signer_of(event.headers)
+    id_, age = event.origin or event.id, delivery.age_ns / SECOND
+    return Arrival(id_, event.attributes, event.payload, age, delivery.late, headers, stream, delivery.retained, signer)
+
+
+def _durable_arrival(delivery: frames.Delivery, stream: EventStream, peer: PeerId) -> DurableArrival:
+    event = delivery.event
+    headers, signer = signer_of(event.headers)
+    return DurableArrival(
+        event.id,
+        event.attributes,
+        event.payload,
+        delivery.age_ns / SECOND,
+        delivery.late,
+        headers,
+        stream,
+        signed_by=signer,
+        redelivered=delivery.again,
+        peer=peer,
+        position=delivery.position,
+    )

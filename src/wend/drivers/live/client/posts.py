@@ -6,12 +6,13 @@ connection lost, are counted, and the next `Client.flush` raises the first cause
 """
 
 import asyncio
-from collections.abc import Callable
 
 from wend.drivers.live import frames
-from wend.drivers.live.client.batches import Calls, PendingBatch
+from wend.drivers.live.client.answers import MISFIT, PendingAnswers
 from wend.drivers.live.client.connection import PeerConnection
+from wend.drivers.live.transport import wire
 from wend.model.errors import ClientError, ConnectionLost, Refused, WireError
+from wend.model.publication import Publication
 
 POST_MSGS = 64
 POST_BYTES = 64 * 1024
@@ -19,11 +20,11 @@ WINDOW_MSGS = 1024
 WINDOW_BYTES = 1024 * 1024
 
 
-class PostBatch(PendingBatch):
+class PostBatch:
     """Events of one request."""
 
     def __init__(self, posts: "Posts", count: int, size: int) -> None:
-        super().__init__()
+        self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._posts = posts
         self._count = count
         self._size = size
@@ -38,26 +39,25 @@ class PostBatch(PendingBatch):
         elif isinstance(frame, frames.No):
             self._posts.refuse(self._count, Refused(frame.why))
         else:
-            self._posts.refuse(self._count, ClientError("the peer gave an answer that does not fit the request"))
+            self._posts.refuse(self._count, ClientError(MISFIT))
         self._end()
 
     def failed(self, error: ClientError) -> None:
         if not self.complete.done():
             self._posts.refuse(self._count, error)
-            super().failed(error)
+            self._end()
 
     def _end(self) -> None:
-        super()._end()
+        self.complete.set_result(None)
         self._posts.answered(self._count, self._size)
 
 
 class Posts:
     """The posted events of a client."""
 
-    def __init__(self, connection: PeerConnection, calls: Calls, number: Callable[[], int]) -> None:
+    def __init__(self, connection: PeerConnection, answers: PendingAnswers) -> None:
         self._connection = connection
-        self._calls = calls
-        self._number = number
+        self._answers = answers
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
         self._unanswered = 0
@@ -68,10 +68,11 @@ class Posts:
         self._failures = 0
         self._failure: ClientError | None = None
 
-    async def add(self, event: frames.PostedEvent) -> None:
+    async def add(self, event: Publication) -> None:
         """Send an event with others; wait while too many are unanswered."""
+        posted = frames.PostedEvent(event.attributes, event.payload, event.headers, event.ttl_ns, event.retain)
         try:
-            encoded = frames.encode_posted(event)
+            encoded = wire.encode_posted(posted)
         except WireError as error:
             raise ClientError(str(error)) from None
         if self._connection.writer is None:
@@ -124,13 +125,13 @@ class Posts:
             return
         events, size = self._gathered, self._gathered_bytes
         self._gathered, self._gathered_bytes = [], 0
-        batch, ref = PostBatch(self, len(events), size), self._number()
-        self._calls[ref] = batch
-        batch.complete.add_done_callback(lambda _: self._calls.pop(ref, None))
+        batch, ref = PostBatch(self, len(events), size), self._answers.number()
+        self._answers.calls[ref] = batch
+        batch.complete.add_done_callback(lambda _: self._answers.calls.pop(ref, None))
         if self._connection.writer is None:
             batch.failed(ConnectionLost(f"the connection to {self._connection.at} broke"))
         else:
-            self._connection.unwritten.append(frames.encode_post(ref, events))
+            self._connection.unwritten.append(wire.encode_post(ref, events))
             self._connection.write_soon()
 
     async def _change(self) -> None:

@@ -9,48 +9,46 @@ that the client makes at its first request, and that its peer does not announce.
 import asyncio
 import itertools
 import secrets
+from collections import Counter
 
 import msgspec
 
 from wend.drivers.live import frames
-from wend.drivers.live.client.arrivals import Arrival
-from wend.drivers.live.client.event_streams import EventStream, EventStreams
+from wend.drivers.live.client.arrivals import REPLY, REPLY_TO, Arrival, PublishReceipt, reply_to
+from wend.drivers.live.client.event_streams import EventStreams, arrival_of
 from wend.matching.filters import topic_filter
 from wend.model.errors import ClientError, ConnectionLost, NoReply, WendError
 from wend.model.events import Attributes, Headers, PeerId
-from wend.model.units import SECOND
-
-REPLY_TO = "wend-reply-to"
-"""The header of a request: the topic of the inbox, a slash, and the number of the request."""
-REPLY = "wend-reply"
-"""The header of a reply: the number of the request."""
+from wend.model.publication import Publication
 
 
-class Inbox(EventStream):
+class Inbox:
     """The subscription for replies to a client's requests."""
 
     def __init__(self, streams: EventStreams, handle: int) -> None:
+        self.handle = handle
+        self.dropped = 0
+        self.missed: Counter[str] = Counter()
+        self.ended = False
+        self._streams = streams
         self._topic = f"wend.inbox.{secrets.token_hex(8)}"
-        super().__init__(streams, frames.Subscribe(0, handle, topic_filter(self._topic), announced=False), 1, 1)
+        self._peer: PeerId = -1
+        """The peer that it is subscribed at, or was last."""
         self._opening = asyncio.Lock()
+        self._opened = False
         self._numbers = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[Arrival]] = {}
 
-    @property
-    def ended(self) -> bool:
-        return self._ended
-
-    async def request(self, request: frames.Publish, timeout: float) -> Arrival:
+    async def ask(self, publication: Publication, timeout: float) -> Arrival:
         """Publish a request, and wait for the first reply."""
-        async with self._opening:
-            await self.__aenter__()
+        await self._open()
         number = str(next(self._numbers))
         reply: asyncio.Future[Arrival] = asyncio.get_running_loop().create_future()
         self._waiting[number] = reply
         try:
             async with asyncio.timeout(timeout):
-                headers = {**request.headers, REPLY_TO: f"{self._topic}/{number}"}
-                receipt = await self._streams.publish(msgspec.structs.replace(request, headers=headers))
+                headers = {**publication.headers, REPLY_TO: f"{self._topic}/{number}"}
+                receipt = await self._streams.publish(msgspec.structs.replace(publication, headers=headers))
                 if not receipt.targets:
                     raise NoReply("nobody is subscribed to this request")
                 return await reply
@@ -60,34 +58,41 @@ class Inbox(EventStream):
             del self._waiting[number]
             reply.cancel()
 
-    def _deliver(self, delivery: frames.Delivery) -> None:
+    async def reply(
+        self, request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None
+    ) -> PublishReceipt:
+        """Answer a reply that is a request, too; `Arrival.reply` calls it."""
+        return await self._streams.publish(reply_to(request, payload, attributes, headers))
+
+    async def _open(self) -> None:
+        async with self._opening:
+            if not self._opened:
+                await self._streams.open(self)
+                self._opened = True
+
+    # ---------------------------------------------------------------- called by `EventStreams` (`OpenSubscription`)
+
+    def request(self, ref: int) -> frames.Subscribe:
+        return frames.Subscribe(ref, self.handle, topic_filter(self._topic), announced=False)
+
+    def deliver(self, delivery: frames.Delivery) -> None:
         reply = self._waiting.get(delivery.event.headers.get(REPLY, ""))
         if reply is not None and not reply.done():
-            reply.set_result(self._arrival(delivery, delivery.age_ns / SECOND))
+            reply.set_result(arrival_of(delivery, self))
 
-    def _subscribed(self, peer: PeerId) -> None:
-        if self.peer not in (-1, peer):
+    def subscribed(self, peer: PeerId) -> None:
+        if self._peer not in (-1, peer):
             self._fail(ConnectionLost("the client went to another peer, where the reply cannot reach it"))
-        super()._subscribed(peer)
+        self._peer = peer
 
-    def _end(self, error: WendError | None) -> None:
-        super()._end(error)
+    def end(self, error: WendError | None) -> None:
+        self.ended = True
         self._fail(error or ClientError("the client is closed"))
+
+    async def consumed(self) -> None:
+        """Replies do not wait: somebody waits for them."""
 
     def _fail(self, error: WendError) -> None:
         for reply in self._waiting.values():
             if not reply.done():
                 reply.set_exception(error)
-
-
-def reply_to(
-    request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None
-) -> frames.Publish:
-    """The publication that answers a request; it has no number yet. Raises `ClientError` if the event is none."""
-    topic, slash, number = request.headers.get(REPLY_TO, "").rpartition("/")
-    if not slash:
-        raise ClientError("this event is no request: it names nobody to reply to")
-    if attributes is not None and "topic" in attributes:
-        raise ClientError("a reply has the topic of the requester's inbox: give it other attributes")
-    named = {**(headers or {}), REPLY: number}
-    return frames.Publish(0, {**(attributes or {}), "topic": topic}, payload, named, to=request.id.publisher)

@@ -1,10 +1,10 @@
-"""The options of `client.subscribe` and `client.publish`, checked before anything is sent."""
+"""The options of `client.subscribe`, checked before anything is sent."""
 
 from typing import Any
 
 from wend.drivers.live import frames
 from wend.model.errors import ClientError
-from wend.model.events import Attributes, DurableOptions, as_scalar
+from wend.model.events import DurableOptions, as_scalar
 from wend.model.units import FOREVER, SECOND, seconds
 
 PUBLISHER = "publisher"
@@ -63,16 +63,6 @@ def subscribe_frame(
     )
 
 
-def retained_by(attributes: Attributes, retain: Any) -> str:
-    """The attribute by which the peer is to retain an event. Raises `ClientError` if the event lacks it."""
-    attribute = "topic" if retain is True else retain
-    if not isinstance(attribute, str):
-        raise ClientError(f"retain is True or the name of an attribute, got {retain!r}")
-    if attribute not in attributes:
-        raise ClientError(f"an event is retained by its attribute {attribute!r}, which this one does not have")
-    return attribute
-
-
 def _group(group: Any, durable: bool, ordered: bool) -> str:
     if group is None:
         return ""
@@ -88,9 +78,9 @@ def _durable(
 ) -> DurableOptions | None:
     bounds = {"max_events": max_events, "max_bytes": max_bytes, "max_age": max_age}
     if name is None:
-        given = [bound for bound, value in bounds.items() if value is not None]
-        if given:
-            raise ClientError(f"{given[0]} is for durable subscriptions: give a name, too")
+        names = [bound for bound, value in bounds.items() if value is not None]
+        if names:
+            raise ClientError(f"{names[0]} is for durable subscriptions: give a name, too")
         return None
     for bound in ("max_events", "max_bytes"):
         if (value := bounds[bound]) is not None and (isinstance(value, bool) or not isinstance(value, int)):
@@ -98,14 +88,14 @@ def _durable(
     age = _number("max_age", max_age)
     if age is not None and not 0 < age <= FOREVER / SECOND:
         raise ClientError(f"max_age must be above 0 seconds, got {age}")
-    found = DurableOptions(
+    options = DurableOptions(
         name,
         _DEFAULTS.max_events if max_events is None else max_events,
         _DEFAULTS.max_bytes if max_bytes is None else max_bytes,
         _DEFAULTS.max_age_ns if age is None else max(1, seconds(age)),
     )
-    check_durable(found)
-    return found
+    check_durable(options)
+    return options
 
 
 def check_durable(options: DurableOptions) -> None:
@@ -135,5 +125,5 @@ def _number(name: str, value: Any) -> float | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
         unit = "" if name == "reliability" else ", in seconds"
         raise ClientError(f"a {name} is a number{unit}, got {value!r}")
-    found: float | None = value
-    return found
+    number: float | None = value
+    return number

@@ -23,6 +23,7 @@ from wend.model.errors import ConfigError, Refused, WireError
 from wend.model.extras import needed_by
 from wend.model.files import written
 from wend.model.units import SECOND, Nanos
+from wend.protocol.ports import Planned
 
 if TYPE_CHECKING:  # a plan is arrays in files, and most peers read none
     from wend.model.forwarding import Forwarding
@@ -107,17 +108,17 @@ class FollowedPlan:
             log.warning("peer %d does not follow the plan that was pushed: %s", self._peer.id, error)
             self._current = NOTHING
             return
-        self._peer.follow(self._current.plan)
+        self._follow(self._current.plan)
 
     async def load(self) -> int:
         """Follow the plan in the folder; its id. A plan that cannot be read changes nothing."""
         if self._folder is None:
             raise Refused("this peer's configuration names no plan")
         async with self._turn:
-            found = Followed(0, await self._read_folder())
-            await self._change(found, NOTHING)
-            self._folder_id = found.id
-            return int(found.plan.id)
+            plan = Followed(0, await self._read_folder())
+            await self._change(plan, NOTHING)
+            self._folder_id = plan.id
+            return int(plan.plan.id)
 
     async def reload(self) -> int | None:
         """Follow the plan in the folder, unless it is the one that a pushed plan has replaced; its id."""
@@ -143,17 +144,17 @@ class FollowedPlan:
             raise Refused(f'its strategy is {strategy}, which follows no plan: set strategy = "planned" in its file')
         async with self._turn:
             try:
-                found = await asyncio.to_thread(_unpacked, version, data)
+                candidate = await asyncio.to_thread(_unpacked, version, data)
             except WireError as error:
                 raise Refused(str(error)) from None
             held = self._held()
-            if held is not None and (held.id, held.version) != (found.id, version):
+            if held is not None and (held.id, held.version) != (candidate.id, version):
                 raise Refused(f"version {held.version} of another plan waits for its commit")
             if version <= self._current.version:
                 raise Refused(f"it follows version {self._current.version} already, and {version} is not newer")
-            self._check_links(found)
-            self._peer.learn_plan(found.plan)
-            self._prepared, self._until_ns = found, self._clock() + HOLD_S * SECOND
+            self._check_links(candidate)
+            self._peer.ask(Planned(candidate.plan, publish=False))
+            self._prepared, self._until_ns = candidate, self._clock() + HOLD_S * SECOND
 
     async def commit(self, plan: int, version: int) -> None:
         """Follow the plan that was prepared. If it cannot be stored, nothing changes. Raises `Refused`."""
@@ -186,18 +187,24 @@ class FollowedPlan:
 
     async def _change(self, to: Followed, former: Followed) -> None:
         """Follow another plan, and answer only when a restart would find it. If that fails, nothing changes."""
-        self._peer.follow(to.plan)
+        self._follow(to.plan)
         try:
             await self._store(to, former)
         except ConfigError as error:
-            self._peer.follow(self._current.plan)
+            self._follow(self._current.plan)
             raise Refused(str(error)) from None
         self._current, self._former, self._prepared = to, former, None
 
-    def _check_links(self, found: Followed) -> None:
-        if found.part is None:
+    def _follow(self, plan: "Forwarding | None") -> None:
+        """Publish by this plan, or by none, from now on. Raises `Refused` if the strategy follows none."""
+        if not self._peer.peer.follows_plan:
+            raise Refused(f"this peer's strategy is {self._peer.peer.config.strategy}, which follows no plan")
+        self._peer.ask(Planned(plan))
+
+    def _check_links(self, candidate: Followed) -> None:
+        if candidate.part is None:
             return
-        part, here = _part(found.part), sorted(self._peer.peer.links)
+        part, here = _part(candidate.part), sorted(self._peer.peer.links)
         if part.peer != self._peer.id:
             raise Refused(f"this part of the plan is for peer {part.peer}, and this is peer {self._peer.id}")
         if list(part.neighbours) != here:
@@ -233,13 +240,13 @@ class FollowedPlan:
         if self._file is None or not self._file.exists():
             return None
         try:
-            found = msgspec.msgpack.decode(self._file.read_bytes(), type=StoredPlan)
-            if found.format != _FORMAT:
-                raise ConfigError(f"it has format {found.format}, and this Wend reads format {_FORMAT}")
-            for part in (found.part, found.former):
+            stored = msgspec.msgpack.decode(self._file.read_bytes(), type=StoredPlan)
+            if stored.format != _FORMAT:
+                raise ConfigError(f"it has format {stored.format}, and this Wend reads format {_FORMAT}")
+            for part in (stored.part, stored.former):
                 if part is not None:
                     _part(part)
-            return found
+            return stored
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, ConfigError, WireError) as error:
             self._peer.counters.failed["read pushed plan"] += 1
             log.warning("peer %d cannot read the plan that was pushed, %s: %s", self._peer.id, self._file, error)

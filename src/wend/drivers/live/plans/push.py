@@ -142,26 +142,18 @@ class _Push:
         self._committed = False
 
     async def run(self) -> PushReport:
-        begin = await self._statuses()
-        for peer, answer in begin.items():
-            if isinstance(answer, WendError):
-                raise _unchanged(answer, _named(self._plan, peer))
-        known = {peer: answer for peer, answer in begin.items() if isinstance(answer, StatusSnapshot)}
-        peers = tuple(self._pushed(peer, status) for peer, status in known.items())
-        wanted = self._settings.version
-        self._version = 1 + max(p.former_version for p in peers) if wanted is None else wanted
-        before = await self._look(known) if self._settings.watch_s else None
+        begin = await self._first_statuses()
+        peers = tuple(self._pushed(peer, status) for peer, status in begin.items())
+        version = self._settings.version
+        self._version = 1 + max(p.former_version for p in peers) if version is None else version
+        before = await self._look(begin) if self._settings.watch_s else None
         try:
             await self._prepare()
             await self._commit()
-            judged = await self._watch(before)
+            after, unclear = await self._watch(before)
         except BaseException as error:
-            astray = await asyncio.shield(self._roll_back())
-            if self._committed and astray and isinstance(error, WendError):
-                names = ", ".join(_named(self._plan, peer) for peer in astray)
-                raise type(error)(f"{error}; {names} did not answer then and may follow the new plan") from None
+            await self._undo(error)
             raise
-        after, unclear = judged
         report = PushReport(
             plan=self._plan.id, version=self._version, peers=peers, before=before, after=after, kept=True, why=unclear
         )
@@ -171,6 +163,22 @@ class _Push:
         self._told(f"rolling back: {why}")
         astray = await self._roll_back()
         return msgspec.structs.replace(report, kept=False, why=why, astray=astray)
+
+    async def _first_statuses(self) -> dict[PeerId, StatusSnapshot]:
+        """The status of every peer. Raises if one does not answer."""
+        statuses: dict[PeerId, StatusSnapshot] = {}
+        for peer, answer in (await self._statuses()).items():
+            if isinstance(answer, WendError):
+                raise _unchanged(answer, _named(self._plan, peer))
+            statuses[peer] = answer
+        return statuses
+
+    async def _undo(self, error: BaseException) -> None:
+        """Roll back after an error. Raises it with the peers that did not answer then, if they may follow the plan."""
+        astray = await asyncio.shield(self._roll_back())
+        if self._committed and astray and isinstance(error, WendError):
+            names = ", ".join(_named(self._plan, peer) for peer in astray)
+            raise type(error)(f"{error}; {names} did not answer then and may follow the new plan") from None
 
     def _pushed(self, peer: PeerId, status: StatusSnapshot) -> PushedPeer:
         plan, name = status.plan, self._plan.peers["name"][peer]
@@ -218,12 +226,12 @@ class _Push:
         answers = await asyncio.gather(
             *(do(peer, client) for peer, client in self._clients.items()), return_exceptions=True
         )
-        found: dict[PeerId, Answer | WendError] = {}
+        results: dict[PeerId, Answer | WendError] = {}
         for peer, answer in zip(self._clients, answers, strict=True):
             if isinstance(answer, BaseException) and not isinstance(answer, WendError):
                 raise answer
-            found[peer] = answer
-        return found
+            results[peer] = answer
+        return results
 
     # ---------------------------------------------------------------- on time, before and after
 

@@ -1,4 +1,4 @@
 """Telemetry of a live peer: `recorder.py` collects rows, `segments.py` writes them, `ship.py` copies closed segments.
 
-`model/telemetry.py` has the tables. A peer imports this package only where its file asks for telemetry.
+`model/telemetry.py` has the tables. A peer imports this package only if its file asks for telemetry.
 """

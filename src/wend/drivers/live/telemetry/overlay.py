@@ -35,7 +35,7 @@ class OverlayTelemetry:
     """The recorders of an overlay's peers."""
 
     def __init__(self, folder: Path, clock: Clock, about: Mapping[str, Any]) -> None:
-        """`about`: what manifests say besides. Raises `ConfigError` where the folder cannot be used."""
+        """`about`: what manifests say besides. Raises `ConfigError` if the folder cannot be used."""
         self.incarnation = fresh_incarnation()
         """That of all peers: segments of an earlier run in the same folder have another."""
         self.offset_ns: Nanos = 0

@@ -1,6 +1,6 @@
 """The recorder: an observer that writes down what happens at a live peer, as rows of the tables of telemetry.
 
-It looks at links and counters once a period, and hears of single events only where they are sampled. What it does in
+It looks at links and counters once a period, and hears of single events only if they are sampled. What it does in
 the event loop is to add integers to arrays; a thread writes them (`segments.py`).
 """
 
@@ -16,6 +16,7 @@ from wend.drivers.live.telemetry.options import TelemetryOptions
 from wend.drivers.live.telemetry.row_batch import RowBatch, bits_of
 from wend.drivers.live.telemetry.segments import SegmentFolder, SegmentWriter
 from wend.model.events import PeerId, Qos
+from wend.model.publication import Publication
 from wend.model.telemetry import TABLES, is_sampled, sample_bound
 from wend.model.units import SECOND, Nanos
 from wend.protocol.link.link import Link
@@ -25,7 +26,6 @@ from wend.protocol.ports import (
     Deliver,
     Input,
     LocalSubscription,
-    Published,
     Receipt,
     Started,
     Subscribed,
@@ -42,7 +42,7 @@ NONE = -1
 QUEUED_SEGMENTS = 4
 """So many full segments may wait for the disk."""
 BYTES_PER_NS_TO_BPS = 8 * SECOND
-_NOTHING = Published({})
+_NOTHING = Publication({})
 
 
 class TelemetryRecorder(Observer):
@@ -59,8 +59,8 @@ class TelemetryRecorder(Observer):
         about: Mapping[str, Any] | None = None,
         writer: Callable[[SegmentFolder, int], SegmentWriter] = SegmentWriter.to,
     ) -> None:
-        """`offset_ns`: Unix time less that of the clock, where peers of one process share it; `about`: what manifests
-        say besides. Raises `ConfigError` where the folder cannot be used, `MissingExtra` where PyArrow is missing."""
+        """`offset_ns`: Unix time less that of the clock, if peers of one process share it; `about`: what manifests
+        say besides. Raises `ConfigError` if the folder cannot be used, `MissingExtra` if PyArrow is missing."""
         self._peer = peer
         self._links = peer.peer.links
         self._counters = peer.counters
@@ -102,7 +102,7 @@ class TelemetryRecorder(Observer):
         self._timer = self._loop.call_later(self._options.period_ns / SECOND, self._tick)
 
     def stop(self) -> None:
-        """Record nothing more, and write no more of what was recorded, as after a crash."""
+        """Record nothing more, and write nothing more of what was recorded, as after a crash."""
         self._loop = None
         if self._timer is not None:
             self._timer.cancel()
@@ -120,7 +120,7 @@ class TelemetryRecorder(Observer):
 
     def asked(self, event: Input) -> None:
         match event:
-            case Published():
+            case Publication():
                 self._published = event
             case Subscribed():
                 self._subscribed(event.subscription)

@@ -34,7 +34,7 @@ class RowBatch:
         self._text_bytes = 0
 
     def add(self, cells: tuple[int, ...]) -> None:
-        """Add a row. Raises `OverflowError` and adds nothing where a number has more than 64 bits."""
+        """Add a row. Raises `OverflowError` and adds nothing if a number has more than 64 bits."""
         try:
             self.cells.extend(cells)
         except OverflowError:

@@ -37,7 +37,7 @@ class SegmentFolder:
     """The segments of one incarnation of a peer, in a folder that may hold those of earlier ones and of other peers."""
 
     def __init__(self, folder: Path, peer: PeerId, incarnation: int, most_bytes: int, about: Mapping[str, Any]) -> None:
-        """`about`: what the manifest says besides. Raises `ConfigError` where the folder cannot be used."""
+        """`about`: what the manifest says besides. Raises `ConfigError` if the folder cannot be used."""
         with needed_by("a peer that writes telemetry", "telemetry"):
             import pyarrow.parquet  # noqa: F401
         self.folder = folder
@@ -191,7 +191,7 @@ class SegmentWriter:
         return self._refused + self._lost
 
     def offer(self, batch: RowBatch) -> None:
-        """Have a batch written, or drop and count it where too much waits. Never blocks."""
+        """Have a batch written, or drop and count it if too much waits. Never blocks."""
         self._number += 1
         with self._changed:
             if self._ends or (self._waiting and self._waiting_bytes + batch.size_bytes > self._most_bytes):

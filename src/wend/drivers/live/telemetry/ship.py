@@ -31,11 +31,11 @@ class Destination(Protocol):
     """A folder somewhere. Paths in it are relative, with slashes."""
 
     def size(self, path: str) -> int | None:
-        """The size of a file; None where there is none."""
+        """The size of a file; None if there is none."""
         ...
 
     def names(self, folder: str) -> Iterator[str]:
-        """The names of all files in a folder and below; none where there is no such folder."""
+        """The names of all files in a folder and below; none if there is no such folder."""
         ...
 
     def put(self, file: Path, path: str) -> None:
@@ -132,7 +132,7 @@ class Shipper:
         self._delete = delete
         self._index = folder / f".shipped-{crc32(to.encode()):08x}"
         self._targets: dict[str, str] = {}
-        """By name of a segment: where it was copied to; empty where that was long ago."""
+        """By name of a segment: where it was copied to; empty if that was long ago."""
         self._manifests: dict[Path, float] = {}
         if self._index.exists():
             self._read_index()
@@ -141,7 +141,7 @@ class Shipper:
 
     def ship(self) -> Counter[str]:
         """Copy what is closed and not copied yet: `copied`, `bytes`, `there` (copied before), `gone` (a peer removed
-        it meanwhile), `deleted`. Raises `ConfigError` where files cannot be read or written."""
+        it meanwhile), `deleted`. Raises `ConfigError` if files cannot be read or written."""
         counts: Counter[str] = Counter()
         try:
             for path in sorted(self._folder.rglob("*.parquet")):

@@ -5,7 +5,9 @@ is bounded, and the next line says how many are missing.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from wend.drivers.live.addressing.addresses import Address, show
 from wend.drivers.live.clock import Clock
@@ -15,6 +17,7 @@ from wend.model.units import SECOND, Nanos, duration_text
 from wend.protocol.link.link import Link
 from wend.protocol.notices import LINK_DOWN, LINK_UP
 from wend.protocol.ports import Notice
+from wend.protocol.status import LinkStatus
 
 log = logging.getLogger("wend.peer")
 
@@ -38,6 +41,17 @@ class LinkLog:
     def age_ns(self, peer: PeerId) -> Nanos:
         """How long ago the link last changed."""
         return self._clock() - self._changed_ns.get(peer, self._begun_ns)
+
+    def located(self, links: Iterable[LinkStatus]) -> tuple[LinkStatus, ...]:
+        """The status of links with all that only the driver knows."""
+        return tuple(
+            msgspec.structs.replace(link, address=self._shown(link.neighbour), changed_ns=self.age_ns(link.neighbour))
+            for link in links
+        )
+
+    def _shown(self, peer: PeerId) -> str:
+        address = self._addresses.get(peer)
+        return "" if address is None else show(address)
 
     def heard(self, peer: PeerId, restarted: bool) -> None:
         """A packet came that names a new incarnation of the neighbour."""
@@ -64,6 +78,5 @@ class LinkLog:
             return
         if missing := self._limit.take_suppressed():
             log.info("peer %d: %d more link changes were not logged", self._me, missing)
-        address = self._addresses.get(peer)
-        at = "" if address is None else f" ({show(address)})"
-        log.info("peer %d: %s %d%s%s", self._me, what, peer, at, f", {why}" if why else "")
+        at = self._shown(peer)
+        log.info("peer %d: %s %d%s%s", self._me, what, peer, at and f" ({at})", f", {why}" if why else "")

@@ -260,7 +260,7 @@ class MulticastGroups:
         self._hear_all(sender, messages, waited_ns)
 
     def _hear_all(self, sender: PeerId, messages: list[Message], waited_ns: Nanos) -> None:
-        forwarding = self._peer.forwarding
+        forwarding = self._peer.driver.forwarding
         if forwarding is not None and not all(forwarding.permits(sender, message) for message in messages):
             self._peer.counters.refused["an event that its neighbour may not forward"] += 1
             return

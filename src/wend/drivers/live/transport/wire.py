@@ -1,4 +1,4 @@
-"""The wire format between peers: the only place where messages become datagrams.
+"""The wire format: the only place where messages between peers, and frames of clients (`frames.py`), become bytes.
 
 Under every link lies one inner datagram: a sender, a kind, and a body of msgpack (`InnerDatagram`). An open link frames
 the body with a fixed header and a checksum. A sealed link seals it in a packet of a session, which names the sender and
@@ -19,18 +19,16 @@ Fields that this version does not know are ignored, so a newer peer may add some
 declared length against the remaining bytes before it allocates memory.
 """
 
-import reprlib
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
 import msgspec
 
-from wend.model.errors import ClientError, Refused, WireError
-from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Attributes, Headers, PeerId, Range
-from wend.model.units import FOREVER, SECOND, Nanos, seconds
-from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
+from wend.drivers.live import frames
+from wend.model.errors import WireError
+from wend.model.events import PeerId
 from wend.protocol.messages import Ack, Control, Data, DirectMessage, Fragment, Message, PlainMessage
 from wend.security.packets import is_sealed
 
@@ -39,17 +37,8 @@ VERSION = 3
 MAX_DATAGRAM_BYTES = 60_000
 """Below the limit of UDP over IPv4, with room for the headers that tunnels add."""
 
-MAX_ATTRIBUTES_BYTES = 48_000
-"""Of one event with its headers. The rest of a datagram is for destinations, path and a fragment of the payload."""
-
-MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
-"""The integers of msgpack."""
-
 BUNDLE_BYTES = 1_200
 """The most bytes of a bundle, so that it is one packet on every link. A larger message travels alone."""
-
-_PLAIN_ATTRIBUTES, _PLAIN_CHARS = 32, 8_000
-"""An event with no more attributes and ASCII characters is far below the bounds."""
 
 _HEADER = struct.Struct("!2sBBQQQ")
 _VERSION, _KIND = 2, 3
@@ -140,91 +129,6 @@ class OpenLink:
         """Send a message or a bundle."""
         head, head_sum = self._headers[kind]
         self._transmit(head + body + crc32(body, head_sum).to_bytes(4, "little"))  # as `frame` does
-
-
-def check_event(attributes: Attributes, payload: bytes, headers: Headers | None = None) -> None:
-    """Raise `Refused` for an event that no datagram could carry, before anybody publishes it."""
-    if len(attributes) > MAX_ATTRIBUTES:
-        raise Refused(f"an event may have {MAX_ATTRIBUTES} attributes, this one has {len(attributes)}")
-    if headers and len(headers) > MAX_HEADERS:
-        raise Refused(f"an event may have {MAX_HEADERS} headers, this one has {len(headers)}")
-    try:
-        size = len(_encoder.encode(attributes)) + (len(_encoder.encode(headers)) if headers else 0)
-    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError) as error:
-        raise Refused(f"these attributes cannot be published: {error}") from None
-    if size > MAX_ATTRIBUTES_BYTES:
-        what = "attributes and headers" if headers else "attributes"
-        raise Refused(f"the {what} of an event may have {MAX_ATTRIBUTES_BYTES} bytes, these have {size}")
-    if len(payload) > MAX_PAYLOAD_BYTES:
-        raise Refused(f"a payload may have {MAX_PAYLOAD_BYTES} bytes, this one has {len(payload)}")
-
-
-def is_plain(attributes: object, payload: object, headers: object) -> bool:
-    """Whether an event certainly passes `check_kinds` and `check_event`. It is cheaper, and true of most events."""
-    if type(attributes) is not dict or headers or type(payload) is not bytes or len(payload) > MAX_PAYLOAD_BYTES:
-        return False
-    size = len(attributes)
-    if size > _PLAIN_ATTRIBUTES:
-        return False
-    for name, value in attributes.items():
-        if type(name) is not str or not name.isascii():
-            return False
-        size += len(name)
-        kind = type(value)
-        if kind is str:
-            if not value.isascii():
-                return False
-            size += len(value)
-        elif kind is int:
-            if not MIN_INTEGER <= value <= MAX_INTEGER:
-                return False
-        elif kind is not float and kind is not bool:
-            return False
-    return size <= _PLAIN_CHARS
-
-
-def ttl_ns(ttl: float | None) -> Nanos | None:
-    """A time to live in nanoseconds. Raises `ClientError` for an invalid one."""
-    if ttl is None:
-        return None
-    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= FOREVER / SECOND:
-        raise ClientError(f"a ttl is a number of seconds above 0, got {_shown(ttl)}")
-    return max(1, seconds(ttl))
-
-
-def check_kinds(attributes: object, payload: object, headers: object) -> None:
-    """Raise `ClientError` for values of the wrong type; it names the attribute or header."""
-    if not isinstance(attributes, dict):
-        raise ClientError(f"attributes are a dict of names and values, got {_shown(attributes)}")
-    for name, value in attributes.items():
-        _check_attribute(name, value)
-    if not isinstance(payload, bytes | bytearray | memoryview):
-        raise ClientError(f"a payload is bytes, got {_shown(payload)}")
-    if headers is not None and not isinstance(headers, dict):
-        raise ClientError(f"headers are a dict of names and texts, got {_shown(headers)}")
-    for name, text in (headers or {}).items():
-        if not isinstance(name, str):
-            raise ClientError(f"the name of a header is a text, got {_shown(name)}")
-        if not isinstance(text, str):
-            raise ClientError(f"header {name!r} must be a text, got {_shown(text)}")
-
-
-def _check_attribute(name: object, value: object) -> None:
-    if not isinstance(name, str):
-        raise ClientError(f"the name of an attribute is a text, got {_shown(name)}")
-    if not isinstance(value, bool | int | float | str | Range):
-        raise ClientError(
-            f"attribute {name!r} must be a truth value, a number, a text or a wend.Range, got {_shown(value)}"
-        )
-    for number in (value.low, value.high) if isinstance(value, Range) else (value,):
-        if isinstance(number, int) and not MIN_INTEGER <= number <= MAX_INTEGER:
-            raise ClientError(f"attribute {name!r} is an integer outside {MIN_INTEGER}..{MAX_INTEGER}")
-
-
-def _shown(what: object) -> str:
-    """A value with its type, shortened: it may be a megabyte long."""
-    shown = "a large one" if isinstance(what, int) and what.bit_length() > 64 else reprlib.repr(what)
-    return f"{shown} ({type(what).__name__})"
 
 
 Fault = Literal["garbage", "another version", "corrupted"]
@@ -323,3 +227,73 @@ def decode(datagram: bytes | memoryview, types: MessageTypes = NO_TYPES) -> Data
     if len(messages) != 1:
         raise WireError(f"a bundle of {len(messages)} messages is not one message")
     return Datagram(inner.header, messages[0])
+
+
+# ---------------------------------------------------------------- frames between a client and its peer
+
+_LENGTH = struct.Struct("!I")
+_to_peer: msgspec.msgpack.Decoder[frames.ToPeer] = msgspec.msgpack.Decoder(frames.ToPeer)
+_to_client: msgspec.msgpack.Decoder[frames.ToClient] = msgspec.msgpack.Decoder(frames.ToClient)
+
+
+def encode_frame(frame: frames.ToPeer | frames.ToClient) -> bytes:
+    try:
+        body = _encoder.encode(frame)
+    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
+        raise WireError(f"a frame cannot be encoded: {error}") from None
+    if len(body) > frames.MAX_FRAME_BYTES:
+        raise WireError(f"a frame may have {frames.MAX_FRAME_BYTES} bytes, this one has {len(body)}")
+    return _LENGTH.pack(len(body)) + body
+
+
+def encode_posted(event: frames.PostedEvent) -> bytes:
+    """A part of a `Post`; see `encode_post`."""
+    try:
+        return _encoder.encode(event)
+    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
+        raise WireError(f"an event cannot be encoded: {error}") from None
+
+
+def encode_post(ref: int, events: list[bytes]) -> bytes:
+    """A `Post` of events that are encoded already."""
+    return encode_frame(frames.Post(ref, tuple(map(msgspec.Raw, events))))  # type: ignore[arg-type]
+
+
+def decode_to_peer(body: bytes) -> frames.ToPeer:
+    try:
+        return _to_peer.decode(body)
+    except Exception as error:
+        raise WireError(f"a frame cannot be decoded: {error}") from None
+
+
+def decode_to_client(body: bytes) -> frames.ToClient:
+    try:
+        return _to_client.decode(body)
+    except Exception as error:
+        raise WireError(f"a frame cannot be decoded: {error}") from None
+
+
+class Splitter:
+    """Finds the frames in a stream of bytes; holds at most one unfinished frame."""
+
+    def __init__(self, limit: int = frames.MAX_FRAME_BYTES) -> None:
+        self._rest = bytearray()
+        self.limit = limit
+        """The longest frame."""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        self._rest += data
+        return self.frames()
+
+    def frames(self) -> Iterator[bytes]:
+        """The complete frames. Those that the caller does not iterate over stay for the next call."""
+        while len(self._rest) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._rest)
+            if not 0 < length <= self.limit:
+                raise WireError(f"a frame may have 1..{self.limit} bytes, this one claims {length}")
+            end = _LENGTH.size + length
+            if len(self._rest) < end:
+                return
+            body = bytes(self._rest[_LENGTH.size : end])
+            del self._rest[:end]
+            yield body

@@ -1,0 +1,58 @@
+"""What an administrator may do with a peer: change its links and its plan."""
+
+from wend.drivers.live.addressing.given_links import GivenLinks
+from wend.drivers.live.config import NeighbourEntry
+from wend.drivers.live.peer import LivePeer
+from wend.drivers.live.plans.followed_plan import FollowedPlan
+from wend.drivers.live.status import PlanStatus
+from wend.model.errors import ConfigError, Refused
+from wend.model.events import PeerId
+
+
+class Administration:
+    """The requests of administrators. Each raises `Refused` if it cannot be met."""
+
+    def __init__(
+        self, peer: LivePeer, plan: FollowedPlan | None, links: GivenLinks | None, *, experiments: bool
+    ) -> None:
+        self._peer = peer
+        self._plan = plan
+        self._links = links
+        self._experiments = experiments
+
+    def set_link(self, neighbour: PeerId, up: bool) -> None:
+        """Cut or heal the link to a neighbour, for experiments."""
+        if not self._experiments:
+            raise Refused("this peer allows no experiments: set experiments = true in its configuration")
+        try:
+            (self._peer.pipes.heal if up else self._peer.pipes.cut)(neighbour)
+        except ConfigError as error:
+            raise Refused(str(error)) from None
+
+    def add_link(self, entry: NeighbourEntry) -> None:
+        """Link the peer with one more neighbour."""
+        try:
+            self._given_links().add(entry)
+        except ConfigError as error:
+            raise Refused(str(error)) from None
+
+    def remove_link(self, neighbour: PeerId) -> None:
+        """End the link with a neighbour for good."""
+        try:
+            self._given_links().remove(neighbour)
+        except ConfigError as error:
+            raise Refused(str(error)) from None
+
+    def _given_links(self) -> GivenLinks:
+        if self._links is None:
+            raise Refused("this peer's links cannot be changed: no file describes them")
+        return self._links
+
+    def followed_plan(self) -> FollowedPlan:
+        """What decides which plan the peer follows."""
+        if self._plan is None:
+            raise Refused("this peer has no configuration to name a plan")
+        return self._plan
+
+    def plan_status(self) -> PlanStatus | None:
+        return None if self._plan is None else self._plan.status()

@@ -1,0 +1,89 @@
+"""Who the client of one session is, and what it may do: by its certificate, by a token, or because anybody may."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from wend.drivers.live.access.access import Access
+from wend.drivers.live.access.grants import NotGranted
+from wend.drivers.live.access.source_limits import STATUS_PER_S, STATUS_PER_SOURCE_S
+from wend.security.identity import Identity
+
+if TYPE_CHECKING:
+    from wend.drivers.live.broker.listener import TcpListener
+
+
+class AdmittedClient:
+    """A stranger until `admit`; then a client with an access."""
+
+    def __init__(self, listener: "TcpListener", source: str) -> None:
+        self._listener = listener
+        self._admission = listener.admission
+        self._source = source
+        self._is_stranger = True
+        self._by_tls = False
+        self._identity: Identity | None = None
+        """None: it did not connect by TLS, or is not known yet."""
+        self._certificate: bytes | None = None
+        """The certificate that it showed."""
+        self._verified_by: object = None
+        """What has verified that."""
+        self.access: Access | None = None
+        """What the client may do; None: everything."""
+
+    def connect(self, tls: Any) -> None:
+        """Verify the certificate that the client shows by TLS, if any. Raises `Untrusted`."""
+        self._by_tls = tls is not None
+        self._certificate = tls.getpeercert(True) if self._by_tls else None
+        if self._certificate is not None:
+            self._check_certificate(self._certificate)
+
+    def admit(self, token: str) -> None:
+        """Find out who the client is, and what it may do. Raises `Untrusted` or `NotGranted`."""
+        if self._by_tls and self._identity is None:
+            self._identity = self._admission.by_token(token)
+        broker = self._listener.broker
+        durable = [backlog.options for backlog in broker.peer.peer.durable.values()]
+        self.access = self._admission.open(self._identity, durable, broker)
+        self._end_strangeness()
+
+    def recheck(self) -> None:
+        """Check the client again. Raises `Untrusted` if its keys have ended or are no longer trusted, and `NotGranted`
+        if it may do other things now than when it connected."""
+        if self._certificate is not None:
+            self._check_certificate(self._certificate)
+        elif self._identity is not None:
+            self._identity = self._admission.check(self._identity)
+        if not self._is_stranger and self._admission.is_changed(self._identity, self.access):
+            raise NotGranted("rights-changed", "what this client may do has changed: it connects again")
+
+    def check_status(self) -> None:
+        """Raise `NotGranted` for a client that asks for the status too often: over all connections of a client that
+        shows keys, and over all clients of one source."""
+        if self._identity is None:
+            return
+        listener, now_s = self._listener, time.monotonic()
+        if not listener.status_of_clients.take(self._identity.name, now_s):
+            raise NotGranted("status-refused", f"a client may ask for the status {STATUS_PER_S:g} times a second")
+        if not listener.status_of_sources.take(self._source, now_s):
+            most = f"{STATUS_PER_SOURCE_S:g} times a second"
+            raise NotGranted("status-refused", f"clients of one host may ask for the status {most}")
+
+    def leave(self) -> None:
+        """The connection is gone."""
+        self._end_strangeness()
+        if self.access is not None:
+            self.access.close()
+
+    def _end_strangeness(self) -> None:
+        if self._is_stranger:
+            self._is_stranger = False
+            self._listener.limits.known(self._source)
+
+    def _check_certificate(self, certificate: bytes) -> None:
+        """Verify the client's certificate, or only look whether it has ended if nothing else has changed."""
+        keys = self._admission.keys
+        verifier = None if keys is None else keys.verifier
+        if self._identity is None or verifier is not self._verified_by:
+            self._identity, self._verified_by = self._admission.by_certificate(certificate), verifier
+        else:
+            self._admission.check(self._identity)

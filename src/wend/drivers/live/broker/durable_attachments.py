@@ -1,0 +1,101 @@
+"""The durable subscriptions of a peer, as its broker serves them.
+
+A durable subscription belongs to no client: a client attaches to it by its name, and takes it over from one that was
+attached. The peer itself holds the events that wait (`protocol/delivery/durable.py`).
+"""
+
+from typing import TYPE_CHECKING
+
+from wend.drivers.live.client.subscribe_options import check_durable
+from wend.drivers.live.frames import DurableStatus
+from wend.drivers.live.peer import LivePeer
+from wend.matching.filters import parse
+from wend.model.errors import ClientError, Refused
+from wend.protocol.delivery.durable import Backlog
+from wend.protocol.ports import Attached, Confirmed, Detached, LocalSubscription, Subscribed, Unsubscribed
+
+if TYPE_CHECKING:
+    from wend.drivers.live.broker.broker import BrokerClient, Subscriber
+
+MAX_DURABLE = 10_000
+MAX_WINDOW = 10_000
+
+
+class DurableAttachments:
+    """By name and by number, with the client that is attached to each."""
+
+    def __init__(self, peer: LivePeer) -> None:
+        self._peer = peer
+        self._numbers: dict[str, int] = {}
+        self._attached: dict[int, Subscriber] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._numbers
+
+    def recall(self) -> int:
+        """Take over those that the peer found in its store. Returns the highest number of them, or 0."""
+        backlogs = self._peer.peer.durable
+        self._numbers.update((backlog.options.name, number) for number, backlog in backlogs.items())
+        return max(backlogs, default=0)
+
+    def make(self, request: LocalSubscription) -> int:
+        """Make or change the subscription that a client wants. A new one gets the number of the request. Returns its
+        number. Raises `FilterError` or `Refused`."""
+        assert request.durable is not None
+        parse(request.filter)
+        name = request.durable.name
+        try:
+            check_durable(request.durable)
+        except ClientError as error:
+            raise Refused(str(error)) from None
+        if name not in self._numbers and len(self._numbers) >= MAX_DURABLE:
+            raise Refused(f"this peer has {MAX_DURABLE} durable subscriptions and takes no more")
+        number = self._numbers.get(name, request.number)
+        self._peer.ask(Subscribed(LocalSubscription(number, request.filter, request.qos, request.durable)))
+        self._numbers[name] = number
+        return number
+
+    def subscriber(self, number: int) -> "Subscriber | None":
+        """The client that is attached, with its handle."""
+        return self._attached.get(number)
+
+    def attach(self, number: int, subscriber: "Subscriber", window: int) -> None:
+        self._attached[number] = subscriber
+        self._peer.ask(Attached(number, min(window, MAX_WINDOW)))
+
+    def detach(self, client: "BrokerClient", number: int) -> None:
+        attached = self._attached.get(number)
+        if attached is not None and attached[0] is client:
+            del self._attached[number]
+            self._peer.tell(Detached(number))
+
+    def confirm(self, number: int, positions: tuple[int, ...]) -> None:
+        self._peer.tell(Confirmed(number, positions))
+
+    def number(self, name: str) -> int:
+        """Raises `Refused` if there is none of this name."""
+        number = self._numbers.get(name)
+        if number is None:
+            raise Refused(f"this peer has no durable subscription {name!r}")
+        return number
+
+    def remove(self, name: str) -> None:
+        """Remove a subscription without a client, with the events that wait for it."""
+        self._peer.ask(Unsubscribed(self._numbers.pop(name)))
+
+    def status(self) -> tuple[DurableStatus, ...]:
+        """Of all, by name."""
+        backlogs = self._peer.peer.durable
+        numbers = [number for _, number in sorted(self._numbers.items()) if number in backlogs]
+        return tuple(self._status(backlogs[number]) for number in numbers)
+
+    def _status(self, backlog: Backlog) -> DurableStatus:
+        missed = {str(reason): count for reason, count in backlog.unreported.items()}
+        return DurableStatus(
+            backlog.options.name,
+            backlog.subscription.filter,
+            backlog.id.number in self._attached,
+            len(backlog.entries),
+            backlog.size,
+            missed,
+        )

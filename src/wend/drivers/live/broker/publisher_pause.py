@@ -1,0 +1,35 @@
+"""The pause of a client that publishes while too much waits for the links of the peer."""
+
+import asyncio
+from collections.abc import Callable
+
+ROOM_S = 0.005
+"""How often it looks whether the peer can take more."""
+MAX_PAUSE_S = 2.0
+"""After so long another request is served all the same, so that the client does not believe the peer gone."""
+
+
+class PublisherPause:
+    """Ends by itself, as soon as there is room."""
+
+    def __init__(self, is_crowded: Callable[[], bool], resume: Callable[[], None]) -> None:
+        self._is_crowded = is_crowded
+        self._resume = resume
+        self._begun: float | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self._begun is not None
+
+    def begin(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._begun = loop.time()
+        loop.call_later(ROOM_S, self._look)
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._begun is not None and self._is_crowded() and loop.time() < self._begun + MAX_PAUSE_S:
+            loop.call_later(ROOM_S, self._look)
+        else:
+            self._begun = None
+            self._resume()

@@ -1,0 +1,110 @@
+"""The queue of a client that does not read: answers, and a bounded number of deliveries.
+
+A full queue drops the oldest deliveries, and the client is told their number once it reads again. Answers are never
+dropped. What subscriptions miss is added up meanwhile.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+
+from wend.drivers.live import frames
+from wend.drivers.live.clock import monotonic
+from wend.drivers.live.transport import wire
+from wend.model.events import event_bytes
+from wend.model.units import Nanos
+from wend.protocol.ports import Deliver
+
+Encode = Callable[[int, Deliver, Nanos], bytes]
+"""Makes the frame of a delivery: its handle, the delivery, and how long it waited."""
+
+
+class StalledQueue:
+    """What waits for one client."""
+
+    def __init__(
+        self,
+        counts: Counter[str],
+        most_msgs: int,
+        most_bytes: int,
+        encode: Encode,
+        confirm: Callable[[int, tuple[int, ...]], None],
+    ) -> None:
+        """`confirm` takes the handle of a durable subscription and positions of events that expired in the queue."""
+        self.size_bytes = 0
+        self.counts = counts
+        self._most_msgs = most_msgs
+        self._most_bytes = most_bytes
+        self._encode = encode
+        self._confirm = confirm
+        self._items: deque[tuple[int, int, bytes | tuple[Deliver, Nanos]]] = deque()
+        """With the handle and the size: the frame of an answer, with 0 for a handle, or a delivery, with the time since
+        which it waits. A delivery is encoded when it is written, because it grows older until then."""
+        self._dropped: Counter[int] = Counter()
+        self._missed: dict[int, Counter[str]] = {}
+        """By handle: what the subscription missed since the client does not read, by reason."""
+
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
+    def add_answer(self, frame: bytes) -> None:
+        self._append(0, len(frame), frame)
+
+    def add_delivery(self, handle: int, effect: Deliver) -> None:
+        self._append(handle, event_bytes(effect.event), (effect, monotonic()))
+        while len(self._items) > self._most_msgs or self.size_bytes > self._most_bytes:
+            if not self._drop_oldest():
+                return
+
+    def add_missed(self, handle: int, counts: dict[str, int]) -> None:
+        self._missed.setdefault(handle, Counter()).update(counts)
+
+    def forget(self, handle: int) -> None:
+        """The client no longer wants to hear of this subscription."""
+        self._dropped.pop(handle, None)
+        self._missed.pop(handle, None)
+
+    def clear(self) -> None:
+        self._missed.clear()
+        self._items.clear()
+
+    def drain(self) -> Iterator[bytes]:
+        """The frames that wait, in their order. Those that the caller does not take stay."""
+        dropped, self._dropped = self._dropped, Counter()
+        missed, self._missed = self._missed, {}
+        reports: list[frames.ToClient] = [frames.Dropped(handle, count) for handle, count in sorted(dropped.items())]
+        reports += [frames.MissedFrame(handle, dict(counts)) for handle, counts in sorted(missed.items())]
+        yield b"".join(map(wire.encode_frame, reports))
+        while self._items:
+            handle, size, item = self._items.popleft()
+            self.size_bytes -= size
+            if isinstance(item, bytes):
+                yield item
+                continue
+            effect, waited_ns = item[0], monotonic() - item[1]
+            if effect.event.is_expired(effect.age_ns + waited_ns):
+                yield self._expired(handle, effect)
+            else:
+                yield self._encode(handle, effect, waited_ns)
+
+    def _expired(self, handle: int, effect: Deliver) -> bytes:
+        """A delivery waited here for longer than its event lives."""
+        self.counts["expired"] += 1
+        if effect.position:
+            self._confirm(handle, (effect.position,))
+        return wire.encode_frame(frames.MissedFrame(handle, {"expired": 1}))
+
+    def _append(self, handle: int, size: int, item: bytes | tuple[Deliver, Nanos]) -> None:
+        self._items.append((handle, size, item))
+        self.size_bytes += size
+
+    def _drop_oldest(self) -> bool:
+        """Drop the oldest delivery. Answers stay; they are few, since no requests are read now. So do deliveries of
+        durable subscriptions: their windows bound them, and nobody would send them again to a client that stays."""
+        for place, (handle, size, item) in enumerate(self._items):
+            if isinstance(item, tuple) and not item[0].position:
+                del self._items[place]
+                self.size_bytes -= size
+                self._dropped[handle] += 1
+                self.counts["dropped"] += 1
+                return True
+        return False

@@ -1,0 +1,150 @@
+"""The answers that a client waits for, over whatever connection it has at the moment.
+
+Every request has a number, and its answer names it. A request fails with `ConnectionLost` if the connection breaks
+before the answer, or if none comes in time, since nobody can know whether the peer accepted it.
+"""
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Callable, Container
+from typing import Protocol, TypeVar
+
+from wend.drivers.live import frames
+from wend.drivers.live.client.connection import PeerConnection
+from wend.model.errors import ClientError, ConnectionLost, FilterError, Refused, WendError
+
+BATCH_BYTES = 256 * 1024
+"""A client with more unsent bytes waits until the peer has read some."""
+MISFIT = "the peer gave an answer that does not fit the request"
+A = TypeVar("A", frames.Accepted, frames.Completed, frames.StatusFrame, frames.Following, frames.Subscriptions)
+
+
+class PendingBatch(Protocol):
+    """Publications that are written at once, and answered one by one or together."""
+
+    complete: asyncio.Future[None]
+    """Done when all have an answer, or will get none."""
+
+    def answered(self, frame: frames.Answer) -> None:
+        """The answer to one request of it came."""
+        ...
+
+    def failed(self, error: ClientError) -> None:
+        """No more answers will come."""
+        ...
+
+
+class PendingAnswers:
+    """Numbers the requests of a client, and matches answers to them."""
+
+    def __init__(self, connection: PeerConnection, timeout: float) -> None:
+        self.timeout = timeout
+        """How long an answer may take, in seconds."""
+        self.number: Callable[[], int] = itertools.count(1).__next__
+        """A number for the next request or subscription."""
+        self.calls: dict[int, asyncio.Future[frames.Answer] | PendingBatch] = {}
+        """By number: the requests that wait for an answer."""
+        self._connection = connection
+        self._deadlines = AnswerDeadlines(self.calls, self._overdue)
+
+    async def wait(self, ref: int, expected: type[A]) -> A:
+        """The answer to a request that was just written. Raises if the peer refuses it, or does not answer."""
+        future: asyncio.Future[frames.Answer] = asyncio.get_running_loop().create_future()
+        self.calls[ref] = future
+        try:
+            self._deadlines.add(ref, self.timeout)
+            if self._connection.unsent_bytes > BATCH_BYTES:
+                async with asyncio.timeout(self.timeout):
+                    await self._connection.drain()
+            answer = await future
+        except TimeoutError:
+            raise self._no_answer() from None
+        finally:
+            self.calls.pop(ref, None)
+        if isinstance(answer, frames.No):
+            raise refusal(answer)
+        if not isinstance(answer, expected):
+            raise ClientError(f"{self._connection.at} gave an answer that does not fit the request")
+        return answer
+
+    def answered(self, frame: frames.Answer) -> None:
+        """The peer answered a request."""
+        call = self.calls.get(frame.ref)
+        if isinstance(call, asyncio.Future):
+            if not call.done():
+                call.set_result(frame)
+        elif call is not None:
+            call.answered(frame)
+
+    async def complete(self) -> None:
+        """Wait until the requests sent so far are answered."""
+        calls = [call if isinstance(call, asyncio.Future) else call.complete for call in self.calls.values()]
+        if calls:
+            await asyncio.wait(calls)
+
+    def fail(self, error: ClientError) -> None:
+        """Fail all requests: no answer will come over the connection that broke."""
+        for call in self.calls.values():
+            if not isinstance(call, asyncio.Future):
+                call.failed(error)
+            elif not call.done():
+                call.set_exception(error)
+
+    def _no_answer(self) -> ConnectionLost:
+        return ConnectionLost(f"{self._connection.at} did not answer within {self.timeout:g} s")
+
+    def _overdue(self, ref: int) -> None:
+        call = self.calls.get(ref)
+        if isinstance(call, asyncio.Future) and not call.done():
+            call.set_exception(self._no_answer())
+
+
+class AnswerDeadlines:
+    """One timer for the time limits of all requests. Most of them may wait equally long, so they become overdue in the
+    order in which they were sent."""
+
+    def __init__(self, waiting: Container[int], overdue: Callable[[int], None]) -> None:
+        """`waiting` has the numbers of requests without an answer; `overdue` is called for those that wait too long."""
+        self._waiting = waiting
+        self._overdue = overdue
+        self._due: deque[tuple[float, int]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    def add(self, ref: int, timeout: float) -> None:
+        """A request was sent."""
+        self._forget_answered()
+        when = asyncio.get_running_loop().time() + timeout
+        due, place = self._due, len(self._due)
+        while place and due[place - 1][0] > when:  # its timeout is shorter than those before
+            place -= 1
+        due.insert(place, (when, ref))
+        if self._timer is None or self._timer_at > when:
+            self._arm(when)
+
+    def _arm(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = asyncio.get_running_loop().call_at(when, self._check)
+
+    def _forget_answered(self) -> None:
+        due = self._due
+        while due and due[0][1] not in self._waiting:
+            due.popleft()
+
+    def _check(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        self._forget_answered()
+        while self._due and self._due[0][0] <= now:
+            self._overdue(self._due.popleft()[1])
+            self._forget_answered()
+        if self._due:
+            self._arm(self._due[0][0])
+
+
+def refusal(answer: frames.No) -> WendError:
+    """The error that a refused request raises."""
+    return (FilterError if answer.filter else Refused)(answer.why)

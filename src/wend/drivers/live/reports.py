@@ -1,0 +1,71 @@
+"""What a live peer reports: drops, notices, refusals and failures, to its counters, its log and its observers."""
+
+import logging
+
+from wend.drivers.live.addressing.joining import Joining
+from wend.drivers.live.counters import Counters
+from wend.drivers.live.observer import Observers
+from wend.drivers.live.transport.link_log import LinkLog
+from wend.model.events import PeerId
+from wend.protocol.messages import MAX_CONTROL_BYTES
+from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE, NoticeName
+from wend.protocol.ports import Drop, Effect, Input, Notice, Refuse
+
+log = logging.getLogger("wend.peer")
+
+_LOGGED_FAILURES = 20
+_DOUBTS: tuple[NoticeName, ...] = ("retransmit", "undelivered")
+"""After these a peer without a link may have another address."""
+_LINK_CHANGES: dict[NoticeName, bool] = {LINK_UP: True, "linked": True, LINK_DOWN: False, "unlinked": False}
+
+
+class FailureLog:
+    """Counts mistakes of our own, and logs the first few with their cause."""
+
+    def __init__(self, peer: PeerId, counters: Counters) -> None:
+        self._peer = peer
+        self._counters = counters
+
+    def failed(self, doing: str, what: Input | Effect) -> None:
+        """To be called while the exception is handled."""
+        kind = type(what).__name__
+        self._counters.failed[f"{doing} {kind}"] += 1
+        if sum(self._counters.failed.values()) <= _LOGGED_FAILURES:
+            log.exception("peer %d failed to %s %s and goes on", self._peer, doing, kind)
+
+
+class PeerReports:
+    """Carries out the effects that only report something."""
+
+    def __init__(
+        self, peer: PeerId, counters: Counters, observers: Observers, link_log: LinkLog, joining: Joining | None
+    ) -> None:
+        self._peer = peer
+        self._counters = counters
+        self._observers = observers
+        self._link_log = link_log
+        self._joining = joining
+
+    def drop(self, effect: Drop) -> None:
+        self._counters.drops[effect.reason] += max(1, len(effect.dests))
+
+    def refuse(self, effect: Refuse) -> None:
+        self._counters.refused[effect.reason] += 1
+
+    def notice(self, effect: Notice) -> None:
+        self._counters.notices[effect.what] += effect.count
+        if effect.what == TOO_LARGE:
+            log.warning("peer %d cannot tell %d more than %d bytes at once", self._peer, effect.peer, MAX_CONTROL_BYTES)
+        if self._observers.noticed:
+            self._observers.tell(self._observers.noticed, effect, effect)
+        if self._joining is not None and effect.what in _DOUBTS:
+            self._joining.doubt(effect.peer)
+        if effect.what in _LINK_CHANGES:
+            self._link_changed(effect, _LINK_CHANGES[effect.what])
+
+    def _link_changed(self, notice: Notice, up: bool) -> None:
+        self._link_log.changed(notice)
+        if self._joining is not None and not up:
+            self._joining.link_down(notice.peer)
+        if self._observers.link_changed:
+            self._observers.tell(self._observers.link_changed, notice, notice.peer, up)
