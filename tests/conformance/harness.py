@@ -325,7 +325,7 @@ class LiveHarness(Common):
                 remember(event)
                 return super().handle(now, event)
 
-        with patch("wend.drivers.live.driver.Peer", RememberingPeer):
+        with patch("wend.strategies.registry.Peer", RememberingPeer):
             self.peers[peer] = LivePeer(
                 self.config(peer, store.incarnation),
                 listen=listen,
