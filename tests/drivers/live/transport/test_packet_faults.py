@@ -33,7 +33,11 @@ def test_corrupted_datagrams_are_refused_and_every_event_arrives_once() -> None:
             wanted = LocalSubscription(0, "topic = 't'", Qos())
             a.start(Started((Neighbour(2, MS),), advertisements=("topic = 't'",)))
             b.start(Started((Neighbour(1, MS),), (wanted,)))
-            await until(lambda: a.peer.subscriptions.knows((2,)) and bool(a.publish({"topic": "t", "n": -1}).targets))
+            await until(
+                lambda: (
+                    a.peer.subscriptions.knows((2,)) and bool(a.publish(Publication({"topic": "t", "n": -1})).targets)
+                )
+            )
             for number in range(EVENTS):
                 a.publish(Publication({"topic": "t", "n": number}))
                 if number % 10 == 0:
