@@ -360,7 +360,7 @@ def test_members_without_a_role_know_only_their_own_cluster() -> None:
 
 @pytest.mark.parametrize("multicast", [True, False])
 def test_traffic_does_not_grow_with_the_members_of_other_clusters(multicast: bool) -> None:
-    """`cluster_worlds.py` has the same for 200 members."""
+    """`worlds.py` has the same for 200 members."""
     few, many = (messages_per_member(40, others, multicast) for others in (6, 12))
     for before, after, most in zip(few, many, (2.0, 6.0), strict=True):
         assert 0.95 * before <= after <= 1.05 * before <= most

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wend.strategies.clusters.membership.election import first_slots, is_first, patience, reassigned, succession, wins
-from wend.strategies.clusters.membership.messages import Roster, cannot_be_slots
+from wend.strategies.clusters.membership.messages import Roster, are_slots_invalid
 from wend.strategies.clusters.membership.slots import Slot, Slots, holders_of
 
 PEERS = st.lists(st.integers(0, 30), min_size=1, max_size=12, unique=True).map(sorted)
@@ -27,7 +27,7 @@ def test_slots_of_any_history(trees: int, backups: int, history: list[tuple[list
     for term, (live, rests) in enumerate(history, 2):
         fresh = [peer for peer in live if peer not in before]
         after = reassigned(slots, live, fresh, backups, term, False)
-        assert not cannot_be_slots(after, trees) and {*holders_of(after)} <= {*live}
+        assert not are_slots_invalid(after, trees) and {*holders_of(after)} <= {*live}
         for old, new in zip(slots, after, strict=True):
             stateful = [peer for peer in old.holders if peer in live and peer not in fresh]
             if stateful:

@@ -8,7 +8,7 @@ from tests.strategies.clusters.membership.net import ClusterNet
 from wend.protocol.config import PeerConfig
 from wend.protocol.plugins import Heard
 from wend.protocol.ports import Refuse
-from wend.strategies.clusters.membership.domains import domain_of_path
+from wend.strategies.clusters.membership.discovery import domain_of_path
 from wend.strategies.clusters.membership.messages import (
     LAST_TERM,
     ClusterEntry,

@@ -47,7 +47,7 @@ class Directory:
         """The term of a cluster whose entry has expired; 0 where none has."""
         return 0 if name in self._entries else self._buried.get(name, (0, 0, 0))[0]
 
-    def outlived(self, entry: ClusterEntry) -> bool:
+    def has_outlived(self, entry: ClusterEntry) -> bool:
         """Whether a roster that wins over the entry's has expired here: a new head does not know of that one."""
         buried = self._buried.get(entry.name)
         return buried is not None and entry.name not in self._entries and buried[:2] > entry.version[:2]
@@ -102,5 +102,5 @@ class Directory:
         least = known.version if known is not None else self._buried.get(name)
         return least is None or version > least
 
-    def named(self, names: Iterable[str]) -> tuple[ClusterEntry, ...]:
+    def entries(self, names: Iterable[str]) -> tuple[ClusterEntry, ...]:
         return tuple(self._entries[name] for name in dict.fromkeys(names) if name in self._entries)

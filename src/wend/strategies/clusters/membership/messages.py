@@ -11,7 +11,7 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.strategies.clusters.membership.settings import ClusterSettings
-from wend.strategies.clusters.membership.slots import Slots, cannot_be_slots
+from wend.strategies.clusters.membership.slots import Slots, are_slots_invalid
 
 MOST_MEMBERS = 3000
 """A roster must fit a datagram."""
@@ -203,7 +203,7 @@ def digest_of(roster: Roster) -> int:
     return crc32(msgspec.msgpack.encode(roster))
 
 
-def cannot_be(message: ClusterMessage, coordinators: int) -> bool:
+def is_invalid(message: ClusterMessage, coordinators: int) -> bool:
     """Whether no correct peer sends such a message, to peers whose clusters have so many trees."""
     match message:
         case RosterTold(cluster, _, roster):
@@ -211,7 +211,7 @@ def cannot_be(message: ClusterMessage, coordinators: int) -> bool:
         case MemberBeat(cluster, _, incarnation, term):
             return _bad_name(cluster) or incarnation < 1 or not 0 <= term < LAST_TERM or len(message.mute) > MOST_NAMED
         case PassedBeat(_, beat):
-            return cannot_be(beat, coordinators)
+            return is_invalid(beat, coordinators)
         case HeadBeacon(cluster, _, term):
             bad_name = _bad_name(cluster) or message.age_ns < 0
             return bad_name or not 0 < term < LAST_TERM or len(message.mute) > MOST_NAMED
@@ -234,7 +234,7 @@ def _bad_name(name: str) -> bool:
 
 def _bad_entries(entries: tuple[ClusterEntry, ...], coordinators: int) -> bool:
     return len(entries) > MOST_CLUSTERS or any(
-        _bad_name(entry.name) or cannot_be_slots(entry.slots, coordinators) or entry.slots[0].term >= LAST_TERM
+        _bad_name(entry.name) or are_slots_invalid(entry.slots, coordinators) or entry.slots[0].term >= LAST_TERM
         for entry in entries
     )
 
@@ -247,7 +247,7 @@ def _bad_roster(roster: Roster, coordinators: int) -> bool:
         or any(peers[i] >= peers[i + 1] for i in range(len(peers) - 1))
         or roster.head not in peers
         or len(roster.lost) > MOST_NAMED
-        or cannot_be_slots(roster.slots, coordinators)
+        or are_slots_invalid(roster.slots, coordinators)
         or roster.slots[0].term != roster.term
         or not {peer for slot in roster.slots for peer in slot.holders} <= {*peers}
     )

@@ -51,7 +51,7 @@ class Search:
         elif peer not in self._contacts and len(self._contacts) < MOST_CONTACTS:
             self._contacts.append(peer)
 
-    def found_contact(self, peer: PeerId) -> None:
+    def prefer_contact(self, peer: PeerId) -> None:
         """The driver found a contact, which may be this peer itself."""
         self._awaits_contacts = False
         self.add_contact(peer, first=True)
@@ -74,11 +74,10 @@ class Search:
 
     # ---------------------------------------------------------------- rounds
 
-    def aim(self, peers: Iterable[PeerId]) -> None:
-        """These peers belong to the cluster."""
-        for peer in peers:
-            if peer != self._me and len(self.targets) < MOST_TARGETS:
-                self.targets[peer] = None
+    def aim(self, peer: PeerId) -> None:
+        """Ask this peer in the next rounds, which belongs to the cluster."""
+        if peer != self._me and len(self.targets) < MOST_TARGETS:
+            self.targets[peer] = None
 
     def restart(self) -> None:
         """Search from the beginning."""

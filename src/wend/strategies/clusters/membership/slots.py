@@ -40,7 +40,7 @@ MOST_BACKUPS = 32
 """Of one slot, in a message."""
 
 
-def cannot_be_slots(slots: Slots, trees: int) -> bool:
+def are_slots_invalid(slots: Slots, trees: int) -> bool:
     """Whether no head assigns such slots: one for each tree, all of one term, nobody twice in one."""
     return len(slots) != trees or any(
         slot.term != slots[0].term
