@@ -116,7 +116,7 @@ class Cluster:
             seeks=self.head != self.me and self.misses_head(now),
             hears_head=test.hears_from(now, self.head),
             hears=test.hears(now),
-            mute=test.mute(now),
+            mute=test.mute_members(now),
         )
 
     def beacon(self, now: Nanos) -> HeadBeacon:

@@ -1,6 +1,6 @@
-"""Whom this peer knows in other clusters, and what it tells them of its own (`directory.py`, `search.py`)."""
+"""Whom this peer knows in other clusters, and what it tells them of its own (`directory.py`)."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from wend.model.events import PeerId
 from wend.model.random_stream import RandomStream, peer_stream
@@ -16,9 +16,11 @@ from wend.strategies.clusters.membership.messages import (
     DirectoryEntries,
     MemberProbe,
 )
-from wend.strategies.clusters.membership.search import ASKED, Search
 from wend.strategies.clusters.membership.slots import Slots, holders_of
 
+MOST_CONTACTS = 64
+ASKED = 3
+"""Contacts that a peer asks in one round."""
 MOST_PUSHED = 64
 """Clusters to which a coordinator sends new slots at once; others hear of them by gossip."""
 MOST_LONELY = 32
@@ -36,26 +38,65 @@ class Contacts:
         self._detector = detector
         self._period_ns = period_ns
         self._seed = seed
-        self.search = Search(cluster.me)
+        self.contacts: list[PeerId] = []
+        """Peers of any cluster."""
+        self.awaits_contacts = False
+        """Whether the driver still looks for the first contact."""
+        self._place = 0
         self.directory = Directory(period_ns)
         self._draws = 0
         self._beats = 0
         self._lonely = 0
         """Heartbeat periods in which this coordinator or backup knew no other cluster."""
 
-    def coordinators(self) -> list[PeerId]:
-        """The active coordinators of other clusters."""
-        mine = self._cluster.name
-        return [slot.active for name, slots in self.directory.slots.items() if name != mine for slot in slots]
+    # ---------------------------------------------------------------- contacts
 
-    def greet(self, peers: Iterable[PeerId]) -> list[PluginEffect]:
+    def begin(self, contacts: Iterable[PeerId], contacts_follow: bool) -> None:
+        for peer in contacts:
+            self.add(peer)
+        self.awaits_contacts = contacts_follow and not self.contacts
+
+    def add(self, peer: PeerId, first: bool = False) -> None:
+        """Add a contact; `first`: it is the next to ask."""
+        if peer == self._cluster.me:
+            self.awaits_contacts = False
+        elif first:
+            self.contacts = [peer, *(one for one in self.contacts if one != peer)][:MOST_CONTACTS]
+            self._place = 0
+        elif peer not in self.contacts and len(self.contacts) < MOST_CONTACTS:
+            self.contacts.append(peer)
+
+    def find(self, peer: PeerId) -> list[PluginEffect]:
+        """Greet a contact that the driver has found, which may be this peer itself."""
+        self.awaits_contacts = False
+        self.add(peer, first=True)
+        return self._greet((peer,))
+
+    def next_contacts(self, count: int, without: Container[PeerId] = ()) -> list[PeerId]:
+        """The next contacts in turn."""
+        chosen: list[PeerId] = []
+        for _ in self.contacts:
+            if len(chosen) == count:
+                break
+            contact = self.contacts[self._place % len(self.contacts)]
+            self._place += 1
+            if contact not in without:
+                chosen.append(contact)
+        return chosen
+
+    def _greet(self, peers: Iterable[PeerId]) -> list[PluginEffect]:
         """Ask contacts who they are."""
         cluster = self._cluster
         strangers = (peer for peer in peers if peer not in cluster.members)
         return cluster.send(strangers, cluster.search()) if cluster.name else []
 
     def _greet_next(self, count: int) -> list[PluginEffect]:
-        return self.greet(self.search.next_contacts(count, self._cluster.members))
+        return self._greet(self.next_contacts(count, self._cluster.members))
+
+    def coordinators(self) -> list[PeerId]:
+        """The active coordinators of other clusters."""
+        mine = self._cluster.name
+        return [slot.active for name, slots in self.directory.slots.items() if name != mine for slot in slots]
 
     def tend(self, now: Nanos) -> list[PluginEffect]:
         """Once per heartbeat period: look for other clusters if none is known, and measure a round trip."""
@@ -87,8 +128,6 @@ class Contacts:
     def adopt(self, now: Nanos, slots: Slots) -> list[PluginEffect]:
         """Act on the new roster of this cluster, which had these slots before."""
         cluster = self._cluster
-        self.search.restart()
-        self.search.forget_seekers(cluster.name)
         if not cluster.is_holder:
             if len(self.directory):
                 self.directory = Directory(self._period_ns)
@@ -135,7 +174,7 @@ class Contacts:
         for entry in self.directory.expire(now, cluster.name):
             cluster.has_news = True
             for peer in holders_of(entry.slots):
-                self.search.add_contact(peer)
+                self.add(peer)
         draw = self._draw("gossip")
         slots = self.directory.slots[draw.choice(list(self.directory.slots))]
         peers = [peer for peer in holders_of(slots) if peer != cluster.me]
@@ -185,9 +224,9 @@ class Contacts:
         holders = holders_of(entry.slots)
         if cluster.roster is None:
             coordinator = entry.slots[0].active
-            if sender in holders or coordinator in self.search.contacts:
+            if sender in holders or coordinator in self.contacts:
                 return []
-            self.search.add_contact(coordinator, first=True)
+            self.add(coordinator, first=True)
             return cluster.send((coordinator,), cluster.search())
         if not cluster.is_holder:
             return cluster.send((cluster.head,), DirectoryEntries((entry,)))

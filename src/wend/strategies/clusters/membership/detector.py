@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
+from wend.strategies.clusters.membership.bounded import put
 
 FIRST_TRIP: Nanos = 100 * MS
 """The round trip that a peer assumes until it has measured one."""
@@ -136,9 +137,7 @@ class ClusterDetector:
     def next_number(self, now: Nanos, peer: PeerId) -> int:
         """A number for a probe to any peer."""
         self._number += 1
-        self._probes[self._number] = (peer, now)
-        if len(self._probes) > MOST_PROBES:
-            del self._probes[next(iter(self._probes))]
+        put(self._probes, self._number, (peer, now), MOST_PROBES)
         return self._number
 
     def measure(self, now: Nanos, peer: PeerId, number: int) -> bool:
@@ -147,10 +146,8 @@ class ClusterDetector:
         if probe is None or probe[0] != peer:
             return False
         del self._probes[number]
-        trip, mean = now - probe[1], self._trips.pop(peer, None)
-        self._trips[peer] = trip if mean is None else (7 * mean + trip) // 8
-        if len(self._trips) > MOST_TRIPS:
-            del self._trips[next(iter(self._trips))]
+        trip, mean = now - probe[1], self._trips.get(peer)
+        put(self._trips, peer, trip if mean is None else (7 * mean + trip) // 8, MOST_TRIPS)
         return True
 
     def has_measured(self, peer: PeerId) -> bool:

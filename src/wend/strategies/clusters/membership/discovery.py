@@ -1,19 +1,32 @@
-"""How a peer finds its cluster: first its name, then a member that admits it (`search.py` has the rounds)."""
+"""How a peer finds its cluster: first its name, then a member that admits it.
+
+A peer without a cluster searches in rounds, one per heartbeat period: by multicast, by contacts of any cluster, and by
+others that search for the same one. A contact answers with the coordinators of its own cluster; if it is one itself, it
+knows the directory and says who coordinates the cluster in question. If nobody knows the cluster, the peer begins it;
+of several that search at once, the one with the lowest id. Some may begin it twice: such clusters merge as after a
+partition.
+"""
 
 from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.plugins import FindPath, JoinMulticast, Multicast, PluginEffect, Refuse, Timer
+from wend.strategies.clusters.membership.bounded import put
 from wend.strategies.clusters.membership.cluster import Cluster
-from wend.strategies.clusters.membership.contacts import Contacts
+from wend.strategies.clusters.membership.contacts import ASKED, Contacts
 from wend.strategies.clusters.membership.leadership import Leadership
 from wend.strategies.clusters.membership.merge import Merge
 from wend.strategies.clusters.membership.messages import ClusterEntry, ClusterFound, ClusterSearch
-from wend.strategies.clusters.membership.search import ASKED
 from wend.strategies.clusters.membership.slots import holders_of
 
 MOST_PATHS = 3
 """Contacts to which a peer without a cluster name traces the path."""
+MULTICAST_ROUNDS = 3
+MOST_SEEKERS = 64
+MOST_NAMES = 256
+ALONE, USUAL, BEHIND, AWAITED, HOPEFUL = 1, 3, 6, 16, 24
+"""Rounds before a peer begins a cluster: without contacts; with some; if a peer with a lower id searches, too; if
+contacts are still to come; if the cluster is known, but does not answer."""
 SEEK, NAME = "seek", "name"
 
 
@@ -26,9 +39,11 @@ class ClusterDiscovery:
     def __init__(self, cluster: Cluster, contacts: Contacts, leadership: Leadership, merge: Merge) -> None:
         self._cluster = cluster
         self._contacts = contacts
-        self._search = contacts.search
         self._leadership = leadership
         self._merge = merge
+        self._rounds = 0
+        self._seekers: dict[str, dict[PeerId, None]] = {}
+        """By the name of a cluster, the peers that asked this one for it."""
 
     # ---------------------------------------------------------------- the name
 
@@ -36,7 +51,7 @@ class ClusterDiscovery:
         """Search for the cluster if its name is known; else trace paths to find the peer's routing domain."""
         if self._cluster.name:
             return self._enter(now)
-        paths = [FindPath(peer) for peer in self._search.next_contacts(MOST_PATHS)]
+        paths = [FindPath(peer) for peer in self._contacts.next_contacts(MOST_PATHS)]
         return [*paths, Timer(now + 2 * self._cluster.detection_ns, NAME)]
 
     def name_after_path(self, now: Nanos, path: Path | None) -> list[PluginEffect]:
@@ -59,33 +74,58 @@ class ClusterDiscovery:
 
     def seek(self, now: Nanos) -> list[PluginEffect]:
         """Search for one more round, or begin the cluster."""
-        cluster, search = self._cluster, self._search
+        cluster = self._cluster
         if cluster.roster is not None:
             return []
-        begins = search.next_round(cluster.name)
-        seekers = search.seekers(cluster.name, cluster.me)
-        if begins:
+        seekers = self._seekers_of(cluster.name, cluster.me)
+        if self._is_last_round(seekers):
             return [*self._leadership.begin(now), *cluster.send(seekers, cluster.beacon(now))]
-        message = cluster.search()
-        out: list[PluginEffect] = [Multicast(cluster.group, message)] if search.multicasts else []
-        peers = dict.fromkeys((*search.next_contacts(ASKED), *sorted(seekers)[:ASKED]))
-        out += cluster.send(peers, message)
-        for peer in search.targets:
+        message, out = cluster.search(), list[PluginEffect]()
+        if self._rounds % MULTICAST_ROUNDS == 1:  # if many begin at once, all of them hear it
+            out.append(Multicast(cluster.group, message))
+        contacts = self._contacts.next_contacts(ASKED)
+        out += cluster.send(dict.fromkeys((*contacts, *sorted(seekers)[:ASKED])), message)
+        for peer in self._merge.targets:
             out += self._merge.ask_head(now, peer)
         return [*out, Timer(now + cluster.period_ns, SEEK)]
 
+    def _is_last_round(self, seekers: tuple[PeerId, ...]) -> bool:
+        """Count a round; whether to begin the cluster now."""
+        self._rounds += 1
+        if self._merge.targets:
+            limit = HOPEFUL
+        elif lower := sum(peer < self._cluster.me for peer in seekers):
+            limit = BEHIND + min(lower, USUAL)
+        elif self._contacts.awaits_contacts:
+            limit = AWAITED
+        else:
+            limit = USUAL if self._contacts.contacts else ALONE
+        if self._rounds % (HOPEFUL // 2) == 0:
+            self._merge.targets.clear()  # they may be gone: find others
+        return self._rounds > limit
+
+    def _add_seeker(self, cluster: str, peer: PeerId) -> None:
+        seekers = self._seekers.setdefault(cluster, {})
+        put(seekers, peer, None, MOST_SEEKERS)
+        if len(self._seekers) > MOST_NAMES:
+            del self._seekers[next(iter(self._seekers))]
+
+    def _seekers_of(self, cluster: str, without: PeerId) -> tuple[PeerId, ...]:
+        return tuple(peer for peer in self._seekers.get(cluster, ()) if peer != without)
+
+    # ---------------------------------------------------------------- messages
+
     def hear_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> list[PluginEffect]:
-        cluster, search = self._cluster, self._search
+        cluster, directory = self._cluster, self._contacts.directory
         if message.cluster == cluster.name:
             return self._hear_own_search(now, sender, message)
-        directory = self._contacts.directory
-        search.add_seeker(message.cluster, sender)
-        search.add_contact(sender)
+        self._add_seeker(message.cluster, sender)
+        self._contacts.add(sender)
         answer = ClusterFound(
             cluster.name,
             message.cluster,
             directory.entries((cluster.name, message.cluster)) or cluster.entries(),
-            search.seekers(message.cluster, sender),
+            self._seekers_of(message.cluster, sender),
             directory.last_term(message.cluster),
         )
         return cluster.send((sender,), answer)
@@ -95,7 +135,7 @@ class ClusterDiscovery:
         if reason := cluster.mismatch(message.cluster, message.agreement):
             return [Refuse(sender, reason)]
         if cluster.roster is None:
-            self._search.add_seeker(cluster.name, sender)
+            self._add_seeker(cluster.name, sender)
             return []
         if cluster.members.get(sender) == message.incarnation:
             return []  # it has joined, and greets a contact
@@ -114,8 +154,8 @@ class ClusterDiscovery:
                 out += self._contacts.meet(now, entry, sender)
         if cluster.roster is None:
             for peer in message.seekers:
-                if peer != cluster.me and peer not in self._search.seekers(cluster.name, cluster.me):
-                    self._search.add_seeker(cluster.name, peer)
+                if peer != cluster.me and peer not in self._seekers_of(cluster.name, cluster.me):
+                    self._add_seeker(cluster.name, peer)
                     out += cluster.send((peer,), cluster.search())
         return out
 

@@ -57,7 +57,7 @@ class Heartbeats:
         if cluster.roster is not None:
             out += self._send_beacons(now) if cluster.is_head else self._send_beats(now)
             out += self._merge.ask_winner(now)
-            if cluster.multicast.probes(now):
+            if cluster.multicast.is_probe_due(now):
                 out.append(Multicast(cluster.group, MulticastProbe(cluster.name)))
         return out
 
@@ -97,8 +97,6 @@ class Heartbeats:
     # ---------------------------------------------------------------- heartbeats of others
 
     def hear_beat(self, now: Nanos, sender: PeerId, beat: MemberBeat) -> list[PluginEffect]:
-        if reason := self._cluster.mismatch(beat.cluster, beat.agreement):
-            return [Refuse(sender, reason)]
         return self._take_beat(now, sender, beat, sender)
 
     def hear_passed_beat(self, now: Nanos, sender: PeerId, message: PassedBeat) -> list[PluginEffect]:
@@ -153,8 +151,6 @@ class Heartbeats:
 
     def hear_beacon(self, now: Nanos, sender: PeerId, beacon: HeadBeacon) -> list[PluginEffect]:
         cluster = self._cluster
-        if reason := cluster.mismatch(beacon.cluster, beacon.agreement):
-            return [Refuse(sender, reason)]
         if beacon.by_multicast and sender == beacon.head:
             cluster.multicast.hear(now, sender)
         if cluster.roster is None:
@@ -163,9 +159,7 @@ class Heartbeats:
             return [*asked, *self._merge.ask_admission(now, sender)]  # the sender passes requests on to the head
         if (beacon.term, beacon.head) == (cluster.term, cluster.head):
             return self._hear_own_beacon(now, sender, beacon)
-        if election.wins(beacon.term, beacon.head, cluster.term, cluster.head):
-            return self._merge.follow(now, beacon.term, beacon.head, sender)
-        return self._merge.refute(now, sender)
+        return self._merge.resolve(now, beacon.term, beacon.head, sender)
 
     def _hear_own_beacon(self, now: Nanos, sender: PeerId, beacon: HeadBeacon) -> list[PluginEffect]:
         cluster, out = self._cluster, list[PluginEffect]()
@@ -184,8 +178,6 @@ class Heartbeats:
 
     def hear_roster(self, now: Nanos, sender: PeerId, message: RosterTold) -> list[PluginEffect]:
         cluster, new = self._cluster, message.roster
-        if reason := cluster.mismatch(message.cluster, message.agreement):
-            return [Refuse(sender, reason)]
         if message.by_multicast and sender == new.head:
             cluster.multicast.hear(now, sender)
         if sender not in cluster.members and not self._merge.expects(sender):
@@ -194,14 +186,12 @@ class Heartbeats:
             return self.hear_beacon(now, sender, cluster.beacon_of(new.term, new.head))  # ask it before believing it
         if (new.term, new.head) == (cluster.term, cluster.head):
             return self._hear_same_term(now, sender, message)
-        if not election.wins(new.term, new.head, cluster.term, cluster.head):
-            return self._merge.refute(now, sender)
         if cluster.names_me(new) and new.term > cluster.term:
             return self._leadership.adopt(now, new, message.stamp)
         if cluster.roster is None:
             cluster.hear_term(new.term)
             return self._merge.ask_admission(now, new.head)
-        return self._merge.follow(now, new.term, new.head, sender)
+        return self._merge.resolve(now, new.term, new.head, sender)
 
     def _hear_same_term(self, now: Nanos, sender: PeerId, message: RosterTold) -> list[PluginEffect]:
         cluster, new = self._cluster, message.roster

@@ -93,7 +93,7 @@ class Leadership:
             cluster.highest_term,
             cluster.me,
             tuple((peer, members[peer]) for peer in live),
-            election.reassigned(cluster.slots, live, joiners, self._backups, cluster.highest_term, ready),
+            election.reassign(cluster.slots, live, joiners, self._backups, cluster.highest_term, ready),
             self._next_lost(members),
         )
         self._joiners = {}
@@ -124,7 +124,7 @@ class Leadership:
         if not cluster.is_head or now - self._adopted_ns < cluster.detection_ns:
             return []
         live = list(cluster.members)
-        slots = election.reassigned(cluster.slots, live, (), self._backups, cluster.term, True)
+        slots = election.reassign(cluster.slots, live, (), self._backups, cluster.term, True)
         out = self.write(now, ready=True) if slots != cluster.slots else []
         is_small = len(cluster.members) < self._coordinators
         if is_small and not self._is_small:

@@ -8,21 +8,23 @@ from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import PluginEffect, Refuse
 from wend.strategies.clusters.membership import election
+from wend.strategies.clusters.membership.bounded import put
 from wend.strategies.clusters.membership.cluster import Cluster
 from wend.strategies.clusters.membership.leadership import Leadership
 from wend.strategies.clusters.membership.messages import ClusterEntry, DirectoryEntries, RosterRequest
-from wend.strategies.clusters.membership.search import Search
 
 MOST_ASKED = 256
+MOST_TARGETS = 16
 
 
 class Merge:
     """Asks for rosters that win, and tells others of rosters that lose."""
 
-    def __init__(self, cluster: Cluster, leadership: Leadership, search: Search) -> None:
+    def __init__(self, cluster: Cluster, leadership: Leadership) -> None:
         self._cluster = cluster
         self._leadership = leadership
-        self._search = search
+        self.targets: dict[PeerId, None] = {}
+        """Members that can admit this peer, which has no roster yet."""
         self._winner: tuple[int, PeerId, Nanos] | None = None
         """The term and head of a roster that wins over this peer's own, and until when this peer asks that head."""
         self._asked: dict[PeerId, None] = {}
@@ -36,24 +38,25 @@ class Merge:
 
     def ask_admission(self, now: Nanos, member: PeerId) -> list[PluginEffect]:
         """Ask a member of the cluster to admit this peer, which has no roster yet."""
-        if member in self._search.targets:
+        if member in self.targets:
             return []
-        self._search.aim(member)
+        if member != self._cluster.me and len(self.targets) < MOST_TARGETS:
+            self.targets[member] = None
         return self.ask_head(now, member)
 
     def ask_head(self, now: Nanos, head: PeerId) -> list[PluginEffect]:
-        self._note_asked(head)
+        put(self._asked, head, None, MOST_ASKED)
         return self._cluster.send((head,), self._cluster.beat(now))
 
     def ask_roster(self, peer: PeerId) -> list[PluginEffect]:
-        self._note_asked(peer)
+        put(self._asked, peer, None, MOST_ASKED)
         return self._cluster.send((peer,), RosterRequest(self._cluster.name))
 
-    def _note_asked(self, peer: PeerId) -> None:
-        self._asked.pop(peer, None)
-        self._asked[peer] = None
-        if len(self._asked) > MOST_ASKED:
-            del self._asked[next(iter(self._asked))]
+    def resolve(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> list[PluginEffect]:
+        """Compare this peer's roster with another one that `source` has."""
+        if election.wins(term, head, self._cluster.term, self._cluster.head):
+            return self.follow(now, term, head, source)
+        return self._refute(now, source)
 
     def follow(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> list[PluginEffect]:
         """Ask for a roster that wins over this peer's own: its head, and the peer that told of it."""
@@ -84,17 +87,12 @@ class Merge:
             return self._leadership.write(now)  # nobody answers for that roster: this one wins again
         return []
 
-    def refute(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
+    def _refute(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
         """Tell a peer that its roster loses, once per period."""
-        out: list[PluginEffect] = []
-        last = self._refuted_ns.pop(peer, None)
-        if last is None or now - last >= self._cluster.period_ns:
-            last = now
-            out = self._cluster.send((peer,), self._cluster.beacon(now))
-        self._refuted_ns[peer] = last
-        if len(self._refuted_ns) > MOST_ASKED:
-            del self._refuted_ns[next(iter(self._refuted_ns))]
-        return out
+        last_ns = self._refuted_ns.get(peer)
+        is_due = last_ns is None or now - last_ns >= self._cluster.period_ns
+        put(self._refuted_ns, peer, now if is_due or last_ns is None else last_ns, MOST_ASKED)
+        return self._cluster.send((peer,), self._cluster.beacon(now)) if is_due else []
 
     def compare(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> list[PluginEffect]:
         """Act on this cluster's entry in another directory: of another head, after a partition, or an old one."""
@@ -106,4 +104,4 @@ class Merge:
         if election.wins(term, entry.head, cluster.term, cluster.head):
             out = self.follow(now, term, entry.head, entry.head)
             return out if cluster.is_head else [*out, *cluster.send((cluster.head,), DirectoryEntries((entry,)))]
-        return [] if entry.head in cluster.members else self.refute(now, entry.head)
+        return [] if entry.head in cluster.members else self._refute(now, entry.head)

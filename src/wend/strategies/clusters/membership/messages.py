@@ -11,7 +11,7 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.strategies.clusters.membership.settings import ClusterSettings
-from wend.strategies.clusters.membership.slots import Slots, are_slots_invalid
+from wend.strategies.clusters.membership.slots import Slots, are_slots_invalid, holders_of
 
 MOST_MEMBERS = 3000
 """A roster must fit a datagram."""
@@ -204,50 +204,54 @@ def digest_of(roster: Roster) -> int:
 
 
 def is_invalid(message: ClusterMessage, coordinators: int) -> bool:
-    """Whether no correct peer sends such a message, to peers whose clusters have so many trees."""
+    """Whether no correct peer sends such a message to peers whose clusters have so many coordinators."""
     match message:
         case RosterTold(cluster, _, roster):
-            return _bad_name(cluster) or _bad_roster(roster, coordinators)
-        case MemberBeat(cluster, _, incarnation, term):
-            return _bad_name(cluster) or incarnation < 1 or not 0 <= term < LAST_TERM or len(message.mute) > MOST_NAMED
+            return _is_bad_name(cluster) or _is_bad_roster(roster, coordinators)
+        case MemberBeat() | HeadBeacon():
+            return _is_bad_beat(message)
         case PassedBeat(_, beat):
-            return is_invalid(beat, coordinators)
-        case HeadBeacon(cluster, _, term):
-            bad_name = _bad_name(cluster) or message.age_ns < 0
-            return bad_name or not 0 < term < LAST_TERM or len(message.mute) > MOST_NAMED
+            return _is_bad_beat(beat)
         case ClusterSearch(cluster) | MemberLeave(cluster):
-            return _bad_name(cluster) or message.incarnation < 1
-        case ClusterFound(cluster, _, entries, seekers):
-            names = [entry.name for entry in entries]
-            bad_term = not 0 <= message.term < LAST_TERM
-            return _bad_entries(entries, coordinators) or len(seekers) > MOST_NAMED or bool(names[2:]) or bad_term
+            return _is_bad_name(cluster) or message.incarnation < 1
+        case ClusterFound(_, _, entries, seekers, term):
+            is_long = len(entries) > 2 or len(seekers) > MOST_NAMED
+            return is_long or not 0 <= term < LAST_TERM or _has_bad_entry(entries, coordinators)
         case DirectoryEntries(entries, wanted):
-            return _bad_entries(entries, coordinators) or len(wanted) > MOST_CLUSTERS
+            return max(len(entries), len(wanted)) > MOST_CLUSTERS or _has_bad_entry(entries, coordinators)
         case DirectoryDigest(_, known):
-            return len(known) > MOST_CLUSTERS or any(map(_bad_name, (name for name, *_ in known)))
+            return len(known) > MOST_CLUSTERS or any(_is_bad_name(name) for name, *_ in known)
     return False
 
 
-def _bad_name(name: str) -> bool:
+def _is_bad_name(name: str) -> bool:
     return not 0 < len(name) <= LONGEST_NAME
 
 
-def _bad_entries(entries: tuple[ClusterEntry, ...], coordinators: int) -> bool:
-    return len(entries) > MOST_CLUSTERS or any(
-        _bad_name(entry.name) or are_slots_invalid(entry.slots, coordinators) or entry.slots[0].term >= LAST_TERM
+def _is_bad_beat(message: MemberBeat | HeadBeacon) -> bool:
+    if _is_bad_name(message.cluster) or len(message.mute) > MOST_NAMED:
+        return True
+    if isinstance(message, MemberBeat):
+        return message.incarnation < 1 or not 0 <= message.term < LAST_TERM
+    return message.age_ns < 0 or not 0 < message.term < LAST_TERM
+
+
+def _has_bad_entry(entries: tuple[ClusterEntry, ...], coordinators: int) -> bool:
+    return any(
+        _is_bad_name(entry.name) or are_slots_invalid(entry.slots, coordinators) or entry.slots[0].term >= LAST_TERM
         for entry in entries
     )
 
 
-def _bad_roster(roster: Roster, coordinators: int) -> bool:
+def _is_bad_roster(roster: Roster, coordinators: int) -> bool:
     peers = [peer for peer, _ in roster.members]
     return (
         not 0 < roster.term < LAST_TERM
         or len(peers) > MOST_MEMBERS
-        or any(peers[i] >= peers[i + 1] for i in range(len(peers) - 1))
+        or peers != sorted({*peers})
         or roster.head not in peers
         or len(roster.lost) > MOST_NAMED
         or are_slots_invalid(roster.slots, coordinators)
         or roster.slots[0].term != roster.term
-        or not {peer for slot in roster.slots for peer in slot.holders} <= {*peers}
+        or not {*holders_of(roster.slots)} <= {*peers}
     )

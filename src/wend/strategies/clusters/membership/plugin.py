@@ -7,7 +7,7 @@ directory of all clusters.
 | part | file |
 | --- | --- |
 | the name and the roster of this peer's cluster | `cluster.py` |
-| finding the cluster | `discovery.py`, `search.py` |
+| finding the cluster | `discovery.py` |
 | writing rosters, taking over | `leadership.py`, by the rule in `election.py` |
 | heartbeats and beacons | `heartbeats.py` |
 | merging after a partition | `merge.py` |
@@ -43,6 +43,7 @@ from wend.protocol.plugins import (
     Unanswered,
     View,
 )
+from wend.strategies.clusters.membership.bounded import put
 from wend.strategies.clusters.membership.cluster import Cluster
 from wend.strategies.clusters.membership.contacts import GOSSIP, Contacts
 from wend.strategies.clusters.membership.detector import ClusterDetector
@@ -94,7 +95,7 @@ class Clusters(Membership):
         self._detector = detector = ClusterDetector(cluster.detection_ns)
         self._contacts = contacts = Contacts(cluster, detector, settings.directory_ns, config.seed)
         self._leadership = leadership = Leadership(cluster, settings, detector, contacts)
-        self._merge = merge = Merge(cluster, leadership, contacts.search)
+        self._merge = merge = Merge(cluster, leadership)
         self._heartbeats = heartbeats = Heartbeats(cluster, detector, leadership, merge)
         self._discovery = discovery = ClusterDiscovery(cluster, contacts, leadership, merge)
         self._unanswered: dict[PeerId, Nanos] = {}
@@ -152,11 +153,6 @@ class Clusters(Membership):
     def my_trees(self) -> tuple[int, ...]:
         """The trees for which this peer is the active coordinator: several only if there are few members."""
         return self._cluster.my_trees
-
-    @property
-    def my_tree(self) -> int | None:
-        """The first of them."""
-        return next(iter(self.my_trees), None)
 
     @property
     def my_backups(self) -> tuple[int, ...]:
@@ -225,15 +221,15 @@ class Clusters(Membership):
             case Due(name):
                 return self._timers[name](now)
             case Begun(contacts, contacts_follow):
-                self._contacts.search.begin(contacts, contacts_follow)
+                self._contacts.begin(contacts, contacts_follow)
                 return [*self._heartbeats.start(now), *self._discovery.start(now)]
             case ContactFound(peer):
-                self._contacts.search.prefer_contact(peer)
-                return self._contacts.greet((peer,))
+                return self._contacts.find(peer)
             case PathFound(_, path):
                 return self._discovery.name_after_path(now, path)
             case Unanswered(peer):
-                self._note_unanswered(now, peer)
+                put(self._unanswered, peer, now, MOST_UNANSWERED)
+                self._detector.suspect(now, peer)
             case Stopping():
                 return self._leave()
         return []
@@ -242,19 +238,18 @@ class Clusters(Membership):
         self._unanswered.pop(sender, None)
         if sender == self.me or is_invalid(message, self._trees):
             return [Refuse(sender, ComposedReason(f"{type(message).__name__}: a message that cannot be"))]
-        return self._hear[type(message)](now, sender, message) if self._cluster.name else []
+        if not self._cluster.name:
+            return []
+        if isinstance(message, MemberBeat | HeadBeacon | RosterTold):
+            reason = self._cluster.mismatch(message.cluster, message.agreement)
+            if reason is not None:
+                return [Refuse(sender, reason)]
+        return self._hear[type(message)](now, sender, message)
 
     def _beat(self, now: Nanos) -> list[PluginEffect]:
         limit = now - self._cluster.detection_ns
         self._unanswered = {peer: when for peer, when in self._unanswered.items() if when >= limit}
         return [*self._heartbeats.beat(now), *self._contacts.tend(now)]
-
-    def _note_unanswered(self, now: Nanos, peer: PeerId) -> None:
-        self._unanswered.pop(peer, None)
-        self._unanswered[peer] = now
-        if len(self._unanswered) > MOST_UNANSWERED:
-            del self._unanswered[next(iter(self._unanswered))]
-        self._detector.suspect(now, peer)
 
     def _leave(self) -> list[PluginEffect]:
         self._has_left = True
