@@ -18,7 +18,7 @@ from wend.strategies.clusters.membership.messages import (
     HeadBeacon,
     MemberBeat,
     Roster,
-    RosterTold,
+    RosterUpdate,
     agreement_of,
     digest_of,
 )
@@ -131,9 +131,9 @@ class Cluster:
         """A beacon that only names another roster of this cluster."""
         return HeadBeacon(self.name, self.agreement, term, head)
 
-    def roster_message(self) -> RosterTold:
+    def roster_message(self) -> RosterUpdate:
         assert self.roster is not None
-        return RosterTold(self.name, self.agreement, self.roster, self.stamp)
+        return RosterUpdate(self.name, self.agreement, self.roster, self.stamp)
 
     def entries(self) -> tuple[ClusterEntry, ...]:
         """The cluster's entry in the directory; none without a roster."""

@@ -11,10 +11,10 @@ from wend.strategies.clusters.membership.detector import ClusterDetector
 from wend.strategies.clusters.membership.directory import Directory
 from wend.strategies.clusters.membership.messages import (
     ClusterEntry,
-    ClusterFound,
     DirectoryDigest,
     DirectoryEntries,
     MemberProbe,
+    SearchAnswer,
 )
 from wend.strategies.clusters.membership.slots import Slots, holders_of
 
@@ -67,7 +67,7 @@ class Contacts:
             self.contacts.append(peer)
 
     def find(self, peer: PeerId) -> list[PluginEffect]:
-        """Greet a contact that the driver has found, which may be this peer itself."""
+        """Greet a contact that the driver has found. It may be this peer itself."""
         self.awaits_contacts = False
         self.add(peer, first=True)
         return self._greet((peer,))
@@ -126,11 +126,10 @@ class Contacts:
     # ---------------------------------------------------------------- news of the own cluster
 
     def adopt(self, now: Nanos, slots: Slots) -> list[PluginEffect]:
-        """Act on the new roster of this cluster, which had these slots before."""
+        """Act on a new roster of this cluster. The earlier one had these slots."""
         cluster = self._cluster
         if not cluster.is_holder:
-            if len(self.directory):
-                self.directory = Directory(self._period_ns)
+            self.directory = Directory(self._period_ns)
             return []
         is_new = not len(self.directory)
         self.directory.learn(now, cluster.entries()[0])
@@ -152,9 +151,8 @@ class Contacts:
         out: list[PluginEffect] = []
         for name in names:
             slots = self.directory.slots[name]
-            out += cluster.send(
-                dict.fromkeys(peer for tree in cluster.my_trees for peer in slots[tree].holders), entries
-            )
+            peers = dict.fromkeys(peer for tree in cluster.my_trees for peer in slots[tree].holders)
+            out += cluster.send(peers, entries)
         return out
 
     # ---------------------------------------------------------------- gossip
@@ -196,10 +194,10 @@ class Contacts:
     # ---------------------------------------------------------------- news of other clusters
 
     def spread(self, entries: list[ClusterEntry], names: list[str], sender: PeerId) -> list[PluginEffect]:
-        """Act on entries that are new in the directory; `names` are those of clusters that were not known.
+        """Act on entries that changed the directory; `names` are those of new clusters, which hear of this one at once.
 
-        These hear of this cluster at once. An active coordinator passes the entries on to the others of its cluster if
-        another cluster sent them: that one's list of them may be old."""
+        If another cluster sent the entries, an active coordinator passes them on to the others of its own: the sender's
+        list of coordinators may be old."""
         if not entries:
             return []
         cluster = self._cluster
@@ -210,16 +208,16 @@ class Contacts:
         return out
 
     def warn_successor(self, entries: tuple[ClusterEntry, ...], sender: PeerId) -> list[PluginEffect]:
-        """Tell a new head, which does not know it, of the last term of its cluster, whose entry has expired here."""
+        """Tell the sender the last term of its cluster, which a new head may not know, if its entry has expired."""
         cluster, out = self._cluster, list[PluginEffect]()
         for entry in entries:
             if self.directory.has_outlived(entry) and sender in holders_of(entry.slots):
                 last = self.directory.last_term(entry.name)
-                out += cluster.send((sender,), ClusterFound(cluster.name, entry.name, cluster.entries(), (), last))
+                out += cluster.send((sender,), SearchAnswer(cluster.name, entry.name, cluster.entries(), (), last))
         return out
 
     def meet(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> list[PluginEffect]:
-        """A contact says who coordinates another cluster."""
+        """Act on the answer of a contact, which says who coordinates another cluster."""
         cluster = self._cluster
         holders = holders_of(entry.slots)
         if cluster.roster is None:

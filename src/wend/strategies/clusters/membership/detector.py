@@ -66,22 +66,17 @@ class ClusterDetector:
             self._records[peer] = record
         self.dead = {peer: None for peer in self.dead if peer in self._records}
 
-    def tracks(self, peer: PeerId) -> bool:
-        return peer in self._records
-
-    def hear(self, now: Nanos, peer: PeerId, age_ns: Nanos = 0) -> None:
-        """Take note of a sign of life. It is `age_ns` old."""
+    def hear(self, now: Nanos, peer: PeerId, age_ns: Nanos = 0) -> bool:
+        """Take note of a sign of life, which is `age_ns` old. Return whether the peer is not silent."""
         record = self._records.get(peer)
-        at = now - age_ns
-        if record is None or at < record.heard_ns or at + self._silence_ns <= now:
-            return
-        record.heard_ns, record.tries = at, 0
-        record.due_ns = at + self._silence_ns
-        self.dead.pop(peer, None)
-
-    def is_silent(self, now: Nanos, peer: PeerId) -> bool:
-        record = self._records.get(peer)
-        return record is None or now - record.heard_ns >= self._silence_ns
+        if record is None:
+            return False
+        heard_ns = now - age_ns
+        if heard_ns >= record.heard_ns and age_ns < self._silence_ns:
+            record.heard_ns, record.tries = heard_ns, 0
+            record.due_ns = heard_ns + self._silence_ns
+            self.dead.pop(peer, None)
+        return now - record.heard_ns < self._silence_ns
 
     def suspect(self, now: Nanos, peer: PeerId) -> None:
         """Probe a tracked peer now."""
@@ -90,10 +85,11 @@ class ClusterDetector:
             record.due_ns = now
             self._is_timer_late = True
 
-    def declare_dead(self, peer: PeerId) -> None:
-        """A tracked peer has said that it leaves, or has restarted."""
+    def bury(self, peer: PeerId) -> bool:
+        """Count a peer as dead that leaves or has restarted. False if it is not tracked."""
         if peer in self._records:
             self.dead[peer] = None
+        return peer in self._records
 
     def probe(self, now: Nanos) -> tuple[list[PeerId], list[PeerId]]:
         """The peers to probe now, and those that have just died."""
@@ -126,7 +122,7 @@ class ClusterDetector:
         return self._timer_ns
 
     def is_due(self, now: Nanos) -> bool:
-        """Whether this is the timer that was set last; another one came earlier otherwise."""
+        """Whether the timer that was set last has come; an earlier one does not count."""
         if self._timer_ns is None or now < self._timer_ns:
             return False
         self._timer_ns = None

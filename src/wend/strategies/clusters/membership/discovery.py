@@ -16,7 +16,7 @@ from wend.strategies.clusters.membership.cluster import Cluster
 from wend.strategies.clusters.membership.contacts import ASKED, Contacts
 from wend.strategies.clusters.membership.leadership import Leadership
 from wend.strategies.clusters.membership.merge import Merge
-from wend.strategies.clusters.membership.messages import ClusterEntry, ClusterFound, ClusterSearch
+from wend.strategies.clusters.membership.messages import ClusterEntry, ClusterSearch, SearchAnswer
 from wend.strategies.clusters.membership.slots import holders_of
 
 MOST_PATHS = 3
@@ -121,7 +121,7 @@ class ClusterDiscovery:
             return self._hear_own_search(now, sender, message)
         self._add_seeker(message.cluster, sender)
         self._contacts.add(sender)
-        answer = ClusterFound(
+        answer = SearchAnswer(
             cluster.name,
             message.cluster,
             directory.entries((cluster.name, message.cluster)) or cluster.entries(),
@@ -142,7 +142,7 @@ class ClusterDiscovery:
         out = self._leadership.restart(now, sender, message.incarnation)
         return [*out, *cluster.send((sender,), cluster.beacon(now))]
 
-    def hear_found(self, now: Nanos, sender: PeerId, message: ClusterFound) -> list[PluginEffect]:
+    def hear_answer(self, now: Nanos, sender: PeerId, message: SearchAnswer) -> list[PluginEffect]:
         cluster = self._cluster
         if message.asked != cluster.name:
             return [Refuse(sender, "an answer about another cluster")]
@@ -159,7 +159,7 @@ class ClusterDiscovery:
                     out += cluster.send((peer,), cluster.search())
         return out
 
-    def _exceed_term(self, now: Nanos, message: ClusterFound) -> list[PluginEffect]:
+    def _exceed_term(self, now: Nanos, message: SearchAnswer) -> list[PluginEffect]:
         """Take a higher term if somebody knew this cluster in one that is not lower, before its entry expired."""
         cluster = self._cluster
         cluster.hear_term(message.term)

@@ -27,7 +27,7 @@ from wend.strategies.clusters.membership.messages import (
     MulticastProbe,
     PassedBeat,
     RosterRequest,
-    RosterTold,
+    RosterUpdate,
     digest_of,
 )
 
@@ -165,18 +165,18 @@ class Heartbeats:
         cluster, out = self._cluster, list[PluginEffect]()
         if cluster.is_head or (sender != beacon.head and sender not in cluster.members):
             return out
-        self._detector.hear(now, beacon.head, beacon.age_ns)
+        is_heard = self._detector.hear(now, beacon.head, beacon.age_ns)
         if sender == beacon.head:
             cluster.head_ns = now
             cluster.stamp = max(cluster.stamp, beacon.stamp)
             out += self._judge_multicast(now, beacon)
-        if not self._detector.is_silent(now, beacon.head):
+        if is_heard:
             self._leadership.track(now)
         if beacon.digest != cluster.digest:
             out += self._merge.ask_roster(sender)
         return out
 
-    def hear_roster(self, now: Nanos, sender: PeerId, message: RosterTold) -> list[PluginEffect]:
+    def hear_roster(self, now: Nanos, sender: PeerId, message: RosterUpdate) -> list[PluginEffect]:
         cluster, new = self._cluster, message.roster
         if message.by_multicast and sender == new.head:
             cluster.multicast.hear(now, sender)
@@ -193,7 +193,7 @@ class Heartbeats:
             return self._merge.ask_admission(now, new.head)
         return self._merge.resolve(now, new.term, new.head, sender)
 
-    def _hear_same_term(self, now: Nanos, sender: PeerId, message: RosterTold) -> list[PluginEffect]:
+    def _hear_same_term(self, now: Nanos, sender: PeerId, message: RosterUpdate) -> list[PluginEffect]:
         cluster, new = self._cluster, message.roster
         if digest_of(new) == cluster.digest:
             return []

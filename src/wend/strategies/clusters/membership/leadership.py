@@ -164,10 +164,7 @@ class Leadership:
         return self.write(now) if cluster.is_head else self._remove(now, sender)
 
     def _remove(self, now: Nanos, member: PeerId) -> list[PluginEffect]:
-        if not self._detector.tracks(member):
-            return []
-        self._detector.declare_dead(member)
-        return self._elect(now)
+        return self._elect(now) if self._detector.bury(member) else []
 
     # ---------------------------------------------------------------- failures
 

@@ -1,4 +1,4 @@
-"""The messages of `clusters`. Any of them may get lost, so a peer repeats what it needs an answer to.
+"""The messages of `clusters`. Any of them may get lost, so a peer repeats those that need an answer.
 
 Messages inside a cluster carry its name and its agreement, a hash of the settings that all members must share. So a
 peer of another cluster, or of another one with the same name, is told apart by every single message.
@@ -18,13 +18,13 @@ MOST_MEMBERS = 3000
 MOST_CLUSTERS = 1000
 """In a directory."""
 MOST_NAMED = 64
-"""Peers or clusters that other lists name, at most."""
+"""The longest of the other lists of peers."""
 LAST_TERM = 1 << 48
 LONGEST_NAME = 100
 
 
 class Roster(msgspec.Struct, frozen=True, gc=False):
-    """All of a cluster in one term, as its head made it."""
+    """The members and slots of a cluster in one term, as its head assigned them."""
 
     term: int
     head: PeerId
@@ -52,35 +52,35 @@ class ClusterEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class ClusterSearch(msgspec.Struct, frozen=True, gc=False, tag="cs"):
-    """The sender looks for its cluster: by multicast, and from contacts. The answer is `ClusterFound`."""
+    """The sender searches for its cluster, by multicast and from contacts. The answer is `SearchAnswer`."""
 
     cluster: str
     agreement: int
     incarnation: int
 
 
-class ClusterFound(msgspec.Struct, frozen=True, gc=False, tag="cf"):
-    """What a peer says to one that looks for a cluster: who coordinates the sender's own, and the one asked for."""
+class SearchAnswer(msgspec.Struct, frozen=True, gc=False, tag="cf"):
+    """The answer to `ClusterSearch`: who coordinates the sender's own cluster and the one in question."""
 
     cluster: str
     asked: str
     entries: tuple[ClusterEntry, ...]
-    """Of the sender's own cluster and of the one asked for, where they are known."""
+    """Of the sender's own cluster and of the one in question, as far as the sender knows them."""
     seekers: tuple[PeerId, ...] = ()
-    """Others that look for the cluster asked for."""
+    """Others that search for the cluster in question."""
     term: int = 0
-    """If the cluster asked for was known and has expired: its last term."""
+    """The last term of the cluster in question, if its entry has expired."""
 
 
 class MemberBeat(msgspec.Struct, frozen=True, gc=False, tag="cb"):
-    """A member's heartbeat, to the head, and among coordinators and backups. From others: a request to join."""
+    """A member's heartbeat to the head, and among coordinators and backups. From other peers, a request to join."""
 
     cluster: str
     agreement: int
     incarnation: int
     term: int
     head: PeerId
-    """Of the sender's roster; term 0 where it has none."""
+    """Of the sender's roster; term 0 if it has none."""
     seeks: bool = False
     """Whether the sender misses its head, and asks coordinators and backups to pass messages on."""
     hears_head: bool = False
@@ -99,18 +99,18 @@ class PassedBeat(msgspec.Struct, frozen=True, gc=False, tag="cy"):
 
 
 class HeadBeacon(msgspec.Struct, frozen=True, gc=False, tag="ch"):
-    """From the head to all members, once per period; others pass it on where somebody misses it."""
+    """From the head to all members, once per period; others pass it on if a member misses it."""
 
     cluster: str
     agreement: int
     term: int
     head: PeerId
     digest: int = 0
-    """Of the roster: who has another one asks for it."""
+    """Of the roster: a member that has another one asks for it."""
     stamp: int = 0
     by_multicast: bool = False
     age_ns: Nanos = 0
-    """Where it is passed on: how long ago the head sent it."""
+    """How long ago the head sent it, if another member passes it on."""
     works: bool = False
     """Whether multicast works in this cluster."""
     mute: tuple[PeerId, ...] = ()
@@ -118,13 +118,13 @@ class HeadBeacon(msgspec.Struct, frozen=True, gc=False, tag="ch"):
 
 
 class RosterRequest(msgspec.Struct, frozen=True, gc=False, tag="cq"):
-    """Asks for the receiver's roster. The answer is `RosterTold`."""
+    """Asks for the receiver's roster. The answer is `RosterUpdate`."""
 
     cluster: str
 
 
-class RosterTold(msgspec.Struct, frozen=True, gc=False, tag="cr"):
-    """A roster, from the head to all members, or to one that asked."""
+class RosterUpdate(msgspec.Struct, frozen=True, gc=False, tag="cr"):
+    """A roster, from the head to all members, or from any member to a peer that asked for it."""
 
     cluster: str
     agreement: int
@@ -134,7 +134,7 @@ class RosterTold(msgspec.Struct, frozen=True, gc=False, tag="cr"):
 
 
 class MemberProbe(msgspec.Struct, frozen=True, gc=False, tag="cp"):
-    """Are you there, and how far away?"""
+    """Asks for a sign of life, and measures the round trip."""
 
     number: int
 
@@ -154,7 +154,7 @@ class MemberLeave(msgspec.Struct, frozen=True, gc=False, tag="cl"):
 
 
 class MulticastProbe(msgspec.Struct, frozen=True, gc=False, tag="cm"):
-    """By multicast only: who gets it hears the sender's multicast."""
+    """Sent by multicast only: a peer that gets it hears the sender's multicast."""
 
     cluster: str
 
@@ -173,17 +173,17 @@ class DirectoryEntries(msgspec.Struct, frozen=True, gc=False, tag="ce"):
     entries: tuple[ClusterEntry, ...]
     wanted: tuple[str, ...] = ()
     number: int = 0
-    """Of the digest that it answers; 0 where it answers none."""
+    """Of the digest that it answers; 0 if it answers none."""
 
 
 ClusterMessage = (
     ClusterSearch
-    | ClusterFound
+    | SearchAnswer
     | MemberBeat
     | PassedBeat
     | HeadBeacon
     | RosterRequest
-    | RosterTold
+    | RosterUpdate
     | MemberProbe
     | MemberAnswer
     | MemberLeave
@@ -206,7 +206,7 @@ def digest_of(roster: Roster) -> int:
 def is_invalid(message: ClusterMessage, coordinators: int) -> bool:
     """Whether no correct peer sends such a message to peers whose clusters have so many coordinators."""
     match message:
-        case RosterTold(cluster, _, roster):
+        case RosterUpdate(cluster, _, roster):
             return _is_bad_name(cluster) or _is_bad_roster(roster, coordinators)
         case MemberBeat() | HeadBeacon():
             return _is_bad_beat(message)
@@ -214,7 +214,7 @@ def is_invalid(message: ClusterMessage, coordinators: int) -> bool:
             return _is_bad_beat(beat)
         case ClusterSearch(cluster) | MemberLeave(cluster):
             return _is_bad_name(cluster) or message.incarnation < 1
-        case ClusterFound(_, _, entries, seekers, term):
+        case SearchAnswer(_, _, entries, seekers, term):
             is_long = len(entries) > 2 or len(seekers) > MOST_NAMED
             return is_long or not 0 <= term < LAST_TERM or _has_bad_entry(entries, coordinators)
         case DirectoryEntries(entries, wanted):

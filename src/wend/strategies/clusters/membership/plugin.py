@@ -54,7 +54,6 @@ from wend.strategies.clusters.membership.links import CoordinatorLinks
 from wend.strategies.clusters.membership.merge import Merge
 from wend.strategies.clusters.membership.messages import (
     ClusterEntry,
-    ClusterFound,
     ClusterMessage,
     ClusterSearch,
     DirectoryDigest,
@@ -67,7 +66,8 @@ from wend.strategies.clusters.membership.messages import (
     MulticastProbe,
     PassedBeat,
     RosterRequest,
-    RosterTold,
+    RosterUpdate,
+    SearchAnswer,
     is_invalid,
 )
 from wend.strategies.clusters.membership.settings import ClusterSettings
@@ -103,12 +103,12 @@ class Clusters(Membership):
         self._has_left = False
         self._hear: dict[type, Callable[[Nanos, PeerId, Any], list[PluginEffect]]] = {
             ClusterSearch: discovery.hear_search,
-            ClusterFound: discovery.hear_found,
+            SearchAnswer: discovery.hear_answer,
             MemberBeat: heartbeats.hear_beat,
             PassedBeat: heartbeats.hear_passed_beat,
             HeadBeacon: heartbeats.hear_beacon,
             RosterRequest: heartbeats.hear_request,
-            RosterTold: heartbeats.hear_roster,
+            RosterUpdate: heartbeats.hear_roster,
             MulticastProbe: heartbeats.hear_multicast,
             MemberProbe: leadership.hear_probe,
             MemberAnswer: leadership.hear_answer,
@@ -240,7 +240,7 @@ class Clusters(Membership):
             return [Refuse(sender, ComposedReason(f"{type(message).__name__}: a message that cannot be"))]
         if not self._cluster.name:
             return []
-        if isinstance(message, MemberBeat | HeadBeacon | RosterTold):
+        if isinstance(message, MemberBeat | HeadBeacon | RosterUpdate):
             reason = self._cluster.mismatch(message.cluster, message.agreement)
             if reason is not None:
                 return [Refuse(sender, reason)]
