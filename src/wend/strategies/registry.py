@@ -88,7 +88,7 @@ MEMBERSHIP = PluginTable(
         "chain": "tdo.chain:Chain",
         "pastry": "ring.pastry:Pastry",
         "clusters": "clusters.membership.plugin:Clusters",
-        "clusters-linked": "clusters.membership.links:LinkedClusters",
+        "clusters-linked": "clusters.membership.plugin:LinkedClusters",
     }
 )
 GRAPHS = PluginTable(

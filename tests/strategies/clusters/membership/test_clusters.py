@@ -56,7 +56,7 @@ def test_a_peer_that_knows_nobody_speaks_for_all_trees() -> None:
     assert not net.peers[7].joined
     net.run(2)
     (alone,) = net.peers.values()
-    assert alone.joined and alone.members == (7,) and alone.my_trees == (0, 1) and alone.my_tree == 0
+    assert alone.joined and alone.members == (7,) and alone.my_trees == (0, 1)
     assert net.notices[7, "cluster-small"] == 1
     assert alone.status()["active/1"] == 1 and alone.status()["members"] == 1
     net.begin(3, "plant", 7)
@@ -360,7 +360,7 @@ def test_members_without_a_role_know_only_their_own_cluster() -> None:
 
 @pytest.mark.parametrize("multicast", [True, False])
 def test_traffic_does_not_grow_with_the_members_of_other_clusters(multicast: bool) -> None:
-    """`cluster_worlds.py` has the same for 200 members."""
+    """`worlds.py` has the same for 200 members."""
     few, many = (messages_per_member(40, others, multicast) for others in (6, 12))
     for before, after, most in zip(few, many, (2.0, 6.0), strict=True):
         assert 0.95 * before <= after <= 1.05 * before <= most

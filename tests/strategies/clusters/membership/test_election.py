@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wend.strategies.clusters.membership.election import first_slots, is_first, patience, reassigned, succession, wins
-from wend.strategies.clusters.membership.messages import Roster, cannot_be_slots
+from wend.strategies.clusters.membership.election import first_slots, is_first, patience, reassign, succession, wins
+from wend.strategies.clusters.membership.messages import Roster, are_slots_invalid
 from wend.strategies.clusters.membership.slots import Slot, Slots, holders_of
 
 PEERS = st.lists(st.integers(0, 30), min_size=1, max_size=12, unique=True).map(sorted)
@@ -13,7 +13,7 @@ PEERS = st.lists(st.integers(0, 30), min_size=1, max_size=12, unique=True).map(s
 def rest(slots: Slots, live: list[int], backups: int) -> Slots:
     """The slots when the head has looked again until nothing changes."""
     for _ in range(10):
-        after = reassigned(slots, live, (), backups, slots[0].term, True)
+        after = reassign(slots, live, (), backups, slots[0].term, True)
         if after == slots:
             return slots
         slots = after
@@ -26,8 +26,8 @@ def test_slots_of_any_history(trees: int, backups: int, history: list[tuple[list
     slots, before = first_slots(history[0][0][0], trees), history[0][0]
     for term, (live, rests) in enumerate(history, 2):
         fresh = [peer for peer in live if peer not in before]
-        after = reassigned(slots, live, fresh, backups, term, False)
-        assert not cannot_be_slots(after, trees) and {*holders_of(after)} <= {*live}
+        after = reassign(slots, live, fresh, backups, term, False)
+        assert not are_slots_invalid(after, trees) and {*holders_of(after)} <= {*live}
         for old, new in zip(slots, after, strict=True):
             stateful = [peer for peer in old.holders if peer in live and peer not in fresh]
             if stateful:
@@ -40,26 +40,26 @@ def test_slots_of_any_history(trees: int, backups: int, history: list[tuple[list
             after = rest(after, live, backups)
             assert len({slot.active for slot in after}) == min(trees, len(live))
             assert {len(slot.backups) for slot in after} == {min(backups, len(live) - 1)}
-            assert reassigned(after, live, (), backups, term, False) == after
+            assert reassign(after, live, (), backups, term, False) == after
         slots, before = after, live
 
 
 def test_a_tree_changes_hands_only_to_one_that_was_a_backup_before() -> None:
     alone = first_slots(1, 2)
-    two = reassigned(alone, [1, 2], [2], 1, 2, False)
+    two = reassign(alone, [1, 2], [2], 1, 2, False)
     assert [(slot.active, slot.backups) for slot in two] == [(1, (2,)), (1, (2,))]
-    ready = reassigned(two, [1, 2], (), 1, 3, True)
+    ready = reassign(two, [1, 2], (), 1, 3, True)
     assert [(slot.active, slot.backups) for slot in ready] == [(1, (2,)), (2, (1,))]
-    four = reassigned(ready, [1, 2, 3, 4], [3, 4], 1, 4, False)
+    four = reassign(ready, [1, 2, 3, 4], [3, 4], 1, 4, False)
     assert [(slot.active, slot.backups) for slot in four] == [(1, (2, 3)), (2, (1, 4))]
-    assert [slot.backups for slot in reassigned(four, [1, 2, 3, 4], (), 1, 5, True)] == [(3,), (4,)]
+    assert [slot.backups for slot in reassign(four, [1, 2, 3, 4], (), 1, 5, True)] == [(3,), (4,)]
 
 
 def test_an_heir_that_coordinates_nothing_goes_first() -> None:
     slots = (Slot(1, (2, 3), 5), Slot(2, (1, 4), 5))
-    after = reassigned(slots, [2, 3, 4], (), 2, 6, False)
+    after = reassign(slots, [2, 3, 4], (), 2, 6, False)
     assert [slot.active for slot in after] == [3, 2]
-    assert reassigned(slots, [2, 4], (), 1, 6, False)[0].active == 2
+    assert reassign(slots, [2, 4], (), 1, 6, False)[0].active == 2
 
 
 def test_succession() -> None:

@@ -8,18 +8,18 @@ from tests.strategies.clusters.membership.net import ClusterNet
 from wend.protocol.config import PeerConfig
 from wend.protocol.plugins import Heard
 from wend.protocol.ports import Refuse
-from wend.strategies.clusters.membership.domains import domain_of_path
+from wend.strategies.clusters.membership.discovery import domain_of_path
 from wend.strategies.clusters.membership.messages import (
     LAST_TERM,
     ClusterEntry,
-    ClusterFound,
     ClusterMessage,
     DirectoryDigest,
     DirectoryEntries,
     HeadBeacon,
     MemberBeat,
     Roster,
-    RosterTold,
+    RosterUpdate,
+    SearchAnswer,
     agreement_of,
 )
 from wend.strategies.clusters.membership.settings import ClusterSettings
@@ -52,12 +52,12 @@ def refusals(net: ClusterNet, sender: int, message: ClusterMessage, peer: int = 
     [
         (
             STRANGER,
-            RosterTold("plant", AGREED, Roster(70, 2, ((0, 1), (2, 1)), slots(70, 2, 0))),
+            RosterUpdate("plant", AGREED, Roster(70, 2, ((0, 1), (2, 1)), slots(70, 2, 0))),
             "slots of a cluster, and is no member of it",
         ),
         (
             STRANGER,
-            RosterTold("quarry", AGREED, Roster(70, 0, ((0, 1), (1, 1)), slots(70))),
+            RosterUpdate("quarry", AGREED, Roster(70, 0, ((0, 1), (1, 1)), slots(70))),
             "a message of another cluster",
         ),
         (STRANGER, HeadBeacon("quarry", AGREED, 70, STRANGER), "a message of another cluster"),
@@ -76,7 +76,7 @@ def refusals(net: ClusterNet, sender: int, message: ClusterMessage, peer: int = 
             DirectoryEntries((ClusterEntry("plant", AGREED + 1, STRANGER, slots(70, STRANGER, 5), 1),)),
             "the name of this cluster, with other settings",
         ),
-        (STRANGER, ClusterFound("quarry", "pit", ()), "an answer about another cluster"),
+        (STRANGER, SearchAnswer("quarry", "pit", ()), "an answer about another cluster"),
     ],
 )
 def test_who_does_not_belong_here_assigns_nothing(sender: int, message: Any, reason: str) -> None:
@@ -90,14 +90,14 @@ def test_who_does_not_belong_here_assigns_nothing(sender: int, message: Any, rea
 @pytest.mark.parametrize(
     "message",
     [
-        RosterTold("plant", AGREED, Roster(70, 1, ME, slots(70, 1, 9))),  # a backup that is no member
-        RosterTold("plant", AGREED, Roster(70, 1, ME, slots(71, 1, 2))),  # slots of another term
-        RosterTold("plant", AGREED, Roster(70, 9, ME, slots(70, 1, 2))),  # a head that is no member
-        RosterTold("plant", AGREED, Roster(70, 1, ME, slots(70, 1, 1))),  # one peer twice in a slot
-        RosterTold("plant", AGREED, Roster(70, 1, ME, (Slot(1, (2,), 70), Slot(2, (1,), 69)))),
-        RosterTold("plant", AGREED, Roster(70, 1, ME, slots(70, 1, 2)[:1])),  # too few trees
-        RosterTold("plant", AGREED, Roster(LAST_TERM, 1, ME, slots(LAST_TERM, 1, 2))),
-        RosterTold("plant", AGREED, Roster(70, 1, ME[::-1], slots(70, 1, 2))),
+        RosterUpdate("plant", AGREED, Roster(70, 1, ME, slots(70, 1, 9))),  # a backup that is no member
+        RosterUpdate("plant", AGREED, Roster(70, 1, ME, slots(71, 1, 2))),  # slots of another term
+        RosterUpdate("plant", AGREED, Roster(70, 9, ME, slots(70, 1, 2))),  # a head that is no member
+        RosterUpdate("plant", AGREED, Roster(70, 1, ME, slots(70, 1, 1))),  # one peer twice in a slot
+        RosterUpdate("plant", AGREED, Roster(70, 1, ME, (Slot(1, (2,), 70), Slot(2, (1,), 69)))),
+        RosterUpdate("plant", AGREED, Roster(70, 1, ME, slots(70, 1, 2)[:1])),  # too few trees
+        RosterUpdate("plant", AGREED, Roster(LAST_TERM, 1, ME, slots(LAST_TERM, 1, 2))),
+        RosterUpdate("plant", AGREED, Roster(70, 1, ME[::-1], slots(70, 1, 2))),
         DirectoryEntries((ClusterEntry("", AGREED, 8, slots(7, 8, 9), 1),)),
         DirectoryEntries((ClusterEntry("quarry", AGREED, 8, slots(0, 8, 9), 1),)),
         DirectoryEntries((ClusterEntry("quarry", AGREED, 8, (), 1),)),
@@ -118,10 +118,10 @@ def test_two_lists_of_one_term_are_refused() -> None:
     mine = net.peers[3].slots
     term = mine[0].term
     other = Roster(term, 0, ME, (Slot(2, (3,), term), Slot(3, (2,), term)))
-    assert refusals(net, 1, RosterTold("plant", AGREED, other), peer=3) == [
+    assert refusals(net, 1, RosterUpdate("plant", AGREED, other), peer=3) == [
         "slots that disagree with those of the head"
     ]
-    assert refusals(net, 1, RosterTold("plant", AGREED, other), peer=0) == [
+    assert refusals(net, 1, RosterUpdate("plant", AGREED, other), peer=0) == [
         "slots that disagree with those of the head"
     ]
     assert net.peers[3].slots == mine
@@ -136,7 +136,7 @@ def test_a_term_that_somebody_made_up_does_not_last() -> None:
     net.run(5)
     made_up = Roster(1000, STRANGER, (*ME, (STRANGER, 1)), slots(1000, STRANGER, 1))
     net.crash(STRANGER)
-    net.tell(2, Heard(STRANGER, RosterTold("plant", AGREED, made_up)))
+    net.tell(2, Heard(STRANGER, RosterUpdate("plant", AGREED, made_up)))
     net.run(10)
     net.check()
 

@@ -26,7 +26,7 @@ def lowest_alone(slots: Slots, live: list[PeerId], *others: object) -> Slots:
     return tuple(type(slot)(live[0], (), others[2]) for slot in slots)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("name", "broken"), [("wins", term_alone), ("reassigned", lowest_alone)])
+@pytest.mark.parametrize(("name", "broken"), [("wins", term_alone), ("reassign", lowest_alone)])
 def test_a_broken_election_is_caught(name: str, broken: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_election, name, broken)
     assert any(turbulent(seed).mistakes() for seed in range(WORLDS))

@@ -1,305 +1,235 @@
-"""What a peer and peers of other clusters tell each other: the search for its own cluster, and the directory.
+"""Whom this peer knows in other clusters, and what it tells them of its own (`directory.py`)."""
 
-How a search proceeds says `cluster_search.py`, how directories are compared `cluster_directory.py`.
-"""
-
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Container, Iterable
 
 from wend.model.events import PeerId
 from wend.model.random_stream import RandomStream, peer_stream
 from wend.model.units import Nanos
-from wend.protocol.plugins import FindPath, JoinMulticast, Multicast, PeerConfig, Timer
-from wend.strategies.clusters.membership import election as cluster_election
+from wend.protocol.plugins import PluginEffect, Timer
+from wend.strategies.clusters.membership.cluster import Cluster
+from wend.strategies.clusters.membership.detector import ClusterDetector
 from wend.strategies.clusters.membership.directory import Directory
-from wend.strategies.clusters.membership.member import ClusterMember
 from wend.strategies.clusters.membership.messages import (
     ClusterEntry,
-    ClusterFound,
-    ClusterSearch,
     DirectoryDigest,
     DirectoryEntries,
+    MemberProbe,
+    SearchAnswer,
 )
-from wend.strategies.clusters.membership.search import ASKED, Search
 from wend.strategies.clusters.membership.slots import Slots, holders_of
 
-MOST_TOLD = 64
-"""Clusters that are told of new slots at once; others hear of them by gossip."""
-TRACED = 3
-"""Contacts to which a peer without a cluster name traces the path."""
+MOST_CONTACTS = 64
+ASKED = 3
+"""Contacts that a peer asks in one round."""
+MOST_PUSHED = 64
+"""Clusters to which a coordinator sends new slots at once; others hear of them by gossip."""
 MOST_LONELY = 32
 """Periods in which a coordinator that knows no other cluster asks a contact; then it does so less often."""
-SEEK, GOSSIP, NAME = "seek", "gossip", "name"
+MEASURE_PERIODS = 16
+"""Heartbeat periods between two measurements of a round trip."""
+GOSSIP = "gossip"
 
 
-class ClusterContacts(ClusterMember):
-    """Finds its cluster, and tells other clusters of it."""
+class Contacts:
+    """Greets contacts, and shares the directory with coordinators and backups of all clusters."""
 
-    def __init__(self, config: PeerConfig) -> None:
-        super().__init__(config)
-        self._seed = config.seed
-        self._search = Search(config.peer)
-        self._directory = Directory(self._settings.directory_ns)
+    def __init__(self, cluster: Cluster, detector: ClusterDetector, period_ns: Nanos, seed: int) -> None:
+        self._cluster = cluster
+        self._detector = detector
+        self._period_ns = period_ns
+        self._seed = seed
+        self.contacts: list[PeerId] = []
+        """Peers of any cluster."""
+        self.awaits_contacts = False
+        """Whether the driver still looks for the first contact."""
+        self._place = 0
+        self.directory = Directory(period_ns)
         self._draws = 0
+        self._beats = 0
         self._lonely = 0
         """Heartbeat periods in which this coordinator or backup knew no other cluster."""
 
-    # ---------------------------------------------------------------- the name, and joining
+    # ---------------------------------------------------------------- contacts
 
-    def _name_cluster(self, now: Nanos) -> None:
-        if self.cluster:
-            self._enter(now)
-            return
-        for peer in self._search.next_contacts(TRACED):
-            self._out.append(FindPath(peer))
-        self._out.append(Timer(now + 2 * self._detection, NAME))
+    def begin(self, contacts: Iterable[PeerId], contacts_follow: bool) -> None:
+        for peer in contacts:
+            self.add(peer)
+        self.awaits_contacts = contacts_follow and not self.contacts
 
-    def _named(self, now: Nanos, name: str | None) -> None:
-        if name is not None:
-            self.cluster = name
-            self._enter(now)
+    def add(self, peer: PeerId, first: bool = False) -> None:
+        """Add a contact; `first`: it is the next to ask."""
+        if peer == self._cluster.me:
+            self.awaits_contacts = False
+        elif first:
+            self.contacts = [peer, *(one for one in self.contacts if one != peer)][:MOST_CONTACTS]
+            self._place = 0
+        elif peer not in self.contacts and len(self.contacts) < MOST_CONTACTS:
+            self.contacts.append(peer)
 
-    def _enter(self, now: Nanos) -> None:
-        """Look for the cluster, whose name is known now."""
-        self._out.append(JoinMulticast(self._group))
-        self._out.append(Timer(now + self._settings.directory_ns, GOSSIP))
-        self._seek(now)
+    def find(self, peer: PeerId) -> list[PluginEffect]:
+        """Greet a contact that the driver has found. It may be this peer itself."""
+        self.awaits_contacts = False
+        self.add(peer, first=True)
+        return self._greet((peer,))
 
-    def _seek(self, now: Nanos) -> None:
-        if self._roster is not None:
-            return
-        if self._search.next_round(self.cluster):
-            others = self._search.seekers(self.cluster, self.me)
-            self._begin_cluster(now)
-            for peer in others:
-                self._say(peer, self._beacon(now))
-            return
-        search = self._own_search()
-        if self._search.multicasts:
-            self._out.append(Multicast(self._group, search))
-        lowest = sorted(self._search.seekers(self.cluster, self.me))[:ASKED]
-        for peer in dict.fromkeys((*self._search.next_contacts(ASKED), *lowest)):
-            self._say(peer, search)
-        for peer in self._search.targets:
-            self._ask_head(now, peer)
-        self._out.append(Timer(now + self._period, SEEK))
+    def next_contacts(self, count: int, without: Container[PeerId] = ()) -> list[PeerId]:
+        """The next contacts in turn."""
+        chosen: list[PeerId] = []
+        for _ in self.contacts:
+            if len(chosen) == count:
+                break
+            contact = self.contacts[self._place % len(self.contacts)]
+            self._place += 1
+            if contact not in without:
+                chosen.append(contact)
+        return chosen
 
-    def _own_search(self) -> ClusterSearch:
-        return ClusterSearch(self.cluster, self._agreement, self._incarnation)
+    def _greet(self, peers: Iterable[PeerId]) -> list[PluginEffect]:
+        """Ask contacts who they are."""
+        cluster = self._cluster
+        strangers = (peer for peer in peers if peer not in cluster.members)
+        return cluster.send(strangers, cluster.search()) if cluster.name else []
 
-    def _greet(self, peer: PeerId) -> None:
-        """Ask a contact who it is."""
-        if self.cluster and peer not in self._members:
-            self._say(peer, self._own_search())
+    def _greet_next(self, count: int) -> list[PluginEffect]:
+        return self._greet(self.next_contacts(count, self._cluster.members))
 
-    def _greet_contacts(self, count: int) -> None:
-        for peer in self._search.next_contacts(count, self._members):
-            self._greet(peer)
+    def coordinators(self) -> list[PeerId]:
+        """The active coordinators of other clusters."""
+        mine = self._cluster.name
+        return [slot.active for name, slots in self.directory.slots.items() if name != mine for slot in slots]
 
-    def _sighted_cluster(self, now: Nanos, member: PeerId) -> None:
-        if member not in self._search.targets:
-            self._search.aim((member,))
-            self._ask_head(now, member)
+    def tend(self, now: Nanos) -> list[PluginEffect]:
+        """Once per heartbeat period: look for other clusters if none is known, and measure a round trip."""
+        self._beats += 1
+        out: list[PluginEffect] = []
+        if len(self.directory) == 1 and self._lonely < MOST_LONELY:
+            self._lonely += 1
+            out += self._greet_next(1)
+        return [*out, *self._measure(now)]
 
-    def _hear_search(self, now: Nanos, sender: PeerId, search: ClusterSearch) -> None:
-        if search.cluster == self.cluster:
-            self._hear_own_search(now, sender, search)
-        else:
-            self._search.add_seeker(search.cluster, sender)
-            entries = self._directory.named((self.cluster, search.cluster)) or self._own_entries()
-            seekers = self._search.seekers(search.cluster, sender)
-            term = self._directory.last_term(search.cluster)
-            self._say(sender, ClusterFound(self.cluster, search.cluster, entries, seekers, term))
-            self._search.add_contact(sender)
-
-    def _hear_own_search(self, now: Nanos, sender: PeerId, search: ClusterSearch) -> None:
-        if search.agreement != self._agreement:
-            self._refuse(sender, "the name of this cluster, with other settings")
-        elif self._roster is None:
-            self._search.add_seeker(self.cluster, sender)
-        elif self._members.get(sender) == search.incarnation:
-            pass  # it has joined, and greets a contact
-        else:
-            self._restarted(now, sender, search.incarnation)
-            self._say(sender, self._beacon(now))
-
-    def _hear_found(self, now: Nanos, sender: PeerId, found: ClusterFound) -> None:
-        if found.asked != self.cluster:
-            self._refuse(sender, "an answer about another cluster")
-            return
-        self._exceed(now, found)
-        for entry in found.entries:
-            if entry.name == self.cluster:
-                if entry.agreement != self._agreement:
-                    self._refuse(sender, "the name of this cluster, with other settings")
-                elif self._roster is None:
-                    for peer in dict.fromkeys((entry.head, *holders_of(entry.slots))):
-                        self._sighted_cluster(now, peer)
-                else:
-                    self._compare(now, entry, sender)
-            else:
-                self._hear_of(now, entry, sender)
-        if self._roster is None:
-            for peer in found.seekers:
-                if peer != self.me and peer not in self._search.seekers(self.cluster, self.me):
-                    self._search.add_seeker(self.cluster, peer)
-                    self._say(peer, self._own_search())
-
-    def _exceed(self, now: Nanos, found: ClusterFound) -> None:
-        """Somebody knew this cluster in a term that is not lower, before it expired: take a higher one."""
-        self._known_term = max(self._known_term, found.term)
-        if self._roster is not None and self._roster.term <= found.term:
-            if self.is_head:
-                self._write_roster(now)
-            elif self.me in self._holders:
-                self._say(self._roster.head, found)
-
-    def _hear_of(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> None:
-        """A contact of another cluster says who coordinates it."""
-        if self._roster is None:
-            coordinator = entry.slots[0].active
-            if sender not in holders_of(entry.slots) and coordinator not in self._search.contacts:
-                self._search.add_contact(coordinator, first=True)
-                self._say(coordinator, self._own_search())
-            return
-        if self.me not in self._holders:
-            self._say(self._roster.head, DirectoryEntries((entry,)))
-        elif self._directory.get(entry.name) is None:
-            self._learn(now, (entry,), sender)
-            for peer in holders_of(entry.slots):
-                self._say(peer, self._digest_to(now, peer))
-
-    # ---------------------------------------------------------------- the directory
-
-    def _own_entries(self) -> tuple[ClusterEntry, ...]:
-        roster = self._roster
-        if roster is None:
-            return ()
-        return (ClusterEntry(self.cluster, self._agreement, roster.head, roster.slots, self._stamp),)
-
-    def _adopted(self, now: Nanos, before: Slots) -> None:
-        self._search.restart()
-        self._search.forget_seekers(self.cluster)
-        if self.me not in self._holders:
-            if len(self._directory):
-                self._directory = Directory(self._settings.directory_ns)
-            return
-        fresh = not len(self._directory)
-        self._directory.learn(now, self._own_entries()[0])
-        others = [peer for peer in self._holders if peer != self.me]
-        if fresh:
-            self._lonely = 0
-            for peer in others:
-                self._say(peer, self._digest_to(now, peer))
-            self._greet_contacts(ASKED)
-        if before != self.slots:
-            self._push([name for name in self._directory.slots if name != self.cluster])
-
-    def _push(self, names: list[str]) -> None:
-        """Tell the coordinators of other clusters, and their backups, on the trees that this peer coordinates."""
-        if len(names) > MOST_TOLD:
-            names = self._draw("push").sample(names, MOST_TOLD)
-        entries = DirectoryEntries(self._own_entries())
-        for name in names:
-            slots = self._directory.slots[name]
-            for peer in dict.fromkeys(peer for tree in self.my_trees for peer in slots[tree].holders):
-                self._say(peer, entries)
+    def _measure(self, now: Nanos) -> list[PluginEffect]:
+        """Probe a coordinator or backup that was not measured yet; if there is none, now and then any peer."""
+        cluster = self._cluster
+        coordinators = [peer for peer in (*cluster.holders, *self.coordinators()) if peer != cluster.me]
+        candidates = [peer for peer in coordinators if not self._detector.has_measured(peer)]
+        if not candidates and self._beats % MEASURE_PERIODS == 0:
+            candidates = [*coordinators, *(peer for peer in cluster.members if peer != cluster.me)]
+        if not candidates:
+            return []
+        peer = self._draw("measure").choice(candidates)
+        return cluster.send((peer,), MemberProbe(self._detector.next_number(now, peer)))
 
     def _draw(self, what: str) -> RandomStream:
         self._draws += 1
-        return peer_stream(self._seed, "clusters", what, self.me, self._incarnation, self._draws)
+        return peer_stream(self._seed, "clusters", what, self._cluster.me, self._cluster.incarnation, self._draws)
 
-    def _gossip(self, now: Nanos) -> None:
-        self._out.append(Timer(now + self._settings.directory_ns, GOSSIP))
-        if self._roster is None:
-            return
-        if self.is_head:
-            self._stamp += 1
-        if self.me not in self._holders:
-            return
-        self._greet_contacts(1)
-        self._directory.learn(now, self._own_entries()[0])
-        for entry in self._directory.expire(now, self.cluster):
-            self._moved = True
+    # ---------------------------------------------------------------- news of the own cluster
+
+    def adopt(self, now: Nanos, slots: Slots) -> list[PluginEffect]:
+        """Act on a new roster of this cluster. The earlier one had these slots."""
+        cluster = self._cluster
+        if not cluster.is_holder:
+            self.directory = Directory(self._period_ns)
+            return []
+        is_new = not len(self.directory)
+        self.directory.learn(now, cluster.entries()[0])
+        out: list[PluginEffect] = []
+        if is_new:
+            self._lonely = 0
+            out += self._send_digests(now, (peer for peer in cluster.holders if peer != cluster.me))
+            out += self._greet_next(ASKED)
+        if slots != cluster.slots:
+            out += self._push([name for name in self.directory.slots if name != cluster.name])
+        return out
+
+    def _push(self, names: list[str]) -> list[PluginEffect]:
+        """Tell the coordinators and backups of other clusters, on the trees that this peer coordinates."""
+        cluster = self._cluster
+        if len(names) > MOST_PUSHED:
+            names = self._draw("push").sample(names, MOST_PUSHED)
+        entries = DirectoryEntries(cluster.entries())
+        out: list[PluginEffect] = []
+        for name in names:
+            slots = self.directory.slots[name]
+            peers = dict.fromkeys(peer for tree in cluster.my_trees for peer in slots[tree].holders)
+            out += cluster.send(peers, entries)
+        return out
+
+    # ---------------------------------------------------------------- gossip
+
+    def start_gossip(self, now: Nanos) -> list[PluginEffect]:
+        return [Timer(now + self._period_ns, GOSSIP)]
+
+    def gossip(self, now: Nanos) -> list[PluginEffect]:
+        """Compare the directory with that of a random coordinator or backup."""
+        cluster, out = self._cluster, self.start_gossip(now)
+        if cluster.is_head:
+            cluster.stamp += 1
+        if not cluster.is_holder:
+            return out
+        out += self._greet_next(1)
+        self.directory.learn(now, cluster.entries()[0])
+        for entry in self.directory.expire(now, cluster.name):
+            cluster.has_news = True
             for peer in holders_of(entry.slots):
-                self._search.add_contact(peer)
+                self.add(peer)
         draw = self._draw("gossip")
-        name = draw.choice(list(self._directory.slots))
-        peers = [peer for peer in holders_of(self._directory.slots[name]) if peer != self.me]
-        if peers:
-            peer = draw.choice(peers)
-            self._say(peer, self._digest_to(now, peer))
+        slots = self.directory.slots[draw.choice(list(self.directory.slots))]
+        peers = [peer for peer in holders_of(slots) if peer != cluster.me]
+        return [*out, *self._send_digests(now, (draw.choice(peers),))] if peers else out
 
-    def _digest_to(self, now: Nanos, peer: PeerId) -> DirectoryDigest:
-        return self._directory.digest(self._detector.number(now, peer))
+    def _send_digests(self, now: Nanos, peers: Iterable[PeerId]) -> list[PluginEffect]:
+        out: list[PluginEffect] = []
+        for peer in peers:
+            out += self._cluster.send((peer,), self.directory.digest(self._detector.next_number(now, peer)))
+        return out
 
-    def _hear_digest(self, now: Nanos, sender: PeerId, digest: DirectoryDigest) -> None:
-        if self._roster is None:
-            return
-        if self.me in self._holders:
-            self._say(sender, self._directory.answer(digest))
-        else:
-            self._say(sender, DirectoryEntries(self._own_entries(), (), digest.number))
+    def hear_digest(self, now: Nanos, sender: PeerId, digest: DirectoryDigest) -> list[PluginEffect]:
+        cluster = self._cluster
+        if cluster.roster is None:
+            return []
+        own = DirectoryEntries(cluster.entries(), (), digest.number)
+        return cluster.send((sender,), self.directory.answer(digest) if cluster.is_holder else own)
 
-    def _hear_entries(self, now: Nanos, sender: PeerId, message: DirectoryEntries) -> None:
-        if message.number:
-            self._detector.answered(now, sender, message.number)
-        if self.me in self._holders:
-            for entry in message.entries:
-                if self._directory.outlived(entry) and sender in holders_of(entry.slots):
-                    last = self._directory.last_term(entry.name)
-                    self._say(sender, ClusterFound(self.cluster, entry.name, self._own_entries(), (), last))
-            self._learn(now, message.entries, sender)
-            if message.wanted:
-                self._say(sender, DirectoryEntries(self._directory.named(message.wanted)))
-        elif self._roster is not None and sender not in self._members:
-            self._say(self._roster.head, DirectoryEntries(message.entries))  # the sender's list of coordinators is old
+    # ---------------------------------------------------------------- news of other clusters
 
-    def _learn(self, now: Nanos, entries: tuple[ClusterEntry, ...], sender: PeerId) -> None:
-        """Take over entries. A cluster that was not known hears of this one at once. An active coordinator passes on to
-        the others of its cluster what another cluster told it: that one's list of them may be old."""
-        new: list[str] = []
-        changed: list[ClusterEntry] = []
+    def spread(self, entries: list[ClusterEntry], names: list[str], sender: PeerId) -> list[PluginEffect]:
+        """Act on entries that changed the directory; `names` are those of new clusters, which hear of this one at once.
+
+        If another cluster sent the entries, an active coordinator passes them on to the others of its own: the sender's
+        list of coordinators may be old."""
+        if not entries:
+            return []
+        cluster = self._cluster
+        cluster.has_news = True
+        out = self._push(names)
+        if sender not in cluster.members and cluster.my_trees:
+            out += cluster.send(cluster.holders, DirectoryEntries(tuple(entries)))
+        return out
+
+    def warn_successor(self, entries: tuple[ClusterEntry, ...], sender: PeerId) -> list[PluginEffect]:
+        """Tell the sender the last term of its cluster, which a new head may not know, if its entry has expired."""
+        cluster, out = self._cluster, list[PluginEffect]()
         for entry in entries:
-            known = self._directory.get(entry.name)
-            if entry.name == self.cluster:
-                self._compare(now, entry, sender)
-            elif self._directory.learn(now, entry):
-                changed.append(entry)
-                new += [entry.name] if known is None else []
-        if changed:
-            self._moved = True
-            self._push(new)
-        if changed and sender not in self._members and self.my_trees:
-            for peer in self._holders:
-                self._say(peer, DirectoryEntries(tuple(changed)))
+            if self.directory.has_outlived(entry) and sender in holders_of(entry.slots):
+                last = self.directory.last_term(entry.name)
+                out += cluster.send((sender,), SearchAnswer(cluster.name, entry.name, cluster.entries(), (), last))
+        return out
 
-    def _compare(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> None:
-        """Somebody knows slots of this cluster: those of another head, after a partition, or old ones."""
-        roster = self._roster
-        assert roster is not None
-        term = entry.slots[0].term
-        if entry.agreement != self._agreement:
-            self._refuse(sender, "the name of this cluster, with other settings")
-            return
-        if (term, entry.head) == (roster.term, roster.head):
-            return
-        if cluster_election.wins(term, entry.head, roster.term, roster.head):
-            self._sighted(now, term, entry.head, entry.head)
-            if not self.is_head:
-                self._say(roster.head, DirectoryEntries((entry,)))
-        elif entry.head not in self._members:
-            self._answer_loser(now, entry.head)
-
-    def _tend(self, now: Nanos) -> None:
-        if len(self._directory) == 1 and self._lonely < MOST_LONELY:
-            self._lonely += 1
-            self._greet_contacts(1)
-
-    hears: ClassVar[dict[type, Callable[[Any, Nanos, PeerId, Any], None]]] = {
-        **ClusterMember.hears,
-        ClusterSearch: _hear_search,
-        ClusterFound: _hear_found,
-        DirectoryDigest: _hear_digest,
-        DirectoryEntries: _hear_entries,
-    }
+    def meet(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> list[PluginEffect]:
+        """Act on the answer of a contact, which says who coordinates another cluster."""
+        cluster = self._cluster
+        holders = holders_of(entry.slots)
+        if cluster.roster is None:
+            coordinator = entry.slots[0].active
+            if sender in holders or coordinator in self.contacts:
+                return []
+            self.add(coordinator, first=True)
+            return cluster.send((coordinator,), cluster.search())
+        if not cluster.is_holder:
+            return cluster.send((cluster.head,), DirectoryEntries((entry,)))
+        if self.directory.get(entry.name) is not None:
+            return []
+        is_learned = self.directory.learn(now, entry)
+        out = self.spread([entry], [entry.name], sender) if is_learned else []
+        return [*out, *self._send_digests(now, holders)]

@@ -9,20 +9,28 @@ from collections.abc import Iterable
 
 from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
+from wend.strategies.clusters.membership.bounded import put
 
 FIRST_TRIP: Nanos = 100 * MS
-"""The round trip that a peer assumes where it has measured none."""
+"""The round trip that a peer assumes until it has measured one."""
 TRIES = 4
 MOST_PROBES = 256
 """Probes whose answers still measure a round trip."""
 MOST_TRIPS = 4096
 
 
-def beat_period(detection: Nanos) -> Nanos:
-    return detection // 4
+def beat_period(detection_ns: Nanos) -> Nanos:
+    return detection_ns // 4
 
 
-class _Tracked:
+def silence_limit(detection_ns: Nanos) -> Nanos:
+    """How long a peer may be silent before others suspect it."""
+    return detection_ns * 11 // 20
+
+
+class _Record:
+    """A tracked peer."""
+
     __slots__ = ("due_ns", "heard_ns", "tries")
 
     def __init__(self, heard_ns: Nanos, due_ns: Nanos) -> None:
@@ -32,104 +40,113 @@ class _Tracked:
 
 
 class ClusterDetector:
-    """Tracks the peers that it is told to, and measures round trips to any."""
+    """Tracks the peers that `track` names, and measures round trips to any peer."""
 
-    def __init__(self, detection: Nanos) -> None:
-        self.silence_ns = detection * 11 // 20
-        self._wait_ns = detection // 10
-        self._tracked: dict[PeerId, _Tracked] = {}
+    def __init__(self, detection_ns: Nanos) -> None:
+        self._silence_ns = silence_limit(detection_ns)
+        self._wait_ns = detection_ns // 10
+        self._records: dict[PeerId, _Record] = {}
         self.dead: dict[PeerId, None] = {}
         """Of the tracked peers."""
-        self.sooner = False
-        """Whether a peer may be due before the time that `next_ns` said last."""
-        self._sent: dict[int, tuple[PeerId, Nanos]] = {}
+        self._timer_ns: Nanos | None = None
+        self._is_timer_late = False
+        """Whether a peer may be due before the timer."""
+        self._probes: dict[int, tuple[PeerId, Nanos]] = {}
         self._trips: dict[PeerId, Nanos] = {}
         self._number = 0
 
     def track(self, now: Nanos, peers: Iterable[PeerId], suspected: bool = False) -> None:
         """Track these peers and no others. New ones count as heard now, or as silent if they are suspected."""
-        before, self._tracked = self._tracked, {}
+        before, self._records = self._records, {}
         for peer in peers:
-            known = before.get(peer)
-            if known is None:
-                known = _Tracked(now, now if suspected else now + self.silence_ns)
-                self.sooner = True
-            self._tracked[peer] = known
-        self.dead = {peer: None for peer in self.dead if peer in self._tracked}
+            record = before.get(peer)
+            if record is None:
+                record = _Record(now, now if suspected else now + self._silence_ns)
+                self._is_timer_late = True
+            self._records[peer] = record
+        self.dead = {peer: None for peer in self.dead if peer in self._records}
 
-    def tracks(self, peer: PeerId) -> bool:
-        return peer in self._tracked
-
-    def heard(self, now: Nanos, peer: PeerId, age_ns: Nanos = 0) -> None:
-        """A sign of life of a peer, which is so old."""
-        tracked = self._tracked.get(peer)
-        at = now - age_ns
-        if tracked is None or at < tracked.heard_ns or at + self.silence_ns <= now:
-            return
-        tracked.heard_ns, tracked.tries = at, 0
-        tracked.due_ns = at + self.silence_ns
-        self.dead.pop(peer, None)
-
-    def silent(self, now: Nanos, peer: PeerId) -> bool:
-        tracked = self._tracked.get(peer)
-        return tracked is None or now - tracked.heard_ns >= self.silence_ns
+    def hear(self, now: Nanos, peer: PeerId, age_ns: Nanos = 0) -> bool:
+        """Take note of a sign of life, which is `age_ns` old. Return whether the peer is not silent."""
+        record = self._records.get(peer)
+        if record is None:
+            return False
+        heard_ns = now - age_ns
+        if heard_ns >= record.heard_ns and age_ns < self._silence_ns:
+            record.heard_ns, record.tries = heard_ns, 0
+            record.due_ns = heard_ns + self._silence_ns
+            self.dead.pop(peer, None)
+        return now - record.heard_ns < self._silence_ns
 
     def suspect(self, now: Nanos, peer: PeerId) -> None:
         """Probe a tracked peer now."""
-        tracked = self._tracked.get(peer)
-        if tracked is not None and not tracked.tries and peer not in self.dead:
-            tracked.due_ns = now
-            self.sooner = True
+        record = self._records.get(peer)
+        if record is not None and not record.tries and peer not in self.dead:
+            record.due_ns = now
+            self._is_timer_late = True
 
-    def declare(self, peer: PeerId) -> None:
-        """A tracked peer is surely gone: it said so, or has restarted."""
-        if peer in self._tracked:
+    def bury(self, peer: PeerId) -> bool:
+        """Count a peer as dead that leaves or has restarted. False if it is not tracked."""
+        if peer in self._records:
             self.dead[peer] = None
+        return peer in self._records
 
-    def due(self, now: Nanos) -> tuple[list[PeerId], list[PeerId]]:
-        """The peers to probe now, and those that have just been found dead."""
-        probed: list[PeerId] = []
+    def probe(self, now: Nanos) -> tuple[list[PeerId], list[PeerId]]:
+        """The peers to probe now, and those that have just died."""
+        silent: list[PeerId] = []
         died: list[PeerId] = []
-        for peer, tracked in self._tracked.items():
-            if tracked.due_ns > now or peer in self.dead:
+        for peer, record in self._records.items():
+            if record.due_ns > now or peer in self.dead:
                 continue
-            if tracked.tries == TRIES:
+            if record.tries == TRIES:
                 self.dead[peer] = None
                 died.append(peer)
                 continue
-            tracked.tries += 1
-            last = self.round_trip_ns(peer) * 5 // 4 if tracked.tries == TRIES else 0
-            tracked.due_ns = now + max(self._wait_ns, last if peer in self._trips else 0)
-            probed.append(peer)
-        return probed, died
+            record.tries += 1
+            last = self.round_trip_ns(peer) * 5 // 4 if record.tries == TRIES else 0
+            record.due_ns = now + max(self._wait_ns, last if peer in self._trips else 0)
+            silent.append(peer)
+        return silent, died
 
-    def next_ns(self) -> Nanos | None:
-        self.sooner = False
-        return min((one.due_ns for peer, one in self._tracked.items() if peer not in self.dead), default=None)
+    # ---------------------------------------------------------------- the timer
+
+    def arm(self, now: Nanos) -> Nanos | None:
+        """When to set a timer for the next probe; None if one is set that is early enough."""
+        if self._timer_ns is not None and not self._is_timer_late:
+            return None
+        self._is_timer_late = False
+        due = min((one.due_ns for peer, one in self._records.items() if peer not in self.dead), default=None)
+        if due is None or (self._timer_ns is not None and due >= self._timer_ns):
+            return None
+        self._timer_ns = max(due, now + 1)
+        return self._timer_ns
+
+    def is_due(self, now: Nanos) -> bool:
+        """Whether the timer that was set last has come; an earlier one does not count."""
+        if self._timer_ns is None or now < self._timer_ns:
+            return False
+        self._timer_ns = None
+        return True
 
     # ---------------------------------------------------------------- round trips
 
-    def number(self, now: Nanos, peer: PeerId) -> int:
+    def next_number(self, now: Nanos, peer: PeerId) -> int:
         """A number for a probe to any peer."""
         self._number += 1
-        self._sent[self._number] = (peer, now)
-        if len(self._sent) > MOST_PROBES:
-            del self._sent[next(iter(self._sent))]
+        put(self._probes, self._number, (peer, now), MOST_PROBES)
         return self._number
 
-    def answered(self, now: Nanos, peer: PeerId, number: int) -> bool:
-        """Whether this answers a probe of this peer; it measures the round trip."""
-        sent = self._sent.get(number)
-        if sent is None or sent[0] != peer:
+    def measure(self, now: Nanos, peer: PeerId, number: int) -> bool:
+        """Measure a round trip by an answer. False if the peer answers no probe."""
+        probe = self._probes.get(number)
+        if probe is None or probe[0] != peer:
             return False
-        del self._sent[number]
-        trip, known = now - sent[1], self._trips.pop(peer, None)
-        self._trips[peer] = trip if known is None else (7 * known + trip) // 8
-        if len(self._trips) > MOST_TRIPS:
-            del self._trips[next(iter(self._trips))]
+        del self._probes[number]
+        trip, mean = now - probe[1], self._trips.get(peer)
+        put(self._trips, peer, trip if mean is None else (7 * mean + trip) // 8, MOST_TRIPS)
         return True
 
-    def measured(self, peer: PeerId) -> bool:
+    def has_measured(self, peer: PeerId) -> bool:
         return peer in self._trips
 
     def round_trip_ns(self, peer: PeerId) -> Nanos:

@@ -1,4 +1,4 @@
-"""Who heads a cluster, and who speaks for it: the rule of election. All of it is functions of what a peer knows.
+"""Who heads a cluster, and who speaks for it: the rule of election, as functions of what a peer knows.
 
 **The roster.** One member, the head, writes a roster: all members, and one slot for each tree with an active
 coordinator and backups. A roster has a term, and every new one has a higher term than all that its head has heard of.
@@ -14,7 +14,7 @@ all peers before it dead, it is the head (`is_first`). A member without a role f
 backups dead; then it waits one heartbeat period for each member between, so that the first of them acts alone
 (`patience`). A head lives as long as it answers: nobody takes over because of a lower id.
 
-**Slots** (`reassigned`). An active coordinator that lives stays. If it is dead, the first backup of the slot that lives
+**Slots** (`reassign`). An active coordinator that lives stays. If it is dead, the first backup of the slot that lives
 takes over, one that coordinates no other tree if there is one. Without a live backup it is the member with the fewest
 trees. If the cluster has fewer members than trees, some coordinate several.
 
@@ -49,8 +49,8 @@ def is_first(roster: Roster, me: PeerId, dead: Collection[PeerId]) -> bool:
 
 def patience(roster: Roster, me: PeerId, dead: Collection[PeerId]) -> int:
     """Heartbeat periods that a member without a role waits before it takes over."""
-    known = {roster.head, *holders_of(roster.slots)}
-    others = [peer for peer in succession(roster) if peer not in known and peer not in dead]
+    roles = {roster.head, *holders_of(roster.slots)}
+    others = [peer for peer in succession(roster) if peer not in roles and peer not in dead]
     return min(others.index(me), MOST_PATIENCE) if me in others else 0
 
 
@@ -62,63 +62,75 @@ def first_slots(me: PeerId, trees: int) -> Slots:
     return (Slot(me, (), 1),) * trees
 
 
-def reassigned(
+def reassign(
     slots: Slots, live: Collection[PeerId], fresh: Collection[PeerId], backups: int, term: int, ready: bool
 ) -> Slots:
     """The slots of the next term: `live` are the members, sorted, with those that `fresh` names: they have just joined
     or restarted, and hold no state. `ready`: new backups have had time to get the state."""
     members = list(live)
     stateful = [peer for peer in members if peer not in fresh]
-    actives: list[PeerId] = []
-    for slot in slots:
-        actives.append(_active(slot, stateful, members, actives, slots))
-    held = [tuple(peer for peer in slot.backups if peer in stateful) for slot in slots]
+    actives = _assign_actives(slots, stateful, members)
+    heirs = [_heirs(slot, stateful) for slot in slots]
     if ready:
-        _spread(actives, held)
-    idle = any(peer not in actives for peer in members)
-    chosen: list[Slot] = []
+        _spread(actives, heirs)
+    assigned: list[Slot] = []
     load: Counter[PeerId] = Counter()
-    for active, before, slot in zip(actives, held, slots, strict=True):
-        old = tuple(dict.fromkeys((*(() if slot.active == active else (slot.active,)), *before)))
-        old = tuple(peer for peer in old if peer != active and peer in stateful)
-        many = idle and actives.count(active) > 1  # then an idle one is to coordinate this tree: as a backup first
-        best = _best_backups(active, old, members, actives, load, max(backups, 1) if many else backups)
+    for slot, active, before in zip(slots, actives, heirs, strict=True):
+        present = tuple(peer for peer in dict.fromkeys((slot.active, *before)) if peer != active and peer in stateful)
+        best = _best_backups(active, present, members, actives, load, backups)
         load.update(best)
-        named = best if ready else (*old, *(peer for peer in best if peer not in old))
-        ordered = tuple(peer for peer in old if peer in named)
-        chosen.append(Slot(active, (*ordered, *(peer for peer in named if peer not in ordered)), term))
-    return tuple(chosen)
+        stay = tuple(peer for peer in present if not ready or peer in best)
+        assigned.append(Slot(active, (*stay, *(peer for peer in best if peer not in stay)), term))
+    return tuple(assigned)
 
 
-def _active(slot: Slot, stateful: list[PeerId], members: list[PeerId], actives: list[PeerId], slots: Slots) -> PeerId:
-    if slot.active in stateful:
-        return slot.active
-    load = Counter(actives) + Counter(other.active for other in slots[len(actives) + 1 :] if other.active in stateful)
-    heirs = [peer for peer in slot.backups if peer in stateful]
+def _assign_actives(slots: Slots, stateful: list[PeerId], members: list[PeerId]) -> list[PeerId]:
+    actives: list[PeerId] = []
+    for tree, slot in enumerate(slots):
+        active = slot.active
+        if active not in stateful:
+            later = [other.active for other in slots[tree + 1 :] if other.active in stateful]
+            active = _successor(_heirs(slot, stateful), stateful, members, Counter([*actives, *later]))
+        actives.append(active)
+    return actives
+
+
+def _heirs(slot: Slot, stateful: list[PeerId]) -> tuple[PeerId, ...]:
+    return tuple(peer for peer in slot.backups if peer in stateful)
+
+
+def _successor(
+    heirs: tuple[PeerId, ...], stateful: list[PeerId], members: list[PeerId], load: Counter[PeerId]
+) -> PeerId:
     if heirs:
         return min(heirs, key=lambda peer: load[peer] > 0)  # the first of them, if all are alike
     return min(members, key=lambda peer: (load[peer], peer not in stateful, peer))
 
 
-def _spread(actives: list[PeerId], held: list[tuple[PeerId, ...]]) -> None:
+def _spread(actives: list[PeerId], heirs: list[tuple[PeerId, ...]]) -> None:
     """Hand trees of members that coordinate several over to backups that coordinate none."""
     for tree in reversed(range(len(actives))):
         if actives.count(actives[tree]) > 1:
-            idle = [peer for peer in held[tree] if peer not in actives]
+            idle = [peer for peer in heirs[tree] if peer not in actives]
             if idle:
-                held[tree] = (actives[tree], *(peer for peer in held[tree] if peer != idle[0]))
+                heirs[tree] = (actives[tree], *(peer for peer in heirs[tree] if peer != idle[0]))
                 actives[tree] = idle[0]
 
 
 def _best_backups(
     active: PeerId,
-    old: tuple[PeerId, ...],
+    present: tuple[PeerId, ...],
     members: list[PeerId],
     actives: list[PeerId],
     load: Counter[PeerId],
     backups: int,
 ) -> tuple[PeerId, ...]:
-    """Those that coordinate nothing come first, then those that back up fewer trees, then those that do it already."""
+    """First those that coordinate nothing, then those that back up fewer trees, then those that back up this one.
+
+    If the active coordinator has several trees and others none, one of those is to be a backup in any case: it
+    coordinates this tree later."""
+    if actives.count(active) > 1 and any(peer not in actives for peer in members):
+        backups = max(backups, 1)
     others = [peer for peer in members if peer != active]
-    others.sort(key=lambda peer: (actives.count(peer), load[peer], peer not in old, peer))
+    others.sort(key=lambda peer: (actives.count(peer), load[peer], peer not in present, peer))
     return tuple(others[:backups])

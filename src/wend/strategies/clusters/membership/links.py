@@ -6,36 +6,29 @@ distances 1, 2, 4, ... in the sorted ring of all clusters. Other members have no
 """
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 from wend.model.events import PeerId
-from wend.model.units import Nanos
-from wend.protocol.plugins import Changed, EndLink, MakeLink, PeerConfig, PluginEffect, PluginInput, View
-from wend.strategies.clusters.membership.plugin import CLUSTER, Clusters
+from wend.protocol.plugins import EndLink, MakeLink, PluginEffect
 from wend.strategies.clusters.membership.slots import Slots
 
 MOST_LINKED = 8
 """Up to so many clusters, each has links to every other."""
 
 
-class LinkedClusters(Clusters):
-    """Clusters with links between their active coordinators."""
+class CoordinatorLinks:
+    """The links of this peer to coordinators, while it is one."""
 
-    strategy: ClassVar[str | None] = "clusters-adaptive"
+    def __init__(self, me: PeerId) -> None:
+        self._me = me
+        self._neighbours: tuple[PeerId, ...] = ()
 
-    def __init__(self, config: PeerConfig) -> None:
-        super().__init__(config)
-        self._linked: tuple[PeerId, ...] = ()
-
-    def handle(self, now: Nanos, event: PluginInput, view: View | None = None) -> list[PluginEffect]:
-        found = super().handle(now, event, view)
-        return [*self._relink(), *found] if Changed(CLUSTER) in found else found
-
-    def _relink(self) -> list[PluginEffect]:
-        before, self._linked = self._linked, coordinator_links(self.me, self.cluster, self.directory)
-        ended: list[PluginEffect] = [EndLink(peer) for peer in before if peer not in self._linked]
-        made: list[PluginEffect] = [MakeLink(peer, ()) for peer in self._linked if peer not in before]
-        return [*ended, *made]
+    def update(self, mine: str, directory: Mapping[str, Slots]) -> list[PluginEffect]:
+        before, after = self._neighbours, coordinator_links(self._me, mine, directory)
+        self._neighbours = after
+        return [
+            *(EndLink(peer) for peer in before if peer not in after),
+            *(MakeLink(peer, ()) for peer in after if peer not in before),
+        ]
 
 
 def coordinator_links(me: PeerId, mine: str, directory: Mapping[str, Slots]) -> tuple[PeerId, ...]:

@@ -1,4 +1,4 @@
-"""The messages of `clusters`. Any of them may get lost, so a peer repeats what it needs an answer to.
+"""The messages of `clusters`. Any of them may get lost, so a peer repeats those that need an answer.
 
 Messages inside a cluster carry its name and its agreement, a hash of the settings that all members must share. So a
 peer of another cluster, or of another one with the same name, is told apart by every single message.
@@ -11,20 +11,20 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.strategies.clusters.membership.settings import ClusterSettings
-from wend.strategies.clusters.membership.slots import Slots, cannot_be_slots
+from wend.strategies.clusters.membership.slots import Slots, are_slots_invalid, holders_of
 
 MOST_MEMBERS = 3000
 """A roster must fit a datagram."""
 MOST_CLUSTERS = 1000
 """In a directory."""
 MOST_NAMED = 64
-"""Peers or clusters that other lists name, at most."""
+"""The longest of the other lists of peers."""
 LAST_TERM = 1 << 48
 LONGEST_NAME = 100
 
 
 class Roster(msgspec.Struct, frozen=True, gc=False):
-    """All of a cluster in one term, as its head made it."""
+    """The members and slots of a cluster in one term, as its head assigned them."""
 
     term: int
     head: PeerId
@@ -52,35 +52,35 @@ class ClusterEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class ClusterSearch(msgspec.Struct, frozen=True, gc=False, tag="cs"):
-    """The sender looks for its cluster: by multicast, and from contacts. The answer is `ClusterFound`."""
+    """The sender searches for its cluster, by multicast and from contacts. The answer is `SearchAnswer`."""
 
     cluster: str
     agreement: int
     incarnation: int
 
 
-class ClusterFound(msgspec.Struct, frozen=True, gc=False, tag="cf"):
-    """What a peer says to one that looks for a cluster: who coordinates the sender's own, and the one asked for."""
+class SearchAnswer(msgspec.Struct, frozen=True, gc=False, tag="cf"):
+    """The answer to `ClusterSearch`: who coordinates the sender's own cluster and the one in question."""
 
     cluster: str
     asked: str
     entries: tuple[ClusterEntry, ...]
-    """Of the sender's own cluster and of the one asked for, where they are known."""
+    """Of the sender's own cluster and of the one in question, as far as the sender knows them."""
     seekers: tuple[PeerId, ...] = ()
-    """Others that look for the cluster asked for."""
+    """Others that search for the cluster in question."""
     term: int = 0
-    """If the cluster asked for was known and has expired: its last term."""
+    """The last term of the cluster in question, if its entry has expired."""
 
 
 class MemberBeat(msgspec.Struct, frozen=True, gc=False, tag="cb"):
-    """A member's heartbeat, to the head, and among coordinators and backups. From others: a request to join."""
+    """A member's heartbeat to the head, and among coordinators and backups. From other peers, a request to join."""
 
     cluster: str
     agreement: int
     incarnation: int
     term: int
     head: PeerId
-    """Of the sender's roster; term 0 where it has none."""
+    """Of the sender's roster; term 0 if it has none."""
     seeks: bool = False
     """Whether the sender misses its head, and asks coordinators and backups to pass messages on."""
     hears_head: bool = False
@@ -99,18 +99,18 @@ class PassedBeat(msgspec.Struct, frozen=True, gc=False, tag="cy"):
 
 
 class HeadBeacon(msgspec.Struct, frozen=True, gc=False, tag="ch"):
-    """From the head to all members, once per period; others pass it on where somebody misses it."""
+    """From the head to all members, once per period; others pass it on if a member misses it."""
 
     cluster: str
     agreement: int
     term: int
     head: PeerId
     digest: int = 0
-    """Of the roster: who has another one asks for it."""
+    """Of the roster: a member that has another one asks for it."""
     stamp: int = 0
     by_multicast: bool = False
     age_ns: Nanos = 0
-    """Where it is passed on: how long ago the head sent it."""
+    """How long ago the head sent it, if another member passes it on."""
     works: bool = False
     """Whether multicast works in this cluster."""
     mute: tuple[PeerId, ...] = ()
@@ -118,13 +118,13 @@ class HeadBeacon(msgspec.Struct, frozen=True, gc=False, tag="ch"):
 
 
 class RosterRequest(msgspec.Struct, frozen=True, gc=False, tag="cq"):
-    """Asks for the receiver's roster. The answer is `RosterTold`."""
+    """Asks for the receiver's roster. The answer is `RosterUpdate`."""
 
     cluster: str
 
 
-class RosterTold(msgspec.Struct, frozen=True, gc=False, tag="cr"):
-    """A roster, from the head to all members, or to one that asked."""
+class RosterUpdate(msgspec.Struct, frozen=True, gc=False, tag="cr"):
+    """A roster, from the head to all members, or from any member to a peer that asked for it."""
 
     cluster: str
     agreement: int
@@ -134,7 +134,7 @@ class RosterTold(msgspec.Struct, frozen=True, gc=False, tag="cr"):
 
 
 class MemberProbe(msgspec.Struct, frozen=True, gc=False, tag="cp"):
-    """Are you there, and how far away?"""
+    """Asks for a sign of life, and measures the round trip."""
 
     number: int
 
@@ -154,7 +154,7 @@ class MemberLeave(msgspec.Struct, frozen=True, gc=False, tag="cl"):
 
 
 class MulticastProbe(msgspec.Struct, frozen=True, gc=False, tag="cm"):
-    """By multicast only: who gets it hears the sender's multicast."""
+    """Sent by multicast only: a peer that gets it hears the sender's multicast."""
 
     cluster: str
 
@@ -173,17 +173,17 @@ class DirectoryEntries(msgspec.Struct, frozen=True, gc=False, tag="ce"):
     entries: tuple[ClusterEntry, ...]
     wanted: tuple[str, ...] = ()
     number: int = 0
-    """Of the digest that it answers; 0 where it answers none."""
+    """Of the digest that it answers; 0 if it answers none."""
 
 
 ClusterMessage = (
     ClusterSearch
-    | ClusterFound
+    | SearchAnswer
     | MemberBeat
     | PassedBeat
     | HeadBeacon
     | RosterRequest
-    | RosterTold
+    | RosterUpdate
     | MemberProbe
     | MemberAnswer
     | MemberLeave
@@ -203,51 +203,55 @@ def digest_of(roster: Roster) -> int:
     return crc32(msgspec.msgpack.encode(roster))
 
 
-def cannot_be(message: ClusterMessage, coordinators: int) -> bool:
-    """Whether no correct peer sends such a message, to peers whose clusters have so many trees."""
+def is_invalid(message: ClusterMessage, coordinators: int) -> bool:
+    """Whether no correct peer sends such a message to peers whose clusters have so many coordinators."""
     match message:
-        case RosterTold(cluster, _, roster):
-            return _bad_name(cluster) or _bad_roster(roster, coordinators)
-        case MemberBeat(cluster, _, incarnation, term):
-            return _bad_name(cluster) or incarnation < 1 or not 0 <= term < LAST_TERM or len(message.mute) > MOST_NAMED
+        case RosterUpdate(cluster, _, roster):
+            return _is_bad_name(cluster) or _is_bad_roster(roster, coordinators)
+        case MemberBeat() | HeadBeacon():
+            return _is_bad_beat(message)
         case PassedBeat(_, beat):
-            return cannot_be(beat, coordinators)
-        case HeadBeacon(cluster, _, term):
-            bad_name = _bad_name(cluster) or message.age_ns < 0
-            return bad_name or not 0 < term < LAST_TERM or len(message.mute) > MOST_NAMED
+            return _is_bad_beat(beat)
         case ClusterSearch(cluster) | MemberLeave(cluster):
-            return _bad_name(cluster) or message.incarnation < 1
-        case ClusterFound(cluster, _, entries, seekers):
-            names = [entry.name for entry in entries]
-            bad_term = not 0 <= message.term < LAST_TERM
-            return _bad_entries(entries, coordinators) or len(seekers) > MOST_NAMED or bool(names[2:]) or bad_term
+            return _is_bad_name(cluster) or message.incarnation < 1
+        case SearchAnswer(_, _, entries, seekers, term):
+            is_long = len(entries) > 2 or len(seekers) > MOST_NAMED
+            return is_long or not 0 <= term < LAST_TERM or _has_bad_entry(entries, coordinators)
         case DirectoryEntries(entries, wanted):
-            return _bad_entries(entries, coordinators) or len(wanted) > MOST_CLUSTERS
+            return max(len(entries), len(wanted)) > MOST_CLUSTERS or _has_bad_entry(entries, coordinators)
         case DirectoryDigest(_, known):
-            return len(known) > MOST_CLUSTERS or any(map(_bad_name, (name for name, *_ in known)))
+            return len(known) > MOST_CLUSTERS or any(_is_bad_name(name) for name, *_ in known)
     return False
 
 
-def _bad_name(name: str) -> bool:
+def _is_bad_name(name: str) -> bool:
     return not 0 < len(name) <= LONGEST_NAME
 
 
-def _bad_entries(entries: tuple[ClusterEntry, ...], coordinators: int) -> bool:
-    return len(entries) > MOST_CLUSTERS or any(
-        _bad_name(entry.name) or cannot_be_slots(entry.slots, coordinators) or entry.slots[0].term >= LAST_TERM
+def _is_bad_beat(message: MemberBeat | HeadBeacon) -> bool:
+    if _is_bad_name(message.cluster) or len(message.mute) > MOST_NAMED:
+        return True
+    if isinstance(message, MemberBeat):
+        return message.incarnation < 1 or not 0 <= message.term < LAST_TERM
+    return message.age_ns < 0 or not 0 < message.term < LAST_TERM
+
+
+def _has_bad_entry(entries: tuple[ClusterEntry, ...], coordinators: int) -> bool:
+    return any(
+        _is_bad_name(entry.name) or are_slots_invalid(entry.slots, coordinators) or entry.slots[0].term >= LAST_TERM
         for entry in entries
     )
 
 
-def _bad_roster(roster: Roster, coordinators: int) -> bool:
+def _is_bad_roster(roster: Roster, coordinators: int) -> bool:
     peers = [peer for peer, _ in roster.members]
     return (
         not 0 < roster.term < LAST_TERM
         or len(peers) > MOST_MEMBERS
-        or any(peers[i] >= peers[i + 1] for i in range(len(peers) - 1))
+        or peers != sorted({*peers})
         or roster.head not in peers
         or len(roster.lost) > MOST_NAMED
-        or cannot_be_slots(roster.slots, coordinators)
+        or are_slots_invalid(roster.slots, coordinators)
         or roster.slots[0].term != roster.term
-        or not {peer for slot in roster.slots for peer in slot.holders} <= {*peers}
+        or not {*holders_of(roster.slots)} <= {*peers}
     )

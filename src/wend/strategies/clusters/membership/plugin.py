@@ -1,26 +1,29 @@
 """`clusters`: the peers of one routing domain, behind coordinators that speak for them (esposito, section 3).
 
 Peers with the same cluster name are members of one cluster. All members know each other. For each tree between clusters
-one of them is the active coordinator, and some are its backups (`cluster_slots.py`). Coordinators and backups also know
-the directory of all clusters.
+one of them is the active coordinator, and some are its backups (`slots.py`). Coordinators and backups also know the
+directory of all clusters.
 
-| part | where |
+| part | file |
 | --- | --- |
-| finding the cluster, telling others of it | `cluster_contacts.py`, `cluster_search.py` |
-| rosters and election | `cluster_roster.py`, by the rule in `cluster_election.py` |
-| heartbeats, merging | `cluster_member.py` |
-| failure detector, round trips | `cluster_detector.py` |
-| whether multicast works | `cluster_multicast.py` |
-| other clusters | `cluster_directory.py` |
-| the name, if nobody gives one | `cluster_domains.py` |
+| the name and the roster of this peer's cluster | `cluster.py` |
+| finding the cluster | `discovery.py` |
+| writing rosters, taking over | `leadership.py`, by the rule in `election.py` |
+| heartbeats and beacons | `heartbeats.py` |
+| merging after a partition | `merge.py` |
+| failure detector, round trips | `detector.py` |
+| whether multicast works | `multicast.py` |
+| other clusters | `contacts.py`, `directory.py` |
+| links between coordinators | `links.py` |
 
 The paper leaves the election to a bully algorithm and does not say how clusters find each other; both are Wend's own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from wend.model.events import PeerId
+from wend.model.settings import Settings
 from wend.model.units import Nanos
 from wend.protocol.plugins import (
     Begun,
@@ -29,69 +32,142 @@ from wend.protocol.plugins import (
     ContactFound,
     Due,
     Heard,
-    Needs,
+    Membership,
     PathFound,
     PeerConfig,
     PluginEffect,
     PluginInput,
     Refuse,
     Stopping,
+    Timer,
     Unanswered,
     View,
 )
-from wend.strategies.clusters.membership.contacts import GOSSIP, NAME, SEEK, ClusterContacts
-from wend.strategies.clusters.membership.domains import domain_of_path
-from wend.strategies.clusters.membership.messages import MemberLeave, cannot_be
-from wend.strategies.clusters.membership.roster import ADMIT, BEAT, DETECT, SETTLE, TAKE_OVER
+from wend.strategies.clusters.membership.bounded import put
+from wend.strategies.clusters.membership.cluster import Cluster
+from wend.strategies.clusters.membership.contacts import GOSSIP, Contacts
+from wend.strategies.clusters.membership.detector import ClusterDetector
+from wend.strategies.clusters.membership.discovery import NAME, SEEK, ClusterDiscovery
+from wend.strategies.clusters.membership.heartbeats import BEAT, Heartbeats
+from wend.strategies.clusters.membership.leadership import ADMIT, DETECT, SETTLE, TAKE_OVER, Leadership
+from wend.strategies.clusters.membership.links import CoordinatorLinks
+from wend.strategies.clusters.membership.merge import Merge
+from wend.strategies.clusters.membership.messages import (
+    ClusterEntry,
+    ClusterMessage,
+    ClusterSearch,
+    DirectoryDigest,
+    DirectoryEntries,
+    HeadBeacon,
+    MemberAnswer,
+    MemberBeat,
+    MemberLeave,
+    MemberProbe,
+    MulticastProbe,
+    PassedBeat,
+    RosterRequest,
+    RosterUpdate,
+    SearchAnswer,
+    is_invalid,
+)
+from wend.strategies.clusters.membership.settings import ClusterSettings
 from wend.strategies.clusters.membership.slots import Slots
 
 CLUSTER: Final = "cluster"
 """What changed, for other plug-ins."""
-MEASURED = 16
-"""Heartbeat periods between two measurements of a round trip."""
 MOST_UNANSWERED = 256
 
 
-class Clusters(ClusterContacts):
+class Clusters(Membership):
     """Who belongs to this peer's cluster, and who speaks for it and for others."""
 
-    needs: ClassVar[Needs] = Needs()
+    settings: ClassVar[type[Settings]] = ClusterSettings
+    messages: ClassVar[Any] = ClusterMessage
     joins: ClassVar[bool] = True
     strategy: ClassVar[str | None] = "clusters"
     domain_setting: ClassVar[str | None] = "cluster"
 
     def __init__(self, config: PeerConfig) -> None:
-        super().__init__(config)
+        self.me = config.peer
+        settings = config.of(ClusterSettings)
+        self._trees = settings.coordinators
+        self._cluster = cluster = Cluster(config.peer, config.incarnation, settings)
+        self._detector = detector = ClusterDetector(cluster.detection_ns)
+        self._contacts = contacts = Contacts(cluster, detector, settings.directory_ns, config.seed)
+        self._leadership = leadership = Leadership(cluster, settings, detector, contacts)
+        self._merge = merge = Merge(cluster, leadership)
+        self._heartbeats = heartbeats = Heartbeats(cluster, detector, leadership, merge)
+        self._discovery = discovery = ClusterDiscovery(cluster, contacts, leadership, merge)
         self._unanswered: dict[PeerId, Nanos] = {}
         """When each peer last left a message of some plug-in without an answer."""
-        self._gone = False
+        self._has_left = False
+        self._hear: dict[type, Callable[[Nanos, PeerId, Any], list[PluginEffect]]] = {
+            ClusterSearch: discovery.hear_search,
+            SearchAnswer: discovery.hear_answer,
+            MemberBeat: heartbeats.hear_beat,
+            PassedBeat: heartbeats.hear_passed_beat,
+            HeadBeacon: heartbeats.hear_beacon,
+            RosterRequest: heartbeats.hear_request,
+            RosterUpdate: heartbeats.hear_roster,
+            MulticastProbe: heartbeats.hear_multicast,
+            MemberProbe: leadership.hear_probe,
+            MemberAnswer: leadership.hear_answer,
+            MemberLeave: leadership.hear_leave,
+            DirectoryDigest: contacts.hear_digest,
+            DirectoryEntries: self._hear_entries,
+        }
+        self._timers: dict[str, Callable[[Nanos], list[PluginEffect]]] = {
+            NAME: discovery.name_after_peer,
+            SEEK: discovery.seek,
+            BEAT: self._beat,
+            DETECT: leadership.detect,
+            ADMIT: leadership.admit_joiners,
+            SETTLE: leadership.settle,
+            TAKE_OVER: leadership.take_over,
+            GOSSIP: contacts.gossip,
+        }
 
     # ---------------------------------------------------------------- what other plug-ins ask
 
     @property
-    def joined(self) -> bool:
-        """Whether this peer belongs to a cluster, which then has a coordinator for every tree."""
-        return self._roster is not None and not self._gone
+    def cluster(self) -> str:
+        """The name; empty until the peer knows its routing domain."""
+        return self._cluster.name
 
     @property
-    def my_tree(self) -> int | None:
-        """The first of them."""
-        return next(iter(self.my_trees), None)
+    def joined(self) -> bool:
+        """Whether this peer belongs to a cluster, which then has a coordinator for every tree."""
+        return self._cluster.roster is not None and not self._has_left
+
+    @property
+    def members(self) -> tuple[PeerId, ...]:
+        """All live members of the cluster, as far as its head knows; this peer is one. Sorted."""
+        return self._cluster.peers
+
+    @property
+    def slots(self) -> Slots:
+        """Of this peer's cluster, by tree."""
+        return self._cluster.slots
+
+    @property
+    def my_trees(self) -> tuple[int, ...]:
+        """The trees for which this peer is the active coordinator: several only if there are few members."""
+        return self._cluster.my_trees
 
     @property
     def my_backups(self) -> tuple[int, ...]:
         """The trees for which this peer is a backup."""
-        return tuple(tree for tree, slot in enumerate(self.slots) if self.me in slot.backups)
+        return self._cluster.my_backups
 
     @property
     def directory(self) -> Mapping[str, Slots]:
         """All known clusters, this peer's own among them; empty unless it is a coordinator or backup."""
-        return self._directory.slots
+        return self._contacts.directory.slots
 
     @property
     def multicast_works(self) -> bool:
         """Whether this peer's multicast reaches all live members, as they say."""
-        return self._test.works
+        return self._cluster.multicast.works
 
     def round_trip_ns(self, peer: PeerId) -> Nanos:
         """The measured round trip, or a first guess."""
@@ -101,13 +177,13 @@ class Clusters(ClusterContacts):
         """Whether a member, a coordinator or a backup of any cluster lives, as far as this peer knows."""
         if peer == self.me:
             return True
-        known = peer in self._members or peer in self._directory
-        return known and peer not in self._detector.dead and peer not in self._unanswered
+        is_known = peer in self._cluster.members or peer in self._contacts.directory
+        return is_known and peer not in self._detector.dead and peer not in self._unanswered
 
     def informants(self) -> tuple[PeerId, ...]:
-        """The head hears all members, and coordinators hear those of other clusters."""
-        own = () if self._roster is None else (self._roster.head, *self._holders)
-        return tuple(peer for peer in dict.fromkeys((*own, *self._others())) if peer != self.me)
+        """The head, which hears all members, and coordinators, which hear those of other clusters."""
+        peers = (self._cluster.head, *self._cluster.holders, *self._contacts.coordinators())
+        return tuple(peer for peer in dict.fromkeys(peers) if peer != self.me)
 
     def status(self) -> dict[str, int]:
         """1 under `joined` where it has; `members`; `clusters` that it knows; `head`, the peer that assigned the slots,
@@ -115,101 +191,108 @@ class Clusters(ClusterContacts):
         active coordinator of tree 0, `backup/0` at its backups."""
         shown = {
             "joined": int(self.joined),
-            "members": len(self._members),
-            "clusters": len(self._directory),
+            "members": len(self._cluster.members),
+            "clusters": len(self._contacts.directory),
             "multicast": int(self.multicast_works),
         }
-        if self._roster is not None:
-            shown |= {"head": self._roster.head, "term": self._roster.term}
+        if self._cluster.roster is not None:
+            shown |= {"head": self._cluster.head, "term": self._cluster.term}
         shown |= {f"active/{tree}": 1 for tree in self.my_trees}
         return shown | {f"backup/{tree}": 1 for tree in self.my_backups}
 
     # ---------------------------------------------------------------- inputs
 
     def handle(self, now: Nanos, event: PluginInput, view: View | None = None) -> list[PluginEffect]:
-        if self._gone:
+        if self._has_left:
             return []
-        match event:
-            case Heard(sender, message):
-                self._hear(now, sender, message)
-            case Due(name):
-                self._due(now, name)
-            case Begun(contacts, contacts_follow):
-                self._search.begin(contacts, contacts_follow)
-                self._start_beats(now)
-                self._name_cluster(now)
-            case ContactFound(peer):
-                self._search.found_contact(peer)
-                self._greet(peer)
-            case PathFound(_, path):
-                if not self.cluster:
-                    self._named(now, domain_of_path(path))
-            case Unanswered(peer):
-                self._unanswered.pop(peer, None)
-                self._unanswered[peer] = now
-                if len(self._unanswered) > MOST_UNANSWERED:
-                    del self._unanswered[next(iter(self._unanswered))]
-                self._detector.suspect(now, peer)
-            case Stopping():
-                self._leave()
-        self._arm(now)
-        if self._moved:
-            self._moved = False
-            self._out.append(Changed(CLUSTER))
-        out, self._out = self._out, []
+        out = self._dispatch(now, event)
+        timer_ns = self._detector.arm(now)
+        if timer_ns is not None:
+            out.append(Timer(timer_ns, DETECT))
+        if self._cluster.has_news:
+            self._cluster.has_news = False
+            out.append(Changed(CLUSTER))
         return out
 
-    def _hear(self, now: Nanos, sender: PeerId, message: Any) -> None:
+    def _dispatch(self, now: Nanos, event: PluginInput) -> list[PluginEffect]:
+        match event:
+            case Heard(sender, message):
+                return self._take(now, sender, message)
+            case Due(name):
+                return self._timers[name](now)
+            case Begun(contacts, contacts_follow):
+                self._contacts.begin(contacts, contacts_follow)
+                return [*self._heartbeats.start(now), *self._discovery.start(now)]
+            case ContactFound(peer):
+                return self._contacts.find(peer)
+            case PathFound(_, path):
+                return self._discovery.name_after_path(now, path)
+            case Unanswered(peer):
+                put(self._unanswered, peer, now, MOST_UNANSWERED)
+                self._detector.suspect(now, peer)
+            case Stopping():
+                return self._leave()
+        return []
+
+    def _take(self, now: Nanos, sender: PeerId, message: Any) -> list[PluginEffect]:
         self._unanswered.pop(sender, None)
-        if sender == self.me or cannot_be(message, self._settings.coordinators):
-            self._out.append(Refuse(sender, ComposedReason(f"{type(message).__name__}: a message that cannot be")))
-        elif self.cluster:
-            self.hears[type(message)](self, now, sender, message)
+        if sender == self.me or is_invalid(message, self._trees):
+            return [Refuse(sender, ComposedReason(f"{type(message).__name__}: a message that cannot be"))]
+        if not self._cluster.name:
+            return []
+        if isinstance(message, MemberBeat | HeadBeacon | RosterUpdate):
+            reason = self._cluster.mismatch(message.cluster, message.agreement)
+            if reason is not None:
+                return [Refuse(sender, reason)]
+        return self._hear[type(message)](now, sender, message)
 
-    def _due(self, now: Nanos, name: str) -> None:
-        if name == BEAT:
-            self._beat(now)
-        elif name == DETECT:
-            self._detect(now)
-        elif name == ADMIT:
-            if self.is_head and self._joiners:
-                self._write_roster(now)
-        elif name == SETTLE:
-            self._settle(now)
-        elif name == TAKE_OVER:
-            self._take_over(now)
-        elif name == SEEK:
-            self._seek(now)
-        elif name == GOSSIP:
-            self._gossip(now)
-        elif name == NAME and not self.cluster:
-            self._named(now, f"peer {self.me}")
+    def _beat(self, now: Nanos) -> list[PluginEffect]:
+        limit = now - self._cluster.detection_ns
+        self._unanswered = {peer: when for peer, when in self._unanswered.items() if when >= limit}
+        return [*self._heartbeats.beat(now), *self._contacts.tend(now)]
 
-    def _leave(self) -> None:
-        if self._roster is not None:
-            told = dict.fromkeys((self._roster.head, *self._holders))
-            for peer in told:
-                self._say(peer, MemberLeave(self.cluster, self._incarnation))
-        self._gone = True
+    def _leave(self) -> list[PluginEffect]:
+        self._has_left = True
+        cluster = self._cluster
+        leave = MemberLeave(cluster.name, cluster.incarnation)
+        return cluster.send(dict.fromkeys((cluster.head, *cluster.holders)), leave)
 
-    # ---------------------------------------------------------------- round trips
+    def _hear_entries(self, now: Nanos, sender: PeerId, message: DirectoryEntries) -> list[PluginEffect]:
+        cluster, contacts = self._cluster, self._contacts
+        if message.number:
+            self._detector.measure(now, sender, message.number)
+        if not cluster.is_holder:  # the sender's list of coordinators is old
+            is_news = cluster.roster is not None and sender not in cluster.members
+            return cluster.send((cluster.head,), DirectoryEntries(message.entries)) if is_news else []
+        out = [*contacts.warn_successor(message.entries, sender), *self._learn(now, message.entries, sender)]
+        if message.wanted:
+            out += cluster.send((sender,), DirectoryEntries(contacts.directory.entries(message.wanted)))
+        return out
 
-    def _tend(self, now: Nanos) -> None:
-        limit = now - self._detection
-        for peer in [peer for peer, when in self._unanswered.items() if when < limit]:
-            del self._unanswered[peer]
-        super()._tend(now)
-        self._measure(now)
+    def _learn(self, now: Nanos, entries: tuple[ClusterEntry, ...], sender: PeerId) -> list[PluginEffect]:
+        contacts = self._contacts
+        out: list[PluginEffect] = []
+        changed: list[ClusterEntry] = []
+        new: list[str] = []
+        for entry in entries:
+            is_new = contacts.directory.get(entry.name) is None
+            if entry.name == self.cluster:
+                out += self._merge.compare(now, entry, sender)
+            elif contacts.directory.learn(now, entry):
+                changed.append(entry)
+                new += [entry.name] if is_new else []
+        return [*out, *contacts.spread(changed, new, sender)]
 
-    def _measure(self, now: Nanos) -> None:
-        """Measure the round trip to a coordinator or backup that was not measured yet, else now and then to anyone."""
-        coordinators = [peer for peer in (*self._holders, *self._others()) if peer != self.me]
-        chosen = [peer for peer in coordinators if not self._detector.measured(peer)]
-        if not chosen and self._beats % MEASURED == 0:
-            chosen = [*coordinators, *(peer for peer in self._sorted if peer != self.me)]
-        if chosen:
-            self._probe(now, self._draw("measure").choice(chosen))
 
-    def _others(self) -> list[PeerId]:
-        """The coordinators of other clusters, as far as this peer knows them."""
-        return [slot.active for name, slots in self._directory.slots.items() if name != self.cluster for slot in slots]
+class LinkedClusters(Clusters):
+    """Clusters with links between their active coordinators."""
+
+    strategy: ClassVar[str | None] = "clusters-adaptive"
+
+    def __init__(self, config: PeerConfig) -> None:
+        super().__init__(config)
+        self._links = CoordinatorLinks(config.peer)
+
+    def handle(self, now: Nanos, event: PluginInput, view: View | None = None) -> list[PluginEffect]:
+        out = super().handle(now, event, view)
+        return [*self._links.update(self.cluster, self.directory), *out] if Changed(CLUSTER) in out else out

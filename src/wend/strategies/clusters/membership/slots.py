@@ -20,7 +20,7 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def holders(self) -> tuple[PeerId, ...]:
-        """The active coordinator and the backups: whom to write to, in this order."""
+        """The active coordinator, then the backups: the order in which others write to them."""
         return self.active, *self.backups
 
 
@@ -40,8 +40,8 @@ MOST_BACKUPS = 32
 """Of one slot, in a message."""
 
 
-def cannot_be_slots(slots: Slots, trees: int) -> bool:
-    """Whether no head assigns such slots: one for each tree, all of one term, nobody twice in one."""
+def are_slots_invalid(slots: Slots, trees: int) -> bool:
+    """Whether no head assigns such slots: one for each tree, all of one term, no peer twice in a slot."""
     return len(slots) != trees or any(
         slot.term != slots[0].term
         or slot.term < 1

@@ -1,0 +1,181 @@
+"""How a peer finds its cluster: first its name, then a member that admits it.
+
+A peer without a cluster searches in rounds, one per heartbeat period: by multicast, by contacts of any cluster, and by
+others that search for the same one. A contact answers with the coordinators of its own cluster; if it is one itself, it
+knows the directory and says who coordinates the cluster in question. If nobody knows the cluster, the peer begins it;
+of several that search at once, the one with the lowest id. Some may begin it twice: such clusters merge as after a
+partition.
+"""
+
+from wend.model.events import PeerId
+from wend.model.paths import Path
+from wend.model.units import Nanos
+from wend.protocol.plugins import FindPath, JoinMulticast, Multicast, PluginEffect, Refuse, Timer
+from wend.strategies.clusters.membership.bounded import put
+from wend.strategies.clusters.membership.cluster import Cluster
+from wend.strategies.clusters.membership.contacts import ASKED, Contacts
+from wend.strategies.clusters.membership.leadership import Leadership
+from wend.strategies.clusters.membership.merge import Merge
+from wend.strategies.clusters.membership.messages import ClusterEntry, ClusterSearch, SearchAnswer
+from wend.strategies.clusters.membership.slots import holders_of
+
+MOST_PATHS = 3
+"""Contacts to which a peer without a cluster name traces the path."""
+MULTICAST_ROUNDS = 3
+MOST_SEEKERS = 64
+MOST_NAMES = 256
+ALONE, USUAL, BEHIND, AWAITED, HOPEFUL = 1, 3, 6, 16, 24
+"""Rounds before a peer begins a cluster: without contacts; with some; if a peer with a lower id searches, too; if
+contacts are still to come; if the cluster is known, but does not answer."""
+SEEK, NAME = "seek", "name"
+
+
+def domain_of_path(path: Path | None) -> str | None:
+    """The routing domain of the peer at the start of a traced path: its first router. None if that did not answer."""
+    return f"router {path[0]}" if path and path[0] is not None else None
+
+
+class ClusterDiscovery:
+    def __init__(self, cluster: Cluster, contacts: Contacts, leadership: Leadership, merge: Merge) -> None:
+        self._cluster = cluster
+        self._contacts = contacts
+        self._leadership = leadership
+        self._merge = merge
+        self._rounds = 0
+        self._seekers: dict[str, dict[PeerId, None]] = {}
+        """By the name of a cluster, the peers that asked this one for it."""
+
+    # ---------------------------------------------------------------- the name
+
+    def start(self, now: Nanos) -> list[PluginEffect]:
+        """Search for the cluster if its name is known; else trace paths to find the peer's routing domain."""
+        if self._cluster.name:
+            return self._enter(now)
+        paths = [FindPath(peer) for peer in self._contacts.next_contacts(MOST_PATHS)]
+        return [*paths, Timer(now + 2 * self._cluster.detection_ns, NAME)]
+
+    def name_after_path(self, now: Nanos, path: Path | None) -> list[PluginEffect]:
+        return self._name(now, domain_of_path(path))
+
+    def name_after_peer(self, now: Nanos) -> list[PluginEffect]:
+        """No path came in time: the peer is a cluster of its own."""
+        return self._name(now, f"peer {self._cluster.me}")
+
+    def _name(self, now: Nanos, name: str | None) -> list[PluginEffect]:
+        if self._cluster.name or name is None:
+            return []
+        self._cluster.name = name
+        return self._enter(now)
+
+    def _enter(self, now: Nanos) -> list[PluginEffect]:
+        return [JoinMulticast(self._cluster.group), *self._contacts.start_gossip(now), *self.seek(now)]
+
+    # ---------------------------------------------------------------- the search
+
+    def seek(self, now: Nanos) -> list[PluginEffect]:
+        """Search for one more round, or begin the cluster."""
+        cluster = self._cluster
+        if cluster.roster is not None:
+            return []
+        seekers = self._seekers_of(cluster.name, cluster.me)
+        if self._is_last_round(seekers):
+            return [*self._leadership.begin(now), *cluster.send(seekers, cluster.beacon(now))]
+        message, out = cluster.search(), list[PluginEffect]()
+        if self._rounds % MULTICAST_ROUNDS == 1:  # if many begin at once, all of them hear it
+            out.append(Multicast(cluster.group, message))
+        contacts = self._contacts.next_contacts(ASKED)
+        out += cluster.send(dict.fromkeys((*contacts, *sorted(seekers)[:ASKED])), message)
+        for peer in self._merge.targets:
+            out += self._merge.ask_head(now, peer)
+        return [*out, Timer(now + cluster.period_ns, SEEK)]
+
+    def _is_last_round(self, seekers: tuple[PeerId, ...]) -> bool:
+        """Count a round; whether to begin the cluster now."""
+        self._rounds += 1
+        if self._merge.targets:
+            limit = HOPEFUL
+        elif lower := sum(peer < self._cluster.me for peer in seekers):
+            limit = BEHIND + min(lower, USUAL)
+        elif self._contacts.awaits_contacts:
+            limit = AWAITED
+        else:
+            limit = USUAL if self._contacts.contacts else ALONE
+        if self._rounds % (HOPEFUL // 2) == 0:
+            self._merge.targets.clear()  # they may be gone: find others
+        return self._rounds > limit
+
+    def _add_seeker(self, cluster: str, peer: PeerId) -> None:
+        seekers = self._seekers.setdefault(cluster, {})
+        put(seekers, peer, None, MOST_SEEKERS)
+        if len(self._seekers) > MOST_NAMES:
+            del self._seekers[next(iter(self._seekers))]
+
+    def _seekers_of(self, cluster: str, without: PeerId) -> tuple[PeerId, ...]:
+        return tuple(peer for peer in self._seekers.get(cluster, ()) if peer != without)
+
+    # ---------------------------------------------------------------- messages
+
+    def hear_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> list[PluginEffect]:
+        cluster, directory = self._cluster, self._contacts.directory
+        if message.cluster == cluster.name:
+            return self._hear_own_search(now, sender, message)
+        self._add_seeker(message.cluster, sender)
+        self._contacts.add(sender)
+        answer = SearchAnswer(
+            cluster.name,
+            message.cluster,
+            directory.entries((cluster.name, message.cluster)) or cluster.entries(),
+            self._seekers_of(message.cluster, sender),
+            directory.last_term(message.cluster),
+        )
+        return cluster.send((sender,), answer)
+
+    def _hear_own_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> list[PluginEffect]:
+        cluster = self._cluster
+        if reason := cluster.mismatch(message.cluster, message.agreement):
+            return [Refuse(sender, reason)]
+        if cluster.roster is None:
+            self._add_seeker(cluster.name, sender)
+            return []
+        if cluster.members.get(sender) == message.incarnation:
+            return []  # it has joined, and greets a contact
+        out = self._leadership.restart(now, sender, message.incarnation)
+        return [*out, *cluster.send((sender,), cluster.beacon(now))]
+
+    def hear_answer(self, now: Nanos, sender: PeerId, message: SearchAnswer) -> list[PluginEffect]:
+        cluster = self._cluster
+        if message.asked != cluster.name:
+            return [Refuse(sender, "an answer about another cluster")]
+        out = self._exceed_term(now, message)
+        for entry in message.entries:
+            if entry.name == cluster.name:
+                out += self._hear_own_entry(now, entry, sender)
+            else:
+                out += self._contacts.meet(now, entry, sender)
+        if cluster.roster is None:
+            for peer in message.seekers:
+                if peer != cluster.me and peer not in self._seekers_of(cluster.name, cluster.me):
+                    self._add_seeker(cluster.name, peer)
+                    out += cluster.send((peer,), cluster.search())
+        return out
+
+    def _exceed_term(self, now: Nanos, message: SearchAnswer) -> list[PluginEffect]:
+        """Take a higher term if somebody knew this cluster in one that is not lower, before its entry expired."""
+        cluster = self._cluster
+        cluster.hear_term(message.term)
+        if cluster.term > message.term:
+            return []
+        if cluster.is_head:
+            return self._leadership.write(now)
+        return cluster.send((cluster.head,), message) if cluster.is_holder else []
+
+    def _hear_own_entry(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> list[PluginEffect]:
+        cluster = self._cluster
+        if cluster.roster is not None:
+            return self._merge.compare(now, entry, sender)
+        if reason := cluster.mismatch(entry.name, entry.agreement):
+            return [Refuse(sender, reason)]
+        out: list[PluginEffect] = []
+        for peer in dict.fromkeys((entry.head, *holders_of(entry.slots))):
+            out += self._merge.ask_admission(now, peer)
+        return out

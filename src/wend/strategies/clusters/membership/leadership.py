@@ -1,0 +1,231 @@
+"""Who heads the cluster, and what the head writes (`election.py` has the rule).
+
+The head writes a roster when members join, leave, die or restart, and sends it to all. It collects joins for a moment,
+so that many joins make one roster. A detection time after the last roster the head looks again: new backups have the
+state of their slots by then, so they may become coordinators.
+
+Each peer tracks those whose death concerns it. The head tracks all members, coordinators and backups track each other,
+and other members track the head. If the head is silent, these track all coordinators and backups, too.
+"""
+
+from msgspec.structs import replace
+
+from wend.model.events import PeerId
+from wend.model.units import Nanos
+from wend.protocol.plugins import Multicast, MulticastMembers, Notice, PluginEffect, Timer
+from wend.strategies.clusters.membership import election
+from wend.strategies.clusters.membership.cluster import Cluster
+from wend.strategies.clusters.membership.contacts import Contacts
+from wend.strategies.clusters.membership.detector import ClusterDetector
+from wend.strategies.clusters.membership.messages import (
+    MOST_MEMBERS,
+    MemberAnswer,
+    MemberLeave,
+    MemberProbe,
+    Roster,
+)
+from wend.strategies.clusters.membership.settings import ClusterSettings
+
+DETECT, ADMIT, SETTLE, TAKE_OVER = "detect", "admit", "settle", "take over"
+MOST_LOST = 32
+"""Former members that a head looks for."""
+
+
+class Leadership:
+    """Adopts rosters, writes them if this peer is the head, and takes over if the head is dead."""
+
+    def __init__(
+        self, cluster: Cluster, settings: ClusterSettings, detector: ClusterDetector, contacts: Contacts
+    ) -> None:
+        self._cluster = cluster
+        self._coordinators, self._backups = settings.coordinators, settings.backups
+        self._detector = detector
+        self._contacts = contacts
+        self._joiners: dict[PeerId, int] = {}
+        """For the head: whom the next roster adds, with their incarnations."""
+        self._leavers: dict[PeerId, None] = {}
+        """Members that said that they leave."""
+        self._adopted_ns: Nanos = 0
+        self._take_over_ns: Nanos | None = None
+        self._is_small = False
+        """Whether the cluster has fewer members than trees, and the head has said so."""
+
+    # ---------------------------------------------------------------- rosters
+
+    def begin(self, now: Nanos) -> list[PluginEffect]:
+        """Be the first member."""
+        cluster = self._cluster
+        slots = election.first_slots(cluster.me, self._coordinators)
+        out = self.adopt(now, Roster(1, cluster.me, ((cluster.me, cluster.incarnation),), slots), 0)
+        if cluster.highest_term > 1:
+            out += self.write(now)
+        return [*out, Timer(now + cluster.detection_ns, SETTLE)]
+
+    def adopt(self, now: Nanos, roster: Roster, stamp: int) -> list[PluginEffect]:
+        cluster, test = self._cluster, self._cluster.multicast
+        before, slots = cluster.roster, cluster.slots
+        out: list[PluginEffect] = []
+        if before is None or slots != roster.slots or before.members != roster.members:
+            cluster.has_news = True
+            out.append(MulticastMembers(cluster.group, roster.slots[0].active, roster.members))
+        cluster.adopt(roster, stamp)
+        self._adopted_ns, self._take_over_ns = now, None
+        self._leavers = {peer: None for peer in self._leavers if peer in cluster.members}
+        if before is None or before.head != roster.head:
+            cluster.head_ns = now
+            test.forget_reports()
+        if not cluster.is_head:
+            self._joiners = {}
+        test.set_members(now, cluster.members)
+        self.track(now)
+        self._detector.hear(now, roster.head)
+        return [*out, *self._contacts.adopt(now, slots)]
+
+    def write(self, now: Nanos, ready: bool = False) -> list[PluginEffect]:
+        """Write the next roster, as the head or as its successor, and send it to all members.
+
+        Coordinators, backups and members that hear no multicast get it by unicast, too."""
+        cluster, test = self._cluster, self._cluster.multicast
+        members, joiners = self._next_members(), self._joiners
+        cluster.highest_term += 1
+        live = sorted(members)
+        roster = Roster(
+            cluster.highest_term,
+            cluster.me,
+            tuple((peer, members[peer]) for peer in live),
+            election.reassign(cluster.slots, live, joiners, self._backups, cluster.highest_term, ready),
+            self._next_lost(members),
+        )
+        self._joiners = {}
+        is_reached = {peer: test.reaches(peer) and peer not in joiners for peer in members}
+        out = self.adopt(now, roster, cluster.stamp)
+        message = cluster.roster_message()
+        if len(members) > 1:
+            out.append(Multicast(cluster.group, replace(message, by_multicast=True)))
+        out += cluster.send((peer for peer in members if not is_reached[peer] or peer in cluster.holders), message)
+        return [*out, Timer(now + cluster.detection_ns, SETTLE)]
+
+    def _next_members(self) -> dict[PeerId, int]:
+        dead, leavers = self._detector.dead, self._leavers
+        stay = {
+            peer: number for peer, number in self._cluster.members.items() if peer not in dead and peer not in leavers
+        }
+        return {**stay, **self._joiners, self._cluster.me: self._cluster.incarnation}
+
+    def _next_lost(self, members: dict[PeerId, int]) -> tuple[PeerId, ...]:
+        assert self._cluster.roster is not None
+        candidates = (*self._cluster.roster.lost, *self._detector.dead)
+        lost = [peer for peer in candidates if peer not in members and peer not in self._leavers]
+        return tuple(dict.fromkeys(reversed(lost)))[:MOST_LOST][::-1]
+
+    def settle(self, now: Nanos) -> list[PluginEffect]:
+        """Let new backups become coordinators: a detection time after the last roster they have the state."""
+        cluster = self._cluster
+        if not cluster.is_head or now - self._adopted_ns < cluster.detection_ns:
+            return []
+        live = list(cluster.members)
+        slots = election.reassign(cluster.slots, live, (), self._backups, cluster.term, True)
+        out = self.write(now, ready=True) if slots != cluster.slots else []
+        is_small = len(cluster.members) < self._coordinators
+        if is_small and not self._is_small:
+            out.append(Notice("cluster-small", cluster.me))
+        self._is_small = is_small
+        return out
+
+    # ---------------------------------------------------------------- joining, leaving, restarts
+
+    def admit(self, now: Nanos, member: PeerId, incarnation: int) -> list[PluginEffect]:
+        """Add a peer to the next roster, as the head."""
+        members, joiners = self._cluster.members, self._joiners
+        if len(members) + len(joiners) >= MOST_MEMBERS or incarnation < joiners.get(member, 0):
+            return []
+        out: list[PluginEffect] = []
+        if not joiners:
+            out.append(Timer(now + self._cluster.detection_ns // 20, ADMIT))
+        joiners[member] = incarnation
+        if member in members:
+            out += self.write(now)  # it has restarted: its backups take over now
+        return out
+
+    def admit_joiners(self, now: Nanos) -> list[PluginEffect]:
+        return self.write(now) if self._cluster.is_head and self._joiners else []
+
+    def restart(self, now: Nanos, member: PeerId, incarnation: int) -> list[PluginEffect]:
+        """Take note of a member's incarnation, which is a higher one if the member has restarted."""
+        if incarnation <= self._cluster.members.get(member, incarnation):
+            return []
+        return self.admit(now, member, incarnation) if self._cluster.is_head else self._remove(now, member)
+
+    def hear_leave(self, now: Nanos, sender: PeerId, message: MemberLeave) -> list[PluginEffect]:
+        cluster = self._cluster
+        if message.cluster != cluster.name or cluster.members.get(sender) != message.incarnation:
+            return []
+        self._leavers[sender] = None
+        return self.write(now) if cluster.is_head else self._remove(now, sender)
+
+    def _remove(self, now: Nanos, member: PeerId) -> list[PluginEffect]:
+        return self._elect(now) if self._detector.bury(member) else []
+
+    # ---------------------------------------------------------------- failures
+
+    def track(self, now: Nanos, suspected: bool = False) -> None:
+        """Track the peers that this peer's role asks for; if the head is suspected, all coordinators and backups."""
+        cluster = self._cluster
+        if cluster.is_head:
+            peers = list(cluster.members)
+        elif suspected or cluster.is_holder:
+            peers = list(dict.fromkeys((cluster.head, *cluster.holders)))
+        else:
+            peers = [cluster.head]
+        self._detector.track(now, [peer for peer in peers if peer != cluster.me], suspected)
+
+    def detect(self, now: Nanos) -> list[PluginEffect]:
+        """Probe the silent peers; elect if some are dead."""
+        cluster, detector = self._cluster, self._detector
+        if not detector.is_due(now):
+            return []
+        silent, died = detector.probe(now)
+        if cluster.roster is not None and cluster.head in silent and not cluster.is_holder:
+            self.track(now, suspected=True)
+            more, more_died = detector.probe(now)
+            silent, died = [*silent, *more], [*died, *more_died]
+        out: list[PluginEffect] = []
+        for peer in silent:
+            out += cluster.send((peer,), MemberProbe(detector.next_number(now, peer)))
+        return [*out, *self._elect(now)] if died else out
+
+    def hear_probe(self, now: Nanos, sender: PeerId, message: MemberProbe) -> list[PluginEffect]:
+        return self._cluster.send((sender,), MemberAnswer(message.number, self._cluster.incarnation))
+
+    def hear_answer(self, now: Nanos, sender: PeerId, message: MemberAnswer) -> list[PluginEffect]:
+        if not self._detector.measure(now, sender, message.number):
+            return []
+        if message.incarnation == self._cluster.members.get(sender):
+            self._detector.hear(now, sender)
+        return self.restart(now, sender, message.incarnation)
+
+    def _elect(self, now: Nanos) -> list[PluginEffect]:
+        """Act on the dead if it is this peer's turn."""
+        cluster, dead = self._cluster, self._detector.dead
+        if cluster.roster is None or not dead:
+            return []
+        if cluster.is_head:
+            return self.write(now)
+        if cluster.head not in dead:
+            return []
+        if cluster.is_holder:
+            return self.write(now) if election.is_first(cluster.roster, cluster.me, dead) else []
+        if self._take_over_ns is not None or not all(peer in dead for peer in cluster.holders):
+            return []
+        self._take_over_ns = now + election.patience(cluster.roster, cluster.me, dead) * cluster.period_ns
+        return self.take_over(now)
+
+    def take_over(self, now: Nanos) -> list[PluginEffect]:
+        """Head the cluster if all coordinators and backups are dead, unless another member was faster."""
+        if self._take_over_ns is None:
+            return []
+        dead = self._detector.dead
+        if not all(peer in dead for peer in (self._cluster.head, *self._cluster.holders)):
+            self._take_over_ns = None
+            return []
+        return [Timer(self._take_over_ns, TAKE_OVER)] if now < self._take_over_ns else self.write(now)

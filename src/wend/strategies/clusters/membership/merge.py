@@ -1,0 +1,107 @@
+"""How a peer gets from its roster, or from none, to the roster that wins.
+
+After a partition, heads look for lost members with their beacons, one after the other. A peer that hears of a roster
+that wins over its own asks the head of that one to be added; a head that loses tells its members.
+"""
+
+from wend.model.events import PeerId
+from wend.model.units import Nanos
+from wend.protocol.plugins import PluginEffect, Refuse
+from wend.strategies.clusters.membership import election
+from wend.strategies.clusters.membership.bounded import put
+from wend.strategies.clusters.membership.cluster import Cluster
+from wend.strategies.clusters.membership.leadership import Leadership
+from wend.strategies.clusters.membership.messages import ClusterEntry, DirectoryEntries, RosterRequest
+
+MOST_ASKED = 256
+MOST_TARGETS = 16
+
+
+class Merge:
+    """Asks for rosters that win, and tells others of rosters that lose."""
+
+    def __init__(self, cluster: Cluster, leadership: Leadership) -> None:
+        self._cluster = cluster
+        self._leadership = leadership
+        self.targets: dict[PeerId, None] = {}
+        """Members that can admit this peer, which has no roster yet."""
+        self._winner: tuple[int, PeerId, Nanos] | None = None
+        """The term and head of a roster that wins over this peer's own, and until when this peer asks that head."""
+        self._asked: dict[PeerId, None] = {}
+        """Peers that this one asked for their roster."""
+        self._refuted_ns: dict[PeerId, Nanos] = {}
+        """When this peer last told each other one that its roster loses."""
+
+    def expects(self, peer: PeerId) -> bool:
+        """Whether this peer asked another one for its roster."""
+        return peer in self._asked
+
+    def ask_admission(self, now: Nanos, member: PeerId) -> list[PluginEffect]:
+        """Ask a member of the cluster to admit this peer, which has no roster yet."""
+        if member in self.targets:
+            return []
+        if member != self._cluster.me and len(self.targets) < MOST_TARGETS:
+            self.targets[member] = None
+        return self.ask_head(now, member)
+
+    def ask_head(self, now: Nanos, head: PeerId) -> list[PluginEffect]:
+        put(self._asked, head, None, MOST_ASKED)
+        return self._cluster.send((head,), self._cluster.beat(now))
+
+    def ask_roster(self, peer: PeerId) -> list[PluginEffect]:
+        put(self._asked, peer, None, MOST_ASKED)
+        return self._cluster.send((peer,), RosterRequest(self._cluster.name))
+
+    def resolve(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> list[PluginEffect]:
+        """Compare this peer's roster with another one that `source` has."""
+        if election.wins(term, head, self._cluster.term, self._cluster.head):
+            return self.follow(now, term, head, source)
+        return self._refute(now, source)
+
+    def follow(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> list[PluginEffect]:
+        """Ask for a roster that wins over this peer's own: its head, and the peer that told of it."""
+        cluster = self._cluster
+        cluster.hear_term(term)
+        if head == cluster.me:  # of an earlier incarnation, or made up: a higher term settles it
+            return self._leadership.write(now) if cluster.is_head else []
+        if self._winner is not None and not election.wins(term, head, *self._winner[:2]):
+            return []
+        self._winner = (term, head, now + 2 * cluster.detection_ns)
+        out = self.ask_head(now, head)
+        if source != head:
+            out += self.ask_roster(source)
+        if cluster.is_head:
+            out += cluster.send(cluster.members, cluster.beacon_of(term, head))
+        return out
+
+    def ask_winner(self, now: Nanos) -> list[PluginEffect]:
+        """Once per heartbeat period: ask the head of the roster that wins again."""
+        if self._winner is None:
+            return []
+        term, head, until_ns = self._winner
+        is_ahead = election.wins(term, head, self._cluster.term, self._cluster.head)
+        if is_ahead and now < until_ns:
+            return self.ask_head(now, head)
+        self._winner = None
+        if is_ahead and self._cluster.is_head:
+            return self._leadership.write(now)  # nobody answers for that roster: this one wins again
+        return []
+
+    def _refute(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
+        """Tell a peer that its roster loses, once per period."""
+        last_ns = self._refuted_ns.get(peer)
+        is_due = last_ns is None or now - last_ns >= self._cluster.period_ns
+        put(self._refuted_ns, peer, now if is_due or last_ns is None else last_ns, MOST_ASKED)
+        return self._cluster.send((peer,), self._cluster.beacon(now)) if is_due else []
+
+    def compare(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> list[PluginEffect]:
+        """Act on this cluster's entry in another directory: of another head, after a partition, or an old one."""
+        cluster, term = self._cluster, entry.slots[0].term
+        if reason := cluster.mismatch(entry.name, entry.agreement):
+            return [Refuse(sender, reason)]
+        if (term, entry.head) == (cluster.term, cluster.head):
+            return []
+        if election.wins(term, entry.head, cluster.term, cluster.head):
+            out = self.follow(now, term, entry.head, entry.head)
+            return out if cluster.is_head else [*out, *cluster.send((cluster.head,), DirectoryEntries((entry,)))]
+        return [] if entry.head in cluster.members else self._refute(now, entry.head)
