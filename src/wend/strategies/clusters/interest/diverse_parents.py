@@ -16,20 +16,10 @@ import msgspec
 
 from wend.model.paths import Path, shared
 from wend.model.units import Nanos
+from wend.strategies.clusters.interest.messages import ParentCandidate
 
 Rank = tuple[int, Nanos]
 """The sum of shared routers, then the sum of round trips."""
-
-
-class Candidate(msgspec.Struct, frozen=True, gc=False):
-    """A node of a tree that may become the parent of the node that joins."""
-
-    cluster: str
-    path: Path
-    """The routers between the joining node and this one. A router that did not answer counts as shared with none."""
-    neighbour_paths: tuple[Path, ...] = ()
-    """The routers between this node and each of its neighbours in the tree."""
-    round_trip_ns: Nanos = 0
 
 
 class TreeEdge(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +52,7 @@ class Overlap(msgspec.Struct, frozen=True, gc=False):
     """Pairs of routes of one event in different trees, for all sources and destinations: the global diversity."""
 
 
-def choose_parents(candidates: Sequence[Sequence[Candidate]]) -> tuple[int, ...]:
+def choose_parents(candidates: Sequence[Sequence[ParentCandidate]]) -> tuple[int, ...]:
     """The index of the chosen candidate of each tree, -1 in a tree without candidates."""
     trees = [number for number, offered in enumerate(candidates) if offered]
     found = _Search([candidates[tree] for tree in trees]).best()
@@ -72,7 +62,7 @@ def choose_parents(candidates: Sequence[Sequence[Candidate]]) -> tuple[int, ...]
     return tuple(chosen)
 
 
-def objective(candidates: Sequence[Sequence[Candidate]], chosen: Sequence[int]) -> int:
+def objective(candidates: Sequence[Sequence[ParentCandidate]], chosen: Sequence[int]) -> int:
     """The sum that `choose_parents` minimises, for a choice of one candidate in each tree."""
     parents = [offered[index] for offered, index in zip(candidates, chosen, strict=True) if index >= 0]
     between = sum(shared(one.path, other.path) for one, other in combinations(parents, 2))
@@ -111,7 +101,7 @@ class _Bits:
         return found
 
 
-def _added(bits: _Bits, parent: Candidate) -> int:
+def _added(bits: _Bits, parent: ParentCandidate) -> int:
     """`Div(x | y)`. Of the sums over pairs of neighbours of x, with and without y, the pairs with y remain."""
     own = bits.mask(parent.path)
     return sum((own & bits.mask(path)).bit_count() for path in parent.neighbour_paths)
@@ -126,7 +116,7 @@ class _Offer(msgspec.Struct, frozen=True, gc=False):
 class _Search:
     """Branch and bound over the trees in their order. In each tree the candidates are sorted by name."""
 
-    def __init__(self, candidates: Sequence[Sequence[Candidate]]) -> None:
+    def __init__(self, candidates: Sequence[Sequence[ParentCandidate]]) -> None:
         bits = _Bits()
         offers = [
             [
