@@ -15,7 +15,7 @@ from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
 from wend.model.events import PeerId
 from wend.protocol.peer import Peer
-from wend.strategies.clusters.interest.diverse_parents import PairOverlap, TreeEdge, overlap
+from wend.studies.esposito_diversity import PairOverlap, TreeEdge, overlap
 from wend.studies.esposito_runs import STRATEGIES, CrashRun, Metrics, scenario_of
 from wend.topology.powerlaw import Homing
 

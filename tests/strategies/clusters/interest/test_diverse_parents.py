@@ -1,4 +1,4 @@
-"""The joint choice of parents beside exhaustive search, and the overlap of trees beside sets of routers."""
+"""The joint choice of parents against exhaustive search."""
 
 from itertools import product
 
@@ -7,14 +7,7 @@ from hypothesis import strategies as st
 
 from wend.model.paths import Path, shared
 from wend.model.random_stream import peer_stream
-from wend.strategies.clusters.interest.diverse_parents import (
-    Overlap,
-    PairOverlap,
-    TreeEdge,
-    choose_parents,
-    objective,
-    overlap,
-)
+from wend.strategies.clusters.interest.diverse_parents import choose_parents, objective
 from wend.strategies.clusters.interest.messages import ParentCandidate
 
 routers = st.one_of(st.integers(0, 9), st.none())
@@ -100,22 +93,3 @@ def test_no_other_parent_is_better_among_four_trees_of_fifty_candidates() -> Non
                 for c in (chosen, changed)
             ]
             assert other == index or ranks[0] <= ranks[1]
-
-
-def test_overlap_counts_edges_at_a_node_and_routes_of_events() -> None:
-    one = [TreeEdge("b", "a", (1, 2)), TreeEdge("c", "b", (3, 4))]
-    two = [TreeEdge("b", "c", (5, 3)), TreeEdge("a", "c", (6, 1))]
-    # at a: (1 2) with (6 1); at b: (1 2), (3 4) with (5 3); at c: (3 4) with (5 3), (6 1)
-    # a-b: 1 2 with 6 1 5 3; a-c: 1 2 3 4 with 6 1; b-c: 3 4 with 5 3
-    assert overlap([one, two]) == Overlap(PairOverlap(5, 3, 3), PairOverlap(3, 3, 3))
-    assert overlap([one]) == Overlap(PairOverlap(), PairOverlap())
-    assert overlap([one, two]).local.mean == 3 / 5
-    assert PairOverlap().mean == 0.0
-
-
-def test_trees_over_other_routers_are_diverse_on_both_counts() -> None:
-    one = [TreeEdge("b", "a", (1, 2)), TreeEdge("c", "a", (1, 3))]
-    two = [TreeEdge("a", "b", (4, None)), TreeEdge("c", "b", (5, None))]
-    found = overlap([one, two])
-    assert (found.local.overlapping, found.between_routes.overlapping) == (0, 0)
-    assert (found.local.pairs, found.between_routes.pairs) == (2 + 2 + 1, 3)
