@@ -27,7 +27,7 @@ from wend.protocol.plugins import (
     View,
 )
 from wend.strategies.adaptive.plugin import Adaptive, Packet
-from wend.strategies.clusters.interest.graph import EventNumbers
+from wend.strategies.clusters.interest.messages import EventNumbers
 
 CLUSTER_GRAPH = "cluster-graph"
 

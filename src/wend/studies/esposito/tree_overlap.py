@@ -15,8 +15,8 @@ from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
 from wend.model.events import PeerId
 from wend.protocol.peer import Peer
-from wend.strategies.clusters.interest.diverse_parents import PairOverlap, TreeEdge, overlap
 from wend.studies.esposito.runs import STRATEGIES, CrashRun, Metrics, scenario_of
+from wend.studies.esposito.tree_diversity import PairOverlap, TreeEdge, overlap
 from wend.topology.powerlaw import Homing
 
 Trees = dict[tuple[str, int], list[TreeEdge]]

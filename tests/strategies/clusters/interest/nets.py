@@ -28,7 +28,6 @@ from wend.protocol.plugins import (
     Heard,
     MakeLink,
     Membership,
-    Plugin,
     PluginEffect,
     PluginInput,
     View,
@@ -59,16 +58,13 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import Record
-from wend.strategies import registry
-from wend.strategies.clusters.adaptive import CLUSTER_GRAPH, ClustersAdaptive
-from wend.strategies.clusters.interest.graph import ClusterGraph
-from wend.strategies.clusters.interest.plugin import ClusterInterest
+from wend.strategies.clusters.adaptive import CLUSTER_GRAPH
 from wend.strategies.clusters.membership.links import coordinator_links
 from wend.strategies.clusters.membership.slots import Slot
-from wend.strategies.clusters.routing import CLUSTER_TREES, ClustersRouting
-from wend.strategies.registry import make_peer
+from wend.strategies.clusters.routing import CLUSTER_TREES
+from wend.strategies.registry import MEMBERSHIP, make_peer
 
-IDEAL = "ideal-clusters"
+IDEAL = "ideal:IdealClusters"
 INTERESTS = {"clusters": CLUSTER_TREES, "clusters-adaptive": CLUSTER_GRAPH}
 LONGEST_NS: Nanos = 40 * MS
 Delivery = tuple[PeerId, int, EventId]
@@ -222,7 +218,7 @@ class ClusterNet:
 
     def join(self, peer: PeerId, settled: bool = True) -> None:
         self._incarnations[peer] += 1
-        made = self._made(peer)
+        made = self._make_peer(peer)
         made.view.membership.net = self
         self.peers[peer] = made
         self.believed[peer] = None
@@ -232,24 +228,17 @@ class ClusterNet:
         if settled:
             self.detect()
 
-    def _made(self, peer: PeerId) -> Peer:
-        added: dict[Any, dict[str, type[Plugin]]] = {
-            "membership": {IDEAL: IdealClusters},
-            "interest": {CLUSTER_TREES: ClusterInterest, CLUSTER_GRAPH: ClusterGraph},
-            "routing": {"clusters": ClustersRouting, "clusters-adaptive": ClustersAdaptive},
-        }
-        before = {kind: dict(table) for kind, table in registry.PLUGINS.items()}
+    def _make_peer(self, peer: PeerId) -> Peer:
+        incarnation = self._incarnations[peer]
+        MEMBERSHIP[IDEAL] = IdealClusters
         try:
-            for kind, plugins in added.items():
-                registry.PLUGINS[kind].update(plugins)
-            number = self._incarnations[peer]
             return make_peer(
-                PeerConfig(peer=peer, incarnation=number, strategy=self.strategy, membership=IDEAL, **self._settings)
+                PeerConfig(
+                    peer=peer, incarnation=incarnation, strategy=self.strategy, membership=IDEAL, **self._settings
+                )
             )
         finally:
-            for kind, table in before.items():
-                registry.PLUGINS[kind].clear()
-                registry.PLUGINS[kind].update(table)
+            del MEMBERSHIP[IDEAL]
 
     def crash(self, peer: PeerId) -> None:
         del self.peers[peer]

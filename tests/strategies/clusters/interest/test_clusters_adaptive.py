@@ -13,11 +13,13 @@ from wend.model.events import Event, EventId, Qos
 from wend.model.units import SECOND
 from wend.protocol.messages import Data
 from wend.protocol.ports import LocalSubscription, Received, Subscribed
-from wend.strategies.clusters.interest.graph import ClusterFollows, EventNumbers, MemberDeadlines
 from wend.strategies.clusters.interest.messages import (
     ClusterEvent,
+    ClusterFollows,
+    EventNumbers,
     FetchEvents,
     GroupDigest,
+    MemberDeadlines,
     MemberWants,
     StreamDigest,
     TreeEvent,

@@ -1,4 +1,4 @@
-"""The joint choice of parents beside exhaustive search, and the overlap of trees beside sets of routers."""
+"""The joint choice of parents against exhaustive search."""
 
 from itertools import product
 
@@ -7,20 +7,13 @@ from hypothesis import strategies as st
 
 from wend.model.paths import Path, shared
 from wend.model.random_stream import peer_stream
-from wend.strategies.clusters.interest.diverse_parents import (
-    Candidate,
-    Overlap,
-    PairOverlap,
-    TreeEdge,
-    choose_parents,
-    objective,
-    overlap,
-)
+from wend.strategies.clusters.interest.diverse_parents import choose_parents, objective
+from wend.strategies.clusters.interest.messages import ParentCandidate
 
 routers = st.one_of(st.integers(0, 9), st.none())
 paths = st.lists(routers, max_size=5).map(tuple)
 candidate = st.builds(
-    Candidate,
+    ParentCandidate,
     cluster=st.sampled_from(["rome", "oslo", "bern"]),
     path=paths,
     neighbour_paths=st.lists(paths, max_size=3).map(tuple),
@@ -29,7 +22,11 @@ candidate = st.builds(
 offered = st.lists(st.lists(candidate, max_size=5), max_size=4)
 
 
-def exhaustive(candidates: list[list[Candidate]]) -> tuple[int, ...]:
+def offer(cluster: str, path: Path, round_trip_ns: int, neighbour_paths: tuple[Path, ...] = ()) -> ParentCandidate:
+    return ParentCandidate(cluster, path, neighbour_paths, round_trip_ns)
+
+
+def exhaustive(candidates: list[list[ParentCandidate]]) -> tuple[int, ...]:
     """By trying all choices, from the definition alone."""
 
     def rank(chosen: tuple[int, ...]) -> tuple[int, int, list[tuple[str, int]]]:
@@ -49,31 +46,31 @@ def exhaustive(candidates: list[list[Candidate]]) -> tuple[int, ...]:
 
 
 @given(offered)
-def test_the_choice_is_that_of_exhaustive_search(candidates: list[list[Candidate]]) -> None:
+def test_the_choice_is_that_of_exhaustive_search(candidates: list[list[ParentCandidate]]) -> None:
     assert choose_parents(candidates) == exhaustive(candidates)
 
 
 def test_the_choice_is_joint() -> None:
     """The first candidate of each tree has the shorter round trip, but both paths run through router 5."""
-    a = [Candidate("oslo", (1, 5, 9), round_trip_ns=1), Candidate("rome", (1, 6, 9), round_trip_ns=2)]
-    b = [Candidate("oslo", (2, 5, 8), round_trip_ns=1), Candidate("rome", (2, 7, 8), round_trip_ns=3)]
+    a = [offer("oslo", (1, 5, 9), 1), offer("rome", (1, 6, 9), 2)]
+    b = [offer("oslo", (2, 5, 8), 1), offer("rome", (2, 7, 8), 3)]
     assert choose_parents([a, b]) == (1, 0)
     assert choose_parents([a]) == (0,)
     assert choose_parents([a, [], b]) == (1, -1, 0)
 
 
 def test_a_parent_whose_paths_to_its_neighbours_overlap_costs_as_much() -> None:
-    busy = Candidate("oslo", (1, 5), neighbour_paths=((5, 6), (5, 7)), round_trip_ns=1)
-    free = Candidate("rome", (1, 5, 6, 7), round_trip_ns=2)
+    busy = offer("oslo", (1, 5), 1, ((5, 6), (5, 7)))
+    free = offer("rome", (1, 5, 6, 7), 2)
     assert objective([[busy, free]], (0,)) == 2
     assert choose_parents([[busy, free]]) == (1,)
 
 
 def test_ties_go_by_round_trip_and_then_by_name() -> None:
     same = [
-        Candidate("rome", (), round_trip_ns=4),
-        Candidate("oslo", (), round_trip_ns=4),
-        Candidate("bern", (), (), 5),
+        offer("rome", (), 4),
+        offer("oslo", (), 4),
+        offer("bern", (), 5),
     ]
     assert choose_parents([same, same]) == (1, 1)
 
@@ -84,7 +81,9 @@ def test_no_other_parent_is_better_among_four_trees_of_fifty_candidates() -> Non
     def path() -> Path:
         return tuple(sorted(drawn.sample(range(60), 8)))
 
-    trees = [[Candidate(f"c{n}", path(), (path(), path()), drawn.randrange(99)) for n in range(50)] for _ in range(4)]
+    trees = [
+        [ParentCandidate(f"c{n}", path(), (path(), path()), drawn.randrange(99)) for n in range(50)] for _ in range(4)
+    ]
     chosen = choose_parents(trees)
     for tree, index in enumerate(chosen):
         for other in range(50):
@@ -94,22 +93,3 @@ def test_no_other_parent_is_better_among_four_trees_of_fifty_candidates() -> Non
                 for c in (chosen, changed)
             ]
             assert other == index or ranks[0] <= ranks[1]
-
-
-def test_overlap_counts_edges_at_a_node_and_routes_of_events() -> None:
-    one = [TreeEdge("b", "a", (1, 2)), TreeEdge("c", "b", (3, 4))]
-    two = [TreeEdge("b", "c", (5, 3)), TreeEdge("a", "c", (6, 1))]
-    # at a: (1 2) with (6 1); at b: (1 2), (3 4) with (5 3); at c: (3 4) with (5 3), (6 1)
-    # a-b: 1 2 with 6 1 5 3; a-c: 1 2 3 4 with 6 1; b-c: 3 4 with 5 3
-    assert overlap([one, two]) == Overlap(PairOverlap(5, 3, 3), PairOverlap(3, 3, 3))
-    assert overlap([one]) == Overlap(PairOverlap(), PairOverlap())
-    assert overlap([one, two]).local.mean == 3 / 5
-    assert PairOverlap().mean == 0.0
-
-
-def test_trees_over_other_routers_are_diverse_on_both_counts() -> None:
-    one = [TreeEdge("b", "a", (1, 2)), TreeEdge("c", "a", (1, 3))]
-    two = [TreeEdge("a", "b", (4, None)), TreeEdge("c", "b", (5, None))]
-    found = overlap([one, two])
-    assert (found.local.overlapping, found.between_routes.overlapping) == (0, 0)
-    assert (found.local.pairs, found.between_routes.pairs) == (2 + 2 + 1, 3)

@@ -1,4 +1,4 @@
-"""The joint choice of parents, one in each tree, and how much the trees overlap (esposito, section 3.4).
+"""The joint choice of parents, one in each tree, so that their paths share few routers (esposito, section 3.4).
 
 A node y that joins p trees picks the parents x that minimise `Q(x, y) + sum Div(x_i | y)`. Q adds up the routers that
 the paths from y to two of its parents share. `Div(x_i | y)` is what y as a child adds to the overlap at x_i: the
@@ -9,109 +9,48 @@ The search is exact. It leaves out candidates that another one of their tree is 
 tree by tree, with a lower bound of what the remaining trees add.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 
 import msgspec
 
 from wend.model.paths import Path, shared
 from wend.model.units import Nanos
+from wend.strategies.clusters.interest.messages import ParentCandidate
 
 Rank = tuple[int, Nanos]
 """The sum of shared routers, then the sum of round trips."""
 
 
-class Candidate(msgspec.Struct, frozen=True, gc=False):
-    """A node of a tree that may become the parent of the node that joins."""
-
-    cluster: str
-    path: Path
-    """The routers between the joining node and this one. A router that did not answer counts as shared with none."""
-    neighbour_paths: tuple[Path, ...] = ()
-    """The routers between this node and each of its neighbours in the tree."""
-    round_trip_ns: Nanos = 0
-
-
-class TreeEdge(msgspec.Struct, frozen=True, gc=False):
-    """An edge of a tree and the routers under it."""
-
-    child: str
-    parent: str
-    path: Path
-
-
-class PairOverlap(msgspec.Struct, frozen=True, gc=False):
-    """How many pairs of paths there are, how many of them share a router, and the number of shared routers."""
-
-    pairs: int = 0
-    overlapping: int = 0
-    shared: int = 0
-
-    @property
-    def mean(self) -> float:
-        """The shared routers of a pair: Q on average."""
-        return self.shared / self.pairs if self.pairs else 0.0
-
-
-class Overlap(msgspec.Struct, frozen=True, gc=False):
-    """The overlap between trees, as one node sees it and as all events do."""
-
-    local: PairOverlap
-    """Pairs of edges of one node in different trees. The trees are locally diverse if none overlaps."""
-    between_routes: PairOverlap
-    """Pairs of routes of one event in different trees, for all sources and destinations: the global diversity."""
-
-
-def choose_parents(candidates: Sequence[Sequence[Candidate]]) -> tuple[int, ...]:
+def choose_parents(candidates: Sequence[Sequence[ParentCandidate]]) -> tuple[int, ...]:
     """The index of the chosen candidate of each tree, -1 in a tree without candidates."""
     trees = [number for number, offered in enumerate(candidates) if offered]
-    found = _Search([candidates[tree] for tree in trees]).best()
-    chosen = [-1] * len(candidates)
-    for tree, index in zip(trees, found, strict=True):
-        chosen[tree] = index
-    return tuple(chosen)
+    best = dict(zip(trees, _Search([candidates[tree] for tree in trees]).best(), strict=True))
+    return tuple(best.get(tree, -1) for tree in range(len(candidates)))
 
 
-def objective(candidates: Sequence[Sequence[Candidate]], chosen: Sequence[int]) -> int:
+def objective(candidates: Sequence[Sequence[ParentCandidate]], chosen: Sequence[int]) -> int:
     """The sum that `choose_parents` minimises, for a choice of one candidate in each tree."""
     parents = [offered[index] for offered, index in zip(candidates, chosen, strict=True) if index >= 0]
     between = sum(shared(one.path, other.path) for one, other in combinations(parents, 2))
     return between + sum(shared(one.path, path) for one in parents for path in one.neighbour_paths)
 
 
-def overlap(trees: Sequence[Sequence[TreeEdge]]) -> Overlap:
-    """How much the trees overlap. Nodes that are not in both trees of a pair do not count."""
-    bits = _Bits()
-    masks = [[(edge.child, edge.parent, bits.mask(edge.path)) for edge in tree] for tree in trees]
-    local: list[int] = []
-    routes: list[int] = []
-    at_nodes = [_at_nodes(tree) for tree in masks]
-    all_routes = [_routes(nodes) for nodes in at_nodes]
-    for number in range(len(trees)):
-        for other in range(number):
-            one, two = at_nodes[number], at_nodes[other]
-            for node in one.keys() & two.keys():
-                local += [(a & b).bit_count() for _, a in one[node] for _, b in two[node]]
-            ours, theirs = all_routes[number], all_routes[other]
-            routes += [(ours[pair] & theirs[pair]).bit_count() for pair in ours.keys() & theirs.keys()]
-    return Overlap(_pairs(local), _pairs(routes))
-
-
-class _Bits:
+class RouterBits:
     """Numbers the routers, so that a path is an integer with a bit for each of its routers."""
 
     def __init__(self) -> None:
         self._numbers: dict[int | str, int] = {}
 
     def mask(self, path: Path) -> int:
-        found = 0
+        mask = 0
         for router in path:
             if router is not None:
-                found |= 1 << self._numbers.setdefault(router, len(self._numbers))
-        return found
+                mask |= 1 << self._numbers.setdefault(router, len(self._numbers))
+        return mask
 
 
-def _added(bits: _Bits, parent: Candidate) -> int:
+def _added(bits: RouterBits, parent: ParentCandidate) -> int:
     """`Div(x | y)`. Of the sums over pairs of neighbours of x, with and without y, the pairs with y remain."""
     own = bits.mask(parent.path)
     return sum((own & bits.mask(path)).bit_count() for path in parent.neighbour_paths)
@@ -126,8 +65,8 @@ class _Offer(msgspec.Struct, frozen=True, gc=False):
 class _Search:
     """Branch and bound over the trees in their order. In each tree the candidates are sorted by name."""
 
-    def __init__(self, candidates: Sequence[Sequence[Candidate]]) -> None:
-        bits = _Bits()
+    def __init__(self, candidates: Sequence[Sequence[ParentCandidate]]) -> None:
+        bits = RouterBits()
         offers = [
             [
                 _Offer(bits.mask(one.path), _added(bits, one), (one.round_trip_ns, one.cluster, index))
@@ -181,41 +120,12 @@ class _Search:
 def _undominated(offered: list[_Offer]) -> list[_Offer]:
     """The candidates that are better than each other one with some choice in the other trees."""
     ordered = sorted(offered, key=lambda one: (one.added, one.tie))
-    found: list[_Offer] = []
+    best: list[_Offer] = []
     for one in ordered:
-        if not any(better.mask & ~one.mask == 0 and _not_worse(better, one) for better in found):
-            found.append(one)
-    return found
+        if not any(better.mask & ~one.mask == 0 and _not_worse(better, one) for better in best):
+            best.append(one)
+    return best
 
 
 def _not_worse(better: _Offer, one: _Offer) -> bool:
     return better.added < one.added or better.tie < one.tie
-
-
-def _at_nodes(tree: Iterable[tuple[str, str, int]]) -> dict[str, list[tuple[str, int]]]:
-    """For each node, its neighbours in the tree with the routers under the edge."""
-    found: dict[str, list[tuple[str, int]]] = {}
-    for child, parent, mask in tree:
-        found.setdefault(child, []).append((parent, mask))
-        found.setdefault(parent, []).append((child, mask))
-    return found
-
-
-def _routes(nodes: dict[str, list[tuple[str, int]]]) -> dict[tuple[str, str], int]:
-    """For each pair of nodes, the routers under the tree's route between them."""
-    found: dict[tuple[str, str], int] = {}
-    for source in nodes:
-        reached = {source: 0}
-        waiting = [source]
-        while waiting:
-            node = waiting.pop()
-            for neighbour, mask in nodes[node]:
-                if neighbour not in reached:
-                    reached[neighbour] = reached[node] | mask
-                    waiting.append(neighbour)
-        found.update({(source, node): mask for node, mask in reached.items() if node > source})
-    return found
-
-
-def _pairs(shared: list[int]) -> PairOverlap:
-    return PairOverlap(len(shared), sum(1 for count in shared if count), sum(shared))

@@ -6,6 +6,7 @@ that has it. This one mechanism repairs loss, crashes and partitions, inside a c
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,6 +29,18 @@ class Logged(msgspec.Struct, frozen=True, gc=False):
     """When it was published, in this peer's own time."""
     home: str
     """The cluster of its publisher."""
+
+
+class Entry(NamedTuple):
+    """An event with its number in a stream."""
+
+    stream: Stream
+    number: int
+    logged: Logged
+
+    @property
+    def group(self) -> str:
+        return self.stream[2]
 
 
 class StreamLog:
@@ -115,6 +128,11 @@ class StreamLog:
     @property
     def lacks(self) -> bool:
         return self.complete < self.last
+
+    @property
+    def available(self) -> int:
+        """Others may fetch the events up to this number here."""
+        return min(self.complete, self.last)
 
 
 class EventLog:

@@ -6,6 +6,13 @@ from wend.model.events import Event, EventId, PeerId
 from wend.model.units import Nanos
 from wend.strategies.clusters.interest.event_log import Numbers
 
+GroupNumbers = tuple[tuple[str, int], ...]
+"""The groups of an event, each with its number there."""
+Urgency = tuple[Nanos | None, float | None]
+"""The tightest deadline, and the tightest factor of the shortest delay, of some subscriptions."""
+GroupUrgency = tuple[str, Nanos | None, float | None]
+RouterPath = tuple[int | str, ...]
+
 # ---------------------------------------------------------------- inside a cluster
 
 
@@ -23,11 +30,17 @@ class ClusterEvent(msgspec.Struct, frozen=True, gc=False, tag="ce"):
 
     home: str
     """The cluster of its publisher."""
-    numbers: tuple[tuple[str, int], ...]
+    numbers: GroupNumbers
     """Its groups, each with its number there."""
     event: Event
     age_ns: Nanos
     hops: int = 0
+
+
+class MemberDeadlines(msgspec.Struct, frozen=True, gc=False, tag="cx"):
+    """To the coordinators and backups: how soon a member needs events of these groups."""
+
+    deadlines: tuple[GroupUrgency, ...]
 
 
 class EventAccepted(msgspec.Struct, frozen=True, gc=False, tag="ca"):
@@ -122,6 +135,28 @@ class TreeEvent(msgspec.Struct, frozen=True, gc=False, tag="te"):
     hops: int
 
 
+class ClusterFollows(msgspec.Struct, frozen=True, gc=False, tag="tf"):
+    """To a coordinator of another cluster: the groups that the sender's cluster follows, and how soon it needs their
+    events. It says so again with every beacon."""
+
+    to: str
+    tree: int
+    groups: tuple[GroupUrgency, ...]
+    gone: tuple[str, ...] = ()
+    """Those that it follows no longer."""
+    asks: bool = False
+    """Whether the receiver is to answer with its own."""
+
+
+class EventNumbers(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The header of a packet between clusters."""
+
+    home: str
+    """The cluster of the event's publisher."""
+    numbers: GroupNumbers
+    """Its groups, each with its number there."""
+
+
 class AskParents(msgspec.Struct, frozen=True, gc=False, tag="tp"):
     """To a cluster on a tree: who may be my parent?"""
 
@@ -136,8 +171,8 @@ class ParentCandidate(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A cluster that may be the parent of another: the routers between them, and those to its neighbours."""
 
     cluster: str
-    path: tuple[int | str, ...]
-    neighbour_paths: tuple[tuple[int | str, ...], ...]
+    path: RouterPath
+    neighbour_paths: tuple[RouterPath, ...]
     round_trip_ns: Nanos
 
 
@@ -148,7 +183,7 @@ class ParentsAre(msgspec.Struct, frozen=True, gc=False, tag="tq"):
     group: str
     cluster: str
     neighbours: tuple[str, ...]
-    paths: tuple[tuple[int | str, ...], ...]
+    paths: tuple[RouterPath, ...]
     ancestors: tuple[str, ...]
 
 
@@ -196,7 +231,7 @@ class PublishedEvent(msgspec.Struct, frozen=True, gc=False, tag="cr"):
     free."""
 
     slot: int
-    numbers: tuple[tuple[str, int], ...] = ()
+    numbers: GroupNumbers = ()
     event: Event | None = None
     born_ns: Nanos = 0
 
@@ -208,23 +243,19 @@ class FollowedSince(msgspec.Struct, frozen=True, gc=False, tag="cs"):
     since_ns: Nanos
 
 
-ClusterMessage = (
+SharedMessage = (
     MemberWants
     | ClusterEvent
     | EventAccepted
     | GroupDigest
     | FetchEvents
     | EventsGone
-    | HoldTrees
-    | ParentsFound
-    | ParentChosen
     | TreeEvent
-    | AskParents
-    | ParentsAre
-    | AddChild
-    | ChildAdded
-    | RemoveChild
-    | HaveEvent
     | PublishedEvent
     | FollowedSince
 )
+"""Those of both `cluster-trees` and `cluster-graph`."""
+TreeMessage = (
+    HoldTrees | ParentsFound | ParentChosen | AskParents | ParentsAre | AddChild | ChildAdded | RemoveChild | HaveEvent
+)
+"""Those of `cluster-trees` alone."""

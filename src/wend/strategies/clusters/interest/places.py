@@ -1,238 +1,313 @@
-"""The places of a cluster in trees. Tree t of a group connects the coordinators of tree t of all clusters that follow
-the group.
+"""The places of a cluster in the trees between clusters, as a coordinator keeps them.
 
-- The root of a tree is the cluster whose key is closest to the key of group and tree.
-- A message goes to the active coordinator of a cluster, and to its backups if that does not answer.
-- Backups hold the places of their coordinator, so that the one that takes over has the same neighbours.
+- Tree t of a group connects the coordinators of tree t of all clusters that follow the group.
+- A coordinator without a parent looks for one (`parent_search.py`); the first coordinator of the cluster chooses it
+  (`parent_choice.py`).
+- A coordinator that finds nobody connected to the root says so to its children: they may reach others, and then it can
+  join below one of them.
+- Backups hold the places of their coordinator.
 """
 
 from typing import Any
 
 from wend.model.events import PeerId
-from wend.model.keys import distance, key_of
 from wend.model.units import Nanos
-from wend.protocol.plugins import PeerConfig
-from wend.strategies.clusters.interest.groups import BATCH
+from wend.protocol.plugins import DeliverySettings, PathFound, PeerConfig, PluginEffect, Refuse
+from wend.strategies.clusters.interest.cluster import BATCH, NOT_A_COORDINATOR, NOT_A_MEMBER, Cluster
+from wend.strategies.clusters.interest.groups import FollowedGroups
 from wend.strategies.clusters.interest.messages import (
     AddChild,
+    AskParents,
     ChildAdded,
     HoldTrees,
+    ParentChosen,
+    ParentsAre,
+    ParentsFound,
     RemoveChild,
 )
-from wend.strategies.clusters.interest.sharing import ClusterSharing
-from wend.strategies.clusters.interest.tree_places import TreePlace
-from wend.strategies.clusters.membership.slots import Slots
+from wend.strategies.clusters.interest.parent_choice import ParentChoice
+from wend.strategies.clusters.interest.parent_search import ParentSearch
+from wend.strategies.clusters.interest.repair import Repair
+from wend.strategies.clusters.interest.settings import BEACONS_KEPT, ClusterEventSettings
+from wend.strategies.clusters.interest.tree_places import BackupPlaces, Neighbours, TreeId, TreePlace
 
-Place = tuple[str, int]
-"""Group and tree."""
 
+class TreePlaces:
+    """A coordinator's places in trees: joining, leaving, parents and children."""
 
-class ClusterPlaces(ClusterSharing):
-    """A coordinator's places in trees. A subclass finds the parents."""
+    def __init__(self, config: PeerConfig, cluster: Cluster, groups: FollowedGroups, repair: Repair) -> None:
+        settings = config.of(ClusterEventSettings)
+        self._persistence = config.of(DeliverySettings).persistency
+        self._expiry_ns = BEACONS_KEPT * settings.cluster_beacon_ns
+        self._cluster = cluster
+        self._groups = groups
+        self._repair = repair
+        self._places: dict[TreeId, TreePlace] = {}
+        self._backups = BackupPlaces(cluster)
+        self._search = ParentSearch(cluster, settings.diverse_parents)
+        self._choice = ParentChoice(cluster, settings.diverse_parents)
 
-    def __init__(self, config: PeerConfig) -> None:
-        super().__init__(config)
-        self._places: dict[Place, TreePlace] = {}
-        self._held: dict[int, dict[str, tuple[str, tuple[str, ...]]]] = {}
-        """At a backup: the active coordinator's place in the trees, by tree and group."""
+    def __contains__(self, tree_id: TreeId) -> bool:
+        return tree_id in self._places
 
-    # ---------------------------------------------------------------- for the subclass
+    def __len__(self) -> int:
+        return len(self._places)
 
-    def _tell_neighbour(self, group: str, tree: int, cluster: str, asks: bool = False) -> None:
-        """Tell a neighbour on a tree what this cluster has of a group."""
+    def get(self, group: str, tree: int) -> TreePlace | None:
+        return self._places.get((group, tree))
 
-    def _join(self, now: Nanos, group: str, tree: int, avoid: str = "") -> None:
-        """Look for a parent."""
-        raise NotImplementedError
+    def edges(self) -> list[tuple[str, int, str]]:
+        """Group, tree and the parent's cluster."""
+        return [(group, tree, place.parent) for (group, tree), place in self._places.items() if place.parent]
 
-    def _improve(self, now: Nanos, group: str, tree: int, place: TreePlace) -> None:
-        """Look for a better parent."""
-        raise NotImplementedError
+    def count_neighbours(self) -> int:
+        return sum(len(place.neighbours) for place in self._places.values())
 
-    def _left(self, group: str, tree: int) -> None:
-        """This cluster has no place in a tree any more."""
+    # ---------------------------------------------------------------- inputs
 
-    # ---------------------------------------------------------------- clusters
+    def hear(self, now: Nanos, sender: PeerId, message: Any) -> list[PluginEffect]:
+        match message:
+            case HoldTrees():
+                self._backups.hear(sender, message)
+            case AddChild() | AskParents() if not self._cluster.speaks_for(sender, message.cluster):
+                return [Refuse(sender, NOT_A_COORDINATOR)]
+            case ParentsFound() | ParentChosen() if sender not in self._cluster.members:
+                return [Refuse(sender, NOT_A_MEMBER)]
+            case AskParents():
+                return self._hear_question(sender, message)
+            case ParentsAre():
+                return self._hear_answer(now, sender, message)
+            case ParentsFound():
+                return self._offer(now, message)
+            case ParentChosen():
+                return self._take_parent(message)
+            case AddChild():
+                return self._add_child(now, sender, message)
+            case ChildAdded():
+                return self._hear_ancestors(now, sender, message)
+            case RemoveChild():
+                return self._remove_child(sender, message)
+        return []
 
-    @property
-    def _directory(self) -> dict[str, Slots]:
-        return self._members.directory  # type: ignore[no-any-return]
+    def path_found(self, now: Nanos, answer: PathFound) -> list[PluginEffect]:
+        self._search.paths.add(answer)
+        return self.finish_searches(now)
 
-    def _root(self, group: str, tree: int) -> str:
-        """The cluster that is the root of a tree."""
-        key = key_of(group, str(tree))
-        known = self._directory or {self._members.cluster: ()}
-        return min(known, key=lambda name: (distance(key_of("cluster", name), key), name))
-
-    def _to_cluster(self, message: Any, failed: PeerId | None = None) -> bool:
-        """Send a message to the coordinator of its tree, or to the one after `failed`. Whether there is one."""
-        slots = self._directory.get(message.to, ())
-        if not 0 <= message.tree < len(slots):
-            return False
-        holders = list(slots[message.tree].holders)
-        if failed is not None:
-            holders = holders[holders.index(failed) + 1 :] if failed in holders else []
-        if not holders or holders[0] == self._me:
-            return False
-        self._send(holders[0], message)
-        return True
-
-    def _speaks_for(self, sender: PeerId, cluster: str) -> bool:
-        return any(sender in slot.holders for slot in self._directory.get(cluster, ()))
-
-    def _may_speak(self, sender: PeerId, cluster: str) -> bool:
-        if self._speaks_for(sender, cluster):
-            return True
-        self._refuse(sender, "a message for a cluster that it does not coordinate")
-        return False
-
-    def _knows(self, sender: PeerId) -> bool:
-        return sender in self._members.members or self._abroad(sender) is not None
-
-    def _abroad(self, sender: PeerId) -> str | None:
-        """The cluster that a peer speaks for; none is refused."""
-        for name, slots in self._directory.items():
-            if any(sender in slot.holders for slot in slots):
-                return name
-        self._refuse(sender, "a message for a cluster that it does not coordinate")
-        return None
-
-    # ---------------------------------------------------------------- places
-
-    def _follows_more(self, now: Nanos) -> None:
-        wanted = self._wanted_groups()
-        for tree in self._members.my_trees:
-            for group in wanted:
+    def groups_changed(self, now: Nanos) -> list[PluginEffect]:
+        """Join the trees of groups that the cluster follows, and leave others."""
+        groups = self._groups.of_cluster()
+        effects: list[PluginEffect] = []
+        for tree in self._cluster.my_trees:
+            for group in groups:
                 if (group, tree) not in self._places:
-                    self._places[group, tree] = TreePlace()
-                    self._join(now, group, tree)
-            for group, of in list(self._places):
-                if of == tree:
-                    self._tidy(now, group, tree)
+                    effects += self.join(now, group, tree)
+            for tree_id in [tree_id for tree_id in self._places if tree_id[1] == tree]:
+                effects += self._tidy(*tree_id)
+        return effects
 
-    def _wanted_groups(self) -> dict[str, None]:
-        wanted = dict.fromkeys(self._since)
-        for groups in self._wants.values():
-            wanted.update(dict.fromkeys(groups))
-        return wanted
-
-    def _tidy(self, now: Nanos, group: str, tree: int) -> None:
-        """Leave a tree that this cluster does not need."""
-        place = self._places[group, tree]
-        if place.children or group in self._wanted_groups():
-            return
-        del self._places[group, tree]
-        self._left(group, tree)
-        self._back_up(tree, (group,))
-        if place.parent is not None:
-            self._to_cluster(RemoveChild(place.parent, tree, group, self._members.cluster))
-
-    def _add_child(self, now: Nanos, sender: PeerId, told: AddChild) -> None:
-        if not self._may_speak(sender, told.cluster):
-            return
-        if told.tree not in self._members.my_trees:
-            self._hold_child(told)
-            return
-        key = (told.group, told.tree)
-        fresh = key not in self._places
-        place = self._places.setdefault(key, TreePlace())
-        if place.parent == told.cluster:  # both would be the other's child
-            place.parent = None
-        known = told.cluster in place.children
-        place.children[told.cluster] = now + 4 * self._shared.cluster_beacon_ns
-        mine = self._members.cluster
-        ancestors = () if place.cut_off else (mine, *place.ancestors)
-        self._send(sender, ChildAdded(told.tree, told.group, mine, ancestors))
-        if fresh or place.parent is None:
-            self._join(now, told.group, told.tree)
-        if not known:
-            self._back_up(told.tree, (told.group,))
-            self._tell_neighbour(told.group, told.tree, told.cluster)
-
-    def _remove_child(self, now: Nanos, sender: PeerId, told: RemoveChild) -> None:
-        place = self._places.get((told.group, told.tree))
-        if place is None or not self._may_speak(sender, told.cluster):
-            return
-        if place.children.pop(told.cluster, None) is not None:
-            self._back_up(told.tree, (told.group,))
-            self._tidy(now, told.group, told.tree)
-
-    # ---------------------------------------------------------------- beacons and changes
-
-    def _renew_trees(self, now: Nanos) -> None:
+    def cluster_changed(self, now: Nanos) -> list[PluginEffect]:
+        mine, directory = self._cluster.name, self._cluster.directory
+        effects = self._take_over(now)
+        for tree_id in [tree_id for tree_id in self._places if tree_id[1] not in self._cluster.my_trees]:
+            self._remove(tree_id)
+        effects += self.groups_changed(now)
         for (group, tree), place in list(self._places.items()):
-            if tree not in self._members.my_trees:
-                continue
-            for child in [child for child, expires in place.children.items() if expires <= now]:
-                if not self._persistency or child not in self._directory:
-                    del place.children[child]
-            self._tidy(now, group, tree)
-            if (group, tree) not in self._places:
-                continue
-            if place.parent is not None and place.parent in self._directory:
-                self._to_cluster(AddChild(place.parent, tree, group, self._members.cluster))
-                self._improve(now, group, tree, place)
-            else:
+            if self._cluster.root(group, tree) == mine:
+                effects += self._leave_parent(group, tree, place)
+                place.clear_parent()
+            elif place.parent is None or place.parent not in directory:
                 place.parent = None
-                self._join(now, group, tree)
-            for neighbour in place.neighbours:
-                self._tell_neighbour(group, tree, neighbour)
-        for tree in self._members.my_trees:
-            self._back_up(tree)
+                effects += self.join(now, group, tree)
+        return effects
 
-    def _cluster_changed(self, now: Nanos) -> None:
-        mine = self._members.my_trees
-        for tree in mine:
-            for group, (parent, children) in self._held.pop(tree, {}).items():
+    def _take_over(self, now: Nanos) -> list[PluginEffect]:
+        """A backup that has become the coordinator has its places."""
+        effects: list[PluginEffect] = []
+        for tree in self._cluster.my_trees:
+            for group, (parent, children) in self._backups.take(tree).items():
                 place = self._places.setdefault((group, tree), TreePlace())
                 place.parent = parent or None
-                expires = now + 4 * self._shared.cluster_beacon_ns
-                place.children.update({child: expires for child in children if child != parent})
+                place.children.update({child: now + self._expiry_ns for child in children if child != parent})
                 for neighbour in place.neighbours:
-                    self._tell_neighbour(group, tree, neighbour, asks=True)
-        for group, tree in [key for key in self._places if key[1] not in mine]:
-            del self._places[group, tree]
-            self._left(group, tree)
-        self._follows_more(now)
+                    effects += self._repair.tell_cluster(group, tree, neighbour, asks=True)
+        return effects
+
+    def renew(self, now: Nanos) -> list[PluginEffect]:
+        """Tell parents again, forget children that do not, and tell all neighbours what this cluster has."""
+        directory, my_trees = self._cluster.directory, self._cluster.my_trees
+        effects: list[PluginEffect] = []
         for (group, tree), place in list(self._places.items()):
-            root = self._root(group, tree)
-            if root == self._members.cluster:
-                if place.parent is not None:
-                    self._to_cluster(RemoveChild(place.parent, tree, group, root))
-                place.parent, place.ancestors = None, ()
-            elif place.parent is None or place.parent not in self._directory:
+            if tree not in my_trees:
+                continue
+            for child in [child for child, expires_ns in place.children.items() if expires_ns <= now]:
+                if not self._persistence or child not in directory:
+                    del place.children[child]
+            effects += self._tidy(group, tree)
+            if (group, tree) not in self._places:
+                continue
+            if place.parent is not None and place.parent in directory:
+                effects += self._tell_parent(group, tree, place.parent)
+                effects += self._search.improve(now, (group, tree), place)
+            else:
                 place.parent = None
-                self._join(now, group, tree)
+                effects += self.join(now, group, tree)
+            for neighbour in place.neighbours:
+                effects += self._repair.tell_cluster(group, tree, neighbour)
+        for tree in my_trees:
+            effects += self._back_up(tree, [group for group, of in self._places if of == tree])
+        return effects
+
+    # ---------------------------------------------------------------- parents
+
+    def join(self, now: Nanos, group: str, tree: int, avoid: str = "") -> list[PluginEffect]:
+        """Look for a parent in a tree, another one than `avoid`."""
+        place = self._places.setdefault((group, tree), TreePlace())
+        return self._search.join(now, (group, tree), place, avoid)
+
+    def _hear_question(self, sender: PeerId, question: AskParents) -> list[PluginEffect]:
+        if question.tree not in self._cluster.my_trees:
+            return []
+        place = self._places.setdefault((question.group, question.tree), TreePlace())
+        return self._search.answer(sender, question, place)
+
+    def _hear_answer(self, now: Nanos, sender: PeerId, answer: ParentsAre) -> list[PluginEffect]:
+        if answer.tree not in self._cluster.my_trees:
+            return []
+        return self._search.hear(sender, answer) + self._finish_search(now, answer.group, answer.tree)
+
+    def finish_searches(self, now: Nanos) -> list[PluginEffect]:
+        """End the searches that are complete or over."""
+        effects: list[PluginEffect] = []
+        for group, tree in self._search.trees:
+            effects += self._finish_search(now, group, tree)
+        return effects
+
+    def _finish_search(self, now: Nanos, group: str, tree: int) -> list[PluginEffect]:
+        candidates = self._search.finish(now, (group, tree))
+        if candidates is None:
+            return []
+        if not candidates:
+            return self._cut_off(group, tree)  # the next beacon tries again
+        offer = ParentsFound(group, tree, candidates)
+        chooser = self._cluster.slots[0].active
+        if chooser == self._cluster.me:
+            return self._offer(now, offer)
+        return [self._cluster.send(chooser, offer)]
+
+    def _cut_off(self, group: str, tree: int) -> list[PluginEffect]:
+        """Nobody in reach is connected to the root: tell the children."""
+        place = self._places[group, tree]
+        place.is_cut_off, place.ancestors = True, ()
+        message = ChildAdded(tree, group, self._cluster.name, ())
+        slots = [self._cluster.directory.get(child, ()) for child in place.children]
+        return [self._cluster.send(each[tree].active, message) for each in slots if tree < len(each)]
+
+    def _offer(self, now: Nanos, offer: ParentsFound) -> list[PluginEffect]:
+        return self._choice.offer(now, offer) + self.choose_parents(now)
+
+    def choose_parents(self, now: Nanos) -> list[PluginEffect]:
+        """Choose the parents of the cluster if this coordinator has all offers, or the time is over."""
+        effects: list[PluginEffect] = []
+        for choice in self._choice.choose(now):
+            active = self._cluster.slots[choice.tree].active
+            if active == self._cluster.me:
+                effects += self._take_parent(choice)
+            else:
+                effects.append(self._cluster.send(active, choice))
+        return effects
+
+    def _take_parent(self, choice: ParentChosen) -> list[PluginEffect]:
+        group, tree, parent = choice.group, choice.tree, choice.parent
+        place = self._places.get((group, tree))
+        if place is None or tree not in self._cluster.my_trees or place.parent == parent:
+            return []
+        if self._cluster.root(group, tree) == self._cluster.name:
+            return []
+        effects = self._leave_parent(group, tree, place)
+        place.parent = parent
+        place.children.pop(parent, None)
+        effects += self._tell_parent(group, tree, parent)
+        effects += self._back_up(tree, [group])
+        return effects + self._repair.tell_cluster(group, tree, parent, asks=True)
+
+    def _tell_parent(self, group: str, tree: int, parent: str) -> list[PluginEffect]:
+        return self._cluster.send_to_cluster(AddChild(parent, tree, group, self._cluster.name))
+
+    def _leave_parent(self, group: str, tree: int, place: TreePlace) -> list[PluginEffect]:
+        if place.parent is None:
+            return []
+        return self._cluster.send_to_cluster(RemoveChild(place.parent, tree, group, self._cluster.name))
+
+    def _hear_ancestors(self, now: Nanos, sender: PeerId, message: ChildAdded) -> list[PluginEffect]:
+        """The parent has told its way to the root."""
+        group, tree, parent = message.group, message.tree, message.cluster
+        place = self._places.get((group, tree))
+        if place is None or place.parent != parent or not self._cluster.speaks_for(sender, parent):
+            return []
+        place.ancestors = message.ancestors
+        if self._cluster.name in message.ancestors:  # a circle without the root
+            place.clear_parent()
+        elif message.ancestors:
+            place.is_cut_off = False
+            return []
+        return self.join(now, group, tree, parent)
+
+    # ---------------------------------------------------------------- children
+
+    def _add_child(self, now: Nanos, sender: PeerId, message: AddChild) -> list[PluginEffect]:
+        group, tree, child = message.group, message.tree, message.cluster
+        if tree not in self._cluster.my_trees:
+            self._backups.add_child(message)
+            return []
+        place = self._places.setdefault((group, tree), TreePlace())
+        if place.parent == child:  # both would be the other's child
+            place.parent = None
+        is_new = child not in place.children
+        place.children[child] = now + self._expiry_ns
+        mine = self._cluster.name
+        ancestors = () if place.is_cut_off else (mine, *place.ancestors)
+        effects: list[PluginEffect] = [self._cluster.send(sender, ChildAdded(tree, group, mine, ancestors))]
+        if place.parent is None:
+            effects += self.join(now, group, tree)
+        if is_new:
+            effects += self._back_up(tree, [group])
+            effects += self._repair.tell_cluster(group, tree, child)
+        return effects
+
+    def _remove_child(self, sender: PeerId, message: RemoveChild) -> list[PluginEffect]:
+        group, tree = message.group, message.tree
+        place = self._places.get((group, tree))
+        if place is None:
+            return []
+        if not self._cluster.speaks_for(sender, message.cluster):
+            return [Refuse(sender, NOT_A_COORDINATOR)]
+        if place.children.pop(message.cluster, None) is None:
+            return []
+        return self._back_up(tree, [group]) + self._tidy(group, tree)
+
+    def _tidy(self, group: str, tree: int) -> list[PluginEffect]:
+        """Leave a tree that this cluster does not need."""
+        place = self._places[group, tree]
+        if place.children or group in self._groups.of_cluster():
+            return []
+        self._remove((group, tree))
+        return self._back_up(tree, [group]) + self._leave_parent(group, tree, place)
+
+    def _remove(self, tree_id: TreeId) -> None:
+        del self._places[tree_id]
+        self._search.stop(tree_id)
+        self._choice.forget(tree_id[0])
 
     # ---------------------------------------------------------------- backups
 
-    def _back_up(self, tree: int, groups: tuple[str, ...] | None = None) -> None:
-        """Tell the backups of a tree this coordinator's place in it, of some groups or all."""
-        found = [group for group, of in self._places if of == tree] if groups is None else groups
-        places = [(group, *self._place_of(group, tree)) for group in found]
-        slots = self._members.slots
-        for peer in slots[tree].backups if tree < len(slots) else ():
-            for at in range(0, len(places), BATCH):
-                self._send(peer, HoldTrees(tree, tuple(places[at : at + BATCH])))
+    def _back_up(self, tree: int, groups: list[str]) -> list[PluginEffect]:
+        """Tell the backups of a tree this coordinator's place in it, for some groups."""
+        slots = self._cluster.slots
+        backups = slots[tree].backups if tree < len(slots) else ()
+        places = [(group, *self._neighbours(group, tree)) for group in groups]
+        batches = [tuple(places[at : at + BATCH]) for at in range(0, len(places), BATCH)]
+        return [self._cluster.send(peer, HoldTrees(tree, batch)) for peer in backups for batch in batches]
 
-    def _place_of(self, group: str, tree: int) -> tuple[str, tuple[str, ...]]:
+    def _neighbours(self, group: str, tree: int) -> Neighbours:
         place = self._places.get((group, tree))
         return ("", ()) if place is None else (place.parent or "", tuple(place.children))
-
-    def _hold_trees(self, sender: PeerId, told: HoldTrees) -> None:
-        slots = self._members.slots
-        if not 0 <= told.tree < len(slots) or slots[told.tree].active != sender:
-            return
-        held = self._held.setdefault(told.tree, {})
-        for group, parent, children in told.places:
-            if parent or children:
-                held[group] = (parent, children)
-            else:
-                held.pop(group, None)
-
-    def _hold_child(self, told: AddChild) -> None:
-        """A backup: the coordinator did not answer, so this one may be asked to take over soon."""
-        if told.tree in self._members.my_backups:
-            held = self._held.setdefault(told.tree, {})
-            parent, children = held.get(told.group, ("", ()))
-            held[told.group] = (parent, tuple(dict.fromkeys((*children, told.cluster))))

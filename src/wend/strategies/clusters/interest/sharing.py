@@ -1,216 +1,322 @@
-"""Events inside a cluster: every member gets all of them by multicast.
+"""Events inside a cluster: every member gets all of them by multicast, and repairs what it missed.
 
-A publisher's peer numbers its events in each of their groups, sends them to all members, and again to a coordinator
-that has not accepted them. Where multicast does not work, the same messages go to each member.
+Another part (`BetweenClusters`) brings events to other clusters: by trees (`trees.py`) or by a routing (`routes.py`).
 """
 
-from wend.model.events import Event, EventId, PeerId
-from wend.model.units import Nanos
-from wend.protocol.plugins import DeliverHere, Drop, Notice, PeerConfig, Remember
-from wend.strategies.clusters.interest.event_log import Logged, Stream
-from wend.strategies.clusters.interest.groups import IDLE, LONGEST_NS, REPAIR_NS, TOLD, FollowedGroups
+from typing import Any, Protocol
+
+from wend.model.events import Event, PeerId
+from wend.model.random_stream import peer_stream
+from wend.model.units import FOREVER, Nanos
+from wend.protocol.plugins import (
+    Arrived,
+    Begun,
+    Changed,
+    DeliverHere,
+    DeliverySettings,
+    Due,
+    Heard,
+    Notice,
+    PeerConfig,
+    PluginEffect,
+    PluginInput,
+    Recalled,
+    Refuse,
+    SendTo,
+    Stopping,
+    SubscriptionsChanged,
+    Timer,
+    View,
+)
+from wend.strategies.clusters.interest.cluster import NOT_A_COORDINATOR, NOT_A_MEMBER, Cluster
+from wend.strategies.clusters.interest.event_log import Entry, Logged
+from wend.strategies.clusters.interest.groups import FollowedGroups
 from wend.strategies.clusters.interest.messages import (
     ClusterEvent,
     EventAccepted,
+    EventsGone,
+    FetchEvents,
+    FollowedSince,
+    GroupDigest,
+    GroupNumbers,
+    MemberWants,
     PublishedEvent,
+    TreeEvent,
 )
-from wend.strategies.ring.groups import groups_of
+from wend.strategies.clusters.interest.publications import Publications
+from wend.strategies.clusters.interest.repair import FETCH, REPAIR, Repair
+from wend.strategies.clusters.interest.settings import BEACONS_KEPT, ClusterEventSettings
+
+BEACON = "beacon"
+IDLE = 10
+"""After so many times the time for which events are held, a stream that did not grow is forgotten."""
+FROM_MEMBER = -1
+"""In place of a tree: the event came from a member of this cluster."""
 
 
-class _Waiting:
-    """An event of this peer's publishers that some coordinators have not accepted."""
+class BetweenClusters(Protocol):
+    """How coordinators bring events to other clusters."""
 
-    __slots__ = ("numbers", "slot", "trees", "tries", "until_ns")
+    def neighbours(self, group: str, tree: int) -> list[str]:
+        """The clusters with which this one compares digests."""
+        ...
 
-    def __init__(self, numbers: tuple[tuple[str, int], ...], slot: int | None, until_ns: Nanos) -> None:
-        self.numbers = numbers
-        self.slot = slot
-        self.trees: dict[int, None] = {}
-        """Those that have accepted it."""
-        self.tries = 0
-        self.until_ns = until_ns
+    def received(self, now: Nanos, entry: Entry, tree: int, hops: int) -> list[PluginEffect]:
+        """A coordinator has a new event, from a member or from another cluster on this tree."""
+        ...
+
+    def pass_on(self, now: Nanos, entry: Entry, tree: int, sender: str, hops: int) -> list[PluginEffect]:
+        """A copy came from another cluster, new or not."""
+        ...
+
+    def groups_changed(self, now: Nanos) -> list[PluginEffect]:
+        """The cluster follows other groups than before."""
+        ...
+
+    def cluster_changed(self, now: Nanos) -> list[PluginEffect]:
+        """Members, coordinators or other clusters are others than before."""
+        ...
+
+    def renew(self, now: Nanos) -> list[PluginEffect]:
+        """Tell other clusters again what this one told them, and forget what they did not renew."""
+        ...
 
 
-class ClusterSharing(FollowedGroups):
-    """How events are shared inside a cluster. A subclass adds the trees between clusters."""
+class Sharing:
+    """The events of this peer's cluster: published, received, delivered and repaired."""
 
-    def __init__(self, config: PeerConfig) -> None:
-        super().__init__(config)
-        self._numbers: dict[str, int] = {}
-        """The last number in each group."""
-        self._waiting: dict[EventId, _Waiting] = {}
-        """Events of this peer's publishers that not all coordinators have accepted."""
-        self._slots = 0
-        self._free: list[int] = []
-        """Places in the store."""
-
-    # ---------------------------------------------------------------- for the subclass
-
-    def _received(self, now: Nanos, stream: Stream, number: int, logged: Logged, tree: int, hops: int) -> None:
-        """A coordinator has a new event, by a tree or (-1) from a member."""
-
-    def _repair_trees(self, now: Nanos) -> None:
-        """Tell neighbours on trees what this peer has."""
-
-    # ---------------------------------------------------------------- publishing
-
-    def _publish(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
-        numbers = []
-        for group in groups_of(event):
-            number = self._numbers[group] = self._numbers.get(group, 0) + 1
-            numbers.append((group, number))
-        slot = None
-        if self._persistency:
-            if self._free:
-                slot = self._free.pop()
-            else:
-                slot = self._slots
-                self._slots += 1
-            self._out.append(Remember(slot, PublishedEvent(slot, tuple(numbers), event, born_ns)))
-        elif not self._members.joined:
-            self._out.append(Notice("published-early", self._me))
-            self._out.append(Drop(event.id, (self._me,), "not joined yet"))
-            return
-        self._share_own(now, event, born_ns, tuple(numbers), slot)
-
-    def _share_own(
-        self, now: Nanos, event: Event, born_ns: Nanos, numbers: tuple[tuple[str, int], ...], slot: int | None
+    def __init__(
+        self, config: PeerConfig, cluster: Cluster, groups: FollowedGroups, repair: Repair, between: BetweenClusters
     ) -> None:
-        """Send an event of this peer's publishers to all members, and wait until coordinators accept it."""
-        logged = Logged(event, born_ns, self._members.cluster)
-        waiting = self._waiting[event.id] = _Waiting(numbers, slot, now + REPAIR_NS)
-        if self._members.joined:
-            self._cast(now, ClusterEvent(logged.home, numbers, event, now - born_ns))
-        for group, number in numbers:
-            self._keep(now, (event.id.publisher, event.id.incarnation, group), number, logged, -1, 0)
-        for tree in self._members.my_trees:
-            waiting.trees[tree] = None
-        self._settle(event.id, waiting)
-        self._repair_soon(now)
+        self._cluster = cluster
+        self._groups = groups
+        self._repair = repair
+        self._between = between
+        self._settings = config.of(ClusterEventSettings)
+        self._persistence = config.of(DeliverySettings).persistency
+        self._publications = Publications(cluster, repair.log, self._persistence)
+        self._draw = peer_stream(config.seed, "interest", config.peer, config.incarnation)
+        self._roles: tuple[tuple[PeerId, ...], ...] = ()
+        """By tree: the coordinator and its backups, as this peer last saw them."""
+        self._is_stopping = False
 
-    def _accepted(self, sender: PeerId, told: EventAccepted) -> None:
-        waiting = self._waiting.get(told.id)
-        if waiting is not None and self._is_member(sender):
-            slots = self._members.slots
-            mine = [tree for tree in told.trees if 0 <= tree < len(slots) and slots[tree].active == sender]
-            waiting.trees.update(dict.fromkeys(mine))
-            self._settle(told.id, waiting)
+    def status(self) -> dict[str, int]:
+        log = self._repair.log
+        return {
+            "groups": len(self._groups.own),
+            "streams": len(log.streams),
+            "held": len(log),
+            "missing": sum(stream.lacks for stream in log.streams.values()),
+            "waiting": len(self._publications),
+        }
 
-    def _settle(self, id_: EventId, waiting: _Waiting) -> None:
-        """Forget an event of this peer's publishers if every coordinator has accepted it."""
-        slots = self._members.slots
-        if slots and all(tree in waiting.trees for tree in range(len(slots))):
-            del self._waiting[id_]
-            if waiting.slot is not None:
-                self._free.append(waiting.slot)
-                self._out.append(Remember(waiting.slot, PublishedEvent(waiting.slot)))
+    # ---------------------------------------------------------------- inputs
 
-    def _hand_over(self, now: Nanos) -> None:
-        """Send events again to coordinators that have not accepted them."""
-        if not self._members.joined:
-            return
-        for id_, waiting in list(self._waiting.items()):
-            if waiting.until_ns > now:
-                continue
-            waiting.tries += 1
-            waiting.until_ns = now + min(LONGEST_NS, REPAIR_NS << min(waiting.tries, 5))
-            waiting.trees.update(dict.fromkeys(self._members.my_trees))  # digests tell its neighbours on trees
-            self._settle(id_, waiting)
-            if id_ not in self._waiting:
-                continue
-            group, number = waiting.numbers[0]
-            logged = self._log.stream(now, (id_.publisher, id_.incarnation, group)).events.get(number)
-            if logged is None:  # it had to make room
-                self._waiting.pop(id_, None)
-                continue
-            message = ClusterEvent(self._members.cluster, waiting.numbers, logged.event, now - logged.born_ns)
-            for peer in dict.fromkeys(
-                slot.active for tree, slot in enumerate(self._members.slots) if tree not in waiting.trees
-            ):
-                self._send(peer, message)
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        match event:
+            case Heard(sender, message):
+                return self._hear(now, sender, message)
+            case Arrived():
+                return self._publish(now, event.event, event.born_ns)
+            case Due(name):
+                return self._due(now, name)
+            case SubscriptionsChanged():
+                return self._subscriptions_changed(now, view)
+            case Changed("cluster"):
+                return self._cluster_changed(now)
+            case Begun():
+                beacon = Timer(now + round(self._draw.random() * self._settings.cluster_beacon_ns), BEACON)
+                return [beacon, *(self._repair.schedule(now) if len(self._publications) else ())]
+            case Recalled(PublishedEvent() as record):
+                self._publications.recall(now, record)
+            case Recalled(FollowedSince() as record):
+                self._groups.recall(now, record)
+            case Stopping():
+                self._is_stopping = True
+        return []
 
-    def _recalled_event(self, now: Nanos, record: PublishedEvent) -> None:
-        while self._slots <= record.slot:
-            self._free.append(self._slots)
-            self._slots += 1
-        for id_, waiting in list(self._waiting.items()):
-            if waiting.slot == record.slot:
-                del self._waiting[id_]
-        if record.event is None:
-            if record.slot not in self._free:
-                self._free.append(record.slot)
-            return
-        if record.slot in self._free:
-            self._free.remove(record.slot)
-        self._waiting[record.event.id] = _Waiting(record.numbers, record.slot, now)
-        logged = Logged(record.event, record.born_ns, "")
-        for group, number in record.numbers:
-            stream = (record.event.id.publisher, record.event.id.incarnation, group)
-            self._log.stream(now, stream).add(number)
-            self._log.hold(now, stream, number, logged)
+    def _hear(self, now: Nanos, sender: PeerId, message: Any) -> list[PluginEffect]:
+        match message:
+            case TreeEvent():
+                return self._hear_tree_event(now, sender, message)
+            case GroupDigest() if message.to:
+                return self._hear_cluster(now, sender, message)
+            case FetchEvents() if message.tree >= 0:
+                return self._hear_cluster(now, sender, message)
+            case EventAccepted():
+                return self._hear_accepted(sender, message)
+            case EventsGone():
+                return self._hear_gone(sender, message)
+            case ClusterEvent() | GroupDigest() | FetchEvents() | MemberWants():
+                return self._hear_member(now, sender, message)
+        return []
+
+    def _hear_member(self, now: Nanos, sender: PeerId, message: Any) -> list[PluginEffect]:
+        if sender not in self._cluster.members:
+            return [Refuse(sender, NOT_A_MEMBER)]
+        match message:
+            case ClusterEvent():
+                return self._hear_event(now, sender, message)
+            case GroupDigest():
+                return self._repair.hear_digest(now, sender, message)
+            case FetchEvents():
+                return self._repair.give(now, sender, message)
+            case _:
+                return self._hear_groups(now, sender, message)
+
+    def _hear_cluster(self, now: Nanos, sender: PeerId, message: GroupDigest | FetchEvents) -> list[PluginEffect]:
+        if not self._cluster.is_addressed(message):
+            return []
+        other = self._cluster.cluster_of(sender)
+        if other is None:
+            return [Refuse(sender, NOT_A_COORDINATOR)]
+        if isinstance(message, FetchEvents):
+            return self._repair.give(now, sender, message, other)
+        return self._repair.hear_cluster_digest(now, sender, other, message)
+
+    def _hear_accepted(self, sender: PeerId, message: EventAccepted) -> list[PluginEffect]:
+        if not self._publications.is_pending(message.id):
+            return []
+        if sender not in self._cluster.members:
+            return [Refuse(sender, NOT_A_MEMBER)]
+        return self._publications.hear_accepted(sender, message)
+
+    def _hear_gone(self, sender: PeerId, message: EventsGone) -> list[PluginEffect]:
+        if (message.publisher, message.incarnation, message.group) not in self._repair.log.streams:
+            return []
+        if sender not in self._cluster.members and self._cluster.cluster_of(sender) is None:
+            return [Refuse(sender, NOT_A_COORDINATOR)]
+        self._repair.give_up(message)
+        return []
+
+    def _hear_groups(self, now: Nanos, sender: PeerId, message: MemberWants) -> list[PluginEffect]:
+        is_new = self._groups.hear(now, sender, message)
+        effects = self._between.groups_changed(now) if is_new else []
+        slots = self._cluster.slots
+        if slots and slots[0].active == self._cluster.me:
+            for group, _ in message.groups:
+                effects += [self._cluster.send(sender, digest) for digest in self._repair.digests(group)]
+        return effects
+
+    def _due(self, now: Nanos, name: str) -> list[PluginEffect]:
+        if name == REPAIR:
+            return self._repair_all(now)
+        if name == FETCH:
+            return self._repair.fetch(now, self._between.neighbours)
+        if name != BEACON or self._is_stopping:
+            return []
+        beacon_ns = self._settings.cluster_beacon_ns
+        effects = self._groups.announce(now)
+        self._groups.expire(now - BEACONS_KEPT * beacon_ns)
+        return [*effects, *self._between.renew(now), Timer(now + beacon_ns, BEACON)]
+
+    def _subscriptions_changed(self, now: Nanos, view: View) -> list[PluginEffect]:
+        before = self._groups.own
+        effects = self._groups.update(now, view)
+        groups = self._groups.own
+        if groups.keys() != before.keys():
+            self._repair.forget_streams()
+            effects += self._groups.announce(now, tuple(group for group in before if group not in groups))
+            if self._cluster.is_holder:
+                effects += self._between.groups_changed(now)
+        return effects
+
+    def _cluster_changed(self, now: Nanos) -> list[PluginEffect]:
+        me = self._cluster.me
+        effects: list[PluginEffect] = []
+        roles = tuple(slot.holders for slot in self._cluster.slots)
+        if roles != self._roles:
+            for before, after in zip(self._roles, roles, strict=False):
+                if after[0] == me != before[0]:
+                    effects.append(Notice("took-over", before[0]))
+            self._roles = roles
+            effects += self._groups.announce(now)
+            if not self._cluster.is_holder:
+                self._groups.forget_members()
+            if len(self._publications):
+                effects += self._publications.retry_now(now)
+                effects += self._repair.schedule(now)
+        return effects + self._between.cluster_changed(now)
 
     # ---------------------------------------------------------------- events
 
-    def _hear_event(self, now: Nanos, sender: PeerId, told: ClusterEvent) -> None:
-        if not self._is_member(sender):
-            return
-        born = now - max(0, told.age_ns) - self._members.round_trip_ns(sender) // 2
-        logged = Logged(told.event, born, told.home)
-        id_ = told.event.id
-        for group, number in told.numbers:
-            self._keep(now, (id_.publisher, id_.incarnation, group), number, logged, -1, told.hops, sender)
-        if sender == id_.publisher and self._members.my_trees:
-            self._send(sender, EventAccepted(id_, self._members.my_trees), 1)
+    def _publish(self, now: Nanos, event: Event, born_ns: Nanos) -> list[PluginEffect]:
+        """Send an event of this peer's publishers to all members, until coordinators accept it."""
+        numbers, effects = self._publications.add(now, event, born_ns)
+        if not numbers:
+            return effects
+        effects += self.keep(now, Logged(event, born_ns, self._cluster.name), numbers, FROM_MEMBER, 0)
+        effects += self._publications.accept(event.id, self._cluster.my_trees)
+        return effects + self._repair.schedule(now)
 
-    def _keep(
-        self,
-        now: Nanos,
-        stream: Stream,
-        number: int,
-        logged: Logged,
-        tree: int,
-        hops: int,
-        sender: PeerId | None = None,
-    ) -> bool:
-        """Log an event of a group that this peer follows or holds, deliver it, and look for gaps. Whether it is new."""
-        follows = self._follows(stream[2])
-        own = stream[0] == self._me
-        at_home = self._holds and logged.home == self._members.cluster
-        if not follows and not own and not at_home and tree < 0:
-            return False
-        found = self._log.stream(now, stream)
-        if not found.add(number):
-            return False
-        if self._holds or own or tree >= 0:
-            if self._log.hold(now, stream, number, logged):
-                self._out.append(Notice("queued", self._me))
-            self._news[stream[2]] = TOLD
-            self._repair_soon(now)
-        if follows and not own and self.table.targets(logged.event):
-            self._out.append(DeliverHere(logged.event, logged.born_ns))
-        if found.lacks and sender is not None:
-            self._sources[stream] = sender
-            self._missing(now, stream)
-        if self._members.my_trees:
-            self._received(now, stream, number, logged, tree, hops)
-        return True
+    def _hear_event(self, now: Nanos, sender: PeerId, message: ClusterEvent) -> list[PluginEffect]:
+        id_ = message.event.id
+        born_ns = now - max(0, message.age_ns) - self._cluster.membership.round_trip_ns(sender) // 2
+        logged = Logged(message.event, born_ns, message.home)
+        effects = self.keep(now, logged, message.numbers, FROM_MEMBER, message.hops, sender)
+        trees = self._cluster.my_trees
+        if sender == id_.publisher and trees:
+            effects.append(SendTo(sender, EventAccepted(id_, trees)))
+        return effects
 
-    def _repair(self, now: Nanos) -> None:
-        self._repairing = False
-        self._fetch(now)
-        self._hand_over(now)
-        if self._members.my_trees:
-            for group in list(self._news):
-                for digest in self._digests(group):
-                    self._cast(now, digest)
-            self._repair_trees(now)
-        for group, left in list(self._news.items()):
-            if left > 1:
-                self._news[group] = left - 1
-            else:
-                del self._news[group]
-        if not self._persistency:
-            self._log.forget_before(now - self._shared.cluster_hold_ns)
-            self._log.forget_idle(now - IDLE * self._shared.cluster_hold_ns)
-        if self._asked or self._waiting or self._news:
-            self._repair_soon(now)
+    def _hear_tree_event(self, now: Nanos, sender: PeerId, message: TreeEvent) -> list[PluginEffect]:
+        if not self._cluster.is_addressed(message):
+            return [Notice("reroute", sender)]
+        other = self._cluster.cluster_of(sender)
+        if other is None:
+            return [Refuse(sender, NOT_A_COORDINATOR)]
+        id_ = message.event.id
+        age_ns = min(max(0, message.age_ns), FOREVER) + self._cluster.membership.round_trip_ns(sender) // 2
+        logged = Logged(message.event, now - age_ns, message.home)
+        entry = Entry((id_.publisher, id_.incarnation, message.group), message.number, logged)
+        effects = self._keep(now, entry, message.tree, message.hops, sender)
+        return effects + self._between.pass_on(now, entry, message.tree, other, message.hops)
+
+    def keep(
+        self, now: Nanos, logged: Logged, numbers: GroupNumbers, tree: int, hops: int, sender: PeerId | None = None
+    ) -> list[PluginEffect]:
+        """Log an event in its groups and deliver it."""
+        id_ = logged.event.id
+        effects: list[PluginEffect] = []
+        for group, number in numbers:
+            entry = Entry((id_.publisher, id_.incarnation, group), number, logged)
+            effects += self._keep(now, entry, tree, hops, sender)
+        return effects
+
+    def _keep(self, now: Nanos, entry: Entry, tree: int, hops: int, sender: PeerId | None) -> list[PluginEffect]:
+        """Log an event if this peer follows the group or holds events for others, deliver it, and look for gaps."""
+        cluster, logged = self._cluster, entry.logged
+        follows, is_holder = self._groups.follows(entry.group), cluster.is_holder
+        is_own = entry.stream[0] == cluster.me
+        must_hold = is_own or tree >= 0
+        if not (follows or must_hold or (is_holder and logged.home == cluster.name)):
+            return []
+        log = self._repair.log.stream(now, entry.stream)
+        if not log.add(entry.number):
+            return []
+        effects = self._repair.hold(now, entry) if is_holder or must_hold else []
+        if follows and not is_own and self._groups.wants(logged.event):
+            effects.append(DeliverHere(logged.event, logged.born_ns))
+        if log.lacks and sender is not None:
+            effects += self._repair.note_gap(now, entry.stream, sender)
+        if cluster.my_trees:
+            effects += self._between.received(now, entry, tree, hops)
+        return effects
+
+    # ---------------------------------------------------------------- repair
+
+    def _repair_all(self, now: Nanos) -> list[PluginEffect]:
+        repair, neighbours = self._repair, self._between.neighbours
+        repair.begin()
+        effects = repair.fetch(now, neighbours)
+        effects += self._publications.retry(now)
+        if self._cluster.my_trees:
+            effects += repair.tell_news(neighbours)
+        repair.age_news()
+        if not self._persistence:
+            hold_ns = self._settings.cluster_hold_ns
+            repair.log.forget_before(now - hold_ns)
+            repair.log.forget_idle(now - IDLE * hold_ns)
+        if repair.is_busy or len(self._publications):
+            effects += repair.schedule(now)
+        return effects

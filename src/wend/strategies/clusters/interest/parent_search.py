@@ -1,0 +1,215 @@
+"""How a coordinator looks for clusters that may be its parent in a tree.
+
+- It asks the root of the tree, and then the neighbours of the root. It measures the paths to all who answer.
+- If the parent or the root is out of reach, it asks all clusters. If none of them is connected to the root, it may join
+  below one that is not in the tree, which then joins, too.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from wend.model.events import PeerId
+from wend.model.units import SECOND, Nanos
+from wend.protocol.plugins import FindPath, PathFound, PluginEffect, Timer
+from wend.strategies.clusters.interest.cluster import Cluster
+from wend.strategies.clusters.interest.messages import AskParents, ParentCandidate, ParentsAre, RouterPath
+from wend.strategies.clusters.interest.tree_places import TreeId, TreePlace
+
+SEARCH_NS: Nanos = 2 * SECOND
+"""How long a coordinator looks for parents before it takes one of those that it knows."""
+MOST_CANDIDATES = 32
+EARLY_BEACONS = (1, 2, 4)
+RARE_BEACONS = 30
+"""At which beacons a coordinator looks for a better parent: some early ones, then one of so many."""
+SEARCH = "search"
+
+
+class RouterPaths:
+    """The routers on the underlay paths to other coordinators."""
+
+    def __init__(self) -> None:
+        self._paths: dict[PeerId, RouterPath | None] = {}
+        """None until the path is traced."""
+
+    def trace(self, peer: PeerId) -> list[PluginEffect]:
+        """Find the path to a peer, once."""
+        if peer in self._paths:
+            return []
+        self._paths[peer] = None
+        return [FindPath(peer)]
+
+    def add(self, answer: PathFound) -> None:
+        self._paths[answer.peer] = tuple(router for router in answer.path or () if router is not None)
+
+    def get(self, peer: PeerId) -> RouterPath:
+        return self._paths.get(peer) or ()
+
+    def has_all(self, peers: Iterable[PeerId]) -> bool:
+        return all(self._paths.get(peer) is not None for peer in peers)
+
+
+class _Answer(NamedTuple):
+    """What a cluster said of itself."""
+
+    peer: PeerId
+    """Its coordinator."""
+    paths: tuple[RouterPath, ...]
+    """To its neighbours in the tree."""
+    ancestors: tuple[str, ...]
+    """The clusters between it and the root."""
+
+
+class _Search:
+    """The search for a parent in one tree: who was asked, and who answered."""
+
+    __slots__ = ("answers", "asked", "avoid", "improves", "is_wide", "place", "until_ns")
+
+    def __init__(self, until_ns: Nanos, place: TreePlace, avoid: str, is_wide: bool, improves: bool) -> None:
+        self.until_ns = until_ns
+        self.place = place
+        self.avoid = avoid
+        """A cluster that did not answer or was cut off."""
+        self.is_wide = is_wide
+        """Whether all clusters are asked."""
+        self.improves = improves
+        """Whether there is a parent, and another may be better."""
+        self.asked: dict[str, None] = {}
+        self.answers: dict[str, _Answer] = {}
+        """By cluster."""
+
+
+class ParentSearch:
+    """The searches of one coordinator, by tree."""
+
+    def __init__(self, cluster: Cluster, improves: bool) -> None:
+        self._cluster = cluster
+        self._improves = improves
+        """Whether to look for better parents now and then."""
+        self._searches: dict[TreeId, _Search] = {}
+        self.paths = RouterPaths()
+
+    @property
+    def trees(self) -> list[TreeId]:
+        """The trees in which this cluster looks for a parent."""
+        return list(self._searches)
+
+    def stop(self, tree_id: TreeId) -> None:
+        self._searches.pop(tree_id, None)
+
+    # ---------------------------------------------------------------- questions
+
+    def join(self, now: Nanos, tree_id: TreeId, place: TreePlace, avoid: str = "") -> list[PluginEffect]:
+        """Look for a parent, unless this cluster is the root."""
+        if self._cluster.root(*tree_id) == self._cluster.name:
+            place.clear_parent()
+            self.stop(tree_id)
+            return []
+        if tree_id in self._searches:
+            return []
+        return self._start(now, tree_id, _Search(now + SEARCH_NS, place, avoid, bool(avoid) or place.is_cut_off, False))
+
+    def improve(self, now: Nanos, tree_id: TreeId, place: TreePlace) -> list[PluginEffect]:
+        """Look for a better parent now and then, at first often: when a tree forms, its clusters know few others."""
+        place.beacons += 1
+        is_time = place.beacons in EARLY_BEACONS or place.beacons % RARE_BEACONS == 0
+        if not (is_time and self._improves) or tree_id in self._searches or place.is_cut_off:
+            return []
+        return self._start(now, tree_id, _Search(now + SEARCH_NS, place, "", True, True))
+
+    def _start(self, now: Nanos, tree_id: TreeId, search: _Search) -> list[PluginEffect]:
+        self._searches[tree_id] = search
+        mine, root = self._cluster.name, self._cluster.root(*tree_id)
+        effects: list[PluginEffect] = [Timer(search.until_ns, SEARCH), *self._ask(root, tree_id)]
+        if search.is_wide:
+            others = [name for name in self._cluster.directory if name not in (mine, root)]
+            first = now // SECOND % max(1, len(others))  # of many clusters, others the next time
+            search.asked.update(dict.fromkeys([*others[first:], *others[:first]][:MOST_CANDIDATES]))
+            for other in search.asked:
+                effects += self._ask(other, tree_id)
+        return effects
+
+    def _ask(self, cluster: str, tree_id: TreeId) -> list[PluginEffect]:
+        group, tree = tree_id
+        return self._cluster.send_to_cluster(AskParents(cluster, tree, group, self._cluster.name))
+
+    # ---------------------------------------------------------------- answers
+
+    def answer(self, sender: PeerId, question: AskParents, place: TreePlace) -> list[PluginEffect]:
+        """Tell another cluster who is next to this one in the tree."""
+        tree, mine = question.tree, self._cluster.name
+        effects: list[PluginEffect] = []
+        neighbours = tuple(name for name in place.neighbours if name != question.cluster)
+        paths: list[RouterPath] = []
+        for neighbour in neighbours:
+            slots = self._cluster.directory.get(neighbour, ())
+            if tree < len(slots):
+                effects += self.paths.trace(slots[tree].active)
+            paths.append(self.paths.get(slots[tree].active) if tree < len(slots) else ())
+        effects += self.paths.trace(sender)
+        ancestors = (mine,) if place.is_cut_off else place.ancestors
+        message = ParentsAre(tree, question.group, mine, neighbours, tuple(paths), ancestors)
+        return [*effects, self._cluster.send(sender, message)]
+
+    def hear(self, sender: PeerId, message: ParentsAre) -> list[PluginEffect]:
+        """A cluster has answered. Through the root, this one learns of others and asks them, too."""
+        tree_id = (message.group, message.tree)
+        search = self._searches.get(tree_id)
+        if search is None:
+            return []
+        search.answers[message.cluster] = _Answer(sender, message.paths, message.ancestors)
+        effects = self.paths.trace(sender)
+        if message.cluster == self._cluster.root(*tree_id):
+            for other in message.neighbours[:MOST_CANDIDATES]:
+                if other != self._cluster.name and other not in search.asked:
+                    search.asked[other] = None
+                    effects += self._ask(other, tree_id)
+        return effects
+
+    def finish(self, now: Nanos, tree_id: TreeId) -> tuple[ParentCandidate, ...] | None:
+        """End a search if all have answered and all paths are known, or the time is over. The candidates; none if this
+        cluster is cut off from the root. None if the search goes on, or did not find a better parent."""
+        search = self._searches.get(tree_id)
+        if search is None:
+            return None
+        answers = search.answers
+        is_complete = bool(answers) and all(other in answers for other in search.asked)
+        if now < search.until_ns and not (
+            is_complete and self.paths.has_all(answer.peer for answer in answers.values())
+        ):
+            return None
+        candidates = self._candidates(search, self._cluster.root(*tree_id))
+        del self._searches[tree_id]
+        return candidates if candidates or not search.improves else None
+
+    def _candidates(self, search: _Search, root: str) -> tuple[ParentCandidate, ...]:
+        """The clusters that may be the parent. If all were asked: those connected to the root, else those not in the
+        tree.
+
+        To improve, a cluster moves only below one that is nearer to the root, or as near with a lower name: two that
+        move at the same time do not become each other's ancestors."""
+        mine = self._cluster.name
+        answers = {
+            cluster: answer
+            for cluster, answer in search.answers.items()
+            if mine not in answer.ancestors and cluster not in (mine, search.avoid)
+        }
+        if search.is_wide:
+            answers = _connected(answers, root) or _outside(answers)
+        if search.improves:
+            rank = len(search.place.ancestors), mine
+            answers = {name: answer for name, answer in answers.items() if (len(answer.ancestors), name) < rank}
+        round_trip_ns = self._cluster.membership.round_trip_ns
+        return tuple(
+            ParentCandidate(name, self.paths.get(answer.peer), answer.paths, round_trip_ns(answer.peer))
+            for name, answer in answers.items()
+        )
+
+
+def _connected(answers: dict[str, _Answer], root: str) -> dict[str, _Answer]:
+    """The clusters that are connected to the root."""
+    return {name: answer for name, answer in answers.items() if name == root or root in answer.ancestors[-1:]}
+
+
+def _outside(answers: dict[str, _Answer]) -> dict[str, _Answer]:
+    """The clusters that are not in the tree."""
+    return {name: answer for name, answer in answers.items() if not answer.paths and not answer.ancestors}
