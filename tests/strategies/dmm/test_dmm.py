@@ -18,6 +18,7 @@ from tests.strategies.ring.worlds import (
 )
 from wend.model.errors import ConfigError
 from wend.model.events import Event, EventId
+from wend.strategies.dmm.attribute_space import place
 from wend.strategies.dmm.messages import (
     ChildActive,
     DownPath,
@@ -33,7 +34,6 @@ from wend.strategies.dmm.messages import (
     UnwantInSpace,
     WantInSpace,
 )
-from wend.strategies.dmm.spaces import place
 from wend.strategies.ring.key_based import Entry, EntryId
 
 BOTH = ["dmm", "dmm-ar"]

@@ -1,30 +1,32 @@
 """The messages of `dmm` and `dmm-ar`.
 
 The first group travels one hop, between a peer and the next one towards the root of a space. The second is routed to
-the peer that owns a region, and passing peers remember nothing of it. The third carries events.
+the peer that owns a region, and passing peers remember nothing of it. The third carries events. The parts of `dmm`
+return messages of the first two groups (`Reply`).
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
-from wend.strategies.dmm.spaces import SpaceName
+from wend.protocol.plugins import Refuse
+from wend.strategies.dmm.attribute_space import SpaceName
 from wend.strategies.ring.key_based import Entry, EntryId
 
 # ---------------------------------------------------------------- finding the tree, hop by hop
 
 
 class WantInSpace(msgspec.Struct, frozen=True, gc=False, tag="dw"):
-    """The sender's branch wants what these entries say."""
+    """The sender's branch wants the events that match these entries."""
 
     space: SpaceName
     entries: tuple[Entry, ...]
 
 
 class RenewInSpace(msgspec.Struct, frozen=True, gc=False, tag="dr"):
-    """It still does. The receiver asks for entries that it does not know."""
+    """The sender's branch still wants them. The receiver asks for entries that it does not know."""
 
     space: SpaceName
     ids: tuple[EntryId, ...]
@@ -38,7 +40,7 @@ class UnknownInSpace(msgspec.Struct, frozen=True, gc=False, tag="du"):
 
 
 class UnwantInSpace(msgspec.Struct, frozen=True, gc=False, tag="dx"):
-    """The sender's branch no longer wants what these entries say."""
+    """The sender's branch no longer wants the events that match these entries."""
 
     space: SpaceName
     entries: tuple[Entry, ...]
@@ -57,7 +59,7 @@ class LeafBranches(msgspec.Struct, frozen=True, gc=False, tag="db"):
     code: str
     split: bool
     peers: tuple[PeerId, ...]
-    """Empty if the region is no more."""
+    """Empty if the sender no longer has the region."""
 
 
 # ---------------------------------------------------------------- to the peer that owns a region
@@ -69,7 +71,7 @@ class ToLeaves(msgspec.Struct, frozen=True, gc=False, tag="dl"):
     space: SpaceName
     code: str
     back: PeerId
-    """The last peer that remembers the entries on their way: events for them go there."""
+    """The last peer on the path that remembers the entries: events for them go there."""
     entries: tuple[Entry, ...]
     route_hops: int = 0
 
@@ -95,7 +97,7 @@ class GrowNode(msgspec.Struct, frozen=True, gc=False, tag="dg"):
 
 
 class ChildActive(msgspec.Struct, frozen=True, gc=False, tag="dc"):
-    """A child of this region is active, and has not heard of its parent for long."""
+    """A child of this region is active, and has not heard from its parent for a long time."""
 
     space: SpaceName
     code: str
@@ -103,6 +105,18 @@ class ChildActive(msgspec.Struct, frozen=True, gc=False, tag="dc"):
 
 
 Routed = ToLeaves | FromLeaves | GrowNode | ChildActive
+
+
+class Outgoing(NamedTuple):
+    """A message that a part of `dmm` has for a peer, which may be this one."""
+
+    peer: PeerId
+    message: WantInSpace | RenewInSpace | UnwantInSpace | TellAgain | LeafBranches | ToLeaves | FromLeaves
+
+
+Reply = Outgoing | Routed | Refuse
+"""What a part of `dmm` returns. A routed message goes to the owner of the region that it names."""
+UNREADABLE: Final = "a filter that cannot be read"
 
 # ---------------------------------------------------------------- events
 

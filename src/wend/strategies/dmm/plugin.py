@@ -1,58 +1,222 @@
 """Distributed multidimensional matching (dmm): events meet subscriptions at the owners of regions of attribute spaces.
 
-An event belongs to the smallest region around it. It is routed to the peer that owns this region, and from there to the
-parent, and so on, until a region is an active leaf of the search tree. The leaf knows the filters that meet its region.
-It sends the event back along the paths on which the matching filters came.
+Entries of subscriptions travel to the root region of their space (`paths.py`), and from there to the active leaves of
+its search tree (`search_trees.py`). An event belongs to the smallest region around it. It is routed to the peer that
+owns this region, and from there to the parent, and so on, until a region is an active leaf. The leaf knows the filters
+that meet its region. It sends the event back along the paths on which the matching filters came.
 
 `dmm` has one space with all attributes, so everybody has to know them. `dmm-ar` has a space for each set of attributes
 that filters require. An event does not know these spaces: it is published in the space of each of its attributes
-alone, and the leaves of larger spaces have passed their filters on to one of these (`dmm_subscriptions.py`).
+alone, and the leaves of larger spaces have passed their filters on to one of these (`chains.py`).
 
-The peer of a publisher remembers where its events found their leaves (TreeCache).
+The peer of a publisher remembers where its events found their leaves (`cache.py`). Replicas of a region take it over
+(`replicas.py`).
 """
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
+import msgspec
+
+from wend.matching.filters import Filter
 from wend.model.events import Event, PeerId
+from wend.model.settings import Settings
 from wend.model.units import Nanos
-from wend.protocol.plugins import PeerConfig
-from wend.strategies.dmm.messages import DOWN, FINDING_TREE, UP, DmmMessage, DownPath, SeekLeaf, TreeInfo
-from wend.strategies.dmm.search_tree import NodeKey, SearchNode, TreeCache
-from wend.strategies.dmm.spaces import SpaceName, Spaces, attribute_roots, global_space, read_domains
-from wend.strategies.dmm.subscriptions import DmmSettings, SpaceSubscriptions
-from wend.strategies.ring.key_based import LAST_TRIES, MOST_HOPS, Seen
+from wend.protocol.plugins import Interest, Needs, PeerConfig, PluginEffect, PluginInput, Refuse, View
+from wend.strategies.dmm.attribute_space import SpaceName
+from wend.strategies.dmm.cache import TreeCache
+from wend.strategies.dmm.chains import Chains
+from wend.strategies.dmm.messages import (
+    DOWN,
+    FINDING_TREE,
+    UP,
+    ChildActive,
+    DmmMessage,
+    DownPath,
+    FromLeaves,
+    GrowNode,
+    LeafBranches,
+    Outgoing,
+    RenewInSpace,
+    Reply,
+    Routed,
+    SeekLeaf,
+    TellAgain,
+    ToLeaves,
+    TreeInfo,
+    UnknownInSpace,
+    UnwantInSpace,
+    WantInSpace,
+)
+from wend.strategies.dmm.paths import SpacePaths
+from wend.strategies.dmm.replicas import Replicas
+from wend.strategies.dmm.search_node import NodeKey, SearchNode
+from wend.strategies.dmm.search_trees import SearchTrees
+from wend.strategies.dmm.settings import DmmSettings
+from wend.strategies.dmm.spaces import Spaces, attribute_roots, global_space, read_domains
+from wend.strategies.ring.key_based import LAST_TRIES, MOST_HOPS, Entry, KeyBasedInterest, Seen
 
 CAST = 1024
 """How many events, with the space of each, a peer remembers to have sent on."""
+NO_REGION = "a region that cannot be"
 _TREE_BEACON = "tree-beacon"
 
 
-class Dmm(SpaceSubscriptions):
-    """One space with all attributes that have a domain."""
+class Dmm(KeyBasedInterest):
+    """One space with all attributes that have a domain, or other spaces."""
 
     messages: ClassVar[Any] = DmmMessage
+    settings: ClassVar[type[Settings]] = DmmSettings
 
-    def __init__(self, config: PeerConfig) -> None:
+    def __init__(self, config: PeerConfig, spaces: Spaces | None = None) -> None:
         super().__init__(config)
+        self._settings = settings = config.of(DmmSettings)
+        self._spaces = global_space(read_domains(settings.domains)) if spaces is None else spaces
+        self._paths = SpacePaths(self.me, settings.expiry_ns)
+        self._chains = Chains(self.me, self._spaces)
+        self._trees = SearchTrees(self._spaces, self._chains, settings.delegation, settings.expiry_ns)
+        self._replicas = Replicas()
+        self._cache = TreeCache(settings.tree_expiry_ns)
         self._cast = Seen(CAST)
-        self._cache = TreeCache(self._dmm.tree_expiry_ns)
         self._reminds = False
-
-    def _choose_spaces(self) -> Spaces:
-        return global_space(read_domains(self._dmm.domains))
+        """Whether the timer is set to remind publishers of leaves."""
 
     def status(self) -> dict[str, int]:
-        """As of the subscriptions, and the leaves that this peer's publishers use (`cached`)."""
-        return {**super().status(), "cached": len(self._cache)}
+        """`nodes` of search trees that this peer owns, entries in them (`leaf`), entries on their way through here to
+        search trees (`tree`), `spaces` to which these go, regions of others that this peer is a replica of
+        (`replicated`), and leaves that its publishers use (`cached`)."""
+        leaves = [node.leaf for node in self._trees.nodes.values() if node.leaf is not None]
+        return {
+            "nodes": len(self._trees.nodes),
+            "leaf": sum(map(len, leaves)),
+            "tree": sum(map(len, self._paths.by_space.values())),
+            "spaces": len(self._paths.by_space),
+            "replicated": len(self._replicas.regions),
+            "cached": len(self._cache),
+        }
 
-    # ---------------------------------------------------------------- finding the leaf
+    # ---------------------------------------------------------------- subscriptions
+
+    def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+        self._hear(now, self.me, WantInSpace(self._spaces.home(wanted), (entry,)))
+
+    def on_unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+        self._hear(now, self.me, UnwantInSpace(self._spaces.home(wanted), (entry,)))
+
+    def _hear(self, now: Nanos, sender: PeerId, message: Any) -> None:
+        """Handle a message about subscriptions, of another peer or of a part of this one."""
+        match message:
+            case WantInSpace(space, entries):
+                hop = self._hop(space)
+                self._say(now, self._paths.add(now, space, hop, sender, entries, self.ring.joined))
+            case RenewInSpace(space, ids):
+                unknown = self._trees.renew(now, space, sender, self._paths.renew(now, space, sender, ids))
+                if unknown:
+                    self.send(sender, UnknownInSpace(space, tuple(unknown)))
+            case UnknownInSpace(space, ids):
+                table = self._paths.by_space.get(space)
+                if table is not None and table.next_hop == sender:
+                    self._say(now, self._paths.tell(space, ids))
+            case UnwantInSpace(space, entries):
+                self._say(now, self._paths.remove(space, sender, entries))
+                if sender != self.me:
+                    self._say(now, self._trees.handle(now, FromLeaves(space, "", sender, entries)))
+            case ToLeaves() | FromLeaves() | GrowNode() | ChildActive():
+                self._route(now, message)
+            case LeafBranches():
+                self._replicas.learn(message)
+            case TellAgain(space):
+                self._tell_again(now, space)
+
+    def _say(self, now: Nanos, replies: Iterable[Reply]) -> None:
+        """Send the messages of a part. This peer handles those for itself at once."""
+        for reply in replies:
+            if isinstance(reply, Refuse):
+                self.out.append(reply)
+            elif not isinstance(reply, Outgoing):
+                self._route(now, reply)
+            elif reply.peer != self.me:
+                self.send(reply.peer, reply.message)
+            elif isinstance(reply.message, ToLeaves | FromLeaves):
+                self._say(now, self._trees.handle(now, reply.message))
+            else:
+                self._hear(now, self.me, reply.message)
+
+    def _hop(self, space: SpaceName, code: str = "", avoid: Iterable[PeerId] = ()) -> PeerId | None:
+        """The next hop towards a region; None if this peer owns it."""
+        hop = self.ring.next_hop(self._spaces[space].key(code), avoid)
+        return None if hop == self.me else hop
+
+    def _route(self, now: Nanos, message: Routed, avoid: Iterable[PeerId] = ()) -> None:
+        """Send a message on to the peer that owns its region."""
+        hop = self._hop(message.space, message.code, avoid)
+        if hop is None:
+            self._say(now, self._trees.handle(now, message))
+        elif message.route_hops < MOST_HOPS:
+            self.send(hop, msgspec.structs.replace(message, route_hops=message.route_hops + 1))
+
+    def _tell_again(self, now: Nanos, space: SpaceName) -> None:
+        table = self._paths.by_space.get(space)
+        if table is not None:
+            hop = self._hop(space)
+            move = hop != table.next_hop
+            self._say(now, self._paths.move(space, hop) if move else self._paths.tell_all(space))
+
+    # ---------------------------------------------------------------- soft state
+
+    def on_beacon(self, now: Nanos) -> None:
+        self._say(now, self._paths.leave_former_hops())
+        for space in list(self._paths.by_space):
+            self._say(now, self._paths.expire(now, space))
+        self._follow_hops(now)
+        self._say(now, self._paths.renewals())
+        for node in list(self._trees.nodes.values()):
+            self._say(now, self._trees.refresh(now, node))
+            if node.key in self._trees.nodes:
+                self._replicate(now, node)
+        self._cache.expire(now)
+
+    def on_ownership_changed(self, now: Nanos) -> None:
+        for key, message in list(self._replicas.regions.items()):
+            if self._hop(*key) is None:
+                del self._replicas.regions[key]
+                self._take_over(now, key, message)
+        self._follow_hops(now)
+        for node in list(self._trees.nodes.values()):
+            if self._hop(*node.key) is not None:
+                self._say(now, self._trees.hand_over(node))
+            else:
+                self._replicate(now, node)
+
+    def _follow_hops(self, now: Nanos) -> None:
+        """Tell all entries to next hops that are new, and to this peer's own root those that it does not know."""
+        for space in list(self._paths.by_space):
+            table = self._paths.by_space.get(space)
+            if table is None:
+                continue  # a message of this peer to itself has removed the last entry
+            hop = self._hop(space)
+            if hop != table.next_hop:
+                self._say(now, self._paths.move(space, hop))
+            elif hop is None and self.ring.joined:
+                unknown = self._trees.renew(now, space, self.me, table.onward_ids)
+                self._say(now, self._paths.tell(space, unknown))
+
+    def _replicate(self, now: Nanos, node: SearchNode) -> None:
+        self._say(now, self._replicas.tell(node, self.ring.replicas(self._settings.tree_replicas)))
+
+    def _take_over(self, now: Nanos, key: NodeKey, message: LeafBranches) -> None:
+        """This peer owns a region that it was a replica of: it asks for the entries."""
+        self._say(now, self._trees.take_over(now, key, message.split))
+        self._say(now, [Outgoing(peer, TellAgain(message.space)) for peer in message.peers])
+
+    # ---------------------------------------------------------------- events find the leaf
 
     def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
         for name in self._spaces.of_event(event.attributes):
             space = self._spaces[name]
             code = space.code(space.box_of_event(event.attributes))
             self._down(now, name, event, born_ns, 0)
-            cached = self._cache.find(now, name, code) if self._dmm.tree_cache else None
+            cached = self._cache.find(now, name, code) if self._settings.tree_cache else None
             if cached is None:
                 self._seek(now, SeekLeaf(name, code, event, 0, 0, FINDING_TREE, False, 0), born_ns)
             elif cached[1] == self.me:
@@ -74,7 +238,7 @@ class Dmm(SpaceSubscriptions):
                 hops = message.hops + 1
                 self.send(hop, SeekLeaf(name, code, event, now - born_ns, hops, state, False, route_hops + 1))
                 return
-            node = self._nodes.get((name, code))
+            node = self._trees.nodes.get((name, code))
             if node is not None:
                 self._at_node(now, node, event, born_ns, message.hops, cached)
                 return
@@ -92,7 +256,7 @@ class Dmm(SpaceSubscriptions):
                 if node.space.meets(child, box):
                     self._seek(now, SeekLeaf(name, child, event, 0, hops, DOWN, False, 0), born_ns)
             return
-        if self._dmm.tree_cache and self._spaces.publishes_in(name):
+        if self._settings.tree_cache and self._spaces.publishes_in(name):
             self._inform(now, node, event.id.publisher, cached)
         self._match(now, node, event, born_ns, hops)
 
@@ -107,38 +271,38 @@ class Dmm(SpaceSubscriptions):
             else:
                 self.send(peer, DownPath(name, event, now - born_ns, hops + 1), LAST_TRIES)
 
-    # ---------------------------------------------------------------- back along the paths
+    # ---------------------------------------------------------------- events follow the paths back
 
     def _down(
         self, now: Nanos, space: SpaceName, event: Event, born_ns: Nanos, hops: int, sender: PeerId | None = None
     ) -> None:
-        """Serve the branches of a space here, but for the sender, which has served its own."""
-        paths = self._paths.get(space)
-        if paths is None or not self._cast.add((space, event.id)):
+        """Serve the branches of a space here, except the sender, which has served its own."""
+        table = self._paths.by_space.get(space)
+        if table is None or not self._cast.add((space, event.id)):
             return
-        me = self.me
+        me, chained = self.me, self._chains.leaves
         peers: dict[PeerId, None] = {}
-        nodes: dict[NodeKey, None] = {}
-        mine = False
-        for id_, previous in paths.matching(event.attributes):
+        leaves: dict[NodeKey, None] = {}
+        is_mine = False
+        for id_, previous in table.matching(event.attributes):
             if previous != me:
                 peers[previous] = None
             elif not id_.leaf:
-                mine = True
-            elif id_ in self._chains:
-                nodes[self._chains[id_]] = None
-        if mine and event.id.publisher != me:  # the publisher's own subscribers have it already
+                is_mine = True
+            elif id_ in chained:
+                leaves[chained[id_]] = None
+        if is_mine and event.id.publisher != me:  # the publisher's own subscribers have it already
             self.deliver(event, born_ns)
         for peer in peers:
             if peer != sender:
                 self.send(peer, DownPath(space, event, now - born_ns, hops + 1), LAST_TRIES)
-        for key in nodes:
-            self._at_passing_leaf(now, key, event, born_ns, hops)
+        for key in leaves:
+            self._at_chained_leaf(now, key, event, born_ns, hops)
 
-    def _at_passing_leaf(self, now: Nanos, key: NodeKey, event: Event, born_ns: Nanos, hops: int) -> None:
+    def _at_chained_leaf(self, now: Nanos, key: NodeKey, event: Event, born_ns: Nanos, hops: int) -> None:
         """An entry that a leaf here passed on to another space matches. If the event lies outside the leaf's region,
         another leaf has the entry, too, and serves it."""
-        node = self._nodes.get(key)
+        node = self._trees.nodes.get(key)
         if node is None:
             return
         if node.leaf is None:
@@ -146,7 +310,7 @@ class Dmm(SpaceSubscriptions):
         elif not node.code or node.space.meets(node.code, node.space.box_of_event(event.attributes)):
             self._match(now, node, event, born_ns, hops)
 
-    # ---------------------------------------------------------------- TreeCache
+    # ---------------------------------------------------------------- the cache of publishers
 
     def _inform(self, now: Nanos, node: SearchNode, publisher: PeerId, cached: bool) -> None:
         """Tell the publisher's peer of this leaf, unless it knows."""
@@ -158,34 +322,29 @@ class Dmm(SpaceSubscriptions):
             self.send(publisher, TreeInfo(node.space.name, node.code))
         if not self._reminds:
             self._reminds = True
-            self.set_timer(now + self._dmm.tree_beacon_ns, _TREE_BEACON)
+            self.set_timer(now + self._settings.tree_beacon_ns, _TREE_BEACON)
 
     def on_due(self, now: Nanos, name: str) -> None:
         """Remind the peers that publish in the leaves here."""
         self._reminds = False
         if self.is_stopping:
             return
-        for node in self._nodes.values():
-            for peer in node.used(now, self._dmm.tree_expiry_ns) if node.users else ():
-                self._reminds = True
-                if peer == self.me:
-                    self._cache.add(now, node.space.name, node.code, peer)
-                else:
-                    self.send(peer, TreeInfo(node.space.name, node.code))
+        for node, peer in self._cache.users_of(now, self._trees.nodes.values()):
+            self._reminds = True
+            if peer == self.me:
+                self._cache.add(now, node.space.name, node.code, peer)
+            else:
+                self.send(peer, TreeInfo(node.space.name, node.code))
         if self._reminds:
-            self.set_timer(now + self._dmm.tree_beacon_ns, _TREE_BEACON)
-
-    def on_beacon(self, now: Nanos) -> None:
-        super().on_beacon(now)
-        self._cache.expire(now)
+            self.set_timer(now + self._settings.tree_beacon_ns, _TREE_BEACON)
 
     # ---------------------------------------------------------------- messages
 
     def on_heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         kind = type(message)
-        if (kind is not DownPath or message.space not in self._paths) and self._space(sender, message) is None:
-            return
-        if kind is DownPath:
+        if (kind is not DownPath or message.space not in self._paths.by_space) and not self._has_region(message):
+            self.refuse(sender, NO_REGION)
+        elif kind is DownPath:
             self._down(now, message.space, message.event, self.born_ns_of(now, sender, message.age_ns), message.hops)
         elif kind is SeekLeaf:
             born = self.born_ns_of(now, sender, message.age_ns)
@@ -196,7 +355,12 @@ class Dmm(SpaceSubscriptions):
             if self._spaces.publishes_in(message.space):
                 self._cache.add(now, message.space, message.code, sender)
         else:
-            self._told(now, sender, message)
+            self._hear(now, sender, message)
+
+    def _has_region(self, message: Any) -> bool:
+        """Whether the space of a message exists, and the region in it."""
+        space = self._spaces.find(message.space)
+        return space is not None and space.region(getattr(message, "code", "")) is not None
 
     def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         match message:
@@ -207,13 +371,30 @@ class Dmm(SpaceSubscriptions):
                 self._seek(now, message, now - message.age_ns, (peer,))
             case DownPath(event=event):
                 self.drop_unreached(event.id, peer)
-            case _:
-                self._lost(now, peer, message)
+            case WantInSpace(space) | RenewInSpace(space):
+                self._say(now, self._paths.reroute(space, peer, self._hop(space, avoid=(peer,))))
+            case ToLeaves() | FromLeaves() | GrowNode() | ChildActive():
+                self._route(now, message, (peer,))
 
 
-class DmmAr(Dmm):
-    """A space for each set of attributes that filters require, with attribute roots."""
+class DmmAr(Interest):
+    """`dmm` on a space for each set of attributes that filters require, with attribute roots."""
 
-    def _choose_spaces(self) -> Spaces:
-        settings: DmmSettings = self._dmm
-        return attribute_roots(read_domains(settings.domains), settings.primary == "selective")
+    needs: ClassVar[Needs] = Dmm.needs
+    messages: ClassVar[Any] = DmmMessage
+    settings: ClassVar[type[Settings]] = DmmSettings
+    hears_anyone: ClassVar[bool] = Dmm.hears_anyone
+    names_everyone: ClassVar[bool] = Dmm.names_everyone
+    durable: ClassVar[bool] = Dmm.durable
+
+    def __init__(self, config: PeerConfig) -> None:
+        settings = config.of(DmmSettings)
+        self._dmm = Dmm(config, attribute_roots(read_domains(settings.domains), settings.primary))
+        super().__init__(config, self._dmm.table)
+
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        return self._dmm.handle(now, event, view)
+
+    def status(self) -> dict[str, int]:
+        """The same as that of `dmm`."""
+        return self._dmm.status()

@@ -1,0 +1,34 @@
+"""The settings of `dmm` and `dmm-ar`."""
+
+from typing import Annotated, ClassVar, Literal
+
+from wend.model.settings import everyday, setting
+from wend.model.units import SECOND, Nanos
+from wend.strategies.ring.key_based import KeyBasedSettings
+
+
+class DmmSettings(KeyBasedSettings, frozen=True, kw_only=True):
+    """Attribute spaces, their search trees, and the cache of leaves at publishers' peers."""
+
+    title: ClassVar[str] = "Attribute spaces"
+
+    domains: Annotated[
+        dict[str, list[float]],
+        everyday(
+            "The range of numeric attributes: [low, high], or [low, high, granularity]. `dmm` indexes these alone."
+        ),
+    ] = {}  # noqa: RUF012  # msgspec copies it
+    delegation: Annotated[
+        int, setting("How many entries a region of an attribute space holds before it is split.", low=1)
+    ] = 1000
+    tree_cache: Annotated[
+        bool, setting("Whether the peers of publishers remember where the regions are that their events go to.")
+    ] = True
+    primary: ClassVar[Literal["selective", "first"]] = "selective"
+    """The attribute by which the events of a filter of several are found: the most selective, or the first."""
+    tree_beacon_ns: ClassVar[Nanos] = 15 * SECOND
+    """How often the owner of a region reminds the peers that publish there."""
+    tree_expiry_ns: ClassVar[Nanos] = 30 * SECOND
+    """How long a publisher's peer remembers a region without a reminder."""
+    tree_replicas: ClassVar[int] = 2
+    """How many peers know where the entries of a region came from, besides its owner."""
