@@ -31,7 +31,8 @@ class ControlMessages:
         if control.peer not in self._links:
             return
         link = self._links[control.peer]
-        tx = self._in_flight.begin(control, now, now + _timeout_ns(link, 1))
+        tx = self._in_flight.begin(now + _timeout_ns(link, 1))
+        self._in_flight.packets[tx] = (control, 1, now)
         if control.slot is not None:
             key = (control.peer, control.plugin, control.slot)
             self._in_flight.remove(self._slots.get(key, -1))

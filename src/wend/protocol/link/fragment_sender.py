@@ -49,7 +49,8 @@ class FragmentSender:
         """Send the next fragment: the congestion window has let it through."""
         link = self._links[fragmented.forward.peer]
         fragment = fragmented.take_next()
-        tx = self._in_flight.begin(fragment, now, now + link.timeout_ns)
+        tx = self._in_flight.begin(now + link.timeout_ns)
+        self._in_flight.packets[tx] = (fragment, 1, now)
         fragmented.begin(tx)
         self._transmit(now, link, fragment, tx, effects)
 

@@ -42,10 +42,9 @@ class PacketsInFlight:
         self.tx = tx = self.tx + 1
         return tx
 
-    def begin(self, packet: Packet, now: Nanos, timeout_at: Nanos) -> int:
-        """Wait until a time for an ACK of a new packet. Return its number."""
+    def begin(self, timeout_at: Nanos) -> int:
+        """Wait until a time for an ACK of a new packet, which the caller adds to `packets` by the number returned."""
         self.tx = tx = self.tx + 1
-        self.packets[tx] = (packet, 1, now)
         timers = self._timers
         timers.count = count = timers.count + 1
         heappush(timers.heap, (timeout_at, count, self._on_timeout, tx))

@@ -101,7 +101,8 @@ class Retransmission:
         if sender is not None and not sender.take(now, HEADER_BYTES + size, _is_late(forward)):
             self._waiting_packets().add(now, forward, effects)
             return
-        tx = self._in_flight.begin(forward, now, now + link.timeout_ns)
+        tx = self._in_flight.begin(now + link.timeout_ns)
+        self._packets[tx] = (forward, 1, now)
         self._transmit(now, link, forward, tx, effects)
 
     def _transmit(self, now: Nanos, link: Link, forward: Forward, tx: int, effects: Effects) -> None:
@@ -147,7 +148,8 @@ class Retransmission:
             return
         assert type(what) is Forward
         link = self._links[what.peer]
-        tx = self._in_flight.begin(what, now, now + link.timeout_ns)
+        tx = self._in_flight.begin(now + link.timeout_ns)
+        self._packets[tx] = (what, 1, now)
         self._transmit(now, link, what, tx, effects)
 
     def _drain(self, now: Nanos, link: Link, sender: LinkSender, effects: Effects) -> None:
