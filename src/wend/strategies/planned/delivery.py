@@ -32,9 +32,9 @@ if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
     from wend.model.forwarding import Forwarding, Hops
 
 LINGER_NS: Nanos = 60 * SECOND
-"""A peer forgets a replaced plan so long after its last packet."""
+"""A peer forgets a replaced plan this long after its last packet."""
 CIRCLES = 4
-"""A peer gives up a packet on shortest routes that has made so many hops per peer of the graph."""
+"""A peer gives up a packet on shortest routes that has made this many hops per peer of the graph."""
 
 
 class PlanLabel(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -38,19 +38,19 @@ class TreeSettings(Settings, frozen=True, kw_only=True):
 
 
 LASTING_NS: Nanos = 2 * SECOND
-"""A change that lasts so long calls for new trees."""
+"""A change that lasts this long calls for new trees."""
 QUICK_NS: Nanos = 200 * MS
 """The same time after a neighbour restarted, or for the first neighbours: neither can be a short outage."""
 BUILD_NS: Nanos = 4 * SECOND
-"""If no message advances a generation for so long, a peer calls for another, which may be silent twice as long."""
+"""If no message advances a generation for this long, a peer calls for another, which may be silent twice as long."""
 LONGEST = 3
-"""That time doubles at most so often."""
+"""That time doubles at most this often."""
 DRIFT = 2.0
 """If -ln r of a link changed by this factor since its trees were built, the link has drifted."""
 NOISE = 0.01
 """Smaller values of -ln r count as this one."""
 DRIFT_NS: Nanos = 10 * SECOND
-"""A drift must last so long, so that one bad period does not call for new trees."""
+"""A drift must last this long, so that one bad period does not call for new trees."""
 RENEW_NS: Nanos = 30 * SECOND
 """The least time between two generations that only drift calls for."""
 LAST = 1 << 62

@@ -1,7 +1,7 @@
 """Interest along trees: peers send filters along each tree, and events follow them back (quist, section 6.2).
 
 `TreeInterest` is the plug-in for events without persistency, `NamedTreeInterest` the one with it. Both have a table
-for each tree of the serving generations (`tree_table.py`). A crashed peer is forgotten with its generation of trees.
+for each tree of the serving generations (`table.py`). A crashed peer is forgotten with its generation of trees.
 """
 
 from collections.abc import Mapping, Sequence
@@ -166,7 +166,7 @@ class TreeInterest(Interest):
         self.tables = TreeTables(config.of(TreeInterestSettings).covering)
 
     def status(self) -> dict[str, int]:
-        """The `generation` of trees that serves, its `caller` and the caller's `incarnation`; `0.5` is 1 where tree 0
+        """The `generation` of trees that serves, its `caller` and the caller's `incarnation`; `0.5` is 1 if tree 0
         leads from here to peer 5."""
         return self.tables.status()
 
