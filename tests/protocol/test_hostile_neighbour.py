@@ -47,7 +47,7 @@ from wend.strategies.dcrd.expectations import Expectations
 from wend.strategies.flooded.changes import InterestChange, InterestRequest, digest_of
 from wend.strategies.link_state.plugin import LinkState
 from wend.strategies.multipath.plugin import SourceRoutes
-from wend.strategies.planned.plugin import PlanLabel
+from wend.strategies.planned.delivery import PlanLabel
 from wend.strategies.registry import linked_strategies, make_peer
 from wend.strategies.subscriptions.table import PeerInterest
 from wend.strategies.trees.messages import LinkWeight, SequencedMessage, SubtreeInterest

@@ -25,15 +25,14 @@ from wend.protocol.plugins import (
 )
 from wend.protocol.plugins.copy_ranks import fork
 from wend.protocol.ports import Drop, Notice, Planned, Refuse
+from wend.strategies.planned.delivery import PlanLabel
 from wend.strategies.planned.failover import (
     LOOK_NS,
     MAX_DOWN,
     FailoverRouting,
     LinkOutages,
-    Shares,
-    shares_without,
 )
-from wend.strategies.planned.plugin import PlanLabel
+from wend.strategies.planned.shares import Shares, shares_without
 
 OVER_C: Arcs = [(A, C), (C, S)]
 OVER_D: Arcs = [(A, D), (D, S)]

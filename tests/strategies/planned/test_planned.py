@@ -24,7 +24,9 @@ from wend.protocol.notices import MISFIT, REFUSED
 from wend.protocol.plugins.copy_ranks import fork
 from wend.protocol.ports import Drop, Effect, Notice, PathFound, Planned, Received, Refuse, Send, Woken
 from wend.strategies.multipath.plugin import SourceRoutes
-from wend.strategies.planned.plugin import LINGER_NS, PlanLabel, PlannedRouting, ShareScheduler
+from wend.strategies.planned.delivery import LINGER_NS, PlanLabel
+from wend.strategies.planned.plugin import PlannedRouting
+from wend.strategies.planned.shares import ShareScheduler
 from wend.strategies.registry import MEMBERSHIP
 
 OVER_C: Arcs = [(A, C), (C, S)]

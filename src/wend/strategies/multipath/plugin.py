@@ -38,6 +38,8 @@ class SourceRoutes(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Multipath(Routing):
+    """Sends two copies of each event to each subscriber, on two source routes."""
+
     header: ClassVar[Any] = SourceRoutes
     effort: ClassVar[float] = 1.5
 
@@ -64,18 +66,7 @@ class Multipath(Routing):
         for dest, route in legs:
             if route and route[0] in view.links:
                 groups.setdefault(route[0], []).append((dest, route[1:]))
-        effects: list[PluginEffect] = [
-            Forward(
-                hop,
-                packet.event,
-                packet.born_ns,
-                tuple(d for d, _ in group),
-                packet.path,
-                SourceRoutes(tuple(r for _, r in group)),
-                subset(tuple(d for d, _ in group), packet.dests, packet.ranks),
-            )
-            for hop, group in groups.items()
-        ]
+        effects: list[PluginEffect] = [_copy(packet, hop, group) for hop, group in groups.items()]
         sent = {dest for group in groups.values() for dest, _ in group}
         stuck = tuple(d for d in dict.fromkeys(packet.dests) if d not in sent)
         if stuck:
@@ -89,12 +80,20 @@ class Multipath(Routing):
         if routes is None:
             if dest not in view.graph.costs:  # a neighbour can invent a peer: do not cache that
                 return ()
-            found = paths.k_shortest(view.graph.costs, view.me, dest, CANDIDATES)
-            if len(found) > 1:
-                first = _links(found[0])
-                found = [found[0], min(found[1:], key=lambda path: len(first & _links(path)))]
-            routes = self._routes[dest] = tuple(path[1:] for path in found)
+            shortest = paths.k_shortest(view.graph.costs, view.me, dest, CANDIDATES)
+            if len(shortest) > 1:
+                first = _links(shortest[0])
+                shortest = [shortest[0], min(shortest[1:], key=lambda path: len(first & _links(path)))]
+            routes = self._routes[dest] = tuple(path[1:] for path in shortest)
         return routes
+
+
+def _copy(packet: Arrived, hop: PeerId, legs: list[tuple[PeerId, Route]]) -> Forward:
+    """The packet to one next hop, with the rest of the route to each destination."""
+    dests = tuple([dest for dest, _ in legs])
+    routes = SourceRoutes(tuple([route for _, route in legs]))
+    ranks = subset(dests, packet.dests, packet.ranks)
+    return Forward(hop, packet.event, packet.born_ns, dests, packet.path, routes, ranks)
 
 
 def _legs(packet: Arrived) -> list[tuple[PeerId, Route]]:

@@ -38,19 +38,19 @@ class TreeSettings(Settings, frozen=True, kw_only=True):
 
 
 LASTING_NS: Nanos = 2 * SECOND
-"""A change that lasts so long calls for new trees."""
+"""A change that lasts this long calls for new trees."""
 QUICK_NS: Nanos = 200 * MS
 """The same time after a neighbour restarted, or for the first neighbours: neither can be a short outage."""
 BUILD_NS: Nanos = 4 * SECOND
-"""If no message advances a generation for so long, a peer calls for another, which may be silent twice as long."""
+"""If no message advances a generation for this long, a peer calls for another, which may be silent twice as long."""
 LONGEST = 3
-"""That time doubles at most so often."""
+"""That time doubles at most this often."""
 DRIFT = 2.0
 """If -ln r of a link changed by this factor since its trees were built, the link has drifted."""
 NOISE = 0.01
 """Smaller values of -ln r count as this one."""
 DRIFT_NS: Nanos = 10 * SECOND
-"""A drift must last so long, so that one bad period does not call for new trees."""
+"""A drift must last this long, so that one bad period does not call for new trees."""
 RENEW_NS: Nanos = 30 * SECOND
 """The least time between two generations that only drift calls for."""
 LAST = 1 << 62
@@ -91,6 +91,11 @@ class TreeGeneration:
         self.theirs: dict[PeerId, LinkWeight] = {}
         self.costs: dict[PeerId, int] = {}
         """The costs of the links, on which both ends agree."""
+
+    @property
+    def used(self) -> set[PeerId]:
+        """The neighbours on any tree."""
+        return {peer for tree in self.trees for peer in tree}
 
     def edges(self, tree: int) -> dict[PeerId, tuple[int, bool]]:
         """The links that a tree uses, each with its cost and whether another tree uses it too."""
@@ -140,20 +145,26 @@ class TreeSets:
         """Call for a generation if the newest no longer fits the links. Runs by timer and at every change."""
         newest = self.newest
         working = {peer for peer in view.neighbours if view.links[peer].up and view.links[peer].heard_by_neighbour}
-        had = set() if newest is None else newest.links
-        used = {peer for tree in newest.trees for peer in tree} if newest is not None else set()
-        odd = (working - had) | ((used if newest is not None and newest.trees else had) - working)
-        self._since = {peer: self._since.get(peer, now) for peer in sorted(odd)}
-        lasting = any(now - since >= self._patience(view) for since in self._since.values())
-        gone = any(peer not in view.links for peer in odd)
-        late = newest is not None and self._late(now, newest)
-        stuck = late and bool(had)
-        settled = newest is None or bool(newest.trees) or late
-        if (lasting or stuck or gone) and settled:
+        if self._links_changed(now, working, view):
             return self._call(now, view)
-        if newest is not None and newest.trees and self._drifts(now, newest, used & working, view):
+        if newest is not None and newest.trees and self._drifts(now, newest, newest.used & working, view):
             return [Notice("trees-renewed", view.me), *self._call(now, view)]
         return []
+
+    def _links_changed(self, now: Nanos, working: set[PeerId], view: View) -> bool:
+        """Whether other links work than those of the newest generation, for long, or its building has stopped."""
+        newest = self.newest
+        links = set() if newest is None else newest.links
+        needed = links if newest is None or not newest.trees else newest.used
+        odd = (working - links) | (needed - working)
+        self._since = {peer: self._since.get(peer, now) for peer in sorted(odd)}
+        late = newest is not None and self._late(now, newest)
+        if newest is not None and not newest.trees and not late:
+            return False  # peers are building it
+        if (late and links) or any(peer not in view.links for peer in odd):
+            return True
+        patience = self._patience(view)
+        return any(now - since >= patience for since in self._since.values())
 
     def _drifts(self, now: Nanos, newest: TreeGeneration, used: set[PeerId], view: View) -> bool:
         """Whether a tree link has drifted for long. Estimates of other links are old, since they carry no events."""

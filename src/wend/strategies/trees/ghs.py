@@ -2,13 +2,13 @@
 
 One instance of GHS runs per tree. A link starts in the first instance. When an instance has decided about it, as a
 branch or as rejected, the link passes to the next instance. An instance prefers links that fewer earlier trees use,
-then those that fail less (eq. 6.1.1), so trees share links only where nothing else connects them. The result is that of
+then those that fail less (eq. 6.1.1), so trees share links only if nothing else connects them. The result is that of
 Kruskal's algorithm, tree after tree, whatever the delays of messages.
 
 Four rules extend the print, which stalls in places or depends on message order. An instance without undecided links
 waits while an earlier instance still has some. A message about a link that has not reached this peer's instance waits,
-too. A rejected link passes to the next instance with an unchanged use count. And where GHS ends in silence, the core of
-the last tree sends `Complete`: its search ends only when every link of every peer is decided in every tree.
+too. A rejected link passes to the next instance with an unchanged use count. And GHS ends in silence, but here the core
+of the last tree sends `Complete`: its search ends only when every link of every peer is decided in every tree.
 
 Links must deliver messages in order and without loss; the caller ensures that.
 """

@@ -1,6 +1,6 @@
 """Tree sets as a graph plug-in: k spanning trees that the peers build among themselves, generation after generation.
 
-`trees/` holds the algorithms: `generations.py` decides when peers build new trees, `ghs.py` and `sptk.py` build them.
+`generations.py` decides when peers build new trees, `ghs.py` and `sptk.py` build them.
 This plug-in runs them, and shows the newest generation to interest and routing.
 """
 

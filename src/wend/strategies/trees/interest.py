@@ -1,7 +1,7 @@
 """Interest along trees: peers send filters along each tree, and events follow them back (quist, section 6.2).
 
 `TreeInterest` is the plug-in for events without persistency, `NamedTreeInterest` the one with it. Both have a table
-for each tree of the serving generations (`tree_table.py`). A crashed peer is forgotten with its generation of trees.
+for each tree of the serving generations (`table.py`). A crashed peer is forgotten with its generation of trees.
 """
 
 from collections.abc import Mapping, Sequence
@@ -166,7 +166,7 @@ class TreeInterest(Interest):
         self.tables = TreeTables(config.of(TreeInterestSettings).covering)
 
     def status(self) -> dict[str, int]:
-        """The `generation` of trees that serves, its `caller` and the caller's `incarnation`; `0.5` is 1 where tree 0
+        """The `generation` of trees that serves, its `caller` and the caller's `incarnation`; `0.5` is 1 if tree 0
         leads from here to peer 5."""
         return self.tables.status()
 
@@ -188,16 +188,18 @@ class TreeInterest(Interest):
         return []
 
 
-class NamedTreeInterest(FloodedInterest):
+class NamedTreeInterest(Interest):
     """Floods subscriptions, and sends along each tree only the peers behind each neighbour. It serves persistency,
     since stored events name their destinations."""
 
+    needs: ClassVar[Needs] = FloodedInterest.needs
     messages: ClassVar[Any] = PeerInterest | InterestChange | InterestRequest | SubtreeInterest
     settings: ClassVar[type[Settings]] = TreeInterestSettings
     learns_late: ClassVar[bool] = True
 
     def __init__(self, config: PeerConfig) -> None:
-        super().__init__(config)
+        self._flooded = FloodedInterest(config)
+        super().__init__(config, self._flooded.table)
         self.tables = TreeTables(config.of(TreeInterestSettings).covering)
 
     def status(self) -> dict[str, int]:
@@ -208,12 +210,12 @@ class NamedTreeInterest(FloodedInterest):
         match event:
             case Changed("trees"):
                 return [*self.tables.add({}, view), ROUTES_CHANGED]
-            case Heard(sender, SubtreeInterest() as told):
-                news = self.tables.hear(sender, told, {}, view)
+            case Heard(sender, SubtreeInterest() as message):
+                news = self.tables.hear(sender, message, {}, view)
                 return [] if news is None else [*news, ROUTES_CHANGED]
             case LinkChanged(peer, up=True):
-                return [*super().handle(now, event, view), *self.tables.tell_again(peer)]
-        return super().handle(now, event, view)
+                return [*self._flooded.handle(now, event, view), *self.tables.tell_again(peer)]
+        return self._flooded.handle(now, event, view)
 
 
 def _slot(told: SubtreeInterest) -> tuple[str, PeerId]:

@@ -45,7 +45,7 @@ class Reject(msgspec.Struct, frozen=True, gc=False, tag="tr"):
 
 
 class Report(msgspec.Struct, frozen=True, gc=False, tag="tp"):
-    """The best outgoing link that was found on this side; nil where there is none."""
+    """The best outgoing link on this side; nil if there is none."""
 
     tree: int
     best: Key | None

@@ -1,11 +1,11 @@
 """`mrst` and `spt-k`: every event goes on k trees, each copy on its own (quist, section 6.3).
 
 If all subscribers of an event state a reliability target, the event uses only as many trees as the target needs
-(`trees/reliability.py`).
+(`reliability.py`).
 
 A publisher uses the newest generation of trees on which all its neighbours have announced their interest
-(`interest/trees.py`). A copy stays on the tree and generation that it started on; peers keep earlier generations for
-such copies. If the link to the next hop is down, the copy waits (`tree_queue.py`). It continues when the link is back,
+(`interest.py`). A copy stays on the tree and generation that it started on; peers keep earlier generations for
+such copies. If the link to the next hop is down, the copy waits (`queue.py`). It continues when the link is back,
 or on the trees of the next generation, whichever comes first. So a change of trees loses nothing, and the duplicate
 filter of each subscriber's peer passes one copy of each event.
 
@@ -136,7 +136,7 @@ class TreeRouting(Routing):
         self, serving: list[TreeInterestTable], event: Event, view: View, effects: list[PluginEffect]
     ) -> list[TreeInterestTable]:
         """As many trees as the highest reliability target of the subscribers needs, by the route costs."""
-        worst = [found for table in serving if (found := table.worst(event.attributes)) is not None]
+        worst = [each for table in serving if (each := table.worst(event.attributes)) is not None]
         if len(worst) < len(serving):
             return serving  # the interest is changing
         chosen = fewest(tuple(route for _, route in worst), max(need for need, _ in worst))

@@ -12,6 +12,7 @@ without loss; the caller ensures that.
 
 import math
 from collections.abc import Mapping
+from typing import TypeGuard
 
 from wend.model.events import PeerId
 from wend.model.random_stream import peer_stream
@@ -116,18 +117,9 @@ class SptBuilder:
             return self._spoken()
         if message.tree < 0:
             return None
-        if isinstance(message, Begin):
-            if sender != self._up or not self._tree + 1 == message.tree < self._k:
-                return None
-            if message.tree > 0 and not self._can_take(message.chosen):
-                return None
-            self._begin(sender, message)
-        elif self._too_early(message):
-            if message.tree > self._tree + 1 or sum(peer == sender for peer, _ in self._early) >= EARLY:
-                return None
-            self._early.append((sender, message))
-            return self._spoken()
-        elif not self._take(sender, message):
+        if self._too_early(message):
+            return self._spoken() if self._hold(sender, message) else None
+        if not (self._begun(sender, message) if isinstance(message, Begin) else self._take(sender, message)):
             return None
         early, self._early = self._early, []
         for peer, waiting in early:
@@ -137,7 +129,23 @@ class SptBuilder:
                 self._take(peer, waiting)
         return self._spoken()
 
-    def _too_early(self, message: SptMessage) -> bool:
+    def _begun(self, sender: PeerId, message: Begin) -> bool:
+        """Start the next tree. Return False if no honest neighbour says so."""
+        if sender != self._up or not self._tree + 1 == message.tree < self._k:
+            return False
+        if message.tree > 0 and not self._can_take(message.chosen):
+            return False
+        self._begin(sender, message)
+        return True
+
+    def _hold(self, sender: PeerId, message: Distances | Parents | Sizes | Best) -> bool:
+        """Store a message until this peer is as far. Return False if no honest neighbour is so far ahead."""
+        if message.tree > self._tree + 1 or sum(peer == sender for peer, _ in self._early) >= EARLY:
+            return False
+        self._early.append((sender, message))
+        return True
+
+    def _too_early(self, message: SptMessage) -> TypeGuard[Distances | Parents | Sizes | Best]:
         if isinstance(message, Parents | Sizes | Best):
             return message.tree > self._tree or (message.tree == self._tree and not self._measuring)
         return isinstance(message, Distances) and message.tree > self._tree
@@ -326,37 +334,42 @@ class SptBuilder:
     # ---------------------------------------------------------------- messages
 
     def _take(self, sender: PeerId, message: SptMessage) -> bool:
-        """Handle a message. Return False if no honest neighbour sends it."""
+        """Handle a message about the present tree. Return False if no honest neighbour sends it."""
+        if isinstance(message, Explore | Echo | TreesComplete) or message.tree != self._tree:
+            return False
         match message:
-            case Distances(tree, costs):
-                if tree != self._tree or self._measuring:
-                    return False
-                if not all(0 <= place < len(self._mine) and distance >= 0 for place, distance in costs):
-                    return False
-                self._distances(sender, message)
-            case Settled(tree):
-                if tree != self._tree or not self._unsettled:
+            case Distances():
+                return self._take_distances(sender, message)
+            case Settled():
+                if not self._unsettled:
                     return False
                 self._settled(sender)
-            case Measure(tree):
-                if tree != self._tree or sender != self._up or self._measuring:
+            case Measure():
+                if sender != self._up or self._measuring:
                     return False
                 self._measure()
-            case Parents(tree, places):
-                if tree != self._tree or sender in self._children:
+            case Parents(places=places):
+                if sender in self._children:
                     return False
                 self._children[sender] = places
                 self._report()
-            case Sizes(tree, sizes):
-                if tree != self._tree:
-                    return False
+            case Sizes(sizes=sizes):
                 self._sizes.setdefault(sender, {}).update({place: (size, total) for place, size, total in sizes})
                 self._report()
-            case Best(tree, total, place):
-                if tree != self._tree or sender in self._bests.keys() | (self._base.keys() - self._down):
-                    return False
-                if not -1 <= place < len(self._roots):
-                    return False
-                self._bests[sender] = (total, place)
-                self._vote()
+            case Best():
+                return self._take_best(sender, message)
+        return True
+
+    def _take_distances(self, sender: PeerId, message: Distances) -> bool:
+        in_range = all(0 <= place < len(self._mine) and distance >= 0 for place, distance in message.costs)
+        if self._measuring or not in_range:
+            return False
+        self._distances(sender, message)
+        return True
+
+    def _take_best(self, sender: PeerId, message: Best) -> bool:
+        if sender not in self._down or sender in self._bests or not -1 <= message.place < len(self._roots):
+            return False
+        self._bests[sender] = (message.total, message.place)
+        self._vote()
         return True

@@ -37,24 +37,24 @@ def reduced(texts: Iterable[str], how: str) -> tuple[str, ...]:
         return tuple(sorted({str(one) for one in filters}))
     minimal = [filters[i] for i in uncovered(filters)]
     if how == "merging" and len(minimal) <= MERGED:
-        minimal = _merged(minimal)
+        minimal = _merge_pairs(minimal)
     return tuple(sorted({str(one) for one in minimal}))
 
 
-def _merged(filters: list[Filter]) -> list[Filter]:
-    """Merge pairs of filters where the merged filter matches exactly the same events."""
-    found = list(filters)
+def _merge_pairs(filters: list[Filter]) -> list[Filter]:
+    """Merge pairs of filters if the merged filter matches exactly the same events."""
+    merged = list(filters)
     i = 0
-    while i < len(found):
-        for j in range(i + 1, len(found)):
-            one = merge(found[i], found[j])
-            if one.perfect and len(found[i].conjunctions) == len(found[j].conjunctions) == 1:
-                found[i] = one.filter
-                del found[j]
+    while i < len(merged):
+        for j in range(i + 1, len(merged)):
+            one = merge(merged[i], merged[j])
+            if one.perfect and len(merged[i].conjunctions) == len(merged[j].conjunctions) == 1:
+                merged[i] = one.filter
+                del merged[j]
                 i = -1  # the new one may merge with any
                 break
         i += 1
-    return found
+    return merged
 
 
 def _bounded(claims: tuple[FilterDemand, ...]) -> tuple[FilterDemand, ...]:
@@ -177,14 +177,14 @@ class TreeInterestTable:
 
         If the event names destinations, each neighbour comes with those behind it, and the others are left out.
         """
-        found = []
+        hops = []
         for peer in self.neighbours:
             if peer == sender or peer not in self._heard:
                 continue
             share = tuple([d for d in dests if d in self._routes[peer]])
             if (share or not dests) and any(one.matches(attributes) for *_, fs in self._claims[peer] for one in fs):
-                found.append((peer, share))
-        return found
+                hops.append((peer, share))
+        return hops
 
     def toward(self, dest: PeerId) -> PeerId | None:
         """The next hop to a peer on this tree."""
