@@ -113,7 +113,7 @@ class IdealRing(Membership):
     def has_measured(self, peer: PeerId) -> bool:
         return self.measured
 
-    def forgets(self, peer: PeerId) -> bool:
+    def is_dead(self, peer: PeerId) -> bool:
         return peer not in self.believed
 
 

@@ -172,7 +172,7 @@ class GroupInterest(KeyBasedInterest):
                 self._to_root(now, message, now - message.age_ns, (peer,))
             case DownTree(group, event):
                 self.drop_unreached(event.id, peer)
-                if self.ring.forgets(peer):  # else it may only be out of reach for a while
+                if self.ring.is_dead(peer):  # else it may only be out of reach for a while
                     self._lost_child(now, group, peer)
             case JoinGroup(group) | WantInGroup(group) | RenewInGroup(group):
                 self._lost_parent(now, group, peer)

@@ -101,15 +101,15 @@ PastryMessage = (
 )
 
 
-def cannot_be(sender: PeerId, message: PastryMessage) -> bool:
+def is_invalid(sender: PeerId, message: PastryMessage) -> bool:
     """Whether no correct peer sends such a message."""
     match message:
         case RingHeartbeat(leaves) | RingLeave(_, leaves) | JoinReply(leaves):
-            return not _can_be_leaves(sender, leaves)
+            return not _are_distinct(sender, leaves)
         case LeafProbe(_, _, leaves, dead) | LeafReply(_, _, leaves, dead):
-            return not _can_be_leaves(sender, leaves) or len(dead) > MOST_DEAD or sender in dead
+            return not _are_distinct(sender, leaves) or len(dead) > MOST_DEAD or sender in dead
         case TableRow(row, peers):
-            return not 0 <= row < DIGITS or not _can_be_leaves(sender, peers)
+            return not 0 <= row < DIGITS or not _are_distinct(sender, peers)
         case RowRequest(row):
             return not 0 <= row < DIGITS
         case JoinRequest(joiner, hops, _):
@@ -117,6 +117,6 @@ def cannot_be(sender: PeerId, message: PastryMessage) -> bool:
     return False
 
 
-def _can_be_leaves(sender: PeerId, peers: tuple[PeerId, ...]) -> bool:
+def _are_distinct(sender: PeerId, peers: tuple[PeerId, ...]) -> bool:
     """Neither a leaf set nor a row has more peers, one of them twice, or its owner."""
     return len(peers) <= MOST_PEERS and sender not in peers and len(set(peers)) == len(peers)
