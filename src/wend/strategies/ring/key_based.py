@@ -252,14 +252,14 @@ class KeyBasedInterest(Interest):
     # ---------------------------------------------------------------- sending
 
     def send(self, peer: PeerId, message: Any, tries: int = HOP_TRIES) -> None:
-        """Send a message to a peer, acknowledged where the settings say so."""
-        if self.key_settings.hop_acks:
-            self.out.append(SendTo(peer, message, True, self.wait_ns(peer), tries))
-        else:
-            self.out.append(SendTo(peer, message))
+        """Send a message to a peer."""
+        self.out.append(self.to_hop(peer, message, tries))
 
-    def wait_ns(self, peer: PeerId) -> Nanos:
-        return self.ring.round_trip_ns(peer) * 3 // 2 + 20 * MS
+    def to_hop(self, peer: PeerId, message: Any, tries: int) -> SendTo:
+        """A message to a peer, acknowledged if the settings say so."""
+        if self.key_settings.hop_acks:
+            return SendTo(peer, message, True, self.ring.round_trip_ns(peer) * 3 // 2 + 20 * MS, tries)
+        return SendTo(peer, message)
 
     def born_ns_of(self, now: Nanos, sender: PeerId, age_ns: Nanos) -> Nanos:
         """When an event was published, in this peer's time."""
