@@ -13,7 +13,7 @@ from wend.model.random_stream import peer_stream
 from wend.protocol.config import PeerConfig
 from wend.protocol.plugins import Begun
 from wend.strategies.ring.pastry import Pastry
-from wend.strategies.ring.settled_contacts import settled_contacts
+from wend.studies.settled_contacts import settled_contacts
 
 PEERS = 5000
 KEYS = 20_000

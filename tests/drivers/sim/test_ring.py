@@ -9,7 +9,7 @@ from wend.drivers.sim.swarm_workload import PeerChange, Workload
 from wend.model.keys import RING, node_id
 from wend.model.units import SECOND
 from wend.strategies.ring.leaf_set import HALF
-from wend.strategies.ring.settled_contacts import settled_contacts
+from wend.studies.settled_contacts import settled_contacts
 
 PEERS = 24
 

@@ -47,8 +47,9 @@ from wend.strategies import registry
 from wend.strategies.dmm.plugin import Dmm, DmmAr
 from wend.strategies.dmm.routing import DmmArRouting, DmmRouting
 from wend.strategies.registry import make_peer
-from wend.strategies.ring.groups import Hermes, Scribe
+from wend.strategies.ring.hermes import Hermes
 from wend.strategies.ring.routing import HermesRouting, ScribeRouting
+from wend.strategies.ring.scribe import Scribe
 
 IDEAL = "ideal-ring"
 LONGEST_NS: Nanos = 40 * MS
@@ -113,7 +114,7 @@ class IdealRing(Membership):
     def has_measured(self, peer: PeerId) -> bool:
         return self.measured
 
-    def forgets(self, peer: PeerId) -> bool:
+    def is_dead(self, peer: PeerId) -> bool:
         return peer not in self.believed
 
 

@@ -8,7 +8,7 @@ from tests.strategies.ring.rings import DETECTION, RingWorld
 from wend.model.keys import node_id
 from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND
-from wend.strategies.ring.settled_contacts import settled_contacts
+from wend.studies.settled_contacts import settled_contacts
 
 QUIET = 40
 """Seconds after which nothing that happened before has effects: some detection times, and rounds through the table."""

@@ -101,12 +101,12 @@ def test_a_message_of_a_former_incarnation_counts_for_nothing() -> None:
     assert 2 in pastry.leaf_set()
     assert pastry.handle(SECOND, Heard(2, LeafProbe(6, 2, ()))) == []
     pastry.handle(SECOND, Heard(2, RingLeave(3, ())))
-    assert pastry.leaf_set() == (1,) and pastry.forgets(2)
+    assert pastry.leaf_set() == (1,) and pastry.is_dead(2)
     told = pastry.handle(SECOND, Heard(2, LeafProbe(1, 4, ())))
     ((to, probe),) = sent(told, LeafProbe)  # it is back: but does it hear this peer?
     assert to == 2 and 2 not in pastry.leaf_set()
     pastry.handle(SECOND, Heard(2, LeafReply(probe.number, 4, ())))
-    assert 2 in pastry.leaf_set() and not pastry.forgets(2)
+    assert 2 in pastry.leaf_set() and not pastry.is_dead(2)
 
 
 def test_a_peer_that_stops_tells_its_leaf_set_and_then_nothing() -> None:

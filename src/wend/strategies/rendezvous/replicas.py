@@ -209,7 +209,7 @@ class RegionReplicas(KeyBasedInterest):
             self._take_over(now, key)
         for key in [key for key in self.regions if not ring.owns(key_of(place(*key)))]:
             self._hand_over(now, key)
-        for key in [key for key, owner in self._copied_from.items() if ring.forgets(owner)]:
+        for key in [key for key, owner in self._copied_from.items() if ring.is_dead(owner)]:
             del self._copied_from[key]
             if key in self._copies:  # the next owner may be no replica, if others crashed with the former one
                 self._pass_on(now, key, self._copies[key])

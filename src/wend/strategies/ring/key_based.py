@@ -24,7 +24,6 @@ from wend.protocol.plugins import (
     Due,
     Heard,
     Interest,
-    Needs,
     Notice,
     PeerConfig,
     PluginEffect,
@@ -50,9 +49,9 @@ LAST_TRIES = 4
 BATCH = 16
 """Entries in one message, so that it fits a datagram unless its filters are very long."""
 FARTHEST_HOPS = 4096
-"""No message has gone farther, over all of its routes."""
+"""The most hops that a message may have made, over all of its routes."""
 MOST_HOPS = 64
-"""A message that has come this far goes round in a circle."""
+"""A message that has come this far is in a loop."""
 _BEACON = "beacon"
 
 
@@ -102,9 +101,9 @@ def entries_of(subscription: Subscription) -> list[tuple[Entry, Filter]]:
     return [(Entry(EntryId(peer, number, at), str(part)), part) for at, part in enumerate(parts)]
 
 
-def batches(all_of_them: Sequence[T]) -> list[tuple[T, ...]]:
-    """What goes into one message each."""
-    return [tuple(all_of_them[at : at + BATCH]) for at in range(0, len(all_of_them), BATCH)]
+def batches(items: Sequence[T]) -> list[tuple[T, ...]]:
+    """Parts of a sequence, each small enough for one message."""
+    return [tuple(items[at : at + BATCH]) for at in range(0, len(items), BATCH)]
 
 
 class Ring(Protocol):
@@ -118,36 +117,35 @@ class Ring(Protocol):
     def replicas(self, count: int) -> tuple[PeerId, ...]: ...
     def round_trip_ns(self, peer: PeerId) -> Nanos: ...
     def has_measured(self, peer: PeerId) -> bool: ...
-    def forgets(self, peer: PeerId) -> bool: ...
+    def is_dead(self, peer: PeerId) -> bool: ...
 
 
 class Seen:
     """The last things of a kind that happened, to recognise a repetition."""
 
-    __slots__ = ("_known", "_room")
+    __slots__ = ("_items", "_room")
 
     def __init__(self, room: int = SEEN) -> None:
-        self._known: dict[Any, None] = {}
+        self._items: dict[Any, None] = {}
         self._room = room
 
     def __contains__(self, one: Any) -> bool:
-        return one in self._known
+        return one in self._items
 
     def add(self, one: Any) -> bool:
         """Whether it is new."""
-        known = self._known
-        if one in known:
+        items = self._items
+        if one in items:
             return False
-        known[one] = None
-        if len(known) > self._room:
-            del known[next(iter(known))]
+        items[one] = None
+        if len(items) > self._room:
+            del items[next(iter(items))]
         return True
 
 
 class KeyBasedInterest(Interest):
     """Sends subscriptions and events to the owners of their keys. A subclass implements the methods below."""
 
-    needs: ClassVar[Needs] = Needs()
     table: OwnSubscriptions
     settings: ClassVar[type[Settings]] = KeyBasedSettings
     hears_anyone: ClassVar[bool] = True
@@ -198,7 +196,7 @@ class KeyBasedInterest(Interest):
         """The time of a timer of the subclass."""
 
     def on_recalled(self, now: Nanos, message: Any) -> None:
-        """What a former incarnation remembered."""
+        """A record of an earlier incarnation."""
 
     # ---------------------------------------------------------------- inputs
 
@@ -252,14 +250,14 @@ class KeyBasedInterest(Interest):
     # ---------------------------------------------------------------- sending
 
     def send(self, peer: PeerId, message: Any, tries: int = HOP_TRIES) -> None:
-        """Send a message to a peer, acknowledged where the settings say so."""
-        if self.key_settings.hop_acks:
-            self.out.append(SendTo(peer, message, True, self.wait_ns(peer), tries))
-        else:
-            self.out.append(SendTo(peer, message))
+        """Send a message to a peer."""
+        self.out.append(self.to_hop(peer, message, tries))
 
-    def wait_ns(self, peer: PeerId) -> Nanos:
-        return self.ring.round_trip_ns(peer) * 3 // 2 + 20 * MS
+    def to_hop(self, peer: PeerId, message: Any, tries: int) -> SendTo:
+        """A message to a peer, acknowledged if the settings say so."""
+        if self.key_settings.hop_acks:
+            return SendTo(peer, message, True, self.ring.round_trip_ns(peer) * 3 // 2 + 20 * MS, tries)
+        return SendTo(peer, message)
 
     def born_ns_of(self, now: Nanos, sender: PeerId, age_ns: Nanos) -> Nanos:
         """When an event was published, in this peer's time."""
@@ -273,7 +271,7 @@ class KeyBasedInterest(Interest):
         self.out.append(Drop(id_, (peer,), "link does not answer"))
 
     def drop_too_early(self, id_: EventId) -> None:
-        """An event was published before this peer has joined."""
+        """An event was published before this peer had joined."""
         self.out.append(Notice("published-early", self.me))
         self.out.append(Drop(id_, (self.me,), "not joined yet"))
 
@@ -290,6 +288,6 @@ class KeyBasedInterest(Interest):
         self.out.append(Notice("reroute", peer))
 
     def next_hop_to(self, place: str, avoid: Iterable[PeerId] = ()) -> PeerId | None:
-        """The next hop towards a place; None where this peer owns it."""
+        """The next hop towards a place; None if this peer owns it."""
         hop = self.ring.next_hop(key_of(place), avoid)
         return None if hop == self.me else hop

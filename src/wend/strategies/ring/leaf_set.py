@@ -6,10 +6,11 @@ meet, and the set is simply all of them.
 """
 
 from bisect import bisect_left
+from collections.abc import Collection
 from typing import Final
 
 from wend.model.events import PeerId
-from wend.model.keys import RING, node_id
+from wend.model.keys import RING, distance, node_id
 
 HALF: Final = 8
 """Members on each side."""
@@ -83,7 +84,7 @@ class LeafSet:
         return True
 
     def farthest(self, clockwise: bool) -> PeerId | None:
-        """The last member of a side: the one to ask for more where the side has become too short."""
+        """The last member of a side: the one to ask for more if the side has become too short."""
         if len(self.peers) == FULL:
             return self.peers[HALF - 1 if clockwise else HALF]
         split = bisect_left(self.offsets, _OPPOSITE)
@@ -95,6 +96,10 @@ class LeafSet:
         """The member that stands before a peer on the ring, or this peer."""
         index = bisect_left(self.offsets, (node_id(peer) - self.mine) & _MASK)
         return self.peers[index - 1] if index else self.me
+
+    def is_clockwise(self, peer: PeerId) -> bool:
+        """Whether the peer is on the side of the successors."""
+        return (node_id(peer) - self.mine) & _MASK < _OPPOSITE
 
     # ---------------------------------------------------------------- who owns a key
 
@@ -117,6 +122,11 @@ class LeafSet:
         if gap == 0:
             return before if node_id(before) < node_id(after) else after
         return before if gap < 0 else after
+
+    def closest_except(self, key: int, avoid: Collection[PeerId]) -> PeerId:
+        """The member closest to a key, or this peer, but none of those to avoid; this peer if nobody else is left."""
+        candidates = [peer for peer in (self.me, *self.peers) if peer not in avoid]
+        return min(candidates, key=lambda peer: (distance(node_id(peer), key), node_id(peer)), default=self.me)
 
     def _cover(self) -> None:
         offsets = self.offsets

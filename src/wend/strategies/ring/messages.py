@@ -1,6 +1,6 @@
 """The messages of `pastry`. A message may be lost or late, so a peer repeats what it needs an answer to.
 
-Messages name peers by their ids: a peer's place on the ring follows from its id (`protocol/keys.py`).
+Messages name peers by their ids: a peer's place on the ring follows from its id (`model/keys.py`).
 """
 
 import msgspec
@@ -9,7 +9,7 @@ from wend.model.events import PeerId
 from wend.model.keys import COLUMNS, DIGITS
 
 MOST_HOPS = 2 * DIGITS
-"""Of a `JoinRequest`."""
+"""The most hops of a `JoinRequest`."""
 MOST_PEERS = COLUMNS
 """In a row of the routing table, and in a leaf set."""
 MOST_DEAD = 16
@@ -17,7 +17,7 @@ MOST_DEAD = 16
 
 
 class JoinRequest(msgspec.Struct, frozen=True, gc=False, tag="pj"):
-    """Travels to the peer that is closest to the joiner's place. A peer that has joined asks so for another ring."""
+    """Travels to the peer closest to the joiner's place. A peer that has joined looks for other rings this way."""
 
     joiner: PeerId
     hops: int = 0
@@ -101,15 +101,15 @@ PastryMessage = (
 )
 
 
-def cannot_be(sender: PeerId, message: PastryMessage) -> bool:
+def is_invalid(sender: PeerId, message: PastryMessage) -> bool:
     """Whether no correct peer sends such a message."""
     match message:
         case RingHeartbeat(leaves) | RingLeave(_, leaves) | JoinReply(leaves):
-            return not _can_be_leaves(sender, leaves)
+            return not _are_distinct(sender, leaves)
         case LeafProbe(_, _, leaves, dead) | LeafReply(_, _, leaves, dead):
-            return not _can_be_leaves(sender, leaves) or len(dead) > MOST_DEAD or sender in dead
+            return not _are_distinct(sender, leaves) or len(dead) > MOST_DEAD or sender in dead
         case TableRow(row, peers):
-            return not 0 <= row < DIGITS or not _can_be_leaves(sender, peers)
+            return not 0 <= row < DIGITS or not _are_distinct(sender, peers)
         case RowRequest(row):
             return not 0 <= row < DIGITS
         case JoinRequest(joiner, hops, _):
@@ -117,6 +117,6 @@ def cannot_be(sender: PeerId, message: PastryMessage) -> bool:
     return False
 
 
-def _can_be_leaves(sender: PeerId, peers: tuple[PeerId, ...]) -> bool:
-    """Neither a leaf set nor a row has more peers, one of them twice, or its owner."""
+def _are_distinct(sender: PeerId, peers: tuple[PeerId, ...]) -> bool:
+    """Whether this can be a leaf set or a row: not too many peers, none of them twice, and not its owner."""
     return len(peers) <= MOST_PEERS and sender not in peers and len(set(peers)) == len(peers)

@@ -8,66 +8,105 @@ Joining: a `JoinRequest` travels from a contact to the peer closest to the joine
 rows of their tables, the last one its leaf set. The joiner probes the members, which makes it one of theirs, and then
 pings its table. It repeats the request, at one contact after the other, until it has joined. A peer without contacts is
 the first of a ring. If several peers know only each other, the lowest that another one asks begins. Peers that have
-joined still send their requests now and then: a request to another ring brings its leaf set, and the rings merge.
-
-The routing table prefers near peers. Of two peers for one cell it takes the one with the shorter round trip, which it
-measures before. What others say of a peer fills only an empty cell, and is not passed on before the peer answered.
+joined still send requests now and then: a request to another ring returns its leaf set, and the rings merge.
 """
 
 from collections.abc import Collection
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
 from wend.model.events import PeerId
 from wend.model.keys import BITS, COLUMNS, DIGIT_BITS, RING, distance, node_id, shared_digits
-from wend.model.random_stream import peer_stream
-from wend.model.units import SECOND, Nanos
-from wend.protocol.plugins import Needs, PeerConfig, Timer
+from wend.model.settings import Settings
+from wend.model.units import Nanos
+from wend.protocol.plugins import (
+    Begun,
+    Changed,
+    ComposedReason,
+    ContactFound,
+    Due,
+    Heard,
+    Membership,
+    PeerConfig,
+    PluginEffect,
+    PluginInput,
+    Refuse,
+    SendTo,
+    Stopping,
+    Timer,
+    Unanswered,
+    View,
+)
+from wend.strategies.ring.joining import FIRST_RETRY, JOIN, MOST_CONTACTS, JoinRequests
 from wend.strategies.ring.leaf_set import FULL
-from wend.strategies.ring.member import HANDLERS, Handlers, RingMember
-from wend.strategies.ring.messages import MOST_HOPS, JoinReply, JoinRequest, RowRequest, TableRow
+from wend.strategies.ring.messages import (
+    MOST_HOPS,
+    JoinReply,
+    JoinRequest,
+    LeafProbe,
+    LeafReply,
+    PastryMessage,
+    RingHeartbeat,
+    RingLeave,
+    RowRequest,
+    TablePing,
+    TablePong,
+    TableRow,
+    is_invalid,
+)
+from wend.strategies.ring.neighbours import Neighbours
+from wend.strategies.ring.probes import PROBE, PendingProbe
+from wend.strategies.ring.round_trips import RoundTrips
 from wend.strategies.ring.routing_table import RoutingTable
+from wend.strategies.ring.settings import PastrySettings
+from wend.strategies.ring.successor import SILENCE
+from wend.strategies.ring.table_upkeep import TableUpkeep
 
-FIRST_RETRY: Nanos = SECOND
-"""Until the first repetition of a `JoinRequest`; each then waits longer."""
-LAST_RETRY: Nanos = 8 * SECOND
-ROUTE_TRIPS = 4
-"""Round trips that a request and its answer may take."""
-PATIENCE = 2
-"""Requests after which a peer may begin a ring, because peers ask it to join that are not in a ring either."""
-MOST_CONTACTS = 16
-MEASURED_AT_ONCE = 2
-"""Candidates for the routing table that a peer measures per period, at most."""
-MOST_CANDIDATES = 32
-_JOIN = "join"
+OWNERSHIP: Final = "ownership"
+RECHECK = 8
+"""Heartbeats after which a leaf set that has not changed is compared again: what was said of it may be lost."""
+MOST_STRANGERS = 8 * FULL
+"""Peers beyond which this one forgets measurements of others than its leaf set and its table."""
+_BEAT = "beat"
 _MASK = RING - 1
 
 
-class Pastry(RingMember):
+class Pastry(Membership):
     """Finds the owner of a key, hop by hop."""
 
-    needs: ClassVar[Needs] = Needs()
+    settings: ClassVar[type[Settings]] = PastrySettings
+    messages: ClassVar[Any] = PastryMessage
     joins: ClassVar[bool] = True
     strategy: ClassVar[str | None] = "rendezvous"
 
     def __init__(self, config: PeerConfig) -> None:
-        super().__init__(config)
-        self._seed = config.seed
+        settings = config.of(PastrySettings)
+        detection_ns = settings.pastry_detection_ns
+        self.me = config.peer
+        self.joined = False
+        self._incarnation = config.incarnation
+        self._starts_settled = settings.pastry_settled and config.incarnation == 1
+        self._period_ns = detection_ns * 2 // 5
+        self._trips = RoundTrips(settings.pastry_round_trip_ns)
         self._table = RoutingTable(config.peer)
-        self._unconfirmed: set[PeerId] = set()
-        """Entries of the table that have not answered yet."""
-        self._candidates: dict[PeerId, None] = {}
-        """Peers that may replace an entry of the table, if they are nearer."""
-        self._contacts: list[PeerId] = []
-        self._requests = 0
-        self._joining = False
-        self._retry = FIRST_RETRY
-        self._cell = -1
-        self._next_probe_ns: Nanos = 0
+        self._neighbours = Neighbours(config.peer, config.incarnation, detection_ns, self._trips, self._table)
+        self._leaf = self._neighbours.leaf_set
+        self._dead = self._neighbours.dead
+        self._probes = self._neighbours.probes
+        self._successor = self._neighbours.successor
+        self._upkeep = TableUpkeep(self._table, self._leaf, self._trips, self._probes, settings.pastry_table_ns)
+        self._requests = JoinRequests(config, settings.pastry_table_ns)
+        self._is_joining = False
+        """Whether a leaf set has come, and this peer probes the members."""
+        self._beats = 0
+        self._has_moved = False
+        """Whether the peer may own other keys since the last input."""
+        self._has_left = False
+        self._out: list[PluginEffect] = []
 
-    # ---------------------------------------------------------------- what other plug-ins ask
+    # ---------------------------------------------------------------- questions of other plug-ins
 
     def next_hop(self, key: int, avoid: Collection[PeerId] = ()) -> PeerId:
-        """The next peer on the route to the owner of a key: this peer where it is the owner.
+        """The next peer on the route to the owner of a key: this peer if it is the owner.
 
         Hops never form a loop while leaf sets agree: each shares more digits with the key, or is closer to it.
         """
@@ -75,7 +114,7 @@ class Pastry(RingMember):
         offset = (key - leaf.mine) & _MASK
         if offset <= leaf.right or offset >= leaf.left or leaf.whole:
             hop = leaf.closest(offset)
-            return hop if not avoid or hop not in avoid else self._closest_but(key, avoid)
+            return hop if not avoid or hop not in avoid else leaf.closest_except(key, avoid)
         rows = self._table.rows
         row = (BITS - (leaf.mine ^ key).bit_length()) // DIGIT_BITS
         if row < len(rows):
@@ -83,6 +122,17 @@ class Pastry(RingMember):
             if entry is not None and entry not in avoid:
                 return entry
         return self._any_closer(key, row, avoid)
+
+    def _any_closer(self, key: int, row: int, avoid: Collection[PeerId]) -> PeerId:
+        """The rare case: the peer with the longest prefix, no shorter than this peer's, that is closer to the key."""
+        limit = distance(self._leaf.mine, key)
+        best, best_rank = self.me, (row, -limit)
+        for peer in (*self._leaf.peers, *self._table):
+            place = node_id(peer)
+            rank = (shared_digits(place, key), -distance(place, key))
+            if rank > best_rank and -rank[1] < limit and peer not in avoid:
+                best, best_rank = peer, rank
+        return best
 
     def owns(self, key: int) -> bool:
         """Whether this peer is the closest to a key, of all that it believes alive."""
@@ -100,99 +150,162 @@ class Pastry(RingMember):
         return tuple(turns[:count])
 
     def round_trip_ns(self, peer: PeerId) -> Nanos:
-        """The measured round trip, or the setting's guess."""
-        return self._trips.get(peer, self._settings.pastry_round_trip_ns)
+        """The measured round trip, or the setting's assumption."""
+        trips = self._trips
+        return trips.measured.get(peer, trips.assumed_ns)
 
     def has_measured(self, peer: PeerId) -> bool:
         """Whether the round trip is a measured one."""
-        return peer in self._trips
+        return peer in self._trips.measured
 
-    def forgets(self, peer: PeerId) -> bool:
-        """Whether the peer is dead, as far as this one knows."""
+    def is_dead(self, peer: PeerId) -> bool:
+        """Whether this peer takes another one for dead."""
         return peer in self._dead
 
     def status(self) -> dict[str, int]:
-        """1 under `joined` where it has; the sizes of the `leaf-set` and the `table`; `predecessor` and `successor`.
+        """1 under `joined` if it has; the sizes of the `leaf-set` and the `table`; `predecessor` and `successor`.
         `leaf/3` is the third peer after this one on the ring, `leaf/-3` the third before it."""
-        shown = {"joined": int(self.joined), "leaf-set": len(self._leaf), "table": self._table.entries}
         peers = self._leaf.peers
+        snapshot = {"joined": int(self.joined), "leaf-set": len(peers), "table": self._table.entries}
         if peers:
-            shown |= {"predecessor": peers[-1], "successor": peers[0]}
+            snapshot |= {"predecessor": peers[-1], "successor": peers[0]}
         after = (len(peers) + 1) // 2
-        shown |= {f"leaf/{place - len(peers)}": peers[place] for place in range(after, len(peers))}
-        return shown | {f"leaf/{place + 1}": peers[place] for place in range(after)}
+        snapshot |= {f"leaf/{place - len(peers)}": peers[place] for place in range(after, len(peers))}
+        return snapshot | {f"leaf/{place + 1}": peers[place] for place in range(after)}
 
-    def _closest_but(self, key: int, avoid: Collection[PeerId]) -> PeerId:
-        known = [peer for peer in (self.me, *self._leaf.peers) if peer not in avoid]
-        return min(known, key=lambda peer: (distance(node_id(peer), key), node_id(peer)), default=self.me)
+    # ---------------------------------------------------------------- inputs
 
-    def _any_closer(self, key: int, row: int, avoid: Collection[PeerId]) -> PeerId:
-        """The rare case: the peer with the longest prefix, no shorter than this peer's, that is closer to the key."""
-        best, best_rank = self.me, (row, -distance(self._leaf.mine, key))
-        limit = -best_rank[1]
-        for peer in (*self._leaf.peers, *self._table):
-            place = node_id(peer)
-            rank = (shared_digits(place, key), -distance(place, key))
-            if rank > best_rank and -rank[1] < limit and peer not in avoid:
-                best, best_rank = peer, rank
-        return best
+    def handle(self, now: Nanos, event: PluginInput, view: View | None = None) -> list[PluginEffect]:
+        if self._has_left:
+            return []
+        if type(event) is Heard:
+            message = event.message
+            if type(message) is RingHeartbeat and self._successor.repeats(now, event.sender, message.leaves):
+                return []
+            self._hear(now, event.sender, message)
+        elif type(event) is Due:
+            self._on_timer(now, event.name)
+        elif type(event) is Begun:
+            self._out.append(Timer(now + 1 + node_id(self.me) % self._period_ns, _BEAT))
+            self._begin(now, event.contacts, event.contacts_follow)
+        elif type(event) is ContactFound:
+            self._contact_found(now, event.peer)
+        elif type(event) is Unanswered:
+            self._suspect(now, event.peer)
+        elif type(event) is Stopping:
+            for peer in self._leaf.peers:
+                self._say(peer, RingLeave(self._incarnation, self._leaf.peers))
+            self._has_left, self.joined = True, False
+        self._finish_joining(now)
+        if len(self._leaf) < FULL:
+            self._leaf.whole = all(peer in self._leaf for peer in self._table)
+        self._out += self._probes.timer()
+        if self._neighbours.take_change() or self._has_moved:
+            self._has_moved = False
+            self._out.append(Changed(OWNERSHIP))
+        out, self._out = self._out, []
+        return out
+
+    def _hear(self, now: Nanos, sender: PeerId, message: PastryMessage) -> None:
+        if sender == self.me or is_invalid(sender, message):
+            self._out.append(Refuse(sender, ComposedReason(f"{type(message).__name__}: a message that cannot be")))
+            return
+        neighbours = self._neighbours
+        match message:
+            case RingHeartbeat(leaves):
+                self._out += neighbours.compare(now, sender, leaves)
+            case TablePing(number):
+                self._say(sender, TablePong(number))
+                self._out += neighbours.meet(now, sender)
+                self._out += neighbours.consider(now, sender)
+            case TablePong(number):
+                self._hear_pong(now, sender, number)
+            case LeafProbe(number, incarnation, leaves, dead):
+                if neighbours.is_current(sender, incarnation):
+                    self._out += neighbours.admit(now, sender)
+                    self._say(sender, LeafReply(number, self._incarnation, self._leaf.peers, self._dead.recent(now)))
+                    self._out += neighbours.learn(now, leaves, dead)
+            case LeafReply():
+                self._hear_reply(now, sender, message)
+            case RingLeave(incarnation, leaves):
+                if incarnation >= neighbours.incarnations.get(sender, 1):
+                    self._hear_leave(now, sender, leaves)
+            case JoinRequest():
+                self._hear_request(now, sender, message)
+            case JoinReply(leaves):
+                self._is_joining = self._is_joining or not self.joined
+                self._out += neighbours.meet(now, sender)
+                self._out += neighbours.consider(now, sender)
+                self._out += neighbours.learn(now, leaves)
+            case RowRequest(row):
+                self._out += neighbours.meet(now, sender)
+                self._out += self._upkeep.tell_row(sender, row)
+            case TableRow(_, peers):
+                self._hear_row(now, sender, peers)
+
+    def _on_timer(self, now: Nanos, name: str) -> None:
+        if name == _BEAT:
+            self._beat(now)
+        elif name == SILENCE:
+            silent = self._successor.suspect(now)
+            if silent is not None:
+                self._out += self._probes.exchange(now, silent)
+            self._out += self._successor.timer()
+        elif name == PROBE:
+            for peer, probe in self._probes.due(now):
+                if probe.tries_left:
+                    self._out += self._probes.repeat(now, peer, probe)
+                else:
+                    self._probes.give_up(peer)
+                    self._give_up(now, peer, probe)
+        elif name == JOIN:
+            self._ask_next_contact(now)
+
+    def _say(self, peer: PeerId, message: PastryMessage) -> None:
+        self._out.append(SendTo(peer, message))
 
     # ---------------------------------------------------------------- joining
 
     def _begin(self, now: Nanos, contacts: tuple[PeerId, ...], contacts_follow: bool) -> None:
         others = tuple(dict.fromkeys(peer for peer in contacts if peer != self.me))
-        if self._settings.pastry_settled and self._incarnation == 1:
+        if self._starts_settled:
             self._leaf.replace(others)
             for peer in others:
-                if self._table.entry(peer) is None:
-                    self._table.put(peer)
-            self._changed(now)
+                self._table.confirm(peer)
+            self._out += self._neighbours.follow_leaf_set(now)
             self.joined = True
         elif others:
-            self._contacts = list(others[:MOST_CONTACTS])
-            self._request(now)
+            self._requests.contacts = list(others[:MOST_CONTACTS])
+            self._ask_next_contact(now)
         elif not contacts_follow:
-            self._found(now)
+            self._begin_ring()
+
+    def _begin_ring(self) -> None:
+        """Be the first of a ring. If there are contacts, other rings may exist: ask for them soon."""
+        self.joined = self._has_moved = True
+        self._requests.restart(FIRST_RETRY)
 
     def _contact_found(self, now: Nanos, peer: PeerId) -> None:
         """Ask a contact at once. One that is told again has restarted, and may have begun a ring of its own. A peer
         that is its own only contact begins one."""
+        requests = self._requests
         if peer == self.me:
-            if not self._contacts and not self.joined:
-                self._found(now)
+            if not requests.contacts and not self.joined:
+                self._begin_ring()
             return
-        if peer not in self._contacts:
-            self._contacts = [peer, *self._contacts[: MOST_CONTACTS - 1]]
-        if self._requests == 0:
-            self._request(now)
+        requests.add(peer)
+        if requests.count == 0:
+            self._ask_next_contact(now)
         else:
-            self._say(peer, JoinRequest(self.me, rows=not self.joined))
+            self._out.append(requests.ask(peer, self.joined))
 
-    def _found(self, now: Nanos) -> None:
-        """Begin a ring. Where contacts are known, other rings may exist: ask for them soon."""
-        self.joined = self._moved = True
-        self._retry = FIRST_RETRY
-
-    def _request(self, now: Nanos) -> None:
-        contact = self._contacts[self._requests % len(self._contacts)]
-        self._requests += 1
-        self._say(contact, JoinRequest(self.me, rows=not self.joined))
-        longest = self._settings.pastry_table_ns if self.joined else LAST_RETRY
-        jitter = peer_stream(self._seed, "pastry", self.me, self._incarnation, self._requests).random()
-        wait = max(self._retry, ROUTE_TRIPS * self._guess)
-        self._out.append(Timer(now + round(wait * (0.75 + jitter / 2)), _JOIN))
-        self._retry = min(self._retry * 3 // 2, longest)
-
-    def _due(self, now: Nanos, name: str) -> None:
-        if name == _JOIN:
-            self._request(now)
-        else:
-            super()._due(now, name)
+    def _ask_next_contact(self, now: Nanos) -> None:
+        self._out += self._requests.ask_next(now, self.joined, self._trips.average_ns)
 
     def _hear_request(self, now: Nanos, sender: PeerId, message: JoinRequest) -> None:
         joiner = message.joiner
         if not self.joined and message.hops == 0:
-            self._asked_too_soon(now, sender)
+            self._hear_early_request(now, sender)
         if joiner == self.me or not (self.joined or self._leaf.peers):
             return  # two joiners that are closest to each other must not wait for each other
         key = node_id(joiner)
@@ -200,141 +313,116 @@ class Pastry(RingMember):
         if message.rows:
             shared = shared_digits(self._leaf.mine, key)
             for row in range(0 if message.hops == 0 else shared, shared + 1):
-                self._tell_row(joiner, row)
+                self._out += self._upkeep.tell_row(joiner, row)
         if hop == self.me:
             self._say(joiner, JoinReply(tuple([peer for peer in self._leaf.peers if peer != joiner])))
         elif message.hops < MOST_HOPS:
             self._say(hop, JoinRequest(joiner, message.hops + 1, message.rows))
-            self._probe(now, hop, leaf=hop in self._leaf)  # if it is dead, the next request takes another route
+            # if it is dead, the next request takes another route
+            self._out += self._probes.exchange(now, hop) if hop in self._leaf else self._probes.ping(now, hop)
 
-    def _asked_too_soon(self, now: Nanos, sender: PeerId) -> None:
+    def _hear_early_request(self, now: Nanos, sender: PeerId) -> None:
         """A peer asks to join before this one has joined: they may know only each other."""
-        if sender not in self._contacts and len(self._contacts) < MOST_CONTACTS:
-            self._contacts.append(sender)
-        if self._requests == 0:
-            self._request(now)  # nobody has answered at the addresses that this peer knows
-        if self.me < sender and self._requests > PATIENCE and not self._leaf.peers:
-            self._found(now)
+        self._requests.add_last(sender)
+        if self._requests.count == 0:
+            self._ask_next_contact(now)  # nobody has answered at the addresses that this peer knows
+        if self.me < sender and self._requests.may_begin_ring and not self._leaf.peers:
+            self._begin_ring()
 
-    def _hear_join_reply(self, now: Nanos, sender: PeerId, message: JoinReply) -> None:
-        self._joining = self._joining or not self.joined
-        self._alive(now, sender)
-        self._consider(now, sender)
-        self._learn(now, message.leaves)
-
-    def _settle(self, now: Nanos) -> None:
-        if self._joining and not self._probes.leaf_probes:
-            self._joining = False
+    def _finish_joining(self, now: Nanos) -> None:
+        """Have joined, when the members of the leaf set that came have answered or were given up."""
+        if self._is_joining and not self._probes.leaf_probes:
+            self._is_joining = False
             if self._leaf.peers and not self.joined:
-                self.joined = self._moved = True
-                self._retry = 2 * FIRST_RETRY  # it may be the smaller of two rings: ask the contacts soon, then rarely
+                self.joined = self._has_moved = True
+                self._requests.restart(2 * FIRST_RETRY)  # this may be the smaller of two rings
                 for peer in self._table:
-                    self._probe(now, peer, leaf=False)
-        if len(self._leaf) < FULL:
-            self._leaf.whole = all(peer in self._leaf for peer in self._table)
+                    self._out += self._probes.ping(now, peer)
 
-    # ---------------------------------------------------------------- the routing table
+    # ---------------------------------------------------------------- answers, and tables of others
 
-    def _others(self) -> list[PeerId]:
-        return list(self._table)
+    def _hear_pong(self, now: Nanos, sender: PeerId, number: int) -> None:
+        trip_ns = self._probes.answer(now, sender, number)
+        if trip_ns is not None:
+            self._dead.discard(sender)
+            self._table.confirm(sender)
+            self._upkeep.measure(sender, trip_ns)
+            self._out += self._neighbours.consider(now, sender)
 
-    def _alive(self, now: Nanos, peer: PeerId, answers: bool = False) -> bool:
-        if not super()._alive(now, peer, answers):
-            return False
-        self._unconfirmed.discard(peer)
-        if self._table.entry(peer) is None:
-            self._table.put(peer)
-        return True
+    def _hear_reply(self, now: Nanos, sender: PeerId, reply: LeafReply) -> None:
+        is_claim = self._probes.is_claim(sender)
+        trip_ns = self._probes.answer(now, sender, reply.number)
+        if trip_ns is not None and self._neighbours.is_current(sender, reply.incarnation):
+            self._dead.discard(sender)
+            self._out += self._neighbours.admit(now, sender)
+            if is_claim:
+                self._dead.refuted_ns[sender] = now
+            self._upkeep.measure(sender, trip_ns)
+            self._out += self._neighbours.learn(now, reply.leaves, reply.dead)
 
-    def _drop(self, now: Nanos, peer: PeerId) -> bool:
-        self._vacate(peer)
-        self._candidates.pop(peer, None)
-        return super()._drop(now, peer)
+    def _hear_row(self, now: Nanos, sender: PeerId, peers: tuple[PeerId, ...]) -> None:
+        self._out += self._neighbours.meet(now, sender)
+        for peer in peers:
+            if peer != self.me and peer not in self._dead:
+                self._upkeep.suggest(peer)
+                if self.joined:
+                    self._out += self._neighbours.consider(now, peer)
 
-    def _vacate(self, peer: PeerId) -> None:
-        """Empty the cell of a peer, and ask another of the row for one that fits."""
-        if self._table.remove(peer):
-            self._unconfirmed.discard(peer)
-            row = self._table.row_of(peer)
-            for other in self._table.row(row)[:1]:
-                self._say(other, RowRequest(row))
+    # ---------------------------------------------------------------- heartbeats and failures
+
+    def _beat(self, now: Nanos) -> None:
+        self._beats += 1
+        self._out.append(Timer(now + self._period_ns, _BEAT))
+        predecessor = self._leaf.predecessor
+        if predecessor is not None:
+            self._say(predecessor, RingHeartbeat(self._leaf.peers))
+        if self._beats % RECHECK == 0:
+            self._successor.compare_again()
+            for peer in self._dead.outdated(now):
+                self._out += self._probes.ping(now, peer, is_last_chance=True)
+            self._forget_strangers()
+        if self.joined and len(self._leaf) < FULL and not self._leaf.whole:
+            self._out += self._neighbours.repair(now, clockwise=True)
+            self._out += self._neighbours.repair(now, clockwise=False)
+        self._out += self._upkeep.tend(now, self._beats)
+
+    def _forget_strangers(self) -> None:
+        """Drop measurements and incarnations of peers that are neither in the leaf set nor in the table."""
+        for records in (self._trips.measured, self._neighbours.incarnations, self._dead.refuted_ns):
+            if len(records) > MOST_STRANGERS:
+                contacts = {*self._leaf.peers, *self._table}
+                for peer in [peer for peer in records if peer not in contacts]:
+                    del records[peer]
 
     def _suspect(self, now: Nanos, peer: PeerId) -> None:
-        super()._suspect(now, peer)
+        """Another plug-in got no answer from the peer."""
+        if peer in self._leaf:
+            self._out += self._probes.exchange(now, peer)
         if peer in self._table:
-            self._vacate(peer)
-            self._probe(now, peer, leaf=False)
+            self._out += self._upkeep.vacate(peer)
+            self._out += self._probes.ping(now, peer)
 
-    def _measured(self, now: Nanos, peer: PeerId, trip: Nanos) -> None:
-        super()._measured(now, peer, trip)
-        entry = self._table.entry(peer)
-        known = self._trips.get(peer)
-        if peer == entry or peer in self._leaf:
-            self._trips[peer] = trip if known is None else (7 * known + trip) // 8
-        if entry is not None and entry != peer and trip < self._trips.get(entry, 0):
-            self._table.put(peer)
-            self._trips[peer] = trip
-            if entry not in self._leaf:
-                self._trips.pop(entry, None)
-            self._unconfirmed.discard(entry)
+    def _give_up(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> None:
+        """The peer has not answered the last transmission of a probe."""
+        if probe.is_last_chance and self._leaf.peers:
+            self._dead.discard(peer)
+            return
+        self._dead.add(now, peer)  # a peer that is alone forgets nobody: its own network may be down
+        if not probe.is_last_chance and self._drop(now, peer) and self.joined:
+            self._out += self._neighbours.announce(now, peer, probe.is_claim)
+            self._out += self._neighbours.repair_beside(now, peer)
 
-    def _tell_row(self, peer: PeerId, number: int) -> None:
-        row = [one for one in self._table.row(number) if one != peer and one not in self._unconfirmed]
-        if row:
-            self._say(peer, TableRow(number, tuple(row)))
+    def _hear_leave(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> None:
+        self._probes.cancel(sender)
+        self._dead.add(now, sender)
+        was_member = self._drop(now, sender)
+        self._out += self._neighbours.learn(now, leaves)
+        if was_member:
+            self._out += self._neighbours.repair_beside(now, sender)
 
-    def _hear_row_request(self, now: Nanos, sender: PeerId, message: RowRequest) -> None:
-        self._alive(now, sender)
-        self._tell_row(sender, message.row)
-
-    def _hear_row(self, now: Nanos, sender: PeerId, message: TableRow) -> None:
-        self._alive(now, sender)
-        for peer in message.peers:
-            if peer == self.me or peer in self._dead:
-                continue
-            entry = self._table.entry(peer)
-            if entry is None:
-                self._table.put(peer)
-                self._unconfirmed.add(peer)
-            if entry != peer and len(self._candidates) < MOST_CANDIDATES:
-                self._candidates[peer] = None
-            if self.joined:
-                self._consider(now, peer)
-
-    def _tend(self, now: Nanos) -> None:
-        for peer in list(self._candidates)[:MEASURED_AT_ONCE]:
-            del self._candidates[peer]
-            entry = self._table.entry(peer)
-            if entry is not None and entry not in self._trips:
-                self._probe(now, entry, leaf=False)
-            self._probe(now, peer, leaf=False)
-        if self._table.entries and self._next_probe_ns == 0:
-            self._next_probe_ns = now + self._settings.pastry_table_ns // self._table.entries
-        while self._table.entries and now >= self._next_probe_ns:
-            self._next_probe_ns += self._settings.pastry_table_ns // self._table.entries
-            self._probe_next_entry(now)
-
-    def _probe_next_entry(self, now: Nanos) -> None:
-        """Probe the entries in turn. At the first of a row, ask one of the row for its own: it may know nearer ones."""
-        cell = self._table.after(self._cell)
-        assert cell is not None
-        row, column = divmod(cell, COLUMNS)
-        if row != self._cell // COLUMNS:
-            some = self._table.row(row)
-            self._say(some[self._beats % len(some)], RowRequest(row))
-        self._cell = cell
-        entry = self._table.rows[row][column]
-        assert entry is not None
-        self._probe(now, entry, leaf=False)
-
-    def _handlers(self) -> Handlers:
-        return PASTRY_HANDLERS
-
-
-PASTRY_HANDLERS: Handlers = {
-    **HANDLERS,
-    JoinRequest: Pastry._hear_request,
-    JoinReply: Pastry._hear_join_reply,
-    RowRequest: Pastry._hear_row_request,
-    TableRow: Pastry._hear_row,
-}
+    def _drop(self, now: Nanos, peer: PeerId) -> bool:
+        """Forget a peer that is dead; whether it was a member of the leaf set."""
+        was_member = peer in self._leaf
+        self._out += self._upkeep.remove(peer)
+        self._out += self._neighbours.remove(now, peer)
+        return was_member

@@ -1,7 +1,17 @@
-"""Probes that wait for an answer: when to send each again, when to give a peer up, and what answers measure."""
+"""Probes: questions to peers whether they are alive, sent again until an answer comes or the peer is given up.
+
+A leaf probe exchanges leaf sets. A ping only measures the round trip.
+"""
+
+from typing import Final
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
+from wend.protocol.plugins import PluginEffect, SendTo, Timer
+from wend.strategies.ring.dead_peers import DeadPeers
+from wend.strategies.ring.leaf_set import HALF, LeafSet
+from wend.strategies.ring.messages import LeafProbe, TablePing
+from wend.strategies.ring.round_trips import RoundTrips
 
 TRIES = 4
 """Transmissions of a probe before its peer counts as dead. With a tenth of all messages lost, one live peer in 800 is
@@ -10,75 +20,145 @@ CLAIM_TRIES = 2
 """The same for a peer that another one has found dead."""
 GIVEN_UP = 32
 """Probes that are remembered after the peer was given up: a late answer shows that the round trip is longer."""
+PROBE: Final = "probe"
 
 
 class PendingProbe:
-    __slots__ = ("claimed", "due_ns", "last_chance", "leaf", "left", "sent")
+    """A probe that waits for its answer."""
 
-    def __init__(self, leaf: bool, claimed: bool, last_chance: bool) -> None:
-        self.leaf = leaf
-        """Whether it exchanges leaf sets; else it only measures the round trip."""
-        self.claimed = claimed
+    __slots__ = ("due_ns", "is_claim", "is_last_chance", "is_leaf", "sent_ns", "tries_left")
+
+    def __init__(self, is_leaf: bool, is_claim: bool, is_last_chance: bool) -> None:
+        self.is_leaf = is_leaf
+        """Whether it exchanges leaf sets."""
+        self.is_claim = is_claim
         """Whether another peer said that this one is dead: then that peer has told the others, too."""
-        self.last_chance = last_chance
-        """Whether the peer is known to be dead, and forgotten if it does not answer now."""
-        self.left = 1 if last_chance else CLAIM_TRIES if claimed else TRIES
-        self.sent: dict[int, Nanos] = {}
+        self.is_last_chance = is_last_chance
+        """Whether the peer counts as dead already, and is forgotten if it does not answer now."""
+        self.tries_left = 1 if is_last_chance else CLAIM_TRIES if is_claim else TRIES
+        self.sent_ns: dict[int, Nanos] = {}
         """When each transmission was sent, by its number."""
         self.due_ns: Nanos = 0
 
 
-class PendingProbes:
-    def __init__(self) -> None:
+class Probes:
+    """The pending probes of one peer, one for each peer that it asks, and the timer for all of them."""
+
+    def __init__(
+        self, leaf_set: LeafSet, dead: DeadPeers, trips: RoundTrips, incarnation: int, shortest_wait_ns: Nanos
+    ) -> None:
+        self._leaf_set = leaf_set
+        self._dead = dead
+        self._trips = trips
+        self._incarnation = incarnation
+        self._shortest_wait_ns = shortest_wait_ns
         self._pending: dict[PeerId, PendingProbe] = {}
         self._given_up: dict[PeerId, PendingProbe] = {}
         self._number = 0
+        self._timer_ns: Nanos | None = None
         self.leaf_probes = 0
-        """How many of them exchange leaf sets."""
+        """How many pending probes exchange leaf sets."""
 
-    def __bool__(self) -> bool:
-        return bool(self._pending)
+    # ---------------------------------------------------------------- questions
 
-    def get(self, peer: PeerId) -> PendingProbe | None:
-        return self._pending.get(peer)
+    def exchange(self, now: Nanos, peer: PeerId, is_claim: bool = False) -> list[PluginEffect]:
+        """Send a leaf probe, unless one is pending or the peer is this one."""
+        pending = self._pending.get(peer)
+        if peer == self._leaf_set.me or (pending is not None and pending.is_leaf):
+            return []
+        self.cancel(peer)
+        self.leaf_probes += 1
+        return self._start(now, peer, PendingProbe(True, is_claim, False))
 
-    def add(self, peer: PeerId, leaf: bool, claimed: bool, last_chance: bool) -> PendingProbe:
-        self.pop(peer)
-        probe = self._pending[peer] = PendingProbe(leaf, claimed, last_chance)
-        self.leaf_probes += leaf
-        return probe
+    def ping(self, now: Nanos, peer: PeerId, is_last_chance: bool = False) -> list[PluginEffect]:
+        """Send a ping, unless a probe is pending."""
+        return [] if peer in self._pending else self._start(now, peer, PendingProbe(False, False, is_last_chance))
 
-    def number(self, now: Nanos, probe: PendingProbe) -> int:
-        """A number for one more transmission."""
+    def exchange_with_all(self, now: Nanos) -> list[PluginEffect]:
+        """Send a leaf probe to each member. If one is pending, send it again: it did not name the latest dead peer."""
+        effects: list[PluginEffect] = []
+        for member in self._leaf_set.peers:
+            pending = self._pending.get(member)
+            if pending is not None and pending.is_leaf:
+                effects.append(self._send(now, member, pending))
+            else:
+                effects += self.exchange(now, member)
+        return effects
+
+    def _start(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> list[PluginEffect]:
+        self._pending[peer] = probe
+        return self._transmit(now, peer, probe)
+
+    def _transmit(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> list[PluginEffect]:
+        """The first and the last transmission wait for a round trip, those between them less."""
+        is_last = probe.tries_left == 1
+        wait_ns = self._trips.wait_ns(peer, is_last) if is_last or probe.due_ns == 0 else 0
+        probe.due_ns = due_ns = now + max(wait_ns, self._shortest_wait_ns)
+        probe.tries_left -= 1
+        send = self._send(now, peer, probe)
+        if self._timer_ns is not None and self._timer_ns <= due_ns:
+            return [send]
+        self._timer_ns = due_ns
+        return [Timer(due_ns, PROBE), send]
+
+    def _send(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> SendTo:
         self._number += 1
-        probe.sent[self._number] = now
-        return self._number
+        probe.sent_ns[self._number] = now
+        if not probe.is_leaf:
+            return SendTo(peer, TablePing(self._number))
+        return SendTo(peer, LeafProbe(self._number, self._incarnation, self._leaf_set.peers, self._dead.recent(now)))
 
-    def pop(self, peer: PeerId) -> None:
+    # ---------------------------------------------------------------- answers
+
+    def answer(self, now: Nanos, peer: PeerId, number: int) -> Nanos | None:
+        """The round trip that an answer took, however late; None if this peer sent no such probe."""
+        for probes in (self._pending, self._given_up):
+            probe = probes.get(peer)
+            if probe is not None and number in probe.sent_ns:
+                self.cancel(peer)
+                self._given_up.pop(peer, None)
+                return now - probe.sent_ns[number]
+        return None
+
+    def is_claim(self, peer: PeerId) -> bool:
+        """Whether a probe is pending because another peer said that this one is dead."""
+        pending = self._pending.get(peer)
+        return pending is not None and pending.is_claim
+
+    def cancel(self, peer: PeerId) -> None:
         probe = self._pending.pop(peer, None)
         if probe is not None:
-            self.leaf_probes -= probe.leaf
+            self.leaf_probes -= probe.is_leaf
+
+    # ---------------------------------------------------------------- time
+
+    def due(self, now: Nanos) -> list[tuple[PeerId, PendingProbe]]:
+        """The timer has expired: the probes to repeat or to give up."""
+        if self._timer_ns is None or now < self._timer_ns:
+            return []
+        self._timer_ns = None
+        return [(peer, probe) for peer, probe in self._pending.items() if probe.due_ns <= now]
+
+    def repeat(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> list[PluginEffect]:
+        """Send a probe again. If all successors up to this one are late, probe the next: many may have crashed."""
+        effects = self._transmit(now, peer, probe)
+        near = self._leaf_set.peers[:HALF]
+        after = near.index(peer) + 1 if peer in near else len(near)
+        if after < len(near) and all(other in self._pending for other in near[:after]):
+            effects += self.exchange(now, near[after])
+        return effects
 
     def give_up(self, peer: PeerId) -> None:
         probe = self._pending[peer]
-        self.pop(peer)
+        self.cancel(peer)
         self._given_up.pop(peer, None)
         self._given_up[peer] = probe
         if len(self._given_up) > GIVEN_UP:
             del self._given_up[next(iter(self._given_up))]
 
-    def answered(self, now: Nanos, peer: PeerId, number: int) -> Nanos | None:
-        """The round trip that an answer took, however late; None if this peer sent no such probe."""
-        for probes in (self._pending, self._given_up):
-            probe = probes.get(peer)
-            if probe is not None and number in probe.sent:
-                self.pop(peer)
-                self._given_up.pop(peer, None)
-                return now - probe.sent[number]
-        return None
-
-    def due(self, now: Nanos) -> list[tuple[PeerId, PendingProbe]]:
-        return [(peer, probe) for peer, probe in self._pending.items() if probe.due_ns <= now]
-
-    def next_ns(self) -> Nanos | None:
-        return min([probe.due_ns for probe in self._pending.values()]) if self._pending else None
+    def timer(self) -> list[PluginEffect]:
+        """The next time at which a probe is due, unless a timer runs."""
+        if self._timer_ns is not None or not self._pending:
+            return []
+        self._timer_ns = min([probe.due_ns for probe in self._pending.values()])
+        return [Timer(self._timer_ns, PROBE)]

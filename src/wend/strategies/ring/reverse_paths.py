@@ -3,8 +3,8 @@
 At each hop a table remembers, for every entry, the peer that it came from. A hop passes on only entries that no other
 one covers: events that the covered one wants come for the covering one, and the table sends them both ways.
 
-While a path changes, an entry may come from two peers. Both are remembered, as two branches, until one of them takes it
-back or no longer renews it: the former path may be the only one for entries that this one covers there.
+While a path changes, an entry may come from two peers. The table remembers both, as two branches, until one of them
+withdraws it or no longer renews it: the earlier path may be the only one for entries that this one covers there.
 
 A peer has a table for each place, and most of them are small. A small table compares its entries one by one; only a
 large one has indexes.
@@ -27,7 +27,9 @@ FEW = 16
 """With more entries than this a table has indexes."""
 
 
-class _Told:
+class _Record:
+    """What a table knows of a branch."""
+
     __slots__ = ("coverer", "entry", "expires", "sides", "wanted")
 
     def __init__(self, entry: Entry, wanted: Filter, expires: Nanos) -> None:
@@ -47,14 +49,14 @@ class ReversePaths:
     __slots__ = ("_branches", "_covering", "_covers", "_index", "_previous", "next_hop")
 
     def __init__(self, covering: bool = True) -> None:
-        self._branches: dict[Branch, _Told] = {}
+        self._branches: dict[Branch, _Record] = {}
         self._previous: Counter[PeerId] = Counter()
         """How many branches there are to each peer."""
         self._covers = covering
         self._index: Index[Branch] | None = None
         self._covering: CoveringIndex[Branch] | None = None
         self.next_hop: PeerId | None = None
-        """The peer that was told the uncovered entries; None where this peer owns the place, or told nobody."""
+        """The peer that was told the uncovered entries; None if this peer owns the place, or told nobody."""
 
     def __len__(self) -> int:
         return len(self._branches)
@@ -71,67 +73,67 @@ class ReversePaths:
         if previous == self.next_hop:
             return []
         branch = (entry.id, previous)
-        known = self._branches.get(branch)
-        if known is not None and known.entry == entry:
-            known.expires = expires
+        earlier = self._branches.get(branch)
+        if earlier is not None and earlier.entry == entry:
+            earlier.expires = expires
             return []
-        told = _Told(entry, parse(entry.filter) if wanted is None else wanted, expires)
-        onward = [] if known is None else self.remove(branch)[1]
-        self._branches[branch] = told
+        record = _Record(entry, parse(entry.filter) if wanted is None else wanted, expires)
+        onward = [] if earlier is None else self.remove(branch)[1]
+        self._branches[branch] = record
         self._previous[previous] += 1
         if self._index is not None:
-            self._index.add(branch, told.wanted)
+            self._index.add(branch, record.wanted)
         elif len(self._branches) > FEW:
             onward += self._make_indexes(branch)
             return [each for each in onward if self.passed_on(each)]
-        return [*onward, branch] if self._place(branch, told) else onward
+        return [*onward, branch] if self._place(branch, record) else onward
 
-    def _place(self, branch: Branch, told: _Told) -> bool:
+    def _place(self, branch: Branch, record: _Record) -> bool:
         """Find a branch that covers this one; True if there is none."""
         if not self._covers:
             return True
         if self._covering is not None:
-            return branch in self._covering.add(branch, told.wanted)
-        told.coverer = None
-        conjunctions = told.wanted.conjunctions
+            return branch in self._covering.add(branch, record.wanted)
+        record.coverer = None
+        conjunctions = record.wanted.conjunctions
         if len(conjunctions) == 1:
             (one,) = conjunctions
             for other, theirs in self._branches.items():
-                if theirs is told or theirs.coverer is not None:
+                if theirs is record or theirs.coverer is not None:
                     continue
                 if any(wide.covers(one) for wide in theirs.wanted.conjunctions):
-                    told.coverer = other
+                    record.coverer = other
                     return False
         return True
 
     def _make_indexes(self, added: Branch) -> list[Branch]:
-        """Index all branches. Returns those that have to be passed on because of it."""
+        """Index all branches. Returns those that have to be passed on because of the index."""
         branches = self._branches
         self._index = Index()
-        for branch, told in branches.items():
-            self._index.add(branch, told.wanted)
+        for branch, record in branches.items():
+            self._index.add(branch, record.wanted)
         if not self._covers:
             return [added]
         covering = self._covering = CoveringIndex()
-        passed = [branch for branch, told in branches.items() if told.coverer is None and branch != added]
-        rest = [branch for branch, told in branches.items() if told.coverer is not None]
+        passed = [branch for branch, record in branches.items() if record.coverer is None and branch != added]
+        rest = [branch for branch, record in branches.items() if record.coverer is not None]
         for branch in (*passed, *rest, added):
             covering.add(branch, branches[branch].wanted)
             branches[branch].coverer = None
         return [branch for branch in (*rest, added) if covering.uncovered(branch)]
 
     def move(self, hop: PeerId | None) -> None:
-        """The next hop is another one. What came from it does not go back there."""
+        """Change the next hop. Forget the entries that came from it: they do not go back there."""
         self.next_hop = hop
         if hop is not None and hop in self._previous:
             self.remove_all(self.came_from(hop))
 
     def renew(self, id_: EntryId, previous: PeerId, expires: Nanos) -> bool:
         """Whether the entry is known as coming from this peer."""
-        told = self._branches.get((id_, previous))
-        if told is None:
+        record = self._branches.get((id_, previous))
+        if record is None:
             return False
-        told.expires = expires
+        record.expires = expires
         return True
 
     def remove(self, branch: Branch) -> tuple[bool, list[Branch]]:
@@ -147,13 +149,13 @@ class ReversePaths:
             self._index.discard(branch)
         if self._covering is not None:
             return passed, self._covering.discard(branch)
-        orphans = [other for other, told in self._branches.items() if told.coverer == branch]
+        orphans = [other for other, record in self._branches.items() if record.coverer == branch]
         for other in orphans:
             self._branches[other].coverer = None
         return passed, [other for other in orphans if self._place(other, self._branches[other])]
 
     def remove_all(self, branches: Iterable[Branch]) -> tuple[list[Entry], list[Branch]]:
-        """Forget branches. Returns the entries that were passed on and are no more, and the branches to pass on now."""
+        """Forget branches. Returns the entries that are no longer passed on, and the branches to pass on now."""
         gone: dict[EntryId, Entry] = {}
         onward: list[Branch] = []
         for branch in dict.fromkeys(branches):
@@ -191,25 +193,25 @@ class ReversePaths:
 
     def of(self, ids: Iterable[EntryId]) -> list[Branch]:
         """The branches of these entries that are passed on."""
-        found = [(id_, previous) for id_ in ids for previous in self._previous]
-        return [branch for branch in found if self.passed_on(branch)]
+        branches = [(id_, previous) for id_ in ids for previous in self._previous]
+        return [branch for branch in branches if self.passed_on(branch)]
 
     def expired(self, now: Nanos) -> list[Branch]:
-        return [branch for branch, told in self._branches.items() if told.expires <= now]
+        return [branch for branch, record in self._branches.items() if record.expires <= now]
 
     def passed_on(self, branch: Branch) -> bool:
         """Whether no other branch covers it."""
         if self._covering is not None:
             return self._covering.uncovered(branch)
-        told = self._branches.get(branch)
-        return told is not None and told.coverer is None
+        record = self._branches.get(branch)
+        return record is not None and record.coverer is None
 
     @property
     def onward(self) -> list[Branch]:
         """The branches that are passed on: those that no other one covers."""
         if self._covering is not None:
             return self._covering.all_uncovered
-        return [branch for branch, told in self._branches.items() if told.coverer is None]
+        return [branch for branch, record in self._branches.items() if record.coverer is None]
 
     @property
     def onward_ids(self) -> list[EntryId]:
@@ -221,8 +223,8 @@ class ReversePaths:
             return self._index.match(attributes)
         return [
             branch
-            for branch, told in self._branches.items()
-            if (told.wanted.matches(attributes) if told.sides is None else fits(told.sides, attributes))
+            for branch, record in self._branches.items()
+            if (record.wanted.matches(attributes) if record.sides is None else fits(record.sides, attributes))
         ]
 
     def towards(self, attributes: Attributes) -> list[PeerId]:

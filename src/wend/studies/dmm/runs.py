@@ -21,8 +21,8 @@ from wend.drivers.sim.swarm_workload import Pairs, Workload
 from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos
 from wend.strategies.registry import plugin
-from wend.strategies.ring.settled_contacts import settled_contacts
 from wend.studies.dmm.range_workload import HIGHEST, NAMES
+from wend.studies.settled_contacts import settled_contacts
 from wend.topology.transit_stub import DMM
 from wend.topology.underlay import Ints
 

@@ -1,4 +1,4 @@
-"""Contacts for peers that start in a ready overlay: the leaf set and the routing table that Pastry would come to.
+"""Contacts for peers that start in a ready overlay: the leaf set and the routing table that Pastry would build.
 
 A simulation of many peers begins with them instead of letting every peer join (`pastry_settled`).
 """
@@ -11,8 +11,8 @@ from wend.model.keys import BITS, COLUMNS, DIGIT_BITS, DIGITS, node_id
 from wend.strategies.ring.leaf_set import FULL, HALF
 
 CANDIDATES = 8
-"""Of the peers that fit a cell of the table, so many are compared; a peer that joins does not meet more either. A peer
-that has looked for nearer ones for hours has met more."""
+"""How many of the peers that fit a cell of the table are compared. A joining peer meets no more than these either; one
+that has looked for nearer peers for hours has met more."""
 
 Cells = list[tuple[int, int]]
 """Ranges of positions on the ring, one for each digit that some peer has after a prefix."""
@@ -37,8 +37,8 @@ def settled_contacts(
         if total <= FULL + 1:
             yield peer, tuple(wrapped[at + 1 : at + total])
             continue
-        found = dict.fromkeys(wrapped[total + at - HALF : total + at])
-        found.update(dict.fromkeys(wrapped[at + 1 : at + 1 + HALF]))
+        contacts = dict.fromkeys(wrapped[total + at - HALF : total + at])
+        contacts.update(dict.fromkeys(wrapped[at + 1 : at + 1 + HALF]))
         low, high = 0, total
         for row in range(DIGITS):
             if high - low == 1:
@@ -51,13 +51,13 @@ def settled_contacts(
                 if begin <= at < end:
                     own = (begin, end)
                 elif end - begin == 1:
-                    found[ring[begin]] = None
+                    contacts[ring[begin]] = None
                 else:
                     stride = max(1, (end - begin) // candidates)
                     some = ring[begin + at % stride : end : stride]
-                    found[near(peer, some[:candidates])] = None
+                    contacts[near(peer, some[:candidates])] = None
             low, high = own
-        yield peer, tuple(found)
+        yield peer, tuple(contacts)
 
 
 def _cells(places: list[int], low: int, high: int, row: int) -> Cells:
