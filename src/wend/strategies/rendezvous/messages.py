@@ -165,7 +165,7 @@ class ToPeer(NamedTuple):
     """Send a message to a peer. If it is this peer itself, the message takes effect at once."""
 
     peer: PeerId
-    message: TellEntries | RegionsAre | CopyEntries | RenewCopy | TellCopy
+    message: TellEntries | RegionsAre | CopyEntries | RenewCopy | TellCopy | NotifyPeer | EventSettled
     tries: int = HOP_TRIES
 
 
@@ -177,8 +177,9 @@ class PeerReturned(NamedTuple):
 
 RegionMessage = PlaceEntries | RemoveEntries | RenewEntries | HalfIsActive
 """For the owner of the region that the message names."""
-Output = RegionMessage | CopyEntries | RenewCopy | ToPeer | PeerReturned | PluginEffect
-"""What a part says: `CopyEntries` and `RenewCopy` go to the replicas of this peer's regions."""
+Output = RegionMessage | MatchEvent | CopyEntries | RenewCopy | ToPeer | PeerReturned | PluginEffect
+"""What a part says. A `MatchEvent` goes to the owner of its region, `CopyEntries` and `RenewCopy` to the replicas of
+this peer's regions."""
 
 RendezvousMessage = (
     PlaceEntries

@@ -202,18 +202,16 @@ class OwnedRegions:
 
     # ---------------------------------------------------------------- splitting
 
-    def count_event(self, now: Nanos, region: RegionId, event: Event) -> Timer | None:
+    def count_event(self, now: Nanos, region: RegionId, event: Event) -> tuple[Timer, ...]:
         """Count an event for the load of its region. Returns the timer of the next check if none runs."""
-        timer: Timer | None = None
+        is_first = not self._loads
         load = self._loads.get(region)
         if load is None:
-            if not self._loads:
-                timer = Timer(now + LOAD_CHECK_NS, LOAD_CHECK)
             load = self._loads[region] = Load(now)
         cells = cells_in(region[0], event)
         if cells is not None:
             load.count(cells, event.id.publisher)
-        return timer
+        return (Timer(now + LOAD_CHECK_NS, LOAD_CHECK),) if is_first else ()
 
     def check_loads(self, now: Nanos) -> Iterator[Output]:
         """Split the regions that are too hot or too full."""

@@ -11,7 +11,7 @@ the subscribers' peers. So it takes two hops once the publisher's peer knows the
 - A region with too many events or entries splits into halves. Its owner passes on messages that still come for it
   (`owned_regions.py`). Each region has replicas at the owner's neighbours on the ring (`replicas.py`).
 - With persistence the publisher's peer stores an event until every region has settled it (`stored_events.py`), and a
-  region settles an event when each of its subscribers' peers has it (`unsettled_events.py`).
+  region settles an event when each of its subscribers' peers has it (`notifications.py`).
 - An event that may expire waits until the round trip to its sender is measured (`round_trips.py`).
 """
 
@@ -25,10 +25,9 @@ from wend.matching.order_cells import Interval
 from wend.model.events import Event, EventId, PeerId
 from wend.model.keys import distance, key_of, node_id
 from wend.model.settings import Settings
-from wend.model.units import SECOND, Nanos
-from wend.protocol.plugins import NO_ROOM, DeliverySettings, Drop, Notice, PeerConfig, Remember, SendTo
+from wend.model.units import Nanos
+from wend.protocol.plugins import NO_ROOM, DeliverySettings, Drop, Notice, PeerConfig, Remember, SendTo, Timer
 from wend.strategies.rendezvous.directory import Directory
-from wend.strategies.rendezvous.entry_table import EntryTable
 from wend.strategies.rendezvous.messages import (
     UNKNOWN_OWNER,
     AnswerTrip,
@@ -53,19 +52,15 @@ from wend.strategies.rendezvous.messages import (
     TellEntries,
     ToPeer,
 )
+from wend.strategies.rendezvous.notifications import RETRY, RETRY_NS, Notifications
 from wend.strategies.rendezvous.owned_regions import LOAD_CHECK, OwnedRegions
 from wend.strategies.rendezvous.placement import Placement
-from wend.strategies.rendezvous.regions import RegionId, cells_in, halves, is_valid, meets, names_of, place
+from wend.strategies.rendezvous.regions import RegionId, is_valid, names_of, place
 from wend.strategies.rendezvous.replicas import Replicas, hand_over
 from wend.strategies.rendezvous.round_trips import TRIPS, EventMessage, RoundTrips
 from wend.strategies.rendezvous.settings import RendezvousSettings
 from wend.strategies.rendezvous.stored_events import StoredEvents
-from wend.strategies.rendezvous.unsettled_events import SecondLook, Unsettled, UnsettledEvents
-from wend.strategies.ring.key_based import LAST_TRIES, MOST_HOPS, Entry, KeyBasedInterest, Seen
-
-RETRY_NS: Nanos = 2 * SECOND
-"""How often the peer checks events that are not settled."""
-_RETRY = "retry"
+from wend.strategies.ring.key_based import MOST_HOPS, Entry, KeyBasedInterest
 
 
 class Rendezvous(KeyBasedInterest):
@@ -86,8 +81,7 @@ class Rendezvous(KeyBasedInterest):
         self._replicas = Replicas(self._settings.expiry_ns)
         self._round_trips = RoundTrips()
         self._stored = StoredEvents(delivery.retry_limit, delivery.store_limit)
-        self._unsettled = UnsettledEvents(delivery.retry_limit)
-        self._matched = Seen()
+        self._notifications = Notifications(config.peer, self._owned, self._settings.fan_out, delivery.retry_limit)
         self._ring_neighbours: tuple[PeerId, ...] = ()
         """The peers between which the keys of this peer lie."""
         self._is_retrying = False
@@ -104,13 +98,13 @@ class Rendezvous(KeyBasedInterest):
             "splits": self._owned.splits,
             "taken over": self._owned.takeovers,
             **self._owned.sizes(),
-            "unsettled": len(self._stored) + len(self._unsettled),
+            "unsettled": len(self._stored) + len(self._notifications),
         }
 
     # ---------------------------------------------------------------- inputs
 
     def begin(self, now: Nanos) -> None:
-        self._owned.expect_entries(now, self.ring.round_trip_ns(self.me))  # others may know this peer before it does
+        self._owned.expect_entries(now, self.ring.round_trip_ns(self.me))  # others may know this peer already
 
     def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
         self._carry_out(now, self._placement.add(entry, wanted))
@@ -136,7 +130,7 @@ class Rendezvous(KeyBasedInterest):
             for sender, arrived_ns, message in self._round_trips.give_up(now):
                 self._accept(now, sender, message, self.born_ns_of(arrived_ns, sender, message.age_ns))
             self.out += self._round_trips.ask(now)
-        elif name == _RETRY:
+        elif name == RETRY:
             self._is_retrying = False
             self._retry(now)
 
@@ -150,8 +144,7 @@ class Rendezvous(KeyBasedInterest):
             case NotifyPeer():
                 self._receive(now, sender, message)
             case Reached(name, code, id_):
-                if self._unsettled.reach((name, code), id_, sender):
-                    self._settle((name, code), id_)
+                self._carry_out(now, self._notifications.reach(sender, (name, code), id_))
             case AskTrip(number):
                 self.out.append(SendTo(sender, AnswerTrip(number)))
             case AnswerTrip(number):
@@ -207,7 +200,7 @@ class Rendezvous(KeyBasedInterest):
             case NotifyPeer(event=event, others=others, region=None):
                 self.drop_unreached(event.id, peer)
                 if others:
-                    self._notify(now, list(others), event, now - message.age_ns, message.hops - 1)
+                    self._pass_on(now, message, now - message.age_ns, message.hops - 1)
 
     def on_ownership_changed(self, now: Nanos) -> None:
         ring, owned, replicas = self.ring, self._owned, self._replicas
@@ -234,21 +227,25 @@ class Rendezvous(KeyBasedInterest):
     def _carry_out(self, now: Nanos, outputs: Iterable[Output]) -> None:
         for output in outputs:
             match output:
-                case PlaceEntries() | RemoveEntries() | RenewEntries() | HalfIsActive():
-                    self._send_to_owner(now, output)
-                case CopyEntries() | RenewCopy():
-                    self._carry_out(now, self._replicas.share(output))
                 case ToPeer(peer, message, tries):
                     if peer != self.me:
                         self.send(peer, message, tries)
                     elif isinstance(message, RegionsAre):
                         self._learn(now, message.name, message.regions)
+                    elif isinstance(message, EventSettled):
+                        self._release(message.id, message.name, message.code)
                     else:
                         self._on_entries(now, peer, message)
+                case PlaceEntries() | RemoveEntries() | RenewEntries() | HalfIsActive():
+                    self._send_to_owner(now, output)
+                case CopyEntries() | RenewCopy():
+                    self._carry_out(now, self._replicas.share(output))
+                case MatchEvent():
+                    self._match(now, self.me, output, now - output.age_ns)
                 case PeerReturned(peer):
-                    self._unsettled.hurry(now, peer)
-                    if len(self._unsettled):
-                        self._retry_later(now)
+                    self._carry_out(now, self._notifications.hurry(now, peer))
+                case Timer(_, "retry"):
+                    self._retry_later(now)
                 case _:
                     self.out.append(output)
 
@@ -348,9 +345,13 @@ class Rendezvous(KeyBasedInterest):
         else:
             self.out.append(Notice("no-subscriber", self.me))
         if message.others:
-            self._notify(now, list(message.others), event, born_ns, message.hops)
+            self._pass_on(now, message, born_ns, message.hops)
         if message.region is not None:
             self.send(sender, Reached(*message.region, event.id))
+
+    def _pass_on(self, now: Nanos, message: NotifyPeer, born_ns: Nanos, hops: int) -> None:
+        """Notify the other peers of a message."""
+        self._carry_out(now, self._notifications.notify(now, list(message.others), message.event, born_ns, hops))
 
     # ---------------------------------------------------------------- matching
 
@@ -367,7 +368,8 @@ class Rendezvous(KeyBasedInterest):
             else:
                 self.send(hop, MatchEvent(name, code, event, now - born_ns, hops + 1, True, message.stored))
         elif avoid and not self._owns(region):
-            self._stand_in(now, region, message, born_ns)
+            copy = self._replicas.copies.get(region)
+            self._carry_out(now, self._notifications.stand_in(now, copy, message, born_ns))
         elif not code or region in self._owned.tables:
             self._match_here(now, sender, region, message, born_ns)
         elif hops >= MOST_HOPS:
@@ -378,64 +380,14 @@ class Rendezvous(KeyBasedInterest):
 
     def _match_here(self, now: Nanos, sender: PeerId, region: RegionId, message: MatchEvent, born_ns: Nanos) -> None:
         """Match an event in a region of this peer."""
-        event, hops = message.event, message.hops
-        publisher = event.id.publisher
+        publisher = message.event.id.publisher
         table = self._owned.tables.get(region)
-        if message.asks and (table is None or not table.is_split) and (publisher != self.me or hops == 0):
+        if message.asks and (table is None or not table.is_split) and (publisher != self.me or message.hops == 0):
             self._carry_out(now, self._owned.correct(publisher, region))
         if table is not None and table.is_split:
-            self._match_halves(now, message, born_ns)
-        elif message.stored:
-            self._match_stored(now, region, table, event, born_ns, hops)
-        elif self._matched.add((region, event.id)):
-            subscribers: list[PeerId] = []
-            if table is not None:
-                subscribers = table.subscribers(event)
-                self._count_event(now, region, event)
-                self._notify(now, subscribers, event, born_ns, hops)
-            unsure_until_ns = self._owned.unsure_until_ns
-            if now < unsure_until_ns:
-                look = SecondLook(event, born_ns, hops, set(subscribers), unsure_until_ns)
-                self._unsettled.second_looks[region, event.id] = look
-                self._retry_later(now)
+            self._carry_out(now, self._notifications.match_halves(now, message, born_ns))
         else:
-            self.out.append(Notice("duplicate", sender))
-
-    def _match_halves(self, now: Nanos, message: MatchEvent, born_ns: Nanos) -> None:
-        name, event = message.name, message.event
-        cells = cells_in(name, event)
-        for half in halves(message.code):
-            if cells is not None and meets(half, [cells]):
-                part = MatchEvent(name, half, event, now - born_ns, message.hops, True, message.stored)
-                self._match(now, self.me, part, born_ns)
-
-    def _stand_in(self, now: Nanos, region: RegionId, message: MatchEvent, born_ns: Nanos) -> None:
-        """The owner does not answer, and this peer is the next. Until it is the owner it has at most a copy of the
-        entries, so it settles nothing: the publisher's peer asks again."""
-        copy, event = self._replicas.copies.get(region), message.event
-        if copy is None or copy.is_split or not self._matched.add((region, event.id)):
-            return
-        if message.stored:
-            self._notify_stored(now, region, copy.subscribers(event), event, born_ns, message.hops)
-        else:
-            self._notify(now, copy.subscribers(event), event, born_ns, message.hops)
-
-    def _count_event(self, now: Nanos, region: RegionId, event: Event) -> None:
-        timer = self._owned.count_event(now, region, event)
-        if timer is not None:
-            self.out.append(timer)
-
-    def _notify(self, now: Nanos, peers: list[PeerId], event: Event, born_ns: Nanos, hops: int) -> None:
-        """Send an event to its subscribers' peers. Above the fan-out limit some of them pass it on to others."""
-        publisher = event.id.publisher  # its own subscribers have it already
-        peers = [peer for peer in peers if peer != publisher]
-        if self.me in peers:
-            self.deliver(event, born_ns)
-            peers.remove(self.me)
-        shares = min(self._settings.fan_out, len(peers))
-        for at in range(shares):
-            first, *others = peers[at::shares]
-            self.send(first, NotifyPeer(event, now - born_ns, hops + 1, tuple(others)), LAST_TRIES)
+            self._carry_out(now, self._notifications.match(now, sender, table, message, born_ns))
 
     # ---------------------------------------------------------------- events that are stored until they are settled
 
@@ -454,90 +406,14 @@ class Rendezvous(KeyBasedInterest):
         if slot is not None:
             self.out.append(Remember(slot, StoredEvent(slot, None)))
 
-    def _match_stored(
-        self, now: Nanos, region: RegionId, table: EntryTable | None, event: Event, born_ns: Nanos, hops: int
-    ) -> None:
-        """Notify subscribers' peers, again until each has the event or has expired; then settle it."""
-        key = (region, event.id)
-        if key in self._unsettled.events:
-            return
-        if key in self._unsettled.settled:
-            self._settle(region, event.id)
-            return
-        if self._matched.add(key) and table is not None:
-            self._count_event(now, region, event)
-        subscribers = [] if table is None else table.subscribers(event)
-        waiting = self._notify_stored(now, region, subscribers, event, born_ns, hops)
-        unsettled = Unsettled(now, event, born_ns, hops, waiting, self._owned.is_complete(now, region))
-        if unsettled.is_done:
-            self._settle(region, event.id)
-            return
-        if not self._unsettled.add(region, unsettled):
-            self.out.append(Notice("queued", self.me))
-        self._retry_later(now)
-
-    def _notify_stored(
-        self, now: Nanos, region: RegionId, peers: list[PeerId], event: Event, born_ns: Nanos, hops: int
-    ) -> list[PeerId]:
-        """Send a stored event to subscribers' peers, and return those that will answer."""
-        if self.me in peers and event.id.publisher != self.me:
-            self.deliver(event, born_ns)
-        others = [peer for peer in peers if peer not in (event.id.publisher, self.me)]
-        for peer in others:
-            self.send(peer, NotifyPeer(event, now - born_ns, hops + 1, (), region))
-        return others
-
-    def _settle(self, region: RegionId, id_: EventId) -> None:
-        """All subscribers of a region have an event: tell its publisher's peer."""
-        self._unsettled.settle(region, id_)
-        if id_.publisher == self.me:
-            self._release(id_, *region)
-        else:
-            self.send(id_.publisher, EventSettled(*region, id_))
-
     def _retry_later(self, now: Nanos) -> None:
         if not self._is_retrying:
             self._is_retrying = True
-            self.set_timer(now + RETRY_NS, _RETRY)
+            self.set_timer(now + RETRY_NS, RETRY)
 
     def _retry(self, now: Nanos) -> None:
         for event, born_ns, name, cells in self._stored.due(now) if self.ring.joined else ():
             self._publish(now, name, cells, event, born_ns)
-        for region, look in self._unsettled.due_looks(now):
-            self._look_again(now, region, look)
-        for (region, _), unsettled in list(self._unsettled.events.items()):
-            self._retry_unsettled(now, region, unsettled)
-        if len(self._stored) or self._unsettled.events or self._unsettled.second_looks:
+        self._carry_out(now, self._notifications.retry(now, self._owns))
+        if len(self._stored) or self._notifications.is_busy:
             self._retry_later(now)
-
-    def _look_again(self, now: Nanos, region: RegionId, look: SecondLook) -> None:
-        """Notify the subscribers' peers whose entries came after the event."""
-        table = self._owned.tables.get(region)
-        if table is None:
-            return
-        if table.is_split:
-            self._match_halves(now, MatchEvent(*region, look.event, 0, look.hops), look.born_ns)
-            return
-        late = [peer for peer in table.subscribers(look.event) if peer not in look.notified]
-        self._notify(now, late, look.event, look.born_ns, look.hops)
-
-    def _retry_unsettled(self, now: Nanos, region: RegionId, unsettled: Unsettled) -> None:
-        """Notify the peers that have not answered, and those whose entries came after the event."""
-        event, born_ns, hops = unsettled.event, unsettled.born_ns, unsettled.hops
-        table = self._owned.tables.get(region)
-        if not self._owns(region) or (table is not None and table.is_split):
-            del self._unsettled.events[region, event.id]  # the publisher's peer asks the peers that have the entries
-            return
-        if not unsettled.is_complete:
-            late = [] if table is None else unsettled.without_notice(table.subscribers(event))
-            late = self._notify_stored(now, region, late, event, born_ns, hops)
-            unsettled.add(late, self._owned.is_complete(now, region))
-        if unsettled.is_complete:
-            expired = unsettled.remove_expired(() if table is None else table.expires)
-            if expired:
-                self.out.append(Drop(event.id, expired, "no subscriber reconnected"))
-        if unsettled.is_done:
-            self._settle(region, event.id)
-            return
-        for peer in unsettled.due(now):
-            self.send(peer, NotifyPeer(event, now - born_ns, hops + 1, (), region))
