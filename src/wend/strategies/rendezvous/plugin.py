@@ -227,15 +227,11 @@ class Rendezvous(KeyBasedInterest):
     def _carry_out(self, now: Nanos, outputs: Iterable[Output]) -> None:
         for output in outputs:
             match output:
-                case ToPeer(peer, message, tries):
-                    if peer != self.me:
-                        self.send(peer, message, tries)
-                    elif isinstance(message, RegionsAre):
-                        self._learn(now, message.name, message.regions)
-                    elif isinstance(message, EventSettled):
-                        self._release(message.id, message.name, message.code)
+                case ToPeer():
+                    if output.peer != self.me:
+                        self.send(output.peer, output.message, output.tries)
                     else:
-                        self._on_entries(now, peer, message)
+                        self._take_effect(now, output.message)
                 case PlaceEntries() | RemoveEntries() | RenewEntries() | HalfIsActive():
                     self._send_to_owner(now, output)
                 case CopyEntries() | RenewCopy():
@@ -248,6 +244,16 @@ class Rendezvous(KeyBasedInterest):
                     self._retry_later(now)
                 case _:
                     self.out.append(output)
+
+    def _take_effect(self, now: Nanos, message: Any) -> None:
+        """A part of this peer has sent a message to this peer."""
+        match message:
+            case RegionsAre():
+                self._learn(now, message.name, message.regions)
+            case EventSettled(name, code, id_):
+                self._release(id_, name, code)
+            case TellEntries(name, code):
+                self._carry_out(now, self._placement.place_again((name, code)))
 
     def _send_to_owner(self, now: Nanos, message: RegionMessage, avoid: tuple[PeerId, ...] = ()) -> None:
         """Send a message to the owner of its region: straight if the directory knows it, or hop by hop."""
