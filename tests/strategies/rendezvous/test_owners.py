@@ -7,7 +7,7 @@ import pytest
 from tests.strategies.rendezvous import test_rendezvous  # noqa: F401 - it registers the strategy
 from tests.strategies.ring.interest_rings import RingNet
 from wend.model.keys import distance, key_of, node_id
-from wend.strategies.rendezvous import replicas as region_replicas
+from wend.strategies.rendezvous import replicas
 from wend.strategies.rendezvous.messages import (
     CopyEntries,
     EventSettled,
@@ -172,7 +172,7 @@ def test_a_stranger_cannot_split_the_regions_of_others() -> None:
 
 
 def test_copies_of_regions_are_bounded_and_end_if_nobody_speaks_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(region_replicas, "MOST_COPIES", 50)
+    monkeypatch.setattr(replicas, "MOST_COPIES", 50)
     net = net_with(4)
     liar, victim = sorted(net.peers)[:2]
     mine = [name for number in range(2000) if net.owner(f"{(name := f'attribute n{number}')}|") == liar]

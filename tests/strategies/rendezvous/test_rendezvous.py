@@ -205,7 +205,7 @@ def test_entries_that_nobody_renews_expire() -> None:
 
 
 def test_what_a_peer_remembers_of_others_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wend.strategies.rendezvous.entries.MOST_NAMES", 5)
+    monkeypatch.setattr("wend.strategies.rendezvous.directory.MOST_NAMES", 5)
     net = RingNet("rendezvous", 8)
     net.subscribe(3, 0, "topic = 't0'")
     net.settle()
@@ -250,11 +250,11 @@ def test_a_stale_owner_passes_events_on() -> None:
     owner = net.owner("attribute a|")
     stale = next(p for p in net.peers if p not in (owner, 3))
     plugin: Any = net.peers[3].plugins["rendezvous"]
-    plugin.caches["attribute a"].owners[""] = stale
+    plugin.directory.caches["attribute a"].owners[""] = stale
     net.deliveries.clear(), net.expected.clear()
     events(net, 8)
     net.check()
-    assert plugin.caches["attribute a"].owners[""] == owner
+    assert plugin.directory.caches["attribute a"].owners[""] == owner
 
 
 def test_a_region_that_does_not_exist_is_no_dead_end() -> None:

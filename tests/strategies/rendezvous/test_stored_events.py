@@ -8,9 +8,9 @@ import pytest
 from tests.strategies.ring.interest_rings import RingNet
 from wend.model.events import Event, EventId, event_bytes
 from wend.model.units import MS, SECOND
-from wend.strategies.rendezvous.measured_trips import MOST_HELD, VALID_NS, MeasuredTrips
+from wend.protocol.plugins import SendTo, Timer
 from wend.strategies.rendezvous.messages import AskTrip, MatchEvent, NotifyPeer, StoredEvent
-from wend.strategies.rendezvous.regions import names_of
+from wend.strategies.rendezvous.round_trips import FIRST_WAIT_NS, MOST_HELD, TRIPS, VALID_NS, RoundTrips
 from wend.strategies.rendezvous.stored_events import StoredEvents
 
 
@@ -124,24 +124,24 @@ def test_crashes_and_restarts_lose_nothing_that_was_kept(seed: int) -> None:
 def test_slots_are_used_again() -> None:
     stored = StoredEvents(room=3, room_bytes=10**9)
     events = [Event(EventId(1, 1, n), {}) for n in range(6)]
-    slots = [stored.add(0, event, 0, names_of(event))[0] for event in events[:3]]
+    slots = [stored.add(0, event, 0)[0] for event in events[:3]]
     assert slots == [0, 1, 2]
-    slot, lost = stored.add(0, events[3], 0, names_of(events[3]))
+    slot, lost = stored.add(0, events[3], 0)
     assert (slot, lost) == (0, {events[0].id: 0})
-    assert stored.settled(events[1].id, "anything", "") == 1
-    assert stored.add(0, events[4], 0, names_of(events[4])) == (1, {})
+    assert stored.settle(events[1].id, "anything", "") == 1
+    assert stored.add(0, events[4], 0) == (1, {})
 
 
 def test_a_large_event_takes_the_place_of_several() -> None:
     small = [Event(EventId(1, 1, n), {}) for n in range(3)]
     large = Event(EventId(1, 1, 9), {}, bytes(event_bytes(small[0])))
     stored = StoredEvents(room=9, room_bytes=3 * event_bytes(small[0]))
-    assert [stored.add(0, event, 0, names_of(event)) for event in small] == [(0, {}), (1, {}), (2, {})]
-    slot, lost = stored.add(0, large, 0, names_of(large))
+    assert [stored.add(0, event, 0) for event in small] == [(0, {}), (1, {}), (2, {})]
+    slot, lost = stored.add(0, large, 0)
     assert lost == {small[0].id: 0, small[1].id: 1} and slot in lost.values()
     assert small[2].id in stored and large.id in stored
-    assert stored.settled(large.id, "anything", "") == slot
-    assert stored.add(0, small[0], 0, names_of(small[0]))[1] == {}
+    assert stored.settle(large.id, "anything", "") == slot
+    assert stored.add(0, small[0], 0)[1] == {}
 
 
 def test_records_of_a_former_incarnation() -> None:
@@ -154,9 +154,9 @@ def test_records_of_a_former_incarnation() -> None:
         StoredEvent(2, events[2]),
         StoredEvent(0, events[3]),
     ):
-        stored.recall(0, record, None if record.event is None else names_of(record.event))
+        stored.recall(record)
     assert [e.id.sequence for e, _, name, _ in stored.due(60 * SECOND) if name == "anything"] == [1, 2, 3]
-    assert stored.add(0, events[0], 0, names_of(events[0]))[0] == 3
+    assert stored.add(0, events[0], 0)[0] == 3
 
 
 # ---------------------------------------------------------------- peers that are away
@@ -284,11 +284,13 @@ def test_a_sender_that_does_not_answer_holds_nothing_up_for_ever() -> None:
 
 
 def test_events_beyond_the_room_for_those_that_wait_go_on_with_a_guess() -> None:
-    trips = MeasuredTrips()
-    assert all(trips.hold(5, 1, n) for n in range(MOST_HELD))
-    assert not trips.hold(5, 2, "one more")
-    [(peer, number)] = trips.questions(5)
-    assert trips.questions(5) == [] and trips.answered(25, 2, number) == []
-    assert trips.answered(25, peer, number) == [(5, n) for n in range(MOST_HELD)]
+    trips = RoundTrips()
+    message = NotifyPeer(Event(EventId(1, 1, 0), {}), 0, 1)
+    assert all(trips.hold(5, 1, message) for _ in range(MOST_HELD))
+    assert not trips.hold(5, 2, message)
+    question, timer = trips.ask(5)
+    assert question == SendTo(1, AskTrip(1)) and timer == Timer(5 + FIRST_WAIT_NS, TRIPS)
+    assert trips.ask(5) == [] and trips.measure(25, 2, 1) == []
+    assert trips.measure(25, 1, 1) == [(5, message)] * MOST_HELD
     assert trips.trip_ns(25, 1) == 20 and trips.trip_ns(25 + VALID_NS, 1) is None
-    assert trips.hold(30, 2, "one more") and trips.next_ns() == 0
+    assert trips.hold(30, 2, message) and trips.ask(30) == [SendTo(2, AskTrip(2))]

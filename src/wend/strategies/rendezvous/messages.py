@@ -1,10 +1,16 @@
-"""The messages of `rendezvous`. A region is named by what it is about and by the leading bits of its values' cells."""
+"""The messages of `rendezvous`, and the outputs of its parts.
+
+A message names a region by its subject and by the leading bits of its values' cells.
+"""
+
+from typing import NamedTuple
 
 import msgspec
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import Nanos
-from wend.strategies.ring.key_based import Entry, EntryId
+from wend.protocol.plugins import PluginEffect
+from wend.strategies.ring.key_based import HOP_TRIES, Entry, EntryId
 
 UNKNOWN_OWNER: PeerId = -1
 
@@ -16,7 +22,7 @@ class PlaceEntries(msgspec.Struct, frozen=True, gc=False, tag="rp"):
     code: str
     entries: tuple[Entry, ...]
     asker: PeerId
-    """Who is to be told which regions there are."""
+    """The peer that the owner tells which regions exist, or -1."""
     hops: int = 0
 
 
@@ -30,8 +36,8 @@ class RemoveEntries(msgspec.Struct, frozen=True, gc=False, tag="rx"):
 
 
 class RenewEntries(msgspec.Struct, frozen=True, gc=False, tag="rr"):
-    """To the owner of a region: the entries of this peer with this digest still hold. The owner asks for all of them
-    if it knows others."""
+    """To the owner of a region: the entries of this peer with this digest are still valid. The owner asks for all of
+    them if it has others."""
 
     name: str
     code: str
@@ -39,7 +45,7 @@ class RenewEntries(msgspec.Struct, frozen=True, gc=False, tag="rr"):
     digest: int
     hops: int = 0
     away_ns: Nanos = 0
-    """Above 0: the peer has stopped and will be back within this time. Its entries live so long."""
+    """If positive, the peer has stopped and will be back within this time. Its entries live that long."""
 
 
 class TellEntries(msgspec.Struct, frozen=True, gc=False, tag="rt"):
@@ -50,7 +56,7 @@ class TellEntries(msgspec.Struct, frozen=True, gc=False, tag="rt"):
 
 
 class RegionsAre(msgspec.Struct, frozen=True, gc=False, tag="ri"):
-    """From the owner of a region: the regions at its place, each with its owner or -1. Caches adopt it."""
+    """From the owner of a region: the regions at its place, each with its owner or -1. The receiver remembers them."""
 
     name: str
     code: str
@@ -80,14 +86,14 @@ class MatchEvent(msgspec.Struct, frozen=True, gc=False, tag="rm"):
 
 
 class NotifyPeer(msgspec.Struct, frozen=True, gc=False, tag="rn"):
-    """An event for subscribers at the receiver, and at the peers that the receiver is to pass it on to."""
+    """An event for subscribers at the receiver, and at the other peers that the receiver passes it on to."""
 
     event: Event
     age_ns: Nanos
     hops: int
     others: tuple[PeerId, ...] = ()
     region: tuple[str, str] | None = None
-    """Where the event is stored: the name and code of the region whose owner waits for `Reached`."""
+    """If the event is stored: the name and code of the region whose owner waits for `Reached`."""
 
 
 class Reached(msgspec.Struct, frozen=True, gc=False, tag="rg"):
@@ -107,7 +113,7 @@ class EventSettled(msgspec.Struct, frozen=True, gc=False, tag="rs"):
 
 
 class CopyEntries(msgspec.Struct, frozen=True, gc=False, tag="rc"):
-    """To a replica of a region: entries that were added, and those that are gone."""
+    """To a replica of a region: the entries that were added, and those that were removed."""
 
     name: str
     code: str
@@ -135,8 +141,8 @@ class TellCopy(msgspec.Struct, frozen=True, gc=False, tag="rq"):
 
 
 class StoredEvent(msgspec.Struct, frozen=True, gc=False, tag="re"):
-    """What a publisher's peer remembers of an event until every region has settled it. `slot` is its place among these;
-    None for an event: the place is free."""
+    """The record of an event at its publisher's peer until every region has settled it. `slot` is its place among
+    these. If the event is None, the place is free."""
 
     slot: int
     event: Event | None
@@ -154,6 +160,26 @@ class AnswerTrip(msgspec.Struct, frozen=True, gc=False, tag="rA"):
 
     number: int
 
+
+class ToPeer(NamedTuple):
+    """Send a message to a peer. If it is this peer itself, the message takes effect at once."""
+
+    peer: PeerId
+    message: TellEntries | RegionsAre | CopyEntries | RenewCopy | TellCopy | NotifyPeer | EventSettled
+    tries: int = HOP_TRIES
+
+
+class PeerReturned(NamedTuple):
+    """A peer that had stopped has renewed its entries."""
+
+    peer: PeerId
+
+
+RegionMessage = PlaceEntries | RemoveEntries | RenewEntries | HalfIsActive
+"""For the owner of the region that the message names."""
+Output = RegionMessage | MatchEvent | CopyEntries | RenewCopy | ToPeer | PeerReturned | PluginEffect
+"""What a part says. A `MatchEvent` goes to the owner of its region, `CopyEntries` and `RenewCopy` to the replicas of
+this peer's regions."""
 
 RendezvousMessage = (
     PlaceEntries

@@ -4,368 +4,422 @@ An entry of a subscription lives in one attribute's regions: those of the attrib
 event goes to the region of each of its attributes, where it is matched with whole filters, and from there straight to
 the subscribers' peers. So it takes two hops once the publisher's peer knows the owners of its regions.
 
-- A publisher's or subscriber's peer remembers the owners of regions that answered. On a miss the message is routed by
-  key to the whole range of the attribute. A message for a peer that is no longer the owner goes on by key, and the
-  owner corrects the sender.
-- A region with too many events or entries splits into halves. Its owner passes on what still comes for it.
-- Each region has replicas at the owner's neighbours on the ring. Subscribers renew their entries with a digest.
-- With persistency the publisher's peer stores an event until every region has settled it, and a region settles an
-  event when each of its subscribers' peers has it (`stored_events.py`).
-- An event that may expire waits until the round trip to its sender is measured (`event_ages.py`).
+- A publisher's or subscriber's peer remembers the owners of regions that answered (`directory.py`). On a miss the
+  message is routed by key to the whole range of the attribute. If a message reaches a peer that is no longer the owner,
+  it goes on by key, and the owner corrects the sender.
+- A subscriber's peer places its entries at the owners, and renews them with a digest (`placement.py`).
+- A region with too many events or entries splits into halves. Its owner passes on messages that still come for it
+  (`owned_regions.py`). Each region has replicas at the owner's neighbours on the ring (`replicas.py`).
+- With persistence the publisher's peer stores an event until every region has settled it (`stored_events.py`), and a
+  region settles an event when each of its subscribers' peers has it (`notifications.py`).
+- An event that may expire waits until the round trip to its sender is measured (`round_trips.py`).
 """
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from wend.matching.order_cells import Interval, meet, region
+from msgspec.structs import replace
+
+from wend.matching.filters import Filter
+from wend.matching.order_cells import Interval
 from wend.model.events import Event, EventId, PeerId
-from wend.model.keys import key_of
-from wend.model.units import SECOND, Nanos
-from wend.protocol.plugins import NO_ROOM, DeliverySettings, Drop, Notice, PeerConfig, Remember, Timer
-from wend.strategies.rendezvous.ages import EventAges
+from wend.model.keys import distance, key_of, node_id
+from wend.model.settings import Settings
+from wend.model.units import Nanos
+from wend.protocol.plugins import NO_ROOM, DeliverySettings, Drop, Notice, PeerConfig, Remember, SendTo, Timer
+from wend.strategies.rendezvous.directory import Directory
 from wend.strategies.rendezvous.messages import (
     UNKNOWN_OWNER,
+    AnswerTrip,
+    AskTrip,
+    CopyEntries,
     EventSettled,
+    HalfIsActive,
     MatchEvent,
     NotifyPeer,
+    Output,
+    PeerReturned,
+    PlaceEntries,
     Reached,
+    RegionMessage,
+    RegionsAre,
+    RemoveEntries,
     RendezvousMessage,
+    RenewCopy,
+    RenewEntries,
     StoredEvent,
+    TellCopy,
+    TellEntries,
+    ToPeer,
 )
-from wend.strategies.rendezvous.regions import (
-    EntryTable,
-    Name,
-    can_be,
-    cells_in,
-    names_of,
-    place,
-)
-from wend.strategies.rendezvous.stored_events import SecondLook, StoredEvents, Unsettled
-from wend.strategies.ring.key_based import (
-    LAST_TRIES,
-    MOST_HOPS,
-    Seen,
-)
-
-RETRY_NS: Nanos = 2 * SECOND
-"""How often events that are not settled are looked at again."""
-_RETRY = "retry"
+from wend.strategies.rendezvous.notifications import RETRY, RETRY_NS, Notifications
+from wend.strategies.rendezvous.owned_regions import LOAD_CHECK, OwnedRegions
+from wend.strategies.rendezvous.placement import Placement
+from wend.strategies.rendezvous.regions import RegionId, is_valid, names_of, place
+from wend.strategies.rendezvous.replicas import Replicas, hand_over
+from wend.strategies.rendezvous.round_trips import TRIPS, EventMessage, RoundTrips
+from wend.strategies.rendezvous.settings import RendezvousSettings
+from wend.strategies.rendezvous.stored_events import StoredEvents
+from wend.strategies.ring.key_based import MOST_HOPS, Entry, KeyBasedInterest
 
 
-class Rendezvous(EventAges):
+class Rendezvous(KeyBasedInterest):
     """Matches events with subscriptions at the owners of regions."""
 
+    settings: ClassVar[type[Settings]] = RendezvousSettings
     messages: ClassVar[Any] = RendezvousMessage
     durable: ClassVar[bool] = True
 
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
-        self._persistency = config.of(DeliverySettings).persistency
-        self._matched = Seen()
-        self._most_unsettled = config.of(DeliverySettings).retry_limit
-        limits = config.of(DeliverySettings)
-        self._stored = StoredEvents(limits.retry_limit, limits.store_limit)
-        """Events of this peer's publishers that are not settled."""
-        self._unsettled: dict[tuple[Name, EventId], Unsettled] = {}
-        """Events in regions of this peer that subscribers' peers have not all got."""
-        self._settled = Seen()
-        self._second_looks: dict[tuple[Name, EventId], SecondLook] = {}
-        """Events that came while this peer may not have had all entries of its regions."""
-        self._retrying = False
+        delivery = config.of(DeliverySettings)
+        self._settings = config.of(RendezvousSettings)
+        self._stores_events = delivery.persistency
+        self.directory = Directory(self._settings.beacon_ns)
+        self._placement = Placement(config.peer, self.directory)
+        self._owned = OwnedRegions(config.peer, self._settings)
+        self._replicas = Replicas(self._settings.expiry_ns)
+        self._round_trips = RoundTrips()
+        self._stored = StoredEvents(delivery.retry_limit, delivery.store_limit)
+        self._notifications = Notifications(config.peer, self._owned, self._settings.fan_out, delivery.retry_limit)
+        self._ring_neighbours: tuple[PeerId, ...] = ()
+        """The peers between which the keys of this peer lie."""
+        self._is_retrying = False
 
     def status(self) -> dict[str, int]:
         """`regions` that this peer owns, their `entries`, `copies` of others' regions, `cached` owners of regions, and
         `unsettled` events; how often a region `splits` here, and how many regions were `taken over`. For each region
         that has some: `entries/NAME|CODE`, and `events/NAME|CODE`, those of the last seconds."""
-        return {**super().status(), "unsettled": len(self._stored) + len(self._unsettled)}
+        return {
+            "regions": len(self._owned.tables),
+            "entries": sum(map(len, self._owned.tables.values())),
+            "copies": len(self._replicas.copies),
+            "cached": len(self.directory),
+            "splits": self._owned.splits,
+            "taken over": self._owned.takeovers,
+            **self._owned.sizes(),
+            "unsettled": len(self._stored) + len(self._notifications),
+        }
 
-    def on_due(self, now: Nanos, name: str) -> None:
-        super().on_due(now, name)
-        if name == _RETRY:
-            self._retrying = False
-            self._retry(now)
+    # ---------------------------------------------------------------- inputs
 
-    # ---------------------------------------------------------------- events
+    def begin(self, now: Nanos) -> None:
+        self._owned.expect_entries(now, self.ring.round_trip_ns(self.me))  # others may know this peer already
 
-    def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
-        if self._persistency:
-            self._store(now, event, born_ns)
-        if not self.ring.joined:
-            if not self._persistency:
-                self.drop_too_early(event.id)
-            return
-        for name, cells in names_of(event):
-            self._ask(now, name, cells, event, born_ns)
+    def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+        self._carry_out(now, self._placement.add(entry, wanted))
 
-    def _ask(self, now: Nanos, name: str, cells: Interval, event: Event, born_ns: Nanos) -> None:
-        """Send an event to the regions of this name that its value is in."""
-        cache = self.caches.get(name)
-        stored = self._persistency
-        for code, owner in [("", UNKNOWN_OWNER)] if cache is None else cache.meeting([cells]):
-            age = 0 if cache is None or owner == UNKNOWN_OWNER else cache.age_ns(code, now)
-            if owner not in (UNKNOWN_OWNER, self.me) and self._fresh(age):
-                asks = age > self._settings.beacon_ns // 2
-                self.send(owner, MatchEvent(name, code, event, now - born_ns, 1, asks, stored))
-            else:
-                self._match(now, self.me, MatchEvent(name, code, event, 0, 0, True, stored), born_ns)
-
-    def _match(
-        self, now: Nanos, sender: PeerId, message: MatchEvent, born_ns: Nanos, avoid: tuple[PeerId, ...] = ()
-    ) -> None:
-        """Match an event with the entries of its region, here or at the owner."""
-        name, code, event = message.name, message.code, message.event
-        hop = self.next_hop_to(place(name, code), avoid)
-        if hop is not None:
-            if message.hops >= MOST_HOPS:
-                self.drop_circling(event.id, hop)
-            else:
-                self.send(hop, MatchEvent(name, code, event, now - born_ns, message.hops + 1, True, message.stored))
-            return
-        key = (name, code)
-        table = self.regions.get(key)
-        if avoid and not self._owns(key):
-            self._stand_in(now, key, message, born_ns)
-            return
-        if table is None and code:  # it was split and forgotten, or never was: begin with the whole range
-            if message.hops >= MOST_HOPS:
-                self.drop_circling(event.id, self.me)
-                return
-            again = MatchEvent(name, "", event, now - born_ns, message.hops + 1, True, message.stored)
-            self._match(now, sender, again, born_ns)
-            return
-        publisher = event.id.publisher
-        if message.asks and (table is None or not table.split) and (publisher != self.me or message.hops == 0):
-            self._correct(now, publisher, key, table or EntryTable())
-        if table is not None and table.split:
-            self._match_halves(now, message, born_ns)
-        elif message.stored:
-            self._match_stored(now, key, table, event, born_ns, message.hops)
-        elif self._matched.add((key, event.id)):
-            wanting = [] if table is None else table.subscribers(event)
-            if table is not None:
-                self._loaded(now, key, event)
-                self._notify_peers(now, wanting, event, born_ns, message.hops)
-            if now < self._unsure_ns:
-                look = SecondLook(event, born_ns, message.hops, set(wanting), self._unsure_ns)
-                self._second_looks[key, event.id] = look
-                self._retry_later(now)
-        else:
-            self.out.append(Notice("duplicate", sender))
-
-    def _owns(self, key: Name) -> bool:
-        return self.ring.owns(key_of(place(*key)))
-
-    def _stand_in(self, now: Nanos, key: Name, message: MatchEvent, born_ns: Nanos) -> None:
-        """The owner does not answer, and this peer is the next. Until it is the owner it has at most a copy of the
-        entries, so it settles nothing: the publisher's peer asks again."""
-        copy, event = self._copies.get(key), message.event
-        if copy is None or copy.split or not self._matched.add((key, event.id)):
-            return
-        if message.stored:
-            self._notify_stored(now, key, copy.subscribers(event), event, born_ns, message.hops)
-        else:
-            self._notify_peers(now, copy.subscribers(event), event, born_ns, message.hops)
-
-    def _match_halves(self, now: Nanos, message: MatchEvent, born_ns: Nanos) -> None:
-        name, event = message.name, message.event
-        cells = cells_in(name, event)
-        for half in (f"{message.code}0", f"{message.code}1"):
-            if cells is not None and meet(region(half), [cells]):
-                asked = MatchEvent(name, half, event, now - born_ns, message.hops, True, message.stored)
-                self._match(now, self.me, asked, born_ns)
-
-    def _notify_peers(self, now: Nanos, peers: list[PeerId], event: Event, born_ns: Nanos, hops: int) -> None:
-        """Send an event to its subscribers' peers. Above the fan-out limit some of them pass it on to others."""
-        publisher = event.id.publisher  # its own subscribers have it already
-        peers = [peer for peer in peers if peer != publisher]
-        if self.me in peers:
-            self.deliver(event, born_ns)
-            peers.remove(self.me)
-        limit, age = self._settings.fan_out, now - born_ns
-        parts = min(limit, len(peers))
-        for at in range(parts):
-            first, *others = peers[at::parts]
-            self.send(first, NotifyPeer(event, age, hops + 1, tuple(others)), LAST_TRIES)
-
-    def _notified(self, now: Nanos, sender: PeerId, told: NotifyPeer, born: Nanos) -> None:
-        event = told.event
-        if self.table.targets(event):
-            self.deliver(event, born)
-        else:
-            self.out.append(Notice("no-subscriber", self.me))
-        if told.others:
-            self._notify_peers(now, list(told.others), event, born, told.hops)
-        if told.region is not None:
-            self.send(sender, Reached(*told.region, event.id))
-
-    # ---------------------------------------------------------------- events that are stored until they are settled
-
-    def _store(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
-        slot, lost = self._stored.add(now, event, born_ns, names_of(event))
-        for id_, freed in lost.items():
-            self.out.append(Drop(id_, (self.me,), NO_ROOM))
-            if freed != slot:
-                self.out.append(Remember(freed, StoredEvent(freed, None)))
-        self.out.append(Remember(slot, StoredEvent(slot, event, born_ns)))
-        self._retry_later(now)
-
-    def on_recalled(self, now: Nanos, message: Any) -> None:
-        if isinstance(message, StoredEvent):
-            self._stored.recall(now, message, None if message.event is None else names_of(message.event))
-            self._retry_later(now)
-
-    def _match_stored(
-        self, now: Nanos, key: Name, table: EntryTable | None, event: Event, born_ns: Nanos, hops: int
-    ) -> None:
-        """Notify subscribers' peers, again until each has the event or has expired; then settle it."""
-        if (key, event.id) in self._unsettled:
-            return
-        if (key, event.id) in self._settled:
-            self._settle(now, key, event.id)
-            return
-        if self._matched.add((key, event.id)) and table is not None:
-            self._loaded(now, key, event)
-        wanting = [] if table is None else table.subscribers(event)
-        waiting = self._notify_stored(now, key, wanting, event, born_ns, hops)
-        sure = self._is_complete(now, table)
-        if not waiting and sure:
-            self._settle(now, key, event.id)
-            return
-        if len(self._unsettled) >= self._most_unsettled:  # the publisher's peer still has it, and asks again
-            del self._unsettled[next(iter(self._unsettled))]
-            self.out.append(Notice("queued", self.me))
-        self._unsettled[key, event.id] = Unsettled(event, born_ns, hops, waiting, now, sure)
-        self._retry_later(now)
-
-    def _notify_stored(
-        self, now: Nanos, key: Name, peers: list[PeerId], event: Event, born_ns: Nanos, hops: int
-    ) -> list[PeerId]:
-        """Send a stored event to subscribers' peers; those that are to answer."""
-        if self.me in peers and event.id.publisher != self.me:
-            self.deliver(event, born_ns)
-        others = [peer for peer in peers if peer not in (event.id.publisher, self.me)]
-        for peer in others:
-            self.send(peer, NotifyPeer(event, now - born_ns, hops + 1, (), key))
-        return others
-
-    def _reached(self, now: Nanos, sender: PeerId, told: Reached) -> None:
-        key = (told.name, told.code)
-        unsettled = self._unsettled.get((key, told.id))
-        if unsettled is not None and unsettled.reached(sender) and unsettled.sure:
-            del self._unsettled[key, told.id]
-            self._settle(now, key, told.id)
-
-    def _settle(self, now: Nanos, key: Name, id_: EventId) -> None:
-        self._settled.add((key, id_))
-        if id_.publisher == self.me:
-            self._settled_by(now, self.me, EventSettled(*key, id_))
-        else:
-            self.send(id_.publisher, EventSettled(*key, id_))
-
-    def _settled_by(self, now: Nanos, sender: PeerId, told: EventSettled) -> None:
-        slot = self._stored.settled(told.id, told.name, told.code)
-        if slot is not None:
-            self.out.append(Remember(slot, StoredEvent(slot, None)))
+    def on_unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+        self._carry_out(now, self._placement.remove(entry.id))
 
     def on_subscriptions_changed(self, now: Nanos) -> None:
         super().on_subscriptions_changed(now)
-        if self.table.away_ns and self._persistency:
-            self._will_be_back(now, self.table.away_ns)
+        if self.table.away_ns and self._stores_events:
+            self._carry_out(now, self._placement.renew(self.table.away_ns))
 
-    def _returned(self, now: Nanos, peer: PeerId) -> None:
-        for unsettled in self._unsettled.values():
-            if peer in unsettled.waiting:
-                unsettled.until_ns = now
-        if self._unsettled:
+    def on_beacon(self, now: Nanos) -> None:
+        self._carry_out(now, self._placement.renew())
+        self._carry_out(now, self._owned.beacon(now))
+        self._replicas.expire(now)
+        self._carry_out(now, self._owned.renew_copies(now))
+
+    def on_due(self, now: Nanos, name: str) -> None:
+        if name == LOAD_CHECK:
+            self._carry_out(now, self._owned.check_loads(now))
+        elif name == TRIPS:
+            for sender, arrived_ns, message in self._round_trips.give_up(now):
+                self._accept(now, sender, message, self.born_ns_of(arrived_ns, sender, message.age_ns))
+            self.out += self._round_trips.ask(now)
+        elif name == RETRY:
+            self._is_retrying = False
+            self._retry(now)
+
+    def on_recalled(self, now: Nanos, message: Any) -> None:
+        if isinstance(message, StoredEvent):
+            self._stored.recall(message)
             self._retry_later(now)
-
-    def _retry_later(self, now: Nanos) -> None:
-        if not self._retrying:
-            self._retrying = True
-            self.out.append(Timer(now + RETRY_NS, _RETRY))
-
-    def _retry(self, now: Nanos) -> None:
-        for event, born, name, cells in self._stored.due(now) if self.ring.joined else ():
-            self._ask(now, name, cells, event, born)
-        for (key, id_), look in list(self._second_looks.items()):
-            if look.time_ns <= now:
-                del self._second_looks[key, id_]
-                self._look_again(now, key, look)
-        for (key, id_), unsettled in list(self._unsettled.items()):
-            table = self.regions.get(key)
-            if not self._owns(key) or (table is not None and table.split):
-                del self._unsettled[key, id_]  # the publisher's peer asks whoever has the entries now
-                continue
-            if not unsettled.sure:
-                self._match_again(now, key, unsettled)
-            if unsettled.sure and self._all_reached(table, unsettled):
-                del self._unsettled[key, id_]
-                self._settle(now, key, id_)
-                continue
-            for peer in unsettled.again(now):
-                event, born = unsettled.event, unsettled.born_ns
-                self.send(peer, NotifyPeer(event, now - born, unsettled.hops + 1, (), key))
-        if len(self._stored) or self._unsettled or self._second_looks:
-            self._retry_later(now)
-
-    def _all_reached(self, table: EntryTable | None, unsettled: Unsettled) -> bool:
-        """Whether nobody is left to wait for. Peers whose entries have expired count as gone."""
-        live = () if table is None else table.expires
-        gone = [peer for peer in unsettled.waiting if peer not in live]
-        if gone:
-            self.out.append(Drop(unsettled.event.id, tuple(gone), "no subscriber reconnected"))
-        for peer in gone:
-            unsettled.reached(peer)
-        return not unsettled.waiting
-
-    def _match_again(self, now: Nanos, key: Name, unsettled: Unsettled) -> None:
-        """Notify the subscribers' peers whose entries came after the event."""
-        table = self.regions.get(key)
-        fresh = [] if table is None else unsettled.fresh(table.subscribers(unsettled.event))
-        told = self._notify_stored(now, key, fresh, unsettled.event, unsettled.born_ns, unsettled.hops)
-        unsettled.add(told, self._is_complete(now, table))
-
-    def _look_again(self, now: Nanos, key: Name, look: SecondLook) -> None:
-        """The same for an event that nobody stores."""
-        table = self.regions.get(key)
-        if table is None:
-            return
-        if table.split:
-            self._match_halves(now, MatchEvent(*key, look.event, 0, look.hops), look.born_ns)
-            return
-        fresh = [peer for peer in table.subscribers(look.event) if peer not in look.notified]
-        self._notify_peers(now, fresh, look.event, look.born_ns, look.hops)
-
-    # ---------------------------------------------------------------- messages
-
-    def _event_came(self, now: Nanos, sender: PeerId, message: MatchEvent | NotifyPeer, born_ns: Nanos) -> None:
-        if isinstance(message, NotifyPeer):
-            self._notified(now, sender, message, born_ns)
-        else:
-            self._match(now, sender, message, born_ns)
 
     def on_heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         match message:
             case NotifyPeer():
-                self._event_heard(now, sender, message)
-            case Reached():
-                self._reached(now, sender, message)
-            case EventSettled(name=name, code=code) if can_be(name, code):
-                self._settled_by(now, sender, message)
+                self._receive(now, sender, message)
+            case Reached(name, code, id_):
+                self._carry_out(now, self._notifications.reach(sender, (name, code), id_))
+            case AskTrip(number):
+                self.out.append(SendTo(sender, AnswerTrip(number)))
+            case AnswerTrip(number):
+                for arrived_ns, held in self._round_trips.measure(now, sender, number):
+                    trip = self._round_trips.trip_ns(now, sender) or 0
+                    self._accept(now, sender, held, arrived_ns - max(0, held.age_ns) - trip // 2)
             case StoredEvent():
                 self.refuse(sender, "a region that cannot be")
-            case MatchEvent(name, code) if can_be(name, code):
-                self._event_heard(now, sender, message)
+            case _ if not is_valid((message.name, message.code)):
+                self.refuse(sender, "a region that cannot be")
+            case MatchEvent():
+                self._receive(now, sender, message)
+            case EventSettled(name, code, id_):
+                self._release(id_, name, code)
             case _:
-                super().on_heard(now, sender, message)
+                self._on_entries(now, sender, message)
+
+    def _on_entries(self, now: Nanos, sender: PeerId, message: Any) -> None:
+        """A message about the entries of a region."""
+        region = (message.name, message.code)
+        match message:
+            case PlaceEntries() | RemoveEntries() | RenewEntries() | HalfIsActive():
+                if self._owns(region):
+                    self._carry_out(now, self._owned.handle(now, sender, message))
+                else:
+                    self._send_to_owner(now, message)
+            case RegionsAre():
+                self._check_regions(now, sender, message)
+            case TellEntries():
+                self._carry_out(now, self._placement.place_again(region))
+            case TellCopy():
+                self._carry_out(now, self._owned.copy_to(sender, region))
+            case CopyEntries() if region in self._owned.tables:
+                self.out += self._owned.merge(now, sender, message)
+            case RenewCopy() if region in self._owned.tables:
+                pass  # this peer owns the region by now
+            case _ if not self._may_own(sender, region):
+                self.refuse(sender, "a region that its sender does not own")
+            case CopyEntries():
+                self._carry_out(now, self._replicas.update(now, sender, message))
+            case RenewCopy():
+                self._carry_out(now, self._replicas.renew(now, sender, message))
 
     def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
-        super().on_undelivered(now, peer, message)
+        self.directory.forget(peer)
         match message:
+            case PlaceEntries() | RemoveEntries() | RenewEntries() | HalfIsActive():
+                self.note_reroute(peer)
+                self._send_to_owner(now, message, (peer,))
             case MatchEvent():
                 self.note_reroute(peer)
                 self._match(now, self.me, message, now - message.age_ns, (peer,))
             case NotifyPeer(event=event, others=others, region=None):
                 self.drop_unreached(event.id, peer)
                 if others:
-                    born = now - message.age_ns
-                    self._notify_peers(now, list(others), event, born, message.hops - 1)
+                    self._pass_on(now, message, now - message.age_ns, message.hops - 1)
+
+    def on_ownership_changed(self, now: Nanos) -> None:
+        ring, owned, replicas = self.ring, self._owned, self._replicas
+        neighbours = ring.replicas(2)
+        if neighbours != self._ring_neighbours:
+            self._ring_neighbours = neighbours
+            owned.expect_entries(now, ring.round_trip_ns(self.me))
+        for region in [region for region in replicas.copies if self._owns(region)]:
+            owned.take_over(now, region, replicas.take(region))
+            for peer in replicas.peers:
+                self._carry_out(now, owned.copy_to(peer, region))
+        for region in [region for region in owned.tables if not self._owns(region)]:
+            replicas.put(now, region, owned.tables.pop(region))
+            self._carry_out(now, hand_over(now, region, replicas.copies[region]))
+        for region in replicas.orphans(ring.forgets):
+            self._carry_out(now, hand_over(now, region, replicas.copies[region]))
+        nearest = ring.replicas(self._settings.replicas)
+        for peer in replicas.choose(tuple([peer for peer in nearest if peer != self.me])):
+            for region in owned.tables:
+                self._carry_out(now, owned.copy_to(peer, region))
+
+    # ---------------------------------------------------------------- outputs of the parts
+
+    def _carry_out(self, now: Nanos, outputs: Iterable[Output]) -> None:
+        for output in outputs:
+            match output:
+                case ToPeer():
+                    if output.peer != self.me:
+                        self.send(output.peer, output.message, output.tries)
+                    else:
+                        self._take_effect(now, output.message)
+                case PlaceEntries() | RemoveEntries() | RenewEntries() | HalfIsActive():
+                    self._send_to_owner(now, output)
+                case CopyEntries() | RenewCopy():
+                    self._carry_out(now, self._replicas.share(output))
+                case MatchEvent():
+                    self._match(now, self.me, output, now - output.age_ns)
+                case PeerReturned(peer):
+                    self._carry_out(now, self._notifications.hurry(now, peer))
+                case Timer(_, "retry"):
+                    self._retry_later(now)
+                case _:
+                    self.out.append(output)
+
+    def _take_effect(self, now: Nanos, message: Any) -> None:
+        """A part of this peer has sent a message to this peer."""
+        match message:
+            case RegionsAre():
+                self._learn(now, message.name, message.regions)
+            case EventSettled(name, code, id_):
+                self._release(id_, name, code)
+            case TellEntries(name, code):
+                self._carry_out(now, self._placement.place_again((name, code)))
+
+    def _send_to_owner(self, now: Nanos, message: RegionMessage, avoid: tuple[PeerId, ...] = ()) -> None:
+        """Send a message to the owner of its region: straight if the directory knows it, or hop by hop."""
+        region = (message.name, message.code)
+        if message.hops == 0 and not avoid:
+            owner = self.directory.owner(now, region)
+            if owner not in (UNKNOWN_OWNER, self.me):
+                self.send(owner, replace(message, hops=1))
+                return
+        hop = self.next_hop_to(place(region), avoid)
+        if hop is None:
+            self._carry_out(now, self._owned.handle(now, self.me, message))
+        elif message.hops >= MOST_HOPS:
+            self.out.append(Notice("undelivered", hop))
+        else:
+            self.send(hop, replace(message, hops=message.hops + 1))
+
+    def _owns(self, region: RegionId) -> bool:
+        return self.ring.owns(key_of(place(region)))
+
+    def _may_own(self, peer: PeerId, region: RegionId) -> bool:
+        """Whether no peer that this one knows is closer to the key."""
+        key = key_of(place(region))
+        hop = self.ring.next_hop(key)
+        return hop == peer or distance(node_id(peer), key) <= distance(node_id(hop), key)
+
+    def _check_regions(self, now: Nanos, sender: PeerId, message: RegionsAre) -> None:
+        name = message.name
+        for code, owner in message.regions:
+            is_inside = is_valid((name, code)) and code.startswith(message.code)
+            if not is_inside or owner not in (sender, UNKNOWN_OWNER):
+                self.refuse(sender, "a region that cannot be")
+                return
+            if owner == sender and not self._may_own(sender, (name, code)):
+                self.refuse(sender, "a region that its sender does not own")
+                return
+        self._learn(now, name, message.regions)
+
+    def _learn(self, now: Nanos, name: str, regions: tuple[tuple[str, PeerId], ...]) -> None:
+        """Remember the owners of regions, and move this peer's entries if the regions changed."""
+        if name not in self.directory.caches:
+            self.directory.open(name, self._placement.names())
+        if self.directory.caches[name].learn(now, regions):
+            self._carry_out(now, self._placement.move(name))
+
+    # ---------------------------------------------------------------- events on their way to owners
+
+    def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
+        if self._stores_events:
+            self._store(now, event, born_ns)
+        elif not self.ring.joined:
+            self.drop_too_early(event.id)
+        if self.ring.joined:
+            for name, cells in names_of(event):
+                self._publish(now, name, cells, event, born_ns)
+
+    def _publish(self, now: Nanos, name: str, cells: Interval, event: Event, born_ns: Nanos) -> None:
+        """Send an event to the regions of this name that its value is in."""
+        is_stored = self._stores_events
+        for code, owner, asks in self.directory.owners(now, name, cells):
+            if owner in (UNKNOWN_OWNER, self.me):
+                self._match(now, self.me, MatchEvent(name, code, event, 0, 0, True, is_stored), born_ns)
+            else:
+                self.send(owner, MatchEvent(name, code, event, now - born_ns, 1, asks, is_stored))
+
+    def _receive(self, now: Nanos, sender: PeerId, message: EventMessage) -> None:
+        """Accept an event from another peer, or let it wait until its age is certain."""
+        born_ns = self.born_ns_of(now, sender, message.age_ns)
+        if not self.ring.has_measured(sender):
+            trip = self._round_trips.trip_ns(now, sender)
+            if trip is not None:
+                born_ns = now - max(0, message.age_ns) - trip // 2
+            elif self._may_expire(message) and self._round_trips.hold(now, sender, message):
+                self.out += self._round_trips.ask(now)
+                return
+        self._accept(now, sender, message, born_ns)
+
+    def _may_expire(self, message: EventMessage) -> bool:
+        """Whether some peer may drop the event for its age. The owner of a region does not know the deadlines of
+        subscribers, and has time for events that are stored."""
+        event = message.event
+        if event.ttl_ns is not None:
+            return True
+        if isinstance(message, MatchEvent):
+            return message.stored
+        return any(self.table.own.qos(number).expire for number in self.table.matching(event))
+
+    def _accept(self, now: Nanos, sender: PeerId, message: EventMessage, born_ns: Nanos) -> None:
+        if isinstance(message, MatchEvent):
+            self._match(now, sender, message, born_ns)
+            return
+        event = message.event
+        if self.table.targets(event):
+            self.deliver(event, born_ns)
+        else:
+            self.out.append(Notice("no-subscriber", self.me))
+        if message.others:
+            self._pass_on(now, message, born_ns, message.hops)
+        if message.region is not None:
+            self.send(sender, Reached(*message.region, event.id))
+
+    def _pass_on(self, now: Nanos, message: NotifyPeer, born_ns: Nanos, hops: int) -> None:
+        """Notify the other peers of a message."""
+        self._carry_out(now, self._notifications.notify(now, list(message.others), message.event, born_ns, hops))
+
+    # ---------------------------------------------------------------- matching
+
+    def _match(
+        self, now: Nanos, sender: PeerId, message: MatchEvent, born_ns: Nanos, avoid: tuple[PeerId, ...] = ()
+    ) -> None:
+        """Match an event with the entries of its region, here or at the owner."""
+        name, code, event, hops = message.name, message.code, message.event, message.hops
+        region = (name, code)
+        hop = self.next_hop_to(place(region), avoid)
+        if hop is not None:
+            if hops >= MOST_HOPS:
+                self.drop_circling(event.id, hop)
+            else:
+                self.send(hop, MatchEvent(name, code, event, now - born_ns, hops + 1, True, message.stored))
+        elif avoid and not self._owns(region):
+            copy = self._replicas.copies.get(region)
+            self._carry_out(now, self._notifications.stand_in(now, copy, message, born_ns))
+        elif not code or region in self._owned.tables:
+            self._match_here(now, sender, region, message, born_ns)
+        elif hops >= MOST_HOPS:
+            self.drop_circling(event.id, self.me)
+        else:  # the region was split and forgotten, or never existed: begin with the whole range
+            again = MatchEvent(name, "", event, now - born_ns, hops + 1, True, message.stored)
+            self._match(now, sender, again, born_ns)
+
+    def _match_here(self, now: Nanos, sender: PeerId, region: RegionId, message: MatchEvent, born_ns: Nanos) -> None:
+        """Match an event in a region of this peer."""
+        publisher = message.event.id.publisher
+        table = self._owned.tables.get(region)
+        if message.asks and (table is None or not table.is_split) and (publisher != self.me or message.hops == 0):
+            self._carry_out(now, self._owned.correct(publisher, region))
+        if table is not None and table.is_split:
+            self._carry_out(now, self._notifications.match_halves(now, message, born_ns))
+        else:
+            self._carry_out(now, self._notifications.match(now, sender, table, message, born_ns))
+
+    # ---------------------------------------------------------------- events that are stored until they are settled
+
+    def _store(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
+        slot, lost = self._stored.add(now, event, born_ns)
+        for id_, free_slot in lost.items():
+            self.out.append(Drop(id_, (self.me,), NO_ROOM))
+            if free_slot != slot:
+                self.out.append(Remember(free_slot, StoredEvent(free_slot, None)))
+        self.out.append(Remember(slot, StoredEvent(slot, event, born_ns)))
+        self._retry_later(now)
+
+    def _release(self, id_: EventId, name: str, code: str) -> None:
+        """A region has settled an event of this peer. If it was the last one, forget the event."""
+        slot = self._stored.settle(id_, name, code)
+        if slot is not None:
+            self.out.append(Remember(slot, StoredEvent(slot, None)))
+
+    def _retry_later(self, now: Nanos) -> None:
+        if not self._is_retrying:
+            self._is_retrying = True
+            self.set_timer(now + RETRY_NS, RETRY)
+
+    def _retry(self, now: Nanos) -> None:
+        for event, born_ns, name, cells in self._stored.due(now) if self.ring.joined else ():
+            self._publish(now, name, cells, event, born_ns)
+        self._carry_out(now, self._notifications.retry(now, self._owns))
+        if len(self._stored) or self._notifications.is_busy:
+            self._retry_later(now)

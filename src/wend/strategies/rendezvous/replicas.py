@@ -1,256 +1,142 @@
-"""The regions that a peer of `rendezvous` owns, and the copies that others hold of them.
+"""Copies of regions: the peers that hold copies of this peer's regions, and the copies that this peer holds of others'.
 
-Replicas at the owner's neighbours on the ring hold copies. When the ring changes, one of them takes over, or the owner
-hands over. An owner that is new to a region may lack entries until subscribers have renewed them.
+The replicas of a region are the owner's neighbours on the ring. If the ring changes, one of them takes over, or the
+owner hands over.
 """
 
-from typing import Annotated, Any, ClassVar
+from collections.abc import Callable, Iterator, Sequence
 
-from wend.model.errors import FilterError
 from wend.model.events import PeerId
-from wend.model.keys import distance, key_of, node_id
-from wend.model.settings import Settings, setting
-from wend.model.units import SECOND, Nanos
-from wend.protocol.plugins import PeerConfig
+from wend.model.units import Nanos
+from wend.protocol.plugins import Refuse
+from wend.strategies.rendezvous.entry_table import EntryTable
 from wend.strategies.rendezvous.messages import (
     UNKNOWN_OWNER,
     CopyEntries,
     HalfIsActive,
+    Output,
     PlaceEntries,
+    RegionMessage,
     RenewCopy,
     RenewEntries,
     TellCopy,
+    ToPeer,
 )
-from wend.strategies.rendezvous.regions import (
-    EntryTable,
-    Name,
-    place,
-    splits,
-)
-from wend.strategies.ring.key_based import (
-    KeyBasedInterest,
-    KeyBasedSettings,
-    batches,
-)
+from wend.strategies.rendezvous.regions import RegionId, can_split
+from wend.strategies.ring.key_based import batches
 
 MOST_COPIES = 65_536
 """Regions of others of which a peer holds a copy."""
-UNSURE_NS: Nanos = 2 * SECOND
-"""How long entries may still be on their way to a peer whose neighbours on the ring changed, plus two round trips."""
 
 
-class RendezvousSettings(KeyBasedSettings, frozen=True, kw_only=True):
-    """How regions are shared among peers."""
+class Replicas:
+    """Shares this peer's regions with its replicas, and holds copies of others' regions."""
 
-    fan_out: Annotated[
-        int, setting("Peers that the owner of a region notifies itself; others pass the event on.", low=1)
-    ] = 256
-    replicas: Annotated[int, setting("Neighbours on the ring that hold a copy of each region.", low=0, high=8)] = 2
-    split_rate_hz: Annotated[float, setting("Events per second above which a region splits.", unit="hz", above=0.0)] = (
-        500.0
-    )
-    split_entries: Annotated[int, setting("Subscriptions above which a region splits.", low=2)] = 50_000
-
-
-class RegionReplicas(KeyBasedInterest):
-    """Owns and copies regions. A subclass says how a message reaches an owner."""
-
-    settings: ClassVar[type[Settings]] = RendezvousSettings
-
-    def __init__(self, config: PeerConfig) -> None:
-        super().__init__(config)
-        self._settings = config.of(RendezvousSettings)
-        self.regions: dict[Name, EntryTable] = {}
-        """Those that this peer owns."""
-        self._copies: dict[Name, EntryTable] = {}
-        """Those of which it is a replica."""
-        self._copied_from: dict[Name, PeerId] = {}
+    def __init__(self, expiry_ns: Nanos) -> None:
+        self._expiry_ns = 2 * expiry_ns
+        self.peers: tuple[PeerId, ...] = ()
+        """The replicas of this peer's regions."""
+        self.copies: dict[RegionId, EntryTable] = {}
+        self._owners: dict[RegionId, PeerId] = {}
         """The owner that each copy came from."""
-        self._copied_ns: dict[Name, Nanos] = {}
-        """When it was told of each copy last."""
-        self._replicas: tuple[PeerId, ...] = ()
-        self._near: tuple[PeerId, ...] = ()
-        """The neighbours on the ring, between which the keys of this peer lie."""
-        self._unsure_ns: Nanos = 0
-        """Until when entries may be on their way from the former owners of its regions."""
-        self._complete_ns: Nanos = 0
-        """When every subscriber's peer will have renewed its entries here: until then some may be missing, because the
-        former owner and its replicas may have crashed together."""
-        self._taken_over = 0
+        self._updated_ns: dict[RegionId, Nanos] = {}
+        """When an owner last spoke of each copy."""
 
-    def begin(self, now: Nanos) -> None:
-        self._expect_entries(now)  # others may know this peer again before it knows them
+    # ---------------------------------------------------------------- copies of this peer's regions
 
-    def _to_region(self, now: Nanos, message: Any, avoid: tuple[PeerId, ...] = ()) -> None:
-        """Send a message to the owner of a region."""
-        raise NotImplementedError
+    def choose(self, peers: tuple[PeerId, ...]) -> list[PeerId]:
+        """Let these peers be the replicas from now on. Returns the new ones."""
+        new = [peer for peer in peers if peer not in self.peers]
+        self.peers = peers
+        return new
 
-    # ---------------------------------------------------------------- the owner
+    def share(self, message: CopyEntries | RenewCopy) -> list[ToPeer]:
+        """Send a message to all replicas, in parts that fit datagrams."""
+        parts: Sequence[CopyEntries | RenewCopy] = _parts(message) if isinstance(message, CopyEntries) else (message,)
+        return [ToPeer(peer, part) for peer in self.peers for part in parts]
 
-    def _table(self, now: Nanos, name: str, code: str) -> EntryTable:
-        table = self.regions.get((name, code))
-        if table is None:
-            table = self.regions[name, code] = EntryTable()
-            if code:
-                table.complete_ns = now + UNSURE_NS + self._settings.beacon_ns
-                self._to_region(now, HalfIsActive(name, code[:-1]))  # its owner may be new, too
-        return table
+    # ---------------------------------------------------------------- copies of others' regions
 
-    def _expect_entries(self, now: Nanos) -> None:
-        """This peer may own other regions than before."""
-        self._unsure_ns = now + UNSURE_NS + 2 * self.ring.round_trip_ns(self.me)
-        self._complete_ns = self._unsure_ns + self._settings.beacon_ns
-
-    def _is_complete(self, now: Nanos, table: EntryTable | None) -> bool:
-        """Whether a region of this peer has the entries of all subscribers' peers that live."""
-        return now >= self._complete_ns and (table is None or now >= table.complete_ns)
-
-    # ---------------------------------------------------------------- replicas and owners that change
-
-    def _copy(self, message: CopyEntries) -> None:
-        for peer in self._replicas:
-            if message.added:
-                for batch in batches(list(message.added)):
-                    self.send(peer, CopyEntries(message.name, message.code, batch, (), message.split))
-            if message.removed or message.split:
-                for gone in batches(message.removed) or [()]:
-                    self.send(peer, CopyEntries(message.name, message.code, (), gone, message.split))
-
-    def _copied(self, now: Nanos, sender: PeerId, told: CopyEntries) -> None:
-        key = (told.name, told.code)
-        table = self.regions.get(key)
-        if table is None:
-            table = self._copy_of(now, sender, key)
-            if table is None:
-                return
-            table.split = table.split or (told.split and splits(*key))
-        for entry in told.added:
-            try:
-                table.add(entry, now + 2 * self._settings.expiry_ns)
-            except FilterError:
-                self.refuse(sender, "a filter that cannot be read")
-        if key not in self.regions:  # an owner knows better than one that was
-            self._copied_from[key] = sender
-            for id_ in told.removed:
-                table.remove(id_)
-
-    def _copy_of(self, now: Nanos, sender: PeerId, key: Name) -> EntryTable | None:
-        """The copy of a region that its sender may own. None: the sender is refused."""
-        if not self._may_own(sender, place(*key)):
-            self.refuse(sender, "a region that its sender does not own")
-            return None
-        copy = self._copies.get(key)
+    def update(self, now: Nanos, sender: PeerId, message: CopyEntries) -> list[Output]:
+        """The owner of a region has added or removed entries."""
+        region = (message.name, message.code)
+        copy = self._open(now, region)
         if copy is None:
-            if len(self._copies) >= MOST_COPIES:
-                self.refuse(sender, "too many regions")
+            return [Refuse(sender, "too many regions")]
+        copy.is_split = copy.is_split or (message.split and can_split(region))
+        _, refusals = copy.add_all(sender, message.added, now + self._expiry_ns)
+        self._owners[region] = sender
+        for id_ in message.removed:
+            copy.remove(id_)
+        return [*refusals]
+
+    def renew(self, now: Nanos, sender: PeerId, message: RenewCopy) -> list[Output]:
+        """The owner of a region still has these entries. Ask for all of them if the copy has others."""
+        region = (message.name, message.code)
+        copy = self._open(now, region)
+        if copy is None:
+            return [Refuse(sender, "too many regions")]
+        self._owners[region] = sender
+        copy.is_split = message.split and can_split(region)
+        copy.away = {peer: now + left_ns for peer, left_ns in message.away}
+        questions: list[Output] = []
+        if copy.digest != message.digest:
+            copy.clear()
+            questions.append(ToPeer(sender, TellCopy(*region)))
+        copy.renew(now + self._expiry_ns)
+        return questions
+
+    def _open(self, now: Nanos, region: RegionId) -> EntryTable | None:
+        """The copy of a region; None if there is no room for another."""
+        copy = self.copies.get(region)
+        if copy is None:
+            if len(self.copies) >= MOST_COPIES:
                 return None
-            copy = self._copies[key] = EntryTable()
-        self._copied_ns[key] = now
+            copy = self.copies[region] = EntryTable()
+        self._updated_ns[region] = now
         return copy
 
-    def _may_own(self, peer: PeerId, where: str) -> bool:
-        """Whether no peer that this one knows is closer to the key."""
-        key = key_of(where)
-        hop = self.ring.next_hop(key)
-        return hop == peer or distance(node_id(peer), key) <= distance(node_id(hop), key)
-
-    def _expire_copies(self, now: Nanos) -> None:
-        """Forget copies that are empty, or whose owner has not spoken of them for long."""
-        for key, copy in list(self._copies.items()):
+    def expire(self, now: Nanos) -> None:
+        """Forget copies that are empty, unless they are split and their owner spoke of them lately."""
+        for region, copy in list(self.copies.items()):
             copy.expire(now)
-            told_ns = self._copied_ns.get(key, now)
-            if not copy.entries and (not copy.split or now - told_ns > 2 * self._settings.expiry_ns):
-                self._forget_copy(key)
+            age_ns = now - self._updated_ns.get(region, now)
+            if not copy.entries and (not copy.is_split or age_ns > self._expiry_ns):
+                self.take(region)
+                self._owners.pop(region, None)
 
-    def _forget_copy(self, key: Name) -> None:
-        del self._copies[key]
-        self._copied_from.pop(key, None)
-        self._copied_ns.pop(key, None)
+    def take(self, region: RegionId) -> EntryTable:
+        """Remove a copy, and return it."""
+        self._updated_ns.pop(region, None)
+        return self.copies.pop(region)
 
-    def _renew_copies(self, now: Nanos) -> None:
-        for key in self.regions:
-            self._renew_copies_of(now, key)
+    def put(self, now: Nanos, region: RegionId, table: EntryTable) -> None:
+        """Hold a copy of a region that this peer no longer owns, until the owner says otherwise."""
+        self.copies[region] = table
+        self._updated_ns[region] = now
 
-    def _renew_copies_of(self, now: Nanos, key: Name) -> None:
-        table = self.regions[key]
-        for peer in self._replicas:
-            self.send(peer, RenewCopy(*key, table.digest, table.split, table.still_away(now)))
+    def orphans(self, is_dead: Callable[[PeerId], bool]) -> list[RegionId]:
+        """The copies whose owners have died since the last call. The next owner may have none, if its replicas died
+        together."""
+        regions = [region for region, owner in self._owners.items() if is_dead(owner)]
+        for region in regions:
+            del self._owners[region]
+        return [region for region in regions if region in self.copies]
 
-    def _copy_renewed(self, now: Nanos, sender: PeerId, told: RenewCopy) -> None:
-        key = (told.name, told.code)
-        if key in self.regions:
-            return
-        table = self._copy_of(now, sender, key)
-        if table is None:
-            return
-        self._copied_from[key] = sender
-        table.split = told.split and splits(*key)
-        table.away = {peer: now + left_ns for peer, left_ns in told.away}
-        if table.digest != told.digest:
-            for id_ in list(table.entries):
-                table.remove(id_)
-            self.send(sender, TellCopy(*key))
-        for peer in table.expires:
-            table.expires[peer] = now + 2 * self._settings.expiry_ns
 
-    def _send_copy(self, peer: PeerId, key: Name) -> None:
-        table = self.regions.get(key)
-        if table is not None:
-            for batch in batches(list(table.entries.values())) or [()]:
-                self.send(peer, CopyEntries(*key, batch, (), table.split))
+def _parts(message: CopyEntries) -> list[CopyEntries]:
+    name, code, is_split = message.name, message.code, message.split
+    parts = [CopyEntries(name, code, batch, (), is_split) for batch in batches(message.added)]
+    if message.removed or is_split:
+        parts += [CopyEntries(name, code, (), batch, is_split) for batch in batches(message.removed) or [()]]
+    return parts
 
-    def on_ownership_changed(self, now: Nanos) -> None:
-        ring, me = self.ring, self.me
-        near = ring.replicas(2)
-        if near != self._near:
-            self._near = near
-            self._expect_entries(now)
-        for key in [key for key in self._copies if ring.owns(key_of(place(*key)))]:
-            self._take_over(now, key)
-        for key in [key for key in self.regions if not ring.owns(key_of(place(*key)))]:
-            self._hand_over(now, key)
-        for key in [key for key, owner in self._copied_from.items() if ring.is_dead(owner)]:
-            del self._copied_from[key]
-            if key in self._copies:  # the next owner may be no replica, if others crashed with the former one
-                self._pass_on(now, key, self._copies[key])
-        replicas = tuple(peer for peer in ring.replicas(self._settings.replicas) if peer != me)
-        fresh = [peer for peer in replicas if peer not in self._replicas]
-        self._replicas = replicas
-        for peer in fresh:
-            for key in self.regions:
-                self._send_copy(peer, key)
 
-    def _take_over(self, now: Nanos, key: Name) -> None:
-        """This peer owns a region of which it was a replica."""
-        self._taken_over += 1
-        copy = self._copies.pop(key)
-        self._copied_ns.pop(key, None)
-        table = self.regions.get(key)
-        if table is None:
-            table = self.regions[key] = copy
-        else:
-            table.split = table.split or copy.split
-            for entry in copy.entries.values():
-                table.add(entry, now)
-            table.away.update({peer: until for peer, until in copy.away.items() if peer not in table.away})
-        for peer in table.expires:
-            table.expires[peer] = now + self._settings.expiry_ns
-        for peer in self._replicas:
-            self._send_copy(peer, key)
-
-    def _hand_over(self, now: Nanos, key: Name) -> None:
-        """Another peer owns the region now. This one stays a replica until that one says otherwise."""
-        table = self.regions.pop(key)
-        self._copies[key] = table
-        self._copied_ns[key] = now
-        self._pass_on(now, key, table)
-
-    def _pass_on(self, now: Nanos, key: Name, table: EntryTable) -> None:
-        """Tell the owner of a region what is in it."""
-        name, code = key
-        if table.split:
-            self._to_region(now, HalfIsActive(name, code))
-        for batch in batches(list(table.entries.values())):
-            self._to_region(now, PlaceEntries(name, code, batch, UNKNOWN_OWNER, 1))
-        for peer, left_ns in table.still_away(now):
-            self._to_region(now, RenewEntries(name, code, peer, table.digest_of(peer), 1, left_ns))
+def hand_over(now: Nanos, region: RegionId, table: EntryTable) -> Iterator[RegionMessage]:
+    """Tell the owner of a region everything that is in it."""
+    if table.is_split:
+        yield HalfIsActive(*region)
+    for batch in batches(list(table.entries.values())):
+        yield PlaceEntries(*region, batch, UNKNOWN_OWNER, 1)
+    for peer, left_ns in table.absences(now):
+        yield RenewEntries(*region, peer, table.digest_of(peer), 1, left_ns)

@@ -1,29 +1,28 @@
-"""Events that a peer stores until they are settled: at the publisher's peer, and at the owners of regions."""
+"""The events that a publisher's peer stores until every region has settled them."""
 
 from collections.abc import Iterator
 
-import msgspec
-
 from wend.matching.order_cells import Interval, covered
-from wend.model.events import Event, EventId, PeerId, event_bytes
+from wend.model.events import Event, EventId, event_bytes
 from wend.model.units import SECOND, Nanos
 from wend.strategies.rendezvous.messages import StoredEvent
+from wend.strategies.rendezvous.regions import names_of
 
 FIRST_WAIT_NS: Nanos = 4 * SECOND
-MOST_CODES = 4096
-"""Regions that may say of an event that they have settled it, before all of them have."""
 LONGEST_WAIT_NS: Nanos = 32 * SECOND
 """How long after an attempt the next one follows: the wait doubles up to the longest."""
+MOST_CODES = 4096
+"""Regions that may settle an event before all of them have."""
 
 
 class _Stored:
     __slots__ = ("born_ns", "event", "open", "slot", "tries", "until_ns")
 
-    def __init__(self, event: Event, born_ns: Nanos, slot: int, open_: dict[str, tuple[Interval, list[str]]]) -> None:
+    def __init__(self, event: Event, born_ns: Nanos, slot: int) -> None:
         self.event = event
         self.born_ns = born_ns
         self.slot = slot
-        self.open = open_
+        self.open: dict[str, tuple[Interval, list[str]]] = {name: (cells, []) for name, cells in names_of(event)}
         """By name of regions: the cells of the event's value, and the codes of the regions that have settled it."""
         self.tries = 0
         self.until_ns: Nanos = 0
@@ -46,9 +45,7 @@ class StoredEvents:
     def __contains__(self, id_: EventId) -> bool:
         return id_ in self._events
 
-    def add(
-        self, now: Nanos, event: Event, born_ns: Nanos, names: list[tuple[str, Interval]]
-    ) -> tuple[int, dict[EventId, int]]:
+    def add(self, now: Nanos, event: Event, born_ns: Nanos) -> tuple[int, dict[EventId, int]]:
         """Store an event. Returns its slot, and the oldest events with their slots if they had to make room."""
         lost: dict[EventId, int] = {}
         more = event_bytes(event)
@@ -60,24 +57,23 @@ class StoredEvents:
         else:
             slot = self._slots
             self._slots += 1
-        self._put(now, event, born_ns, slot, names).until_ns = now + FIRST_WAIT_NS
+        self._put(event, born_ns, slot).until_ns = now + FIRST_WAIT_NS
         return slot, lost
 
-    def _put(self, now: Nanos, event: Event, born: Nanos, slot: int, names: list[tuple[str, Interval]]) -> _Stored:
-        open_: dict[str, tuple[Interval, list[str]]] = {name: (cells, []) for name, cells in names}
-        made = self._events[event.id] = _Stored(event, born, slot, open_)
+    def _put(self, event: Event, born_ns: Nanos, slot: int) -> _Stored:
+        stored = self._events[event.id] = _Stored(event, born_ns, slot)
         self._bytes += event_bytes(event)
-        return made
+        return stored
 
     def _remove(self, id_: EventId) -> int:
-        """Forget an event; its slot, which is free now."""
+        """Forget an event, and return its slot, which is free now."""
         stored = self._events.pop(id_)
         self._bytes -= event_bytes(stored.event)
         self._free.append(stored.slot)
         return stored.slot
 
-    def recall(self, now: Nanos, record: StoredEvent, names: list[tuple[str, Interval]] | None) -> None:
-        """What a former incarnation stored. Records come in the order in which they were stored."""
+    def recall(self, record: StoredEvent) -> None:
+        """Restore a record of a former incarnation. Records come in the order in which they were stored."""
         for id_ in [id_ for id_, stored in self._events.items() if stored.slot == record.slot]:
             self._remove(id_)
         while self._slots <= record.slot:
@@ -89,10 +85,10 @@ class StoredEvents:
             return
         if record.slot in self._free:
             self._free.remove(record.slot)
-        self._put(now, record.event, record.born_ns, record.slot, names or [])
+        self._put(record.event, record.born_ns, record.slot)
 
-    def settled(self, id_: EventId, name: str, code: str) -> int | None:
-        """A region has settled an event. The slot, if it was the last one."""
+    def settle(self, id_: EventId, name: str, code: str) -> int | None:
+        """A region has settled an event. Returns the slot if it was the last one."""
         stored = self._events.get(id_)
         if stored is None or name not in stored.open:
             return None
@@ -108,62 +104,10 @@ class StoredEvents:
         return self._remove(id_)
 
     def due(self, now: Nanos) -> Iterator[tuple[Event, Nanos, str, Interval]]:
-        """What to send again: each event, with the names of regions that have not settled it."""
+        """The events to send again, each with a name of regions that have not settled it."""
         for stored in list(self._events.values()):
             if stored.until_ns <= now:
                 stored.tries += 1
                 stored.until_ns = now + min(LONGEST_WAIT_NS, FIRST_WAIT_NS << stored.tries)
                 for name, (cells, _) in list(stored.open.items()):
                     yield stored.event, stored.born_ns, name, cells
-
-
-class SecondLook(msgspec.Struct, gc=False):
-    """An event in a region whose owner may not have all entries yet: who has got it, and when to look again."""
-
-    event: Event
-    born_ns: Nanos
-    hops: int
-    notified: set[PeerId]
-    time_ns: Nanos
-
-
-class Unsettled:
-    """An event in a region, and the subscribers' peers that have not said that they have it."""
-
-    __slots__ = ("_told", "born_ns", "event", "hops", "sure", "tries", "until_ns", "waiting")
-
-    def __init__(
-        self, event: Event, born_ns: Nanos, hops: int, waiting: list[PeerId], now: Nanos, sure: bool = True
-    ) -> None:
-        self.sure = sure
-        """Whether all entries of the region were known when it was matched."""
-        self._told = set(waiting)
-        self.event = event
-        self.born_ns = born_ns
-        self.hops = hops
-        self.waiting = dict.fromkeys(waiting)
-        self.tries = 0
-        self.until_ns = now + FIRST_WAIT_NS
-
-    def reached(self, peer: PeerId) -> bool:
-        """A peer has it, or is gone. Whether nobody is left to wait for."""
-        self.waiting.pop(peer, None)
-        return not self.waiting
-
-    def fresh(self, peers: list[PeerId]) -> list[PeerId]:
-        """Those of these peers that were not notified before."""
-        return [peer for peer in peers if peer not in self._told]
-
-    def add(self, peers: list[PeerId], sure: bool) -> None:
-        """Wait for these peers, too."""
-        self._told.update(peers)
-        self.waiting.update(dict.fromkeys(peers))
-        self.sure = sure
-
-    def again(self, now: Nanos) -> list[PeerId]:
-        """The peers to notify again."""
-        if self.until_ns > now:
-            return []
-        self.tries += 1
-        self.until_ns = now + min(LONGEST_WAIT_NS, FIRST_WAIT_NS << min(self.tries, 5))
-        return list(self.waiting)

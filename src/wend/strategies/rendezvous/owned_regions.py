@@ -1,0 +1,296 @@
+"""The regions that this peer owns: their entries, their load, and how they split.
+
+A method yields its outputs one by one. A region's halves may be this peer's, too, so one output may change other
+regions of this peer before the next.
+"""
+
+from collections.abc import Iterator
+
+from wend.matching.order_cells import Interval
+from wend.model.events import Event, PeerId
+from wend.model.units import FOREVER, SECOND, Nanos
+from wend.protocol.plugins import Refuse, Timer
+from wend.strategies.rendezvous.entry_table import EntryTable
+from wend.strategies.rendezvous.messages import (
+    UNKNOWN_OWNER,
+    CopyEntries,
+    HalfIsActive,
+    Output,
+    PeerReturned,
+    PlaceEntries,
+    RegionMessage,
+    RegionsAre,
+    RemoveEntries,
+    RenewCopy,
+    RenewEntries,
+    TellEntries,
+    ToPeer,
+)
+from wend.strategies.rendezvous.regions import RegionId, can_split, cells_in, halves, place
+from wend.strategies.rendezvous.settings import RendezvousSettings
+from wend.strategies.ring.key_based import LAST_TRIES, Entry, batches
+
+UNSURE_NS: Nanos = 2 * SECOND
+"""How long entries may still be in transit to a peer whose neighbours on the ring changed, plus two round trips."""
+LOAD_CHECK_NS: Nanos = 5 * SECOND
+LOAD_CHECK = "look"
+"""The timer at which the owner of regions checks their load."""
+
+
+class Load:
+    """How hot a region is: the events since the last check, and the first and the last cell that they were in."""
+
+    __slots__ = ("cells", "events", "publishers", "since_ns")
+
+    def __init__(self, now: Nanos) -> None:
+        self.since_ns = now
+        self.events = 0
+        self.cells: Interval | None = None
+        self.publishers: dict[PeerId, None] = {}
+        """The publishers' peers that know this region."""
+
+    def count(self, cells: Interval, publisher: PeerId) -> None:
+        self.events += 1
+        low, high = self.cells or cells
+        self.cells = (min(low, cells[0]), max(high, cells[1]))
+        self.publishers[publisher] = None
+
+    @property
+    def is_divisible(self) -> bool:
+        """Whether some split divides the events."""
+        return self.cells is not None and self.cells[0] < self.cells[1]
+
+
+class OwnedRegions:
+    """Adds, renews and expires entries, and splits a region that has too many entries or events."""
+
+    def __init__(self, peer: PeerId, settings: RendezvousSettings) -> None:
+        self._peer = peer
+        self._settings = settings
+        self.tables: dict[RegionId, EntryTable] = {}
+        self._loads: dict[RegionId, Load] = {}
+        self.unsure_until_ns: Nanos = 0
+        """Until when entries may be in transit from the former owners."""
+        self._complete_ns: Nanos = 0
+        """When every subscriber's peer will have renewed its entries here. Until then some may be missing, because the
+        former owner and its replicas may have crashed together."""
+        self.splits = 0
+        self.takeovers = 0
+
+    def sizes(self) -> dict[str, int]:
+        """For each region that has some: `entries/NAME|CODE`, and `events/NAME|CODE`, those of the last seconds."""
+        entries = {
+            f"entries/{place(region)}": len(table) for region, table in sorted(self.tables.items()) if len(table)
+        }
+        loads = sorted(self._loads.items())
+        return {**entries, **{f"events/{place(region)}": load.events for region, load in loads if load.events}}
+
+    def expect_entries(self, now: Nanos, round_trip_ns: Nanos) -> None:
+        """This peer may own other regions than before."""
+        self.unsure_until_ns = now + UNSURE_NS + 2 * round_trip_ns
+        self._complete_ns = self.unsure_until_ns + self._settings.beacon_ns
+
+    def is_complete(self, now: Nanos, region: RegionId) -> bool:
+        """Whether a region of this peer has the entries of all subscribers' peers that live."""
+        table = self.tables.get(region)
+        return now >= self._complete_ns and (table is None or now >= table.complete_ns)
+
+    # ---------------------------------------------------------------- messages for the owner
+
+    def handle(self, now: Nanos, sender: PeerId, message: RegionMessage) -> Iterator[Output]:
+        """A message has reached the owner of its region."""
+        region = (message.name, message.code)
+        match message:
+            case RemoveEntries():
+                yield from self._remove(message)
+            case HalfIsActive():
+                yield from self._open(now, region)
+                if not self.tables[region].is_split:
+                    yield from self._split(region)
+            case PlaceEntries():
+                yield from self._open(now, region)
+                yield from self._add(now, sender, message)
+            case RenewEntries():
+                yield from self._open(now, region)
+                yield from self._mark_away(now, message) if message.away_ns > 0 else self._renew(now, message)
+
+    def _open(self, now: Nanos, region: RegionId) -> Iterator[Output]:
+        """Begin a region if it is new here. Its owner tells the owner of the region that it is a half of, which may be
+        new, too."""
+        if region not in self.tables:
+            table = self.tables[region] = EntryTable()
+            name, code = region
+            if code:
+                table.complete_ns = now + UNSURE_NS + self._settings.beacon_ns
+                yield HalfIsActive(name, code[:-1])
+
+    def _add(self, now: Nanos, sender: PeerId, message: PlaceEntries) -> Iterator[Output]:
+        region = (message.name, message.code)
+        table = self.tables[region]
+        if table.is_split:
+            yield from self._pass_down(sender, region, message.entries)
+        else:
+            added, refusals = table.add_all(sender, message.entries, now + self._settings.expiry_ns)
+            yield from refusals
+            if added:
+                yield CopyEntries(*region, added)
+            yield from self._end_absence(table, message.asker)
+        if message.hops != 1 or table.is_split:  # it did not come straight here: its sender does not know the owner
+            yield from self.correct(message.asker, region)
+
+    def _pass_down(self, sender: PeerId, region: RegionId, entries: tuple[Entry, ...]) -> Iterator[Output]:
+        """Place the entries of a region that is split in its halves."""
+        name, code = region
+        table = EntryTable()
+        _, refusals = table.add_all(sender, entries, 0)
+        yield from refusals
+        for half in halves(code):
+            for batch in batches(table.in_region(half)):
+                yield PlaceEntries(name, half, batch, self._peer)
+
+    def _remove(self, message: RemoveEntries) -> Iterator[Output]:
+        name, code, ids = message.name, message.code, message.ids
+        table = self.tables.get((name, code))
+        if table is None:
+            return
+        if table.is_split:
+            for half in halves(code):
+                yield RemoveEntries(name, half, ids)
+            return
+        removed = tuple([id_ for id_ in ids if table.remove(id_)])
+        if removed:
+            yield CopyEntries(name, code, (), removed)
+
+    def _renew(self, now: Nanos, message: RenewEntries) -> Iterator[Output]:
+        region, peer = (message.name, message.code), message.peer
+        yield from self.correct(peer, region)
+        table = self.tables[region]
+        if table.is_split:
+            return
+        yield from self._end_absence(table, peer)
+        if table.digest_of(peer) == message.digest:
+            table.expires[peer] = now + self._settings.expiry_ns
+        else:
+            yield ToPeer(peer, TellEntries(*region), LAST_TRIES)
+
+    def _mark_away(self, now: Nanos, message: RenewEntries) -> Iterator[Output]:
+        """A peer has stopped and will be back: its entries live until then."""
+        name, code, peer, away_ns = message.name, message.code, message.peer, message.away_ns
+        table = self.tables[name, code]
+        if table.is_split:
+            for half in halves(code):
+                yield RenewEntries(name, half, peer, 0, 1, away_ns)
+            return
+        table.away[peer] = min(now + away_ns, FOREVER)
+        yield self._renewal(now, (name, code))
+
+    def _end_absence(self, table: EntryTable, peer: PeerId) -> Iterator[Output]:
+        """A peer has placed or renewed entries."""
+        if table.away.pop(peer, None) is not None:
+            yield PeerReturned(peer)
+
+    def correct(self, peer: PeerId, region: RegionId) -> Iterator[Output]:
+        """Tell a peer which regions exist at a place of this one."""
+        if peer == UNKNOWN_OWNER:
+            return
+        name, code = region
+        table = self.tables.get(region)
+        regions: tuple[tuple[str, PeerId], ...] = ((code, self._peer),)
+        if table is not None and table.is_split:
+            regions = tuple((half, UNKNOWN_OWNER) for half in halves(code))
+        yield ToPeer(peer, RegionsAre(name, code, regions))
+
+    # ---------------------------------------------------------------- splitting
+
+    def count_event(self, now: Nanos, region: RegionId, event: Event) -> tuple[Timer, ...]:
+        """Count an event for the load of its region. Returns the timer of the next check if none runs."""
+        is_first = not self._loads
+        load = self._loads.get(region)
+        if load is None:
+            load = self._loads[region] = Load(now)
+        cells = cells_in(region[0], event)
+        if cells is not None:
+            load.count(cells, event.id.publisher)
+        return (Timer(now + LOAD_CHECK_NS, LOAD_CHECK),) if is_first else ()
+
+    def check_loads(self, now: Nanos) -> Iterator[Output]:
+        """Split the regions that are too hot or too full."""
+        for region, load in list(self._loads.items()):
+            table = self.tables.get(region)
+            if table is None:
+                del self._loads[region]
+                continue
+            if can_split(region) and not table.is_split and self._is_overloaded(now, table, load):
+                yield from self._split(region)
+                for publisher in load.publishers:
+                    yield from self.correct(publisher, region)
+            if load.events and not table.is_split:
+                self._loads[region] = Load(now)
+            else:
+                del self._loads[region]
+        if self._loads:
+            yield Timer(now + LOAD_CHECK_NS, LOAD_CHECK)
+
+    def _is_overloaded(self, now: Nanos, table: EntryTable, load: Load) -> bool:
+        rate_hz = load.events * SECOND / max(1, now - load.since_ns)
+        is_hot = rate_hz > self._settings.split_rate_hz and load.is_divisible
+        return is_hot or (len(table) > self._settings.split_entries and table.is_divisible)
+
+    def _split(self, region: RegionId) -> Iterator[Output]:
+        if not can_split(region):
+            return
+        self.splits += 1
+        name, code = region
+        table = self.tables[region]
+        table.is_split = True
+        entries = table.clear()
+        yield CopyEntries(name, code, (), tuple(entry.id for entry in entries), True)
+        for half in halves(code):
+            yield PlaceEntries(name, half, (), self._peer)
+        for batch in batches(entries):
+            yield from self._pass_down(self._peer, region, batch)
+
+    # ---------------------------------------------------------------- copies, and owners that change
+
+    def beacon(self, now: Nanos) -> Iterator[Output]:
+        """Expire entries that nobody renews, and tell owners that their regions are split."""
+        for region, table in list(self.tables.items()):
+            expired = table.expire(now)
+            if expired:
+                yield CopyEntries(*region, (), expired)
+            name, code = region
+            if code:
+                yield HalfIsActive(name, code[:-1])
+            elif not table.entries and not table.is_split:
+                del self.tables[region]
+
+    def renew_copies(self, now: Nanos) -> Iterator[Output]:
+        for region in self.tables:
+            yield self._renewal(now, region)
+
+    def _renewal(self, now: Nanos, region: RegionId) -> RenewCopy:
+        table = self.tables[region]
+        return RenewCopy(*region, table.digest, table.is_split, table.absences(now))
+
+    def copy_to(self, peer: PeerId, region: RegionId) -> Iterator[ToPeer]:
+        """Send a replica all entries of a region."""
+        table = self.tables.get(region)
+        if table is not None:
+            for batch in batches(list(table.entries.values())) or [()]:
+                yield ToPeer(peer, CopyEntries(*region, batch, (), table.is_split))
+
+    def merge(self, now: Nanos, sender: PeerId, message: CopyEntries) -> list[Refuse]:
+        """Add the entries that a former owner copies. This peer knows better which ones were removed."""
+        table = self.tables[message.name, message.code]
+        return table.add_all(sender, message.added, now + 2 * self._settings.expiry_ns)[1]
+
+    def take_over(self, now: Nanos, region: RegionId, copy: EntryTable) -> None:
+        """This peer owns a region of which it was a replica."""
+        self.takeovers += 1
+        table = self.tables.setdefault(region, copy)
+        if table is not copy:
+            table.is_split = table.is_split or copy.is_split
+            for entry in copy.entries.values():
+                table.add(entry, now)
+            table.away.update({peer: until for peer, until in copy.away.items() if peer not in table.away})
+        table.renew(now + self._settings.expiry_ns)

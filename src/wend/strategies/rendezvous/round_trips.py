@@ -1,0 +1,100 @@
+"""Round trips to peers that the membership has not measured, and the events from them that wait for it.
+
+The age of an event grows by half of the round trip to its sender. A DHT measures the round trips to its neighbours and
+to the entries of its routing table; for other peers, and for those that restarted, it has only an estimate. No peer may
+drop an event because of an estimate: the receiver first asks the sender for a round trip, and holds the event.
+"""
+
+from wend.model.events import PeerId
+from wend.model.units import MS, SECOND, Nanos
+from wend.protocol.plugins import PluginEffect, SendTo, Timer
+from wend.strategies.rendezvous.messages import AskTrip, MatchEvent, NotifyPeer
+
+TRIES = 4
+"""Questions to a sender, each after twice the wait. Then its events proceed with the estimate."""
+FIRST_WAIT_NS: Nanos = 200 * MS
+VALID_NS: Nanos = 300 * SECOND
+"""How long a measurement is used."""
+MOST_TRIPS = 4096
+MOST_HELD = 1024
+"""Events that wait, from all senders. Others proceed with the estimate."""
+TRIPS = "trips"
+"""The timer for unanswered questions."""
+
+EventMessage = MatchEvent | NotifyPeer
+
+
+class _Question:
+    __slots__ = ("due_ns", "held", "sent_ns", "tries")
+
+    def __init__(self) -> None:
+        self.held: list[tuple[Nanos, EventMessage]] = []
+        """The messages that wait, each with the time of its arrival."""
+        self.sent_ns: dict[int, Nanos] = {}
+        """When each question was sent, by its number."""
+        self.tries = 0
+        self.due_ns: Nanos = 0
+
+
+class RoundTrips:
+    """Measures round trips to the senders of events, and holds the events until it knows them."""
+
+    def __init__(self) -> None:
+        self._trips: dict[PeerId, tuple[Nanos, Nanos]] = {}
+        """By peer: the round trip, and when it was measured."""
+        self._questions: dict[PeerId, _Question] = {}
+        self._number = 0
+        self._held = 0
+        self._timer_ns: Nanos | None = None
+
+    def trip_ns(self, now: Nanos, peer: PeerId) -> Nanos | None:
+        trip, measured_ns = self._trips.get(peer, (None, 0))
+        return trip if now - measured_ns < VALID_NS else None
+
+    def hold(self, now: Nanos, peer: PeerId, message: EventMessage) -> bool:
+        """Let a message wait until the round trip to its sender is known. Returns whether there is room."""
+        if self._held >= MOST_HELD:
+            return False
+        self._held += 1
+        self._questions.setdefault(peer, _Question()).held.append((now, message))
+        return True
+
+    def ask(self, now: Nanos) -> list[PluginEffect]:
+        """Send the questions that are due, and set the timer for the next ones."""
+        effects: list[PluginEffect] = []
+        for peer, question in self._questions.items():
+            if question.due_ns <= now and question.tries < TRIES:
+                self._number += 1
+                question.sent_ns[self._number] = now
+                question.due_ns = now + (FIRST_WAIT_NS << question.tries)
+                question.tries += 1
+                effects.append(SendTo(peer, AskTrip(self._number)))
+        due_ns = min((question.due_ns for question in self._questions.values()), default=None)
+        if due_ns is not None and (self._timer_ns is None or due_ns < self._timer_ns):
+            self._timer_ns = due_ns
+            effects.append(Timer(due_ns, TRIPS))
+        return effects
+
+    def measure(self, now: Nanos, peer: PeerId, number: int) -> list[tuple[Nanos, EventMessage]]:
+        """A peer has answered. Returns its messages that waited, each with the time of its arrival."""
+        question = self._questions.get(peer)
+        if question is None or number not in question.sent_ns:
+            return []
+        self._trips.pop(peer, None)
+        self._trips[peer] = (now - question.sent_ns[number], now)
+        if len(self._trips) > MOST_TRIPS:
+            del self._trips[next(iter(self._trips))]
+        return self._release(peer)
+
+    def give_up(self, now: Nanos) -> list[tuple[PeerId, Nanos, EventMessage]]:
+        """The timer is due. Returns the messages of senders that do not answer, each with its sender and the time of
+        its arrival."""
+        self._timer_ns = None
+        silent = [peer for peer, question in self._questions.items() if question.tries == TRIES]
+        silent = [peer for peer in silent if self._questions[peer].due_ns <= now]
+        return [(peer, arrived_ns, message) for peer in silent for arrived_ns, message in self._release(peer)]
+
+    def _release(self, peer: PeerId) -> list[tuple[Nanos, EventMessage]]:
+        held = self._questions.pop(peer).held
+        self._held -= len(held)
+        return held
