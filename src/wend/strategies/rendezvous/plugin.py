@@ -215,7 +215,7 @@ class Rendezvous(KeyBasedInterest):
         for region in [region for region in owned.tables if not self._owns(region)]:
             replicas.put(now, region, owned.tables.pop(region))
             self._carry_out(now, hand_over(now, region, replicas.copies[region]))
-        for region in replicas.orphans(ring.forgets):
+        for region in replicas.orphans(ring.is_dead):
             self._carry_out(now, hand_over(now, region, replicas.copies[region]))
         nearest = ring.replicas(self._settings.replicas)
         for peer in replicas.choose(tuple([peer for peer in nearest if peer != self.me])):
