@@ -24,7 +24,7 @@ HOME = {"protocol/link/link.py", "protocol/link/estimator.py"}
 FIELDS = {*getattr(Link, "__slots__", ()), *getattr(LinkEstimator, "__slots__", ())}
 UNGUARDED = {"heard_ns", "sent_ns", "answers", "transmitted"}
 """What those who send and receive packets set themselves."""
-OTHERS = {("strategies/tdo/landmark.py", "path")}
+OTHERS: set[tuple[str, str]] = set()
 """Fields of other objects that have the name of one of a link's."""
 
 STEPS: dict[str, tuple[Callable[[Link], object], ...]] = {
