@@ -101,7 +101,7 @@ class Net:
 
     def agree(self) -> bool:
         return all(
-            peer.table.known == self.peers[0].known and len(peer.table.known) == len(LINE)
+            peer.table.known == self.peers[0].table.known and len(peer.table.known) == len(LINE)
             for peer in self.peers.values()
         )
 
