@@ -26,7 +26,8 @@ from wend.protocol.plugins import (
     Refuse,
     View,
 )
-from wend.strategies.adaptive.plugin import Adaptive, Packet
+from wend.strategies.adaptive.packets import Packet
+from wend.strategies.adaptive.plugin import Adaptive
 from wend.strategies.clusters.interest.graph import EventNumbers
 
 CLUSTER_GRAPH = "cluster-graph"
@@ -78,7 +79,7 @@ class ClustersAdaptive(Adaptive):
             found += [Notice("reroute", dests[0]), *self.handle(now, again, view)]
         return found
 
-    def _deadline_ns(self, packet: Packet, dest: PeerId, view: View) -> Nanos | None:
+    def deadline_ns(self, packet: Packet, dest: PeerId, view: View) -> Nanos | None:
         origin = packet.path[0] if packet.path else view.me
         found: Nanos | None = view.interest.cluster_deadline_ns(packet.event, origin, dest, view.graph)
         return found
