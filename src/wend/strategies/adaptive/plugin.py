@@ -49,6 +49,8 @@ from wend.strategies.adaptive.shared_risk import Parts, SharedRisk
 from wend.strategies.adaptive.spread_forwarding import SpreadForwarding
 from wend.strategies.adaptive.spread_trees import SpreadTree
 
+__all__ = ["Adaptive", "AdaptiveSettings", "Packet"]
+
 ROUTES = 3
 """How many routes to a destination a peer compares."""
 

@@ -26,8 +26,7 @@ from wend.protocol.plugins import (
     Refuse,
     View,
 )
-from wend.strategies.adaptive.packets import Packet
-from wend.strategies.adaptive.plugin import Adaptive
+from wend.strategies.adaptive.plugin import Adaptive, Packet
 from wend.strategies.clusters.interest.graph import EventNumbers
 
 CLUSTER_GRAPH = "cluster-graph"
