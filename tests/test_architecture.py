@@ -345,7 +345,7 @@ def test_the_contracts_are_kept() -> None:
         ("strategies.tdo.handshake", "protocol.link.retransmission", PLUGINS),
         ("strategies.trees.generations", "protocol.delivery.store_and_forward", PLUGINS),
         ("strategies.link_state.plugin", "protocol.link.link", PLUGINS),
-        ("strategies.tdo.member", "protocol.link.direct", PLUGINS),
+        ("strategies.tdo.rounds", "protocol.link.direct", PLUGINS),
         ("protocol.plugins", "protocol.delivery.local", PLUGINS),  # through a friend
         ("strategies.dcrd.plugin", "strategies.adaptive.routes", STRATEGIES),
         ("strategies.rendezvous.plugin", "strategies.dmm.spaces", STRATEGIES),

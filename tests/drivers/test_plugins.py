@@ -24,7 +24,7 @@ import msgspec
 from wend.model.settings import Settings, setting
 from wend.strategies.link_state.plugin import LinkStateGraph
 from wend.strategies.flooded.plugin import FloodedInterest
-from wend.strategies.tdo.random_links import RandomLinks
+from wend.strategies.tdo.plugin import RandomLinks
 from wend.protocol.plugins import Arrived, Forward, MakeLink, Membership, Needs, Routing, Tell, Timer
 from wend.strategies.dcrd.plugin import Dcrd
 

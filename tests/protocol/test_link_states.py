@@ -30,7 +30,7 @@ PARTS = {
 """A link and its parts, by file."""
 HOME = {f"protocol/link/{name}.py" for name in PARTS}
 FIELDS = {field for part in PARTS.values() for field in getattr(part, "__slots__", ())}
-OTHERS = {("strategies/tdo/landmark.py", "path"), ("strategies/clusters/membership/detector.py", "heard_ns")}
+OTHERS = {("strategies/clusters/membership/detector.py", "heard_ns")}
 """Fields of other objects that have the name of one of a link's."""
 
 STEPS: dict[str, tuple[Callable[[Link], object], ...]] = {

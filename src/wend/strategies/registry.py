@@ -80,12 +80,12 @@ class PluginTable(MutableMapping[str, type[Plugin]]):
 
 MEMBERSHIP = PluginTable(
     {
-        "tdo-landmark": "tdo.landmark:TdoLandmark",
-        "tdo-random": "tdo.random_joins:TdoRandom",
-        "tdo-nearest": "tdo.random_joins:Nearest",
-        "tdo-farthest": "tdo.random_joins:Farthest",
-        "random": "tdo.random_links:RandomLinks",
-        "chain": "tdo.chain:Chain",
+        "tdo-landmark": "tdo.plugin:TdoLandmark",
+        "tdo-random": "tdo.plugin:TdoRandom",
+        "tdo-nearest": "tdo.plugin:Nearest",
+        "tdo-farthest": "tdo.plugin:Farthest",
+        "random": "tdo.plugin:RandomLinks",
+        "chain": "tdo.plugin:Chain",
         "pastry": "ring.pastry:Pastry",
         "clusters": "clusters.membership.plugin:Clusters",
         "clusters-linked": "clusters.membership.plugin:LinkedClusters",

@@ -5,7 +5,7 @@ import pytest
 from tests.strategies.tdo.test_landmarks import check_trees
 from tests.strategies.tdo.worlds import LINKING, Underlay, World
 from wend.model.paths import UNKNOWN
-from wend.strategies.tdo.landmark import TdoLandmark
+from wend.strategies.tdo.plugin import TdoLandmark
 
 PEERS = 12
 QUIET, HEALED = 40, 50
@@ -65,7 +65,7 @@ def test_a_chain_that_is_cut_is_bridged() -> None:
 def guests_of(world: World) -> list[tuple[int, ...]]:
     members = list(world.members.values())
     assert all(isinstance(member, TdoLandmark) for member in members)
-    return [member.guests for member in members]
+    return [member.overlay.guests for member in members]
 
 
 def test_a_child_that_its_parent_cannot_reach_is_a_guest_until_it_can() -> None:

@@ -24,7 +24,7 @@ from wend.strategies.tdo.messages import (
     Unlinked,
 )
 from wend.strategies.tdo.paths import back, leads_through, rest, same
-from wend.strategies.tdo.random_joins import TdoRandom
+from wend.strategies.tdo.plugin import TdoRandom
 from wend.strategies.tdo.sampling import TOO_OLD, VIEW, Sampling
 
 # ---------------------------------------------------------------- paths
@@ -139,12 +139,12 @@ def test_a_beacon_that_stands_still_is_given_up() -> None:
     for beat in range(SURE + 1):
         whole.hear(2, 100 + beat)
         whole.tick()
-    assert whole.leader == 2 and whole.sure
-    assert whole.apart(3) and not whole.apart(2) and not whole.apart(-1)
+    assert whole.leader == 2 and whole.is_sure
+    assert whole.is_apart(3) and not whole.is_apart(2) and not whole.is_apart(-1)
     for _ in range(STALE + 2):
         whole.hear(2, 100 + SURE)
         whole.tick()
-    assert whole.leader == 5 and not whole.sure
+    assert whole.leader == 5 and not whole.is_sure
     whole.hear(2, 100 + SURE)  # an echo
     assert whole.leader == 5
     whole.hear(2, 200)
@@ -161,15 +161,15 @@ def alone(me: int = 1, **settings: object) -> TdoRandom:
 
 
 def tell(to: TdoRandom, sender: int, message: MembershipMessage) -> list[object]:
-    return list(to.handle(to.round * PERIOD, Heard(sender, message)))
+    return list(to.handle(to.rounds.number * PERIOD, Heard(sender, message)))
 
 
 def found(to: TdoRandom, peer: int, path: tuple[int, ...] | None) -> list[object]:
-    return list(to.handle(to.round * PERIOD, PathFound(peer, path)))
+    return list(to.handle(to.rounds.number * PERIOD, PathFound(peer, path)))
 
 
 def number(of: TdoRandom, peer: int) -> int:
-    return of.linked[peer].mine
+    return of.overlay.links[peer].mine
 
 
 def linked(me: int, *others: tuple[int, tuple[int, ...]]) -> TdoRandom:
@@ -244,7 +244,7 @@ def test_an_offer_that_was_withdrawn_is_dropped_whatever_comes_first(part_first:
         assert tell(peer, 1, LinkOffer(5, (10, 30))) == [FindPath(1)]
         assert tell(peer, 1, Unlinked(5, 0)) == []
         assert found(peer, 1, (30, 10)) == []
-    assert peer.linked == {}
+    assert peer.overlay.links == {}
 
 
 def test_requests_for_oneself_or_a_neighbour_are_dropped() -> None:
@@ -263,7 +263,7 @@ def test_a_silent_neighbour_is_given_up() -> None:
     peer = linked(3, (2, (30, 20)))
     said = [effect for turn in range(1, 8) for effect in peer.handle(turn * PERIOD, Due())]
     assert EndLink(2) in said
-    assert peer.linked == {}
+    assert peer.overlay.links == {}
 
 
 def test_a_peer_of_the_same_router_leads_nowhere() -> None:

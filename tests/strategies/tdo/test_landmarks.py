@@ -8,7 +8,6 @@ from wend.model.randomness import stream
 from wend.protocol.config import PeerConfig
 from wend.protocol.plugins import Begun, Due, EndLink, Heard, MakeLink, Reroute, SendTo
 from wend.protocol.ports import FindPath, PathFound, Refuse
-from wend.strategies.tdo.landmark import RENEW, TdoLandmark
 from wend.strategies.tdo.messages import (
     Adopt,
     ChildAlive,
@@ -22,6 +21,8 @@ from wend.strategies.tdo.messages import (
     Renew,
     Shuffle,
 )
+from wend.strategies.tdo.plugin import TdoLandmark
+from wend.strategies.tdo.tracing import RENEW
 
 
 def parent(underlay: Underlay, members: list[int], root: int, peer: int) -> int:
@@ -39,19 +40,21 @@ def parent(underlay: Underlay, members: list[int], root: int, peer: int) -> int:
 
 def check_trees(world: World, seed: int) -> None:
     members = sorted(world.members)
-    landmarks = world.members[members[0]].landmarks
+    landmarks = world.members[members[0]].overlay.landmarks
     assert landmarks, f"seed {seed}"
     for root in landmarks:
         for peer in members:
             if peer == root:
                 continue
-            family = world.members[peer].families[root]
+            family = world.members[peer].overlay.families[root]
             assert family.parent == parent(world.underlay, members, root, peer), f"seed {seed}: {peer} below {root}"
-            assert peer in world.members[family.parent].families[root].children, f"seed {seed}: {peer} below {root}"
+            assert peer in world.members[family.parent].overlay.families[root].children, (
+                f"seed {seed}: {peer} below {root}"
+            )
 
 
 def agreed(world: World) -> bool:
-    return len({member.landmarks for member in world.members.values()}) == 1
+    return len({member.overlay.landmarks for member in world.members.values()}) == 1
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.05])
@@ -76,8 +79,8 @@ def test_the_same_peers_in_another_order_grow_the_same_trees() -> None:
                 world.at(float(draw.random()) * 10, "join", peer)
             world.run(60)
             check_trees(world, seed)
-            roots = world.members[0].landmarks
-            grown.append({(r, p, world.members[p].families[r].parent) for r in roots for p in range(8)})
+            roots = world.members[0].overlay.landmarks
+            grown.append({(r, p, world.members[p].overlay.families[r].parent) for r in roots for p in range(8)})
         for root in {r for trees in grown for r, _, _ in trees}:
             trees = [{(p, q) for r, p, q in trees if r == root} for trees in grown]
             assert all(tree == trees[0] for tree in trees if tree and trees[0])
@@ -88,10 +91,10 @@ def test_about_k_landmarks_are_elected() -> None:
     for peer in range(60):
         world.at(peer / 20, "join", peer)
     world.run(60)
-    known = {member.landmarks for member in world.members.values()}
+    known = {member.overlay.landmarks for member in world.members.values()}
     assert len(known) == 1
     assert 5 <= len(known.pop()) <= 12
-    assert all(30 < member.estimated_peers < 120 for member in world.members.values())
+    assert all(30 < member.overlay.estimated_peers < 120 for member in world.members.values())
     check_trees(world, 9)
 
 
@@ -100,12 +103,12 @@ def test_where_all_landmarks_die_others_are_elected() -> None:
     for peer in range(10):
         world.at(0.1 * peer, "join", peer)
     world.run(40)
-    dead = world.members[0].landmarks
+    dead = world.members[0].overlay.landmarks
     for peer in dead:
         world.at(41, "crash", peer)
     world.run(160)
     assert len(world.components()) == 1 and world.asymmetric() == []
-    assert not set(world.members[max(world.members)].landmarks) & set(dead)
+    assert not set(world.members[max(world.members)].overlay.landmarks) & set(dead)
     check_trees(world, 4)
 
 
@@ -134,7 +137,7 @@ def test_the_work_of_renewing_does_not_grow_with_the_peers() -> None:
         world.run(60)
         before = world.said["Renew"]
         world.run(160)
-        return (world.said["Renew"] - before) / len(world.members[0].landmarks)
+        return (world.said["Renew"] - before) / len(world.members[0].overlay.landmarks)
 
     assert all(100 / RENEW / 2 < renewals(peers) < 2 * 100 / RENEW for peers in (6, 24))
 
@@ -156,19 +159,19 @@ def landmark(me: int) -> TdoLandmark:
     made = TdoLandmark(PeerConfig(peer=me, membership_k=10**6, membership_period_ns=PERIOD))
     made.handle(0, Begun(()))
     turn = 0
-    while not made.is_landmark:
+    while not made.overlay.is_landmark:
         turn += 1
         made.handle(turn * PERIOD, Due())
     return made
 
 
 def tell(to: TdoLandmark, sender: int, message: MembershipMessage) -> list[object]:
-    return list(to.handle(to.round * PERIOD, Heard(sender, message)))
+    return list(to.handle(to.rounds.number * PERIOD, Heard(sender, message)))
 
 
 def take_in(root: TdoLandmark, peer: int, path: Path) -> list[object]:
     assert tell(root, peer, JoinTree()) == [FindPath(peer)]
-    return list(root.handle(root.round * PERIOD, PathFound(peer, path)))
+    return list(root.handle(root.rounds.number * PERIOD, PathFound(peer, path)))
 
 
 def test_a_landmark_adopts_passes_on_and_hands_over() -> None:
@@ -196,7 +199,7 @@ def test_what_was_measured_once_is_not_measured_again() -> None:
 def renewed(root: TdoLandmark, peer: int, before: Path, path: Path | None) -> list[object]:
     assert tell(root, peer, Renew(before)) == [FindPath(peer)]
     assert tell(root, peer, Renew(before)) == [], "it is being measured"
-    return list(root.handle(root.round * PERIOD, PathFound(peer, path)))
+    return list(root.handle(root.rounds.number * PERIOD, PathFound(peer, path)))
 
 
 def test_a_path_that_is_another_gives_another_place() -> None:

@@ -14,7 +14,7 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.plugins import Begun, Due, Heard, SendTo
 from wend.strategies.registry import plugin
 from wend.strategies.tdo.messages import Gossip, Join, ProbePing, ProbePong, Shuffle
-from wend.strategies.tdo.random_joins import Farthest, Nearest
+from wend.strategies.tdo.plugin import Farthest, Nearest
 
 QUIET = 120
 """Periods after which the last news of who is there is old."""

@@ -78,7 +78,7 @@ class ClustersAdaptive(Adaptive):
             found += [Notice("reroute", dests[0]), *self.handle(now, again, view)]
         return found
 
-    def _deadline_ns(self, packet: Packet, dest: PeerId, view: View) -> Nanos | None:
+    def deadline_ns(self, packet: Packet, dest: PeerId, view: View) -> Nanos | None:
         origin = packet.path[0] if packet.path else view.me
         found: Nanos | None = view.interest.cluster_deadline_ns(packet.event, origin, dest, view.graph)
         return found

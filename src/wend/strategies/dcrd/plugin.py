@@ -135,32 +135,40 @@ class Dcrd(Routing):
             for hop in lists.get((publisher, dests[0])) or self._unlisted(dests[0], view):
                 if hop not in path and hop not in tried:
                     return [Forward(hop, event, born_ns, dests, path, None, ranks, tried)]
+        groups, stuck = self._group(publisher, dests, path, tried, view)
+        if len(groups) == 1 and not stuck:
+            return [Forward(hop, event, born_ns, dests, path, None, ranks, tried) for hop in groups]
+        rank_of = dict(zip(dests, ranks, strict=False))
+        effects: list[PluginEffect] = []
+        for hop, group in groups.items():
+            its_ranks = tuple([rank_of[dest] for dest in group]) if ranks else ()
+            effects.append(Forward(hop, event, born_ns, tuple(group), path, None, its_ranks, tried))
+        if stuck:
+            its_ranks = tuple([rank_of.get(dest, 0) for dest in stuck])
+            effects.append(return_upstream(event, born_ns, tuple(stuck), its_ranks, path, view))
+            self._taken.give_back(event.id, tuple(stuck))
+        return effects
+
+    def _group(
+        self,
+        publisher: PeerId,
+        dests: tuple[PeerId, ...],
+        path: tuple[PeerId, ...],
+        tried: tuple[PeerId, ...],
+        view: View,
+    ) -> tuple[dict[PeerId, list[PeerId]], list[PeerId]]:
+        """The destinations by next hop, and those to which no neighbour is left."""
+        lists = self.table.lists
         groups: dict[PeerId, list[PeerId]] = {}
         stuck: list[PeerId] = []
         for dest in dests:
             for hop in lists.get((publisher, dest)) or self._unlisted(dest, view):
                 if hop not in path and hop not in tried:
+                    groups.setdefault(hop, []).append(dest)
                     break
             else:
                 stuck.append(dest)
-                continue
-            if hop in groups:
-                groups[hop].append(dest)
-            else:
-                groups[hop] = [dest]
-        if len(groups) == 1 and not stuck:
-            return [Forward(hop, event, born_ns, dests, path, None, ranks, tried)]
-        of = dict(zip(dests, ranks, strict=False)) if ranks else {}
-        effects: list[PluginEffect] = [
-            Forward(hop, event, born_ns, tuple(group), path, None, tuple([of[d] for d in group]) if of else (), tried)
-            for hop, group in groups.items()
-        ]
-        if stuck:
-            effects.append(
-                return_upstream(event, born_ns, tuple(stuck), tuple(of.get(d, 0) for d in stuck), path, view)
-            )
-            self._taken.give_back(event.id, tuple(stuck))
-        return effects
+        return groups, stuck
 
     def _unlisted(self, dest: PeerId, view: View) -> tuple[PeerId, ...]:
         """The next hops of a pair without a list: the neighbours by their delay to the destination."""

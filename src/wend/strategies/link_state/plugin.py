@@ -136,13 +136,11 @@ class LinkStateGraph(Graph):
         known = self._known.get(state.origin)
         if state.origin == view.me or (known is not None and known.version >= state.version):
             return []
-        if not all(delay > 0 and 0.0 <= reliability <= 1.0 for _, delay, reliability in state.links):
+        if not _has_valid_links(state):
             return [Refuse(sender, "a link state that cannot be")]
         if state.paths and len(state.paths) != len(state.links):
             return [Refuse(sender, "paths that do not fit the links")]
-        if state.prices and (
-            len(state.prices) != len(state.links) or not all(0 <= price <= _HIGHEST_NS for price in state.prices)
-        ):
+        if state.prices and not _has_valid_prices(state):
             return [Refuse(sender, "a link state that cannot be")]
         news: list[PluginEffect] = []
         if self._take(state):
@@ -170,6 +168,14 @@ class LinkStateGraph(Graph):
         self._trees.clear()
         self.version += 1
         return True
+
+
+def _has_valid_links(state: LinkState) -> bool:
+    return all(delay > 0 and 0.0 <= reliability <= 1.0 for _, delay, reliability in state.links)
+
+
+def _has_valid_prices(state: LinkState) -> bool:
+    return len(state.prices) == len(state.links) and all(0 <= price <= _HIGHEST_NS for price in state.prices)
 
 
 def _much_the_same(before: LinkState, links: Links, paths: tuple[Path, ...], prices: tuple[Nanos, ...]) -> bool:

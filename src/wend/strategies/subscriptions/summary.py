@@ -327,18 +327,19 @@ def _key(level: int, sides: Sides, qos: Qos) -> Key:
 def _part(level: int, name: str, values: Values) -> tuple[str, str, Any]:
     """What the key of a group says of an attribute: its name, the kind of its values, and what all members share."""
     numbers, strings = values.numbers, values.strings
-    shared: Any = None
     if strings and not numbers:
-        if (level == EQUAL or name == TOPIC) and len(strings) == 2 and strings[1] == strings[0] + "\0":
-            shared = _shared(level, strings[0], True)
-        return name, "text", shared
+        is_shared = (level == EQUAL or name == TOPIC) and _is_one_text(strings)
+        return name, "text", _shared(level, strings[0], True) if is_shared else None
     if numbers and not strings:
-        if level == EQUAL and len(numbers) == 2 and after(numbers[0]) == numbers[1]:
-            shared = numbers[0]
-        return name, "number", shared
+        is_single = len(numbers) == 2 and after(numbers[0]) == numbers[1]
+        return name, "number", numbers[0] if is_single and level == EQUAL else None
     if values.booleans and not numbers:
         return name, "boolean", values.booleans if level == EQUAL else None
     return name, "absent" if values.absent else "present", None
+
+
+def _is_one_text(strings: Cuts) -> bool:
+    return len(strings) == 2 and strings[1] == strings[0] + "\0"
 
 
 def _shared(level: int, text: str, single: bool) -> tuple[str, bool] | None:

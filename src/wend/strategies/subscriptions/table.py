@@ -1,8 +1,8 @@
 """The subscription table: the subscriptions and advertisements that this peer knows, and the lookups for events.
 
-Of its own subscriptions a peer has an exact index (`local_subscriptions.py`), and announces a summary (`summary.py`).
-Of other peers it knows what they announced. So an event may reach a peer that wants it no more than others do: its
-summary matches it, but none of its subscriptions does. The peer counts it as `false-positive`.
+Of its own subscriptions a peer has an exact index (`local.py`), and announces a summary (`summary.py`).
+Of other peers it knows what they announced. So an event may reach a peer that does not want it: the
+peer's summary matches it, but none of its subscriptions does. The peer counts it as `false-positive`.
 """
 
 from typing import TypeVar
@@ -71,9 +71,10 @@ class SubscriptionTable:
         self._deadlines: dict[tuple[object, PeerId, PeerId], Nanos | None] = {}
         self._graph_version = -1
         self._topics_only = True
-        self._any_ordered = False
-        self._any_expire = False
-        self._any_grouped = False
+        self._ordered = 0
+        self._expiring = 0
+        self._grouped = 0
+        """The number of subscriptions that want an order, let events expire, or are of queue groups."""
         self.own = NO_SUBSCRIPTIONS
         """The subscriptions of this peer."""
         self._offers: tuple[str, ...] = ()
@@ -98,7 +99,7 @@ class SubscriptionTable:
         if found is None:
             me, local, subscriptions = self._me, self.own, self._subscriptions
             keys = self._index.match(event.attributes)
-            if self._any_grouped:
+            if self._grouped:
                 keys = tuple([key for key in keys if not subscriptions[key].qos.group])
             peers = {key.peer for key in keys if key.peer != me}
             numbers = local.match(event.attributes)
@@ -111,7 +112,7 @@ class SubscriptionTable:
         return found
 
     def members(self, event: Event) -> dict[str, tuple[PeerId, ...]]:
-        if not self._any_grouped and not self.own.grouped:
+        if not self._grouped and not self.own.grouped:
             return {}
         found: dict[str, set[PeerId]] = {}
         for key in self._index.match(event.attributes):
@@ -149,7 +150,7 @@ class SubscriptionTable:
         return not self.own.summary.exact and any(key.peer == self._me for key in self._index.match(event.attributes))
 
     def ordered(self, event: Event) -> tuple[PeerId, ...]:
-        if not self._any_ordered:
+        if not self._ordered:
             return ()
         keys = self._index.match(event.attributes)
         peers = {key.peer for key in keys if self._subscriptions[key].qos.order}
@@ -162,7 +163,7 @@ class SubscriptionTable:
         return True
 
     def expiry_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:
-        if not self._any_expire:
+        if not self._expiring:
             return None
         latest: Nanos | None = None
         for key in self._index.match(event.attributes):
@@ -343,21 +344,27 @@ class SubscriptionTable:
                 parse(offer)
         except FilterError:
             return False
-        for gone in before:
-            self._index.discard(gone)
-            self._subscriptions.pop(gone, None)
+        for key in before:
+            self._index.discard(key)
+            self._count(self._subscriptions.pop(key, None), -1)
         self.known[origin] = interest
         for key, parsed, subscription in changed:
             self._index.add(key, parsed)
+            self._count(self._subscriptions.get(key), -1)
             self._subscriptions[key] = subscription
+            self._count(subscription, 1)
         self._topics_only = self._index.by_topic
-        self._any_ordered = any(s.qos.order for s in self._subscriptions.values())
-        self._any_expire = any(s.qos.expire for s in self._subscriptions.values())
-        self._any_grouped = any(s.qos.group for s in self._subscriptions.values())
         self._targets.clear()
         self._notify.clear()
         self._deadlines.clear()
         return True
+
+    def _count(self, subscription: Subscription | None, step: int) -> None:
+        if subscription is not None:
+            qos = subscription.qos
+            self._ordered += step if qos.order else 0
+            self._expiring += step if qos.expire else 0
+            self._grouped += step if qos.group else 0
 
 
 def _remember(cache: dict[K, V], key: K, value: V) -> None:

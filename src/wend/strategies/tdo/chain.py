@@ -1,9 +1,9 @@
 """`chain`: each measured path is split at all peers that it passes. Wend's own membership.
 
 One measurement links a chain of peers, each with the next. So `chain` needs fewer measurements than `tdo-random`, which
-splits a path at neighbours only. It must know which peer is at which router. Each peer learns its own router from the
-first path it measures, and gossips it. When a peer becomes known, links that pass its router are split there. Of
-several peers at one router the lowest represents it, and the others link to that one.
+splits a path at neighbours only. It must know which peer is at which router (`homes.py`). Each peer learns its own
+router from the first path it measures, and gossips it. When a peer learns of another, it splits its links that pass the
+other's router. Of several peers at one router the lowest represents it, and the others link to that one.
 
 If two adjacent peers of a chain cannot hear each other, though others hear both, the overlay may fall into components,
 and every path across is split at the same gap. So if the leader of a component (`components.py`) meets peers of another
@@ -13,151 +13,114 @@ redundant later; it remains until one of its ends leaves.
 
 from itertools import pairwise
 
-from wend.model.events import PeerId
-from wend.model.paths import UNKNOWN, Path, Router
-from wend.model.units import Nanos
-from wend.protocol.plugins import PeerConfig
-from wend.strategies.tdo.handshake import LinkHandshake
-from wend.strategies.tdo.member import WARM
-from wend.strategies.tdo.messages import Gossip, Join
+import msgspec
 
-TOLD = 24
-"""The most home routers that one gossip message carries."""
+from wend.model.events import PeerId
+from wend.model.paths import UNKNOWN, Path
+from wend.model.units import Nanos
+from wend.protocol.plugins import PeerConfig, SendTo
+from wend.strategies.tdo.effects import Effects
+from wend.strategies.tdo.homes import HomeRouters
+from wend.strategies.tdo.link_overlay import LinkOverlay
+from wend.strategies.tdo.messages import Gossip, Join
+from wend.strategies.tdo.rounds import WARM, Rounds
+from wend.strategies.tdo.settings import MembershipSettings
+
 GAP = 12
 """Periods for which split paths may close a gap between components, before a bridge does."""
-FORGOTTEN = 60
-"""Periods without news of a peer after which its home router is forgotten."""
 
 
-class Chain(LinkHandshake):
+class ChainOverlay(LinkOverlay):
     """Links each peer of a measured path with the next."""
 
-    def __init__(self, config: PeerConfig) -> None:
-        super().__init__(config)
-        self.asked: set[PeerId] = set()
-        self.home: Router | None = None
-        self._homes: dict[PeerId, tuple[Router, int, int]] = {}
-        """By peer: its router, its heartbeat, and the round in which that heartbeat was new."""
-        self._representatives: dict[Router, PeerId] = {}
-        self._dead: dict[PeerId, int] = {}
+    def __init__(self, config: PeerConfig, rounds: Rounds) -> None:
+        super().__init__(config, rounds)
+        self._count = config.of(MembershipSettings).membership_k
+        self._joined: set[PeerId] = set()
+        """The peers to which this one has measured paths."""
+        self._homes = HomeRouters(config.peer)
         self._gap: tuple[int, int] = (0, -GAP)
         """The rounds in which this peer first and last met a gap. After a pause or a bridge, a gap counts as new."""
 
     # ---------------------------------------------------------------- measuring
 
-    def _seek(self, now: Nanos) -> None:
-        for peer, (router, beat, since) in sorted(self._homes.items()):
-            if self.round - since > FORGOTTEN:
-                self._dead[peer] = beat
-                del self._homes[peer]
-                self._elect(router)
-        if self.round >= WARM:
-            if not self.linked and self.round % WARM == 0:
-                self.asked.clear()
-            for peer in self._sampling.sample(
-                max(0, self._settings.membership_k - len(self.asked)), frozenset(self.asked)
-            ):
-                self._join(peer)
+    def seek(self, now: Nanos) -> Effects:
+        round_ = self.rounds.number
+        self._homes.expire(round_)
+        if round_ < WARM:
+            return
+        if not self.links and round_ % WARM == 0:
+            self._joined.clear()
+        count = max(0, self._count - len(self._joined))
+        for peer in self.rounds.sampling.sample(count, frozenset(self._joined)):
+            yield from self.join(peer)
 
-    def _join(self, peer: PeerId) -> None:
-        self.asked.add(peer)
-        self._find_path(peer)
+    def join(self, peer: PeerId) -> Effects:
+        self._joined.add(peer)
+        yield self.tracer.start(peer)
 
-    def _found(self, peer: PeerId, path: Path | None) -> None:
+    def find_path(self, peer: PeerId, path: Path | None) -> Effects:
         path = path or UNKNOWN
-        if self.home is None and path[0] is not None:
-            self.home = path[0]
-            self._elect(self.home)
-            self._recut()
-        self._pair(peer, path)
+        if self._homes.settle(path):
+            yield from self._split_links()
+        yield from self._link_along(peer, path)
 
     # ---------------------------------------------------------------- splitting paths
 
-    def _joins(self, peer: PeerId, path: Path | None) -> None:
+    def place(self, peer: PeerId, path: Path | None) -> Effects:
         if path is None:
-            self._find_path(peer)
+            yield self.tracer.start(peer)
         else:
-            self._pair(peer, path)
+            yield from self._link_along(peer, path)
 
-    def _offered(self, peer: PeerId, number: int, path: Path) -> None:
+    def consider(self, peer: PeerId, number: int, path: Path) -> Effects:
         if self._stops(peer, path):
-            self._decline(peer, number)
-            self._pair(peer, path)
+            yield self.handshake.decline(peer, number)
+            yield from self._link_along(peer, path)
         else:
-            self._accept(peer, path, number)
+            yield from self.handshake.accept(peer, path, number)
 
-    def _pair(self, peer: PeerId, path: Path) -> None:
+    def _link_along(self, peer: PeerId, path: Path) -> Effects:
         """Link each peer of the path with the next: make the first link, and ask other peers to make the rest."""
         stops = [*self._stops(peer, path), (peer, len(path) - 1)]
         first, place = stops[0]
-        if first not in self.linked and first != self.me:
-            self._offer(first, path[: place + 1])
+        if first not in self.links and first != self.me:
+            yield from self.handshake.offer(first, path[: place + 1])
         for (stop, begin), (after, end) in pairwise(stops):
-            self._say(stop, Join(after, path[begin : end + 1]))
+            yield SendTo(stop, Join(after, path[begin : end + 1]))
 
     def _stops(self, peer: PeerId, path: Path) -> list[tuple[PeerId, int]]:
         """The peers that represent routers of the path between here and `peer`, with their positions."""
-        found = []
-        for place, router in enumerate(path):
-            stop = None if router is None else self._representatives.get(router)
-            if stop is not None and stop not in (self.me, peer):
-                found.append((stop, place))
-        return found
+        return [(stop, place) for stop, place in self._homes.on_path(path) if stop != peer]
 
-    def _recut(self) -> None:
-        for peer, link in sorted(self.linked.items()):
+    def _split_links(self) -> Effects:
+        for peer, link in sorted(self.links.items()):
             if self._stops(peer, link.path):
-                self._unlink(peer)
-                self._pair(peer, link.path)
+                yield from self.handshake.unlink(peer)
+                yield from self._link_along(peer, link.path)
 
-    # ---------------------------------------------------------------- home routers
+    # ---------------------------------------------------------------- gossip and gaps
 
-    def _gossip(self) -> Gossip:
-        base = super()._gossip()
-        known = sorted(self._homes)
-        some = self._draw.sample(known, min(TOLD, len(known)))
-        homes = [(peer, *self._homes[peer][:2]) for peer in some]
-        if self.home is not None:
-            homes.append((self.me, self.home, self._first_number + self.round))
-        return Gossip(homes=tuple(homes), leader=base.leader)
+    def gossip(self) -> Gossip:
+        homes = self._homes.sample(self.rounds.draw, self.rounds.beat)
+        return msgspec.structs.replace(super().gossip(), homes=homes)
 
-    def _learn(self, sender: PeerId, gossip: Gossip) -> None:
-        if self._component.apart(gossip.leader) and sender not in self.linked:
-            self._bridge(sender)
-        super()._learn(sender, gossip)
-        moved = False
-        for peer, router, beat in gossip.homes:
-            before = self._homes.get(peer)
-            if peer == self.me or beat <= self._dead.get(peer, -1) or (before is not None and beat <= before[1]):
-                continue
-            self._homes[peer] = (router, beat, self.round)
-            if before is None or before[0] != router:
-                moved |= self._elect(router)
-                if before is not None:
-                    self._elect(before[0])
-        if moved:
-            self._recut()
+    def learn(self, sender: PeerId, gossip: Gossip) -> Effects:
+        if self.handshake.component.is_apart(gossip.leader) and sender not in self.links:
+            yield from self._bridge(sender)
+        yield from super().learn(sender, gossip)
+        if self._homes.learn(gossip.homes, self.rounds.number):
+            yield from self._split_links()
 
-    def _bridge(self, peer: PeerId) -> None:
+    def _bridge(self, peer: PeerId) -> Effects:
+        """Link a peer of another component, if the gap has been there for long."""
         first, last = self._gap
-        self._gap = (first if self.round - last < GAP else self.round, self.round)
-        if self._component.leader == self.me and self.round - self._gap[0] >= GAP:
-            self._gap = (self.round, self.round)
-            self._offer(peer, UNKNOWN)
+        now = self.rounds.number
+        self._gap = (first if now - last < GAP else now, now)
+        if self.handshake.component.leader == self.me and now - self._gap[0] >= GAP:
+            self._gap = (now, now)
+            yield from self.handshake.offer(peer, UNKNOWN)
 
-    def _elect(self, router: Router) -> bool:
-        """Choose the peer that represents a router. Return True if it changed."""
-        here = [peer for peer, (home, _, _) in self._homes.items() if home == router]
-        if self.home == router:
-            here.append(self.me)
-        before = self._representatives.pop(router, None)
-        if here:
-            self._representatives[router] = min(here)
-        return self._representatives.get(router) != before
-
-    def _replace(self, peer: PeerId) -> None:
-        if peer in self._homes:
-            router, beat, _ = self._homes.pop(peer)
-            self._dead[peer] = beat
-            self._elect(router)
-        super()._replace(peer)
+    def replace(self, peer: PeerId) -> Effects:
+        self._homes.forget(peer)
+        yield from super().replace(peer)

@@ -1,8 +1,8 @@
-"""Component leaders: they show whether the overlay is connected. A peer that meets one of another leader joins it.
+"""Component leaders: they show whether the overlay is connected. A peer that meets one with another leader joins it.
 
 The lowest peer of a component leads it. It increments a beacon, which peers pass on hop by hop with the keep-alives of
 their links. If the beacon stops rising, its leader is down or cut off. Peers also meet through sampling, across
-components: two peers that are sure of different leaders have found a gap.
+components: if two peers are sure of different leaders, there is a gap.
 """
 
 from wend.model.events import PeerId
@@ -28,7 +28,7 @@ class ComponentLeader:
         self._now = 0
 
     @property
-    def sure(self) -> bool:
+    def is_sure(self) -> bool:
         return self._now - self._since >= SURE
 
     def tick(self) -> None:
@@ -49,9 +49,9 @@ class ComponentLeader:
         elif leader == self.leader:
             self.beat, self._risen = beat, self._now
 
-    def apart(self, leader: PeerId) -> bool:
+    def is_apart(self, leader: PeerId) -> bool:
         """Whether a peer that is sure of this leader is in another component."""
-        return leader >= 0 and self.sure and leader != self.leader
+        return leader >= 0 and self.is_sure and leader != self.leader
 
     def _follow(self, leader: PeerId, beat: int) -> None:
         self.leader, self.beat = leader, beat

@@ -6,6 +6,13 @@ paths, but none wrongly.
 
 from wend.model.paths import Path
 
+LONGEST = 255
+"""The most hops of a path: an IP packet travels no further."""
+
+
+def is_valid(path: Path) -> bool:
+    return 0 < len(path) <= LONGEST
+
 
 def leads_through(path: Path, other: Path) -> bool:
     """Whether `path` is a strict prefix of `other`. It is strict so that peers of one router are equal."""

@@ -1,0 +1,120 @@
+"""Hedges: whether a second copy is worth its links, which routes the copies take, and which answers are missing."""
+
+from wend.model.choices import Redundancy
+from wend.model.events import EventId, PeerId
+from wend.model.units import Nanos
+from wend.protocol.plugins import is_hedged
+from wend.strategies.adaptive.packets import Packet
+from wend.strategies.adaptive.routes import FAR, Edge, Route, RouteTable
+from wend.strategies.adaptive.scores import ScoredRoute, Scorer
+
+PRICE = {"none": 0.0033, "tight": 0.0033, "free": 0.0005}
+"""What a link of a route costs, as a probability of being late. A hedge has to gain that much for each of its links."""
+
+Copies = tuple[EventId, PeerId, int]
+"""The copies of an event for a destination that one visit of the packet made here. The last part is the length of its
+path before: if the packet comes back, an answer to an earlier copy says nothing about the later ones."""
+
+
+class Hedges:
+    """The hedged destinations whose copies wait for answers."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Copies, tuple[int, bool]] = {}
+        """The number of copies without an answer, and whether one was acknowledged."""
+
+    def add(self, key: Copies) -> None:
+        """Expect answers to two more copies."""
+        count, _ = self._waiting.get(key, (0, False))
+        self._waiting[key] = (count + 2, False)
+
+    def settle(self, key: Copies, acked: bool) -> bool:
+        """Count the answer to a copy. Return True if the destination needs a retry: all its copies from here failed."""
+        count, is_good = self._waiting.pop(key, (1, False))
+        is_good = is_good or acked
+        if count > 1:
+            self._waiting[key] = (count - 1, is_good)
+            return False
+        return not is_good
+
+
+class RouteChoice:
+    """Chooses the route of one destination, and the second route of a hedge."""
+
+    def __init__(self, redundancy: Redundancy) -> None:
+        self._redundancy = redundancy
+
+    def choose(
+        self,
+        rank: int,
+        slack: Nanos,
+        delay_ns: Nanos,
+        routes: list[Route],
+        untried: list[PeerId],
+        table: RouteTable,
+        scorer: Scorer,
+        packet: Packet,
+        used: set[Edge],
+    ) -> tuple[Route, Route | None]:
+        """Return the route to take, and the second route of a hedge if a hedge is worth its cost.
+
+        `used` has the links that carry a copy for other destinations: they cost nothing.
+        """
+        first = routes[0]
+        if slack == FAR:
+            return first, None
+        level = self._redundancy
+        hedges = level == "free" or (level == "tight" and not is_hedged(rank))
+        price = PRICE[level]
+        if packet.tried and level != "none":
+            # few packets meet a failure, and failures come together: one more copy is cheap
+            hedges, price = True, PRICE["free"]
+        price *= scorer.sends
+        if delay_ns > slack:
+            return first, _perhaps_up(first, slack, price, untried, table, scorer) if hedges else None
+        if delay_ns == FAR:
+            return first, None
+        best = scorer.score(first, routes[1] if len(routes) > 1 else None, slack)
+        least = best.late + price * len(first.links - used)
+        scored: dict[PeerId, ScoredRoute] = {first.hop: best}
+        for route in routes[1:]:
+            cost = price * len(route.links - used)
+            if cost < least and route.delay_ns <= slack:
+                each = scored[route.hop] = scorer.score(route, first, slack)
+                if each.late + cost < least:
+                    best, least = each, each.late + cost
+        return best.route, _second(best, routes, slack, price, scored, scorer, used) if hedges else None
+
+
+def _second(
+    best: ScoredRoute,
+    routes: list[Route],
+    slack: Nanos,
+    price: float,
+    scored: dict[PeerId, ScoredRoute],
+    scorer: Scorer,
+    used: set[Edge],
+) -> Route | None:
+    """The second route that lowers the probability of being late the most, beyond its cost."""
+    used = used | best.route.links
+    second, least = None, best.late
+    for route in routes:
+        cost = price * len(route.links - used)
+        if cost < least and route is not best.route and route.delay_ns <= slack:
+            cost += scorer.both_late(best, scored.get(route.hop) or scorer.score(route, routes[0], slack))
+            if cost < least:
+                second, least = route, cost
+    return second
+
+
+def _perhaps_up(
+    first: Route, slack: Nanos, price: float, untried: list[PeerId], table: RouteTable, scorer: Scorer
+) -> Route | None:
+    """Return a route over links that seem down, if only such a route is in time and they may well be up again."""
+    best, most = None, 0.0
+    for route in table.to(first.dest):
+        if route.delay_ns <= slack and route.hop in untried and route.hop != first.hop:
+            gain = scorer.perhaps_up(route) - price * route.hops
+            if gain > most:
+                best, most = route, gain
+    return best

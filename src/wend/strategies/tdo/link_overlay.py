@@ -1,0 +1,143 @@
+"""Overlays of links between two peers, each made by the link handshake: the base of all that are not trees.
+
+`ComponentLeader` tells whether the overlay is connected. A peer that meets one of another component joins it.
+"""
+
+from wend.model.events import PeerId
+from wend.model.paths import Path
+from wend.model.units import Nanos
+from wend.protocol.plugins import PeerConfig, SendTo
+from wend.strategies.tdo.effects import Effects, refuse
+from wend.strategies.tdo.handshake import LinkHandshake
+from wend.strategies.tdo.messages import (
+    Gossip,
+    Join,
+    KeepAlive,
+    LinkOffer,
+    MembershipMessage,
+    MultiJoin,
+    ProbePong,
+    Unlinked,
+)
+from wend.strategies.tdo.paths import back, is_valid
+from wend.strategies.tdo.rounds import Rounds
+from wend.strategies.tdo.tracing import PathTracer
+
+
+class LinkOverlay:
+    """Answers the messages about links. A subclass decides in `place`, `consider` and `seek` which peers to link."""
+
+    def __init__(self, config: PeerConfig, rounds: Rounds) -> None:
+        self.me = config.peer
+        self.rounds = rounds
+        self.handshake = LinkHandshake(config, rounds)
+        self.links = self.handshake.links
+        self.tracer = PathTracer(config)
+
+    # ---------------------------------------------------------------- for subclasses
+
+    def place(self, peer: PeerId, path: Path | None) -> Effects:
+        """Handle a join request for a peer that is not a neighbour."""
+        raise NotImplementedError
+
+    def consider(self, peer: PeerId, number: int, path: Path) -> Effects:
+        """Handle an offer of a peer, with the path that it measured or inferred, reversed."""
+        raise NotImplementedError
+
+    def seek(self, now: Nanos) -> Effects:
+        """Look for more links, once per period."""
+        raise NotImplementedError
+
+    def join(self, peer: PeerId) -> Effects:
+        """Ask a peer for a link, to it or nearby."""
+        yield SendTo(peer, Join(self.me))
+
+    def replace(self, peer: PeerId) -> Effects:
+        """Replace a neighbour that went down."""
+        for other in self.rounds.sampling.sample(1, frozenset(self.links)):
+            yield from self.join(other)
+
+    def find_path(self, peer: PeerId, path: Path | None) -> Effects:
+        """Handle the result of a trace."""
+        yield from ()
+
+    def answer_probe(self, now: Nanos, sender: PeerId) -> None:
+        """Handle the answer to a probe."""
+
+    # ---------------------------------------------------------------- the rounds
+
+    def tend(self, now: Nanos) -> Effects:
+        """Do the work of one period."""
+        self.handshake.component.tick()
+        for peer in sorted(self.links):
+            if self.handshake.is_silent(peer):
+                self.rounds.sampling.forget(peer)
+                yield from self.handshake.unlink(peer)  # if it is up after all, it learns that the link ended
+                yield from self.replace(peer)
+            else:
+                yield self.handshake.keep_alive(peer)
+        yield from self.seek(now)
+
+    def leave(self) -> Effects:
+        """End all links. The neighbour with the shortest path inherits the others."""
+        heir = min(self.links, key=lambda peer: (len(self.links[peer].path), peer), default=None)
+        for peer in sorted(self.links):
+            yield from self.handshake.unlink(peer, None if peer == heir else heir)
+
+    def gossip(self) -> Gossip:
+        component = self.handshake.component
+        return Gossip(leader=component.leader if component.is_sure else -1)
+
+    def learn(self, sender: PeerId, gossip: Gossip) -> Effects:
+        if self.handshake.component.is_apart(gossip.leader) and sender not in self.links:
+            yield from self.join(sender)
+
+    # ---------------------------------------------------------------- messages
+
+    def hear(self, now: Nanos, sender: PeerId, message: MembershipMessage) -> Effects:
+        match message:
+            case KeepAlive(number):
+                if not self.handshake.hear_alive(sender, message) and not self.tracer.is_pending(sender):
+                    yield SendTo(sender, Unlinked(0, number))
+            case Unlinked():
+                yield from self._hear_unlinked(sender, message)
+            case LinkOffer(path=path) if is_valid(path):
+                yield from self._hear_offer(sender, message)
+            case Join(peer, path) if path is None or is_valid(path):
+                yield from self._hear_join(sender, peer, path)
+            case MultiJoin(peers):
+                yield from self._hear_joins(peers)
+            case ProbePong():
+                self.answer_probe(now, sender)
+            case _:
+                yield refuse(sender, message)
+
+    def _hear_unlinked(self, sender: PeerId, message: Unlinked) -> Effects:
+        yield from self.handshake.hear_unlinked(sender, message)
+        if message.heir is not None:
+            self.rounds.sampling.forget(sender)
+            if message.heir not in self.links:
+                yield from self.join(message.heir)
+        self.tracer.withdraw(sender, message.mine)
+
+    def _hear_offer(self, sender: PeerId, offer: LinkOffer) -> Effects:
+        if self.handshake.is_void(sender, offer.number):  # its sender has withdrawn it
+            return
+        yield from self._hear_joins(offer.others)
+        if sender in self.links:
+            self.handshake.confirm(sender, offer.number)
+            yield self.handshake.keep_alive(sender)
+        else:
+            yield from self.consider(sender, offer.number, back(offer.path))
+
+    def _hear_join(self, sender: PeerId, peer: PeerId, path: Path | None) -> Effects:
+        if peer in self.links:
+            if sender == peer:  # it has forgotten the link
+                yield self.handshake.offer_again(peer)
+        elif peer != self.me:
+            yield from self.place(peer, path)
+
+    def _hear_joins(self, peers: tuple[tuple[PeerId, Path], ...]) -> Effects:
+        for peer, path in peers:
+            if is_valid(path):
+                yield from self._hear_join(self.me, peer, path)

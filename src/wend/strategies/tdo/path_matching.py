@@ -1,0 +1,137 @@
+"""`tdo-random`: every peer measures the paths to a few others and links the peers on them (quist, section 5.2).
+
+If a peer gets a join request, it measures the path to the new peer. If a neighbour lies on that path, the peer passes
+the request to it with the rest of the path, which needs no measurement. If the new peer lies on the path to neighbours,
+the peer hands these neighbours to it. Paths only get shorter, so the process ends. Four rules differ from the print. A
+peer accepts an offer if *no* neighbour is nearer (5.7 has the branches swapped). It drops requests for itself or for a
+neighbour. Prefixes are strict and extend beyond the peer's own router; else two peers of one router would pass a
+request to each other for ever. And an end that withdraws a link tells the other.
+
+`tdo-nearest` and `tdo-farthest` choose the peers to join by round trip, from a sample that is larger by ten.
+"""
+
+from wend.model.events import PeerId
+from wend.model.paths import UNKNOWN, Path
+from wend.model.units import Nanos
+from wend.protocol.plugins import PeerConfig, SendTo
+from wend.strategies.tdo.effects import Effects
+from wend.strategies.tdo.link_overlay import LinkOverlay
+from wend.strategies.tdo.messages import Join, MultiJoin
+from wend.strategies.tdo.paths import leads_through, rest
+from wend.strategies.tdo.probing import RoundTrips
+from wend.strategies.tdo.rounds import WARM, Rounds
+from wend.strategies.tdo.settings import MembershipSettings
+
+
+class PathMatching(LinkOverlay):
+    """Joins random peers, or those with the best round trips, and links along the measured paths."""
+
+    def __init__(self, config: PeerConfig, rounds: Rounds, sign: int = 0) -> None:
+        """`sign`: 1 to join the nearest peers of a sample, -1 the farthest, 0 random ones."""
+        super().__init__(config, rounds)
+        settings = config.of(MembershipSettings)
+        self._count = settings.membership_k
+        self._trace_both_ends = settings.trace_both_ends
+        size = settings.membership_k + settings.membership_sample
+        self._round_trips = RoundTrips(rounds.sampling, size, sign) if sign else None
+        self._joined: set[PeerId] = set()
+        """The peers that this one has asked for a link."""
+
+    # ---------------------------------------------------------------- joining
+
+    def seek(self, now: Nanos) -> Effects:
+        round_ = self.rounds.number
+        self.tracer.expire(round_)
+        if round_ < WARM:
+            return
+        if not self.links and not self.tracer and round_ % WARM == 0:
+            self._joined.clear()  # no peer answered, or all have left
+        count = max(0, self._count - len(self._joined))
+        if self._round_trips is None:
+            peers = self.rounds.sampling.sample(count, frozenset(self._joined))
+        elif count:
+            yield from self._round_trips.probe(now, round_)
+            peers = self._best(count, self._round_trips)
+        else:
+            peers = []
+        self._joined.update(peers)
+        for peer in peers:
+            if peer not in self.links:
+                yield from self.join(peer)
+
+    def _best(self, count: int, round_trips: RoundTrips) -> list[PeerId]:
+        if self.rounds.number < 2 * WARM:  # let answers come in before choosing
+            return []
+        peers = round_trips.best(count, self._joined)
+        if not peers and not self.links and self.rounds.number % WARM == 0:  # none of them answers any longer
+            round_trips.clear()
+        return peers
+
+    def answer_probe(self, now: Nanos, sender: PeerId) -> None:
+        if self._round_trips is not None:
+            self._round_trips.answer(now, sender)
+
+    def place(self, peer: PeerId, path: Path | None) -> Effects:
+        if path is not None:
+            yield from self._match(peer, path)
+        else:
+            yield from self.tracer.trace(peer, self.rounds.number)
+
+    def consider(self, peer: PeerId, number: int, path: Path) -> Effects:
+        trace = self.tracer.trace(peer, self.rounds.number, number)
+        if self._trace_both_ends:
+            yield from trace
+        else:
+            yield from self.find_path(peer, path)
+
+    def find_path(self, peer: PeerId, path: Path | None) -> Effects:
+        pending = self.tracer.finish(peer)
+        if pending is None or peer in self.links:
+            return
+        path = path or UNKNOWN
+        if not pending.offer:
+            yield from self._match(peer, path)
+        elif not self.handshake.is_void(peer, pending.offer):  # else the peer withdrew it meanwhile
+            yield from self._decide(peer, pending.offer, path)
+
+    # ---------------------------------------------------------------- path matching
+
+    def _match(self, peer: PeerId, path: Path) -> Effects:
+        """Algorithm 5.6: place a peer that asked to join."""
+        target = self._neighbour_on(path)
+        if target is not None:
+            yield SendTo(target, Join(peer, rest(path, self.links[target].path)))
+            return
+        behind = self._neighbours_behind(path)
+        for other, _ in behind:
+            yield from self.handshake.unlink(other)
+        yield from self.handshake.offer(peer, path, behind)
+
+    def _decide(self, peer: PeerId, number: int, path: Path) -> Effects:
+        """Algorithm 5.7: accept or decline an offer."""
+        target = self._neighbour_on(path)
+        if target is not None:
+            yield self.handshake.decline(peer, number)
+            yield SendTo(target, Join(peer, rest(path, self.links[target].path)))
+            return
+        behind = self._neighbours_behind(path)
+        for other, _ in behind:
+            yield from self.handshake.unlink(other)
+        yield from self.handshake.accept(peer, path, number)
+        if behind:
+            yield SendTo(peer, MultiJoin(behind))
+
+    def _neighbour_on(self, path: Path) -> PeerId | None:
+        """The last neighbour that the path passes; the lowest, if several share its router."""
+        passed = [peer for peer, link in self.links.items() if _passes(path, link.path)]
+        return min(passed, key=lambda peer: (-len(self.links[peer].path), peer), default=None)
+
+    def _neighbours_behind(self, path: Path) -> tuple[tuple[PeerId, Path], ...]:
+        """The neighbours behind the end of the path, each with the rest of its path: the peer there links them."""
+        links = sorted(self.links.items())
+        return tuple((peer, rest(link.path, path)) for peer, link in links if _passes(link.path, path))
+
+
+def _passes(path: Path, begin: Path) -> bool:
+    """Whether a path leaves this peer's router and passes the end of another path."""
+    return len(begin) > 1 and leads_through(begin, path)

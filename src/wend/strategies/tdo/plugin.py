@@ -1,0 +1,162 @@
+"""The memberships of topology-driven overlays: each samples peers, gossips, and tends an overlay once per period."""
+
+from typing import Any, ClassVar, Protocol
+
+from wend.model.events import PeerId
+from wend.model.paths import Path
+from wend.model.settings import Settings
+from wend.model.units import Nanos
+from wend.protocol.plugins import (
+    Begun,
+    ContactFound,
+    Due,
+    Heard,
+    Membership,
+    PathFound,
+    PeerConfig,
+    PluginEffect,
+    PluginInput,
+    SendTo,
+    Stopping,
+    View,
+)
+from wend.strategies.tdo.chain import ChainOverlay
+from wend.strategies.tdo.effects import Effects
+from wend.strategies.tdo.landmark_trees import LandmarkTrees
+from wend.strategies.tdo.messages import Gossip, MembershipMessage, ProbePing, ProbePong, Shuffle
+from wend.strategies.tdo.path_matching import PathMatching
+from wend.strategies.tdo.random_overlay import RandomOverlay
+from wend.strategies.tdo.rounds import Rounds
+from wend.strategies.tdo.settings import MembershipSettings
+
+
+class Overlay(Protocol):
+    """Decides which peers a member links, and yields what it does for that."""
+
+    def gossip(self) -> Gossip:
+        """What spreads with the next shuffle."""
+        ...
+
+    def learn(self, sender: PeerId, gossip: Gossip) -> Effects: ...
+
+    def tend(self, now: Nanos) -> Effects:
+        """Do the work of one period."""
+        ...
+
+    def hear(self, now: Nanos, sender: PeerId, message: MembershipMessage) -> Effects: ...
+
+    def find_path(self, peer: PeerId, path: Path | None) -> Effects:
+        """Handle the result of a trace."""
+        ...
+
+    def leave(self) -> Effects: ...
+
+
+class OverlayMember(Membership):
+    """Samples peers, gossips, and leaves it to an overlay which peers to link."""
+
+    settings: ClassVar[type[Settings]] = MembershipSettings
+    messages: ClassVar[Any] = MembershipMessage
+
+    def __init__(self, config: PeerConfig, rounds: Rounds, overlay: Overlay) -> None:
+        self._me = config.peer
+        self.rounds = rounds
+        self.overlay = overlay
+        self._has_left = False
+
+    def handle(self, now: Nanos, event: PluginInput, view: View | None = None) -> list[PluginEffect]:
+        if self._has_left:
+            return []
+        effects = self._handle(now, event)
+        return [effect for effect in effects if not (type(effect) is SendTo and effect.peer == self._me)]
+
+    def informants(self) -> tuple[PeerId, ...]:
+        """Contacts, and other peers that it met."""
+        return self.rounds.sampling.acquaintances
+
+    def _handle(self, now: Nanos, event: PluginInput) -> Effects:
+        match event:
+            case Begun(contacts):
+                yield self.rounds.begin(now, contacts)
+            case Heard(sender, message):
+                yield from self._hear(now, sender, message)
+            case ContactFound(peer):
+                self.rounds.sampling.add_contact(peer)
+            case PathFound(peer, path):
+                yield from self.overlay.find_path(peer, path)
+            case Due():
+                yield from self._advance(now)
+            case Stopping():
+                yield from self.overlay.leave()
+                self._has_left = True
+
+    def _advance(self, now: Nanos) -> Effects:
+        timer = self.rounds.advance(now)
+        if timer is None:
+            return
+        shuffle = self.rounds.sampling.shuffle()
+        if shuffle is not None:
+            partner, entries = shuffle
+            yield SendTo(partner, Shuffle(entries, self.overlay.gossip()))
+        yield from self.overlay.tend(now)
+        yield timer
+
+    def _hear(self, now: Nanos, sender: PeerId, message: MembershipMessage) -> Effects:
+        match message:
+            case Shuffle(entries, gossip, answer):
+                mine = self.rounds.sampling.merge(sender, entries, answer)
+                if mine is not None:
+                    yield SendTo(sender, Shuffle(mine, self.overlay.gossip(), True))
+                yield from self.overlay.learn(sender, gossip)
+            case ProbePing(number):
+                yield SendTo(sender, ProbePong(number))
+            case _:
+                yield from self.overlay.hear(now, sender, message)
+
+
+class TdoLandmark(OverlayMember):
+    """Links peers along the trees of elected landmarks."""
+
+    def __init__(self, config: PeerConfig) -> None:
+        rounds = Rounds(config)
+        super().__init__(config, rounds, LandmarkTrees(config, rounds))
+
+
+class TdoRandom(OverlayMember):
+    """Joins random peers and links along the measured paths."""
+
+    def __init__(self, config: PeerConfig) -> None:
+        rounds = Rounds(config)
+        super().__init__(config, rounds, PathMatching(config, rounds))
+
+
+class Nearest(OverlayMember):
+    """Joins the peers of a sample with the shortest round trips."""
+
+    def __init__(self, config: PeerConfig) -> None:
+        rounds = Rounds(config)
+        super().__init__(config, rounds, PathMatching(config, rounds, sign=1))
+
+
+class Farthest(OverlayMember):
+    """Joins the peers of a sample with the longest round trips: the thesis's counter-example."""
+
+    def __init__(self, config: PeerConfig) -> None:
+        rounds = Rounds(config)
+        super().__init__(config, rounds, PathMatching(config, rounds, sign=-1))
+
+
+class RandomLinks(OverlayMember):
+    """Links peers at random, all with about the same degree."""
+
+    def __init__(self, config: PeerConfig) -> None:
+        rounds = Rounds(config)
+        super().__init__(config, rounds, RandomOverlay(config, rounds))
+
+
+class Chain(OverlayMember):
+    """Links each peer of a measured path with the next."""
+
+    def __init__(self, config: PeerConfig) -> None:
+        rounds = Rounds(config)
+        super().__init__(config, rounds, ChainOverlay(config, rounds))

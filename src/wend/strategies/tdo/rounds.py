@@ -1,0 +1,45 @@
+"""The rounds of a peer: once per period it shuffles its view of other peers, and its overlay acts."""
+
+from wend.model.events import PeerId
+from wend.model.random_stream import peer_stream
+from wend.model.units import Nanos
+from wend.protocol.plugins import PeerConfig, Timer
+from wend.strategies.tdo.messages import INCARNATION_SHIFT
+from wend.strategies.tdo.sampling import VIEW, Sampling
+from wend.strategies.tdo.settings import MembershipSettings
+
+WARM = 3
+"""The number of periods after which a peer knows enough others to choose among them."""
+
+
+class Rounds:
+    """The number of the current round, and what every overlay draws from: random numbers and a sample of peers."""
+
+    def __init__(self, config: PeerConfig) -> None:
+        settings = config.of(MembershipSettings)
+        self.number = 0
+        self.first_beat = config.incarnation << INCARNATION_SHIFT
+        """Where this incarnation starts to number its heartbeats and links."""
+        self.draw = peer_stream(config.seed, "overlay", config.peer, config.incarnation)
+        size = max(VIEW, settings.membership_k + settings.membership_sample)
+        self.sampling = Sampling(config.peer, size, self.draw)
+        self._period_ns = settings.membership_period_ns
+        self._next_ns: Nanos = 0
+
+    @property
+    def beat(self) -> int:
+        """The heartbeat of this round."""
+        return self.first_beat + self.number
+
+    def begin(self, now: Nanos, contacts: tuple[PeerId, ...]) -> Timer:
+        self.sampling.begin(contacts)
+        self._next_ns = now + round(self.draw.random() * self._period_ns)
+        return Timer(self._next_ns)
+
+    def advance(self, now: Nanos) -> Timer | None:
+        """Start the next round, if it is time. Return the timer of the one after it."""
+        if now < self._next_ns:
+            return None
+        self.number += 1
+        self._next_ns = now + self._period_ns
+        return Timer(self._next_ns)
