@@ -17,8 +17,8 @@ PAGE = """\
 
 How a client talks to a peer over TCP (version {version}), for a client in another language.
 [examples/client.mjs](../../examples/client.mjs) is one in JavaScript. A peer with keys takes the same frames over TLS
-1.3 (`wends://`), from clients that show a certificate of the overlay's root, or a token in `greet`. Without TLS, which
-peers take on loopback only unless they are told to be insecure, the connection is neither authenticated nor encrypted.
+1.3 (`wends://`), from clients that show a certificate of the overlay's root, or a token in `greet`. Without TLS the
+connection is neither authenticated nor encrypted; peers accept that on loopback only, unless their file says otherwise.
 
 ## Frames
 

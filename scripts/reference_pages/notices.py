@@ -112,7 +112,7 @@ LIVE = {
     "clients.status-refused": "Status calls of a client that asked too often.",
     "clients.signature-refused": "Signatures of events that did not verify: the event is delivered as one that is not "
     "signed.",
-    "clients.withheld": "Events of a backlog that the client may not receive any more.",
+    "clients.withheld": "Events of a backlog that the client may no longer receive.",
     "clients.undeliverable": "Events that a client could not be told, because no frame holds them.",
     "clients.failed": "Clients whose session failed inside the peer.",
     "shaper.lost": "Datagrams lost on purpose: by `shape` in the peer's file, or by `client.cut`.",
@@ -125,9 +125,9 @@ LIVE = {
     "notices.session-ended": "A session ended, because the certificate of the other peer has ended or was revoked.",
     "notices.handshake-begun": "The peer began a handshake for a session, or began it again.",
     "notices.handshake-answered": "The peer answered a handshake of another one.",
-    "notices.handshake-given-up": "A handshake was not answered, and there was nothing to send any more.",
+    "notices.handshake-given-up": "A handshake was not answered, and there was no longer anything to send.",
     "notices.cookie-sent": "There were many handshakes, and the peer asked a sender to show that it has its address.",
-    "notices.certificate-late": "A certificate came that the peer had asked for, and did not need any more.",
+    "notices.certificate-late": "A certificate came that the peer had asked for, and no longer needed.",
     "notices.certificate-sent": "The peer told somebody its certificate.",
     "notices.no-session": "A message was not sent, because a handshake took too long or too many messages waited for "
     "it.",

@@ -123,7 +123,7 @@ is larger than its cause.
   so. A peer that was written to and has nothing to say sends one after {keepalive} s; after {silence} s without one the
   other side begins a handshake.
 - The side that began a handshake begins the next one when its keys are {rekey} s old, the other one after {late} s.
-  Keys that are {end} s old are used no more. While there are keys, an initiation comes in a transport packet of kind
+  Keys that are {end} s old are no longer used. While there are keys, an initiation comes in a transport packet of kind
   {rekeying}, so that strangers cannot crowd it out; every second attempt comes as it is.
 - A peer sends to the address from which the newest authentic packet came. Handshakes that nobody answers there also try
   the address that the peer was given.

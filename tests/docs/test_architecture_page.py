@@ -44,8 +44,13 @@ def test_layers_name_every_plug_in() -> None:
     told = {layer: set(re.findall(r"`([a-z-]+)`", what)) for layer, _, what in rows(section("Inside a peer"))}
     for kind, table in PLUGINS.items():
         assert told[kind] == {name for name in table if ":" not in name}
-    for layer in told:
+    for layer in told.keys() - PLUGINS.keys():
         assert (SOURCE / "protocol" / layer).is_dir()
+
+
+def test_every_folder_of_strategies_has_its_row() -> None:
+    folders = [name for names, _ in rows(section("Strategies")) for name in re.findall(r"`(\w+)`", names)]
+    assert sorted(folders) == sorted(path.parent.name for path in (SOURCE / "strategies").glob("*/__init__.py"))
 
 
 def test_the_states_of_links_are_those_of_the_automaton() -> None:
@@ -63,7 +68,7 @@ def test_files_exist() -> None:
         for name in names:
             assert (folders[-1] / name).exists() or (part.startswith("**") and (live / name).exists()), name
     assert set(folders[1:]) == {path.parent for path in live.glob("*/__init__.py")}
-    for name in re.findall(r"`((?:protocol|drivers|model|link)/[\w./]+|copy_ranks\.py)`", PAGE):
+    for name in re.findall(r"`((?:protocol|strategies|pipeline|security|drivers|model|link)/[\w./]+)`", PAGE):
         assert (SOURCE / name).exists() or (SOURCE / "protocol" / name).exists(), name
 
 
