@@ -347,7 +347,7 @@ def test_the_contracts_are_kept() -> None:
         ("strategies.link_state.plugin", "protocol.link.link", PLUGINS),
         ("strategies.tdo.rounds", "protocol.link.direct", PLUGINS),
         ("protocol.plugins", "protocol.delivery.local", PLUGINS),  # through a friend
-        ("strategies.dcrd.plugin", "strategies.adaptive.routes", STRATEGIES),
+        ("strategies.dcrd.plugin", "strategies.trees.routing", STRATEGIES),
         ("strategies.rendezvous.plugin", "strategies.dmm.spaces", STRATEGIES),
         ("strategies.ring.pastry", "strategies.clusters.routing", STRATEGIES),
         ("strategies.trees.table", "strategies.registry", STRATEGIES),

@@ -14,6 +14,7 @@ Like dcrd it decides hop by hop and hands a packet back if no route is left. Unl
 After a hedge a peer tries a third next hop only if both copies failed.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 from wend.model.choices import Redundancy
@@ -69,7 +70,12 @@ class AdaptiveSettings(Settings, frozen=True, kw_only=True):
     ] = "tight"
 
 
+DeadlineOf = Callable[[Packet, PeerId, View], Nanos | None]
+
+
 class Adaptive(Routing):
+    """Avoids links that are known to be down, and sends a second copy if time is short."""
+
     needs: ClassVar[Needs] = Needs(
         graphs=(LINK_STATE,), failure_detector=True, news=True, congestion_control=True, paths=True
     )
@@ -78,7 +84,9 @@ class Adaptive(Routing):
     effort: ClassVar[float] = 6.0
     about: ClassVar[str] = "Wend's own"
 
-    def __init__(self, config: PeerConfig) -> None:
+    def __init__(self, config: PeerConfig, deadline_ns: DeadlineOf | None = None) -> None:
+        """`deadline_ns`: how soon a destination needs a packet, if the table of subscriptions does not say so."""
+        self._deadline_ns = deadline_ns or _subscribers_deadline_ns
         self._choice = RouteChoice(config.of(AdaptiveSettings).redundancy)
         self._hedges = Hedges()
         self._spreading = SpreadForwarding()
@@ -162,7 +170,7 @@ class Adaptive(Routing):
         links, path, tried = view.links, packet.path, packet.tried
         untried = [hop for hop in links if hop not in path and hop not in tried]
         up = [hop for hop in untried if links[hop].seems_up(now)]
-        if len(packet.dests) == 1 and self.deadline_ns(packet, packet.dests[0], view) is None:
+        if len(packet.dests) == 1 and self._deadline_ns(packet, packet.dests[0], view) is None:
             shortest = table.best(packet.dests[0], up, 1)
             if shortest:  # nothing to weigh
                 return [forward(shortest[0].hop, [(packet.dests[0], packet.ranks[0], FOREVER)], packet)]
@@ -180,7 +188,7 @@ class Adaptive(Routing):
         used: set[Edge] = set()
         hedges = 0
         for delay, dest, rank, routes in candidates:
-            deadline = self.deadline_ns(packet, dest, view)
+            deadline = self._deadline_ns(packet, dest, view)
             slack = FAR if deadline is None else deadline - (now - packet.born_ns)
             first, second = self._choice.choose(rank, slack, delay, routes, untried, self._routes, scorer, packet, used)
             used |= first.links
@@ -221,7 +229,7 @@ class Adaptive(Routing):
 
     def _spread(self, now: Nanos, packet: Packet, view: View) -> list[PluginEffect]:
         """Forward a packet while links are full."""
-        deadlines = {dest: self.deadline_ns(packet, dest, view) for dest in packet.dests}
+        deadlines = {dest: self._deadline_ns(packet, dest, view) for dest in packet.dests}
         groups, trees, stuck = self._spreading.assign(now, packet, deadlines, view)
         effects: list[PluginEffect] = []
         for hop, group in groups.items():
@@ -238,7 +246,7 @@ class Adaptive(Routing):
         link = view.links.get(dest)
         if link is None or not link.seems_up(now):
             return None
-        deadline = self.deadline_ns(packet, dest, view)
+        deadline = self._deadline_ns(packet, dest, view)
         if deadline is None:
             return forward(dest, [(dest, packet.ranks[0], FOREVER)], packet)
         due = packet.born_ns + deadline
@@ -268,11 +276,6 @@ class Adaptive(Routing):
         self._taken.give_back(packet.event.id, dests)
         return [return_upstream(packet.event, packet.born_ns, dests, ranks, packet.path, view)]
 
-    def deadline_ns(self, packet: Packet, dest: PeerId, view: View) -> Nanos | None:
-        """From publication until the event is due at a destination."""
-        found: Nanos | None = view.interest.table.deadline_ns(packet.event, dest, view.graph)
-        return found
-
     def _blamed(self, now: Nanos, view: View) -> list[Parts]:
         if self._shared_risk is None:
             found = SharedRisk(view)
@@ -289,3 +292,9 @@ def _by_delay(candidate: Candidate) -> Nanos:
 
 def _queue(view: View) -> bool:
     return any(link.queue_ns for link in view.links.values())
+
+
+def _subscribers_deadline_ns(packet: Packet, dest: PeerId, view: View) -> Nanos | None:
+    """The tightest deadline of a peer's subscriptions that want the event."""
+    deadline: Nanos | None = view.interest.table.deadline_ns(packet.event, dest, view.graph)
+    return deadline

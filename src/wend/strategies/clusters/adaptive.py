@@ -8,6 +8,7 @@ tries the next one of the same cluster. It stores nothing: what no route brings,
 from typing import Any, ClassVar
 
 from wend.model.events import PeerId
+from wend.model.settings import Settings
 from wend.model.units import Nanos
 from wend.protocol.plugins import (
     LINK_STATE,
@@ -21,9 +22,11 @@ from wend.protocol.plugins import (
     LeaveToInterest,
     Needs,
     Notice,
+    PeerConfig,
     PluginEffect,
     PluginInput,
     Refuse,
+    Routing,
     View,
 )
 from wend.strategies.adaptive.plugin import Adaptive, Packet
@@ -32,7 +35,7 @@ from wend.strategies.clusters.interest.messages import EventNumbers
 CLUSTER_GRAPH = "cluster-graph"
 
 
-class ClustersAdaptive(Adaptive):
+class ClustersAdaptive(Routing):
     """Events travel by multicast inside a cluster, and by adaptive routes between clusters."""
 
     needs: ClassVar[Needs] = Needs(
@@ -44,8 +47,13 @@ class ClustersAdaptive(Adaptive):
         durable_interest=CLUSTER_GRAPH,
         membership="clusters-linked",
     )
+    settings: ClassVar[type[Settings]] = Adaptive.settings
     header: ClassVar[Any] = EventNumbers
+    effort: ClassVar[float] = Adaptive.effort
     about: ClassVar[str] = "Wend's own"
+
+    def __init__(self, config: PeerConfig) -> None:
+        self._adaptive = Adaptive(config, _deadline_ns)
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         header = None
@@ -58,7 +66,7 @@ class ClustersAdaptive(Adaptive):
         elif type(event) is Failed or type(event) is Acked:
             header = event.forward.header
         found: list[PluginEffect] = []
-        for effect in super().handle(now, event, view):
+        for effect in self._adaptive.handle(now, event, view):
             if type(effect) is Forward:
                 found.append(_with_header(effect, header))
             elif type(effect) is GiveUp:
@@ -78,12 +86,14 @@ class ClustersAdaptive(Adaptive):
             found += [Notice("reroute", dests[0]), *self.handle(now, again, view)]
         return found
 
-    def deadline_ns(self, packet: Packet, dest: PeerId, view: View) -> Nanos | None:
-        origin = packet.path[0] if packet.path else view.me
-        found: Nanos | None = view.interest.cluster_deadline_ns(packet.event, origin, dest, view.graph)
-        return found
-
 
 def _with_header(sent: Forward, header: Any) -> Forward:
     route = (sent.peer, sent.event, sent.born_ns, sent.dests, sent.path)
     return Forward(*route, header, sent.ranks, sent.tried, sent.tries, sent.confirm, sent.due, sent.retries)
+
+
+def _deadline_ns(packet: Packet, dest: PeerId, view: View) -> Nanos | None:
+    """How soon the cluster of a coordinator needs the event."""
+    origin = packet.path[0] if packet.path else view.me
+    deadline: Nanos | None = view.interest.cluster_deadline_ns(packet.event, origin, dest, view.graph)
+    return deadline

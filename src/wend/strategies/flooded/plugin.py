@@ -72,14 +72,15 @@ class FloodedTable(SubscriptionTable):
 
 
 class FloodedInterest(Interest):
-    table: FloodedTable
+    """Tells all other peers what this one wants, and learns what they want."""
 
     needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,))  # a deadline may be a multiple of the shortest delay
     messages: ClassVar[Any] = PeerInterest | InterestChange | InterestRequest
     names_everyone: ClassVar[bool] = True
 
     def __init__(self, config: PeerConfig) -> None:
-        super().__init__(config, FloodedTable(config.peer))
+        self.subscriptions = FloodedTable(config.peer)
+        super().__init__(config, self.subscriptions)
         self._held: HeldChanges | None = None
         """Set once a change had to wait."""
         self._stored: dict[PeerId, tuple[int, int]] | None = None
@@ -94,12 +95,19 @@ class FloodedInterest(Interest):
             case Heard(sender, InterestChange() as told):
                 return self._learn_change(now, sender, told, view)
             case Heard(sender, InterestRequest(origin)):
-                return [Tell(sender, ("i", origin), self.table.known[origin])] if origin in self.table.known else []
+                return (
+                    [Tell(sender, ("i", origin), self.subscriptions.known[origin])]
+                    if origin in self.subscriptions.known
+                    else []
+                )
             case LinkChanged(peer, up=True, fresh=True):
-                return [Tell(peer, ("i", origin), known) for origin, known in sorted(self.table.known.items())]
+                return [Tell(peer, ("i", origin), known) for origin, known in sorted(self.subscriptions.known.items())]
             case Recalled(PeerInterest() as told):
-                if told.origin not in self.table.known or self.table.known[told.origin].version < told.version:
-                    self.table.learn(told)
+                if (
+                    told.origin not in self.subscriptions.known
+                    or self.subscriptions.known[told.origin].version < told.version
+                ):
+                    self.subscriptions.learn(told)
                     self._recall_changes(told.origin)
                     return self._note_away(now, told)
             case Recalled(InterestChange() as told):
@@ -116,11 +124,11 @@ class FloodedInterest(Interest):
     # ---------------------------------------------------------------- this peer's own interest
 
     def _announce(self, now: Nanos, view: View) -> list[PluginEffect]:
-        later = self.table.postponed(now)
+        later = self.subscriptions.postponed(now)
         if later is not None:
             return later
-        old, replaced = self.table.known.get(view.me), self.table.own.summary.replaced
-        new = self.table.announced(view)
+        old, replaced = self.subscriptions.known.get(view.me), self.subscriptions.own.summary.replaced
+        new = self.subscriptions.announced(view)
         told: PeerInterest | InterestChange = new
         says_more = old is not None and (old.durable, old.away_ns) != (new.durable, new.away_ns)
         if old is not None and not replaced and not says_more and encoded_bytes(new) > SMALL_BYTES:
@@ -132,12 +140,12 @@ class FloodedInterest(Interest):
     # ---------------------------------------------------------------- the interest of others
 
     def _learn_whole(self, now: Nanos, sender: PeerId, told: PeerInterest, view: View) -> list[PluginEffect]:
-        known = self.table.known.get(told.origin)
+        known = self.subscriptions.known.get(told.origin)
         if told.origin == view.me or (known is not None and known.version >= told.version):
             return []
         if not all(subscription.qos.can_be() for subscription in told.subscriptions):
             return [Refuse(sender, "a deadline or reliability that cannot be")]
-        if not self.table.learn(told):
+        if not self.subscriptions.learn(told):
             return [Refuse(sender, "a filter that cannot be read")]
         if view.persistency:
             self._remembered(told.origin, 0, 0)
@@ -153,7 +161,7 @@ class FloodedInterest(Interest):
 
     def _learn_change(self, now: Nanos, sender: PeerId, told: InterestChange, view: View) -> list[PluginEffect]:
         origin = told.origin
-        known = self.table.known.get(origin)
+        known = self.subscriptions.known.get(origin)
         if origin == view.me or (known is not None and known.version >= told.version):
             return []
         if known is None or known.version != told.since:
@@ -169,7 +177,7 @@ class FloodedInterest(Interest):
             return [Tell(sender, ("q", origin), InterestRequest(origin))]
         if encoded_bytes(new) > MAX_CONTROL_BYTES:
             return [Refuse(sender, "more interest than a peer may have")]
-        if not self.table.learn(new):
+        if not self.subscriptions.learn(new):
             return [Refuse(sender, "a filter that cannot be read")]
         return [
             *(self._remember(told, new) if view.persistency else ()),
@@ -182,23 +190,25 @@ class FloodedInterest(Interest):
     def _note_away(self, now: Nanos, told: PeerInterest) -> list[PluginEffect]:
         """Note until when a peer will be back, if it has stopped."""
         if told.away_ns <= 0:
-            if self.table.back_by is not None:
-                self.table.back_by.pop(told.origin, None)
+            if self.subscriptions.back_by is not None:
+                self.subscriptions.back_by.pop(told.origin, None)
             return []
-        if self.table.back_by is None:
-            self.table.back_by = {}
-        self.table.back_by[told.origin] = back_by = min(now + told.away_ns, FOREVER)
+        if self.subscriptions.back_by is None:
+            self.subscriptions.back_by = {}
+        self.subscriptions.back_by[told.origin] = back_by = min(now + told.away_ns, FOREVER)
         return [Timer(back_by + 1, f"{_AWAY}{told.origin}")]
 
     def _stays_away(self, now: Nanos, origin: PeerId) -> list[PluginEffect]:
         """Send nothing more to a peer that is not back in time. When it is back, it announces its interest again."""
-        if not self.table.stayed_away(origin, now):
+        if not self.subscriptions.stayed_away(origin, now):
             return []
-        self.table.learn(msgspec.structs.replace(self.table.known[origin], subscriptions=(), advertisements=()))
+        self.subscriptions.learn(
+            msgspec.structs.replace(self.subscriptions.known[origin], subscriptions=(), advertisements=())
+        )
         return [CHANGED]
 
     def _learn_held(self, now: Nanos, origin: PeerId, view: View) -> list[PluginEffect]:
-        held = None if self._held is None else self._held.take(self.table.known[origin])
+        held = None if self._held is None else self._held.take(self.subscriptions.known[origin])
         return [] if held is None else self._learn_change(now, *held, view)
 
     def _hold(self, sender: PeerId, told: InterestChange) -> HeldChanges:
@@ -245,10 +255,10 @@ class FloodedInterest(Interest):
 
     def _recall_changes(self, origin: PeerId) -> None:
         """Apply the changes that a former incarnation stored, as far as they fit. They come in any order."""
-        while origin in self.table.known and self._held is not None:
-            held = self._held.take(self.table.known[origin])
-            new = None if held is None else changed_by(self.table.known[origin], held[1])
-            if new is None or not self.table.learn(new):
+        while origin in self.subscriptions.known and self._held is not None:
+            held = self._held.take(self.subscriptions.known[origin])
+            new = None if held is None else changed_by(self.subscriptions.known[origin], held[1])
+            if new is None or not self.subscriptions.learn(new):
                 return
 
 

@@ -114,8 +114,8 @@ class Rendezvous(KeyBasedInterest):
 
     def on_subscriptions_changed(self, now: Nanos) -> None:
         super().on_subscriptions_changed(now)
-        if self.table.away_ns and self._stores_events:
-            self._carry_out(now, self._placement.renew(self.table.away_ns))
+        if self.subscriptions.away_ns and self._stores_events:
+            self._carry_out(now, self._placement.renew(self.subscriptions.away_ns))
 
     def on_beacon(self, now: Nanos) -> None:
         self._carry_out(now, self._placement.renew())
@@ -339,14 +339,14 @@ class Rendezvous(KeyBasedInterest):
             return True
         if isinstance(message, MatchEvent):
             return message.stored
-        return any(self.table.own.qos(number).expire for number in self.table.matching(event))
+        return any(self.subscriptions.own.qos(number).expire for number in self.subscriptions.matching(event))
 
     def _accept(self, now: Nanos, sender: PeerId, message: EventMessage, born_ns: Nanos) -> None:
         if isinstance(message, MatchEvent):
             self._match(now, sender, message, born_ns)
             return
         event = message.event
-        if self.table.targets(event):
+        if self.subscriptions.targets(event):
             self.deliver(event, born_ns)
         else:
             self.out.append(Notice("no-subscriber", self.me))

@@ -146,14 +146,14 @@ class Seen:
 class KeyBasedInterest(Interest):
     """Sends subscriptions and events to the owners of their keys. A subclass implements the methods below."""
 
-    table: OwnSubscriptions
     settings: ClassVar[type[Settings]] = KeyBasedSettings
     hears_anyone: ClassVar[bool] = True
     names_everyone: ClassVar[bool] = False
     durable: ClassVar[bool] = False
 
     def __init__(self, config: PeerConfig) -> None:
-        super().__init__(config, OwnSubscriptions(config.peer))
+        self.subscriptions = OwnSubscriptions(config.peer)
+        super().__init__(config, self.subscriptions)
         self.me = config.peer
         self.key_settings = config.of(KeyBasedSettings)
         draw = peer_stream(config.seed, "interest", config.peer, config.incarnation)
@@ -234,8 +234,8 @@ class KeyBasedInterest(Interest):
 
     def on_subscriptions_changed(self, now: Nanos) -> None:
         new: list[tuple[Entry, Filter]] = []
-        for number in self.table.take_touched():
-            subscription = self.table.own.get(number)
+        for number in self.subscriptions.take_touched():
+            subscription = self.subscriptions.own.get(number)
             wanted = [] if subscription is None else entries_of(subscription)
             before = self.own_entries.pop(number, [])
             if wanted:

@@ -59,7 +59,7 @@ class Scribe(KeyBasedInterest):
         group = self._groups.get(name)
         if group is None:
             return []
-        return [self.me, *group.children] if group.local and self.table.targets(event) else list(group.children)
+        return [self.me, *group.children] if group.local and self.subscriptions.targets(event) else list(group.children)
 
     def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
         if self.ring.joined:

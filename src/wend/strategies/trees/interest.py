@@ -154,7 +154,6 @@ class TreeTables:
 class TreeInterest(Interest):
     """Sends filters along each tree. Events follow them back."""
 
-    table: SubscriptionTable
     needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,))
     messages: ClassVar[Any] = SubtreeInterest
     settings: ClassVar[type[Settings]] = TreeInterestSettings
@@ -162,7 +161,8 @@ class TreeInterest(Interest):
     learns_late: ClassVar[bool] = True
 
     def __init__(self, config: PeerConfig) -> None:
-        self.table = SubscriptionTable(config.peer)
+        self.subscriptions = SubscriptionTable(config.peer)
+        super().__init__(config, self.subscriptions)
         self.tables = TreeTables(config.of(TreeInterestSettings).covering)
 
     def status(self) -> dict[str, int]:
@@ -173,15 +173,15 @@ class TreeInterest(Interest):
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
             case SubscriptionsChanged() | Due("announce"):
-                later = self.table.postponed(now)
+                later = self.subscriptions.postponed(now)
                 if later is not None:
                     return later
-                self.table.announced(view)
-                return [*self.tables.tell(self.table.filters), CHANGED]
+                self.subscriptions.announced(view)
+                return [*self.tables.tell(self.subscriptions.filters), CHANGED]
             case Changed("trees"):
-                return [*self.tables.add(self.table.filters, view), ROUTES_CHANGED]
+                return [*self.tables.add(self.subscriptions.filters, view), ROUTES_CHANGED]
             case Heard(sender, told):
-                news = self.tables.hear(sender, told, self.table.filters, view)
+                news = self.tables.hear(sender, told, self.subscriptions.filters, view)
                 return [] if news is None else [*news, ROUTES_CHANGED]
             case LinkChanged(peer, up=True):
                 return self.tables.tell_again(peer)
