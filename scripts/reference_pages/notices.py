@@ -42,12 +42,13 @@ COUNTED_BY = {
     "unstable-pairs": "every peer that computes the expectation",
     "trees-complete": "every peer on the trees",
 }
-"""The peer that counts a notice, where it is not simply the one at which it happens."""
+"""The peer that counts a notice, if it is not simply the one at which it happens."""
 
 NOTICES_ABOUT = """
 ## Notices
 
-Peers count `link-down` and `link-up` where the failure detector runs: with `adaptive`, `mrst` and `spt-k`.
+The peer at which it happens counts a notice, unless the last column names another. Peers count `link-down` and
+`link-up` if the failure detector runs: with `adaptive`, `mrst` and `spt-k`.
 
 | notice | meaning | counted by |
 | --- | --- | --- |
@@ -238,10 +239,7 @@ SIMULATED_ABOUT = """
 
 
 def page() -> str:
-    by_default = "the peer at which it happens"
-    notices = "".join(
-        f"| `{name}` | {about} | {COUNTED_BY.get(name, by_default)} |\n" for name, about in NOTICES.items()
-    )
+    notices = "".join(f"| `{name}` | {about} | {COUNTED_BY.get(name, '-')} |\n" for name, about in NOTICES.items())
     refusals = "".join(f"- `{reason}`\n" for reason in get_args(RefusalReason))
     return "".join(
         [PAGE, NOTICES_ABOUT, notices, DROPS_ABOUT, _rows(DROPS), REFUSALS_ABOUT, refusals, LIVE_ABOUT, _rows(LIVE),
