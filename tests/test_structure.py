@@ -15,8 +15,8 @@ MOST_LINES, MOST_FUNCTION_LINES, MOST_BRANCHES, MOST_LEVELS = 450, 70, 15, 2
 LONG_MODULES = {"protocol/peer.py": "one branch for every input and effect of a peer"}
 KERNELS = {
     "protocol/link/hellos.py:HelloSchedule.due": "the loop over all links at every hello",
-    "strategies/adaptive/load_spreading.py:LoadSpreading.choose": "the choice of a route for every packet under load",
-    "strategies/adaptive/routes.py:UsableRoutes.search": "the search for routes, once per packet while links are down",
+    "strategies/adaptive/load_spreading.py:Spreading.choose": "the choice of a route for every packet under load",
+    "strategies/adaptive/routes.py:RouteTable.search": "the search for routes, once per packet while links are down",
 }
 """Functions that may be long or branch often, each with the reason."""
 

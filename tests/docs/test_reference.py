@@ -168,7 +168,7 @@ def test_nothing_is_declared_that_no_peer_says() -> None:
     named = {value: name for name, value in vars(notices).items() if name.isupper() and isinstance(value, str)}
     said: set[object] = set()
     used: set[str] = set()
-    for path in sorted((SOURCE / "protocol").rglob("*.py")):
+    for path in (*sorted((SOURCE / "protocol").rglob("*.py")), *sorted((SOURCE / "strategies").rglob("*.py"))):
         if path.name != "notices.py":
             nodes = list(ast.walk(ast.parse(path.read_text())))
             said |= {node.value for node in nodes if isinstance(node, ast.Constant)}

@@ -10,7 +10,7 @@ from wend.model.events import Event, EventId, event_bytes
 from wend.model.units import MS, SECOND
 from wend.protocol.plugins import SendTo, Timer
 from wend.strategies.rendezvous.messages import AskTrip, MatchEvent, NotifyPeer, StoredEvent
-from wend.strategies.rendezvous.round_trips import FIRST_WAIT_NS, MOST_HELD, TRIPS, VALID_NS, RoundTrips
+from wend.strategies.rendezvous.round_trips import FIRST_WAIT_NS, MOST_HELD, TRIPS, VALID_NS, OwnerRoundTrips
 from wend.strategies.rendezvous.stored_events import StoredEvents
 
 
@@ -284,7 +284,7 @@ def test_a_sender_that_does_not_answer_holds_nothing_up_for_ever() -> None:
 
 
 def test_events_beyond_the_room_for_those_that_wait_go_on_with_a_guess() -> None:
-    trips = RoundTrips()
+    trips = OwnerRoundTrips()
     message = NotifyPeer(Event(EventId(1, 1, 0), {}), 0, 1)
     assert all(trips.hold(5, 1, message) for _ in range(MOST_HELD))
     assert not trips.hold(5, 2, message)

@@ -49,7 +49,7 @@ from wend.strategies.dmm.messages import (
     WantInSpace,
 )
 from wend.strategies.dmm.paths import SpacePaths
-from wend.strategies.dmm.replicas import Replicas
+from wend.strategies.dmm.replicas import SpaceReplicas
 from wend.strategies.dmm.search_node import NodeKey, SearchNode
 from wend.strategies.dmm.search_trees import SearchTrees
 from wend.strategies.dmm.settings import DmmSettings
@@ -75,7 +75,7 @@ class Dmm(KeyBasedInterest):
         self._paths = SpacePaths(self.me, settings.expiry_ns)
         self._chains = Chains(self.me, self._spaces)
         self._trees = SearchTrees(self._spaces, self._chains, settings.delegation, settings.expiry_ns)
-        self._replicas = Replicas()
+        self._replicas = SpaceReplicas()
         self._cache = TreeCache(settings.tree_expiry_ns)
         self._cast = Seen(CAST)
         self._reminds = False

@@ -11,7 +11,7 @@ REPLICATED = 4096
 """Regions of other peers that a peer is a replica of, at most."""
 
 
-class Replicas:
+class SpaceReplicas:
     """The regions that this peer is a replica of, and the state that the replicas of its own regions know."""
 
     def __init__(self) -> None:

@@ -61,7 +61,7 @@ class LinkOutages(msgspec.Struct, frozen=True, gc=False, tag="o"):
     down: tuple[PeerId, ...]
 
 
-class Outages:
+class FailedLinks:
     """The links that are down, as far as this peer knows. Both ends of a link flood its failure."""
 
     def __init__(self, me: PeerId, incarnation: int) -> None:
@@ -122,7 +122,7 @@ class FailoverRouting(Routing):
 
     def __init__(self, config: PeerConfig) -> None:
         self._delivery = PlannedDelivery()
-        self._outages = Outages(config.peer, config.incarnation)
+        self._outages = FailedLinks(config.peer, config.incarnation)
 
     @property
     def down(self) -> frozenset[Edge]:

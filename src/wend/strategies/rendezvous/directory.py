@@ -65,7 +65,7 @@ class RegionCache:
             yield from self._below(half, [other for other in codes if other.startswith(half)], cells)
 
 
-class Directory:
+class RegionDirectory:
     """The caches of regions by name."""
 
     def __init__(self, beacon_ns: Nanos) -> None:

@@ -10,17 +10,17 @@ from wend.matching.filters import Filter
 from wend.matching.order_cells import Interval
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.strategies.rendezvous.directory import Directory
+from wend.strategies.rendezvous.directory import RegionDirectory
 from wend.strategies.rendezvous.entry_table import digest
 from wend.strategies.rendezvous.messages import PlaceEntries, RegionMessage, RemoveEntries, RenewEntries
 from wend.strategies.rendezvous.regions import RegionId, home_of
 from wend.strategies.ring.key_based import Entry, EntryId, batches
 
 
-class Placement:
+class EntryPlacement:
     """Places entries in every region that their values meet, as far as the directory knows the regions."""
 
-    def __init__(self, peer: PeerId, directory: Directory) -> None:
+    def __init__(self, peer: PeerId, directory: RegionDirectory) -> None:
         self._peer = peer
         self._directory = directory
         self._homes: dict[EntryId, tuple[Entry, str, list[Interval]]] = {}

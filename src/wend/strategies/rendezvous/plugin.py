@@ -27,7 +27,7 @@ from wend.model.keys import distance, key_of, node_id
 from wend.model.settings import Settings
 from wend.model.units import Nanos
 from wend.protocol.plugins import NO_ROOM, DeliverySettings, Drop, Notice, PeerConfig, Remember, SendTo, Timer
-from wend.strategies.rendezvous.directory import Directory
+from wend.strategies.rendezvous.directory import RegionDirectory
 from wend.strategies.rendezvous.messages import (
     UNKNOWN_OWNER,
     AnswerTrip,
@@ -54,10 +54,10 @@ from wend.strategies.rendezvous.messages import (
 )
 from wend.strategies.rendezvous.notifications import RETRY, RETRY_NS, Notifications
 from wend.strategies.rendezvous.owned_regions import LOAD_CHECK, OwnedRegions
-from wend.strategies.rendezvous.placement import Placement
+from wend.strategies.rendezvous.placement import EntryPlacement
 from wend.strategies.rendezvous.regions import RegionId, is_valid, names_of, place
-from wend.strategies.rendezvous.replicas import Replicas, hand_over
-from wend.strategies.rendezvous.round_trips import TRIPS, EventMessage, RoundTrips
+from wend.strategies.rendezvous.replicas import RegionReplicas, hand_over
+from wend.strategies.rendezvous.round_trips import TRIPS, EventMessage, OwnerRoundTrips
 from wend.strategies.rendezvous.settings import RendezvousSettings
 from wend.strategies.rendezvous.stored_events import StoredEvents
 from wend.strategies.ring.key_based import MOST_HOPS, Entry, KeyBasedInterest
@@ -75,11 +75,11 @@ class Rendezvous(KeyBasedInterest):
         delivery = config.of(DeliverySettings)
         self._settings = config.of(RendezvousSettings)
         self._stores_events = delivery.persistency
-        self.directory = Directory(self._settings.beacon_ns)
-        self._placement = Placement(config.peer, self.directory)
+        self.directory = RegionDirectory(self._settings.beacon_ns)
+        self._placement = EntryPlacement(config.peer, self.directory)
         self._owned = OwnedRegions(config.peer, self._settings)
-        self._replicas = Replicas(self._settings.expiry_ns)
-        self._round_trips = RoundTrips()
+        self._replicas = RegionReplicas(self._settings.expiry_ns)
+        self._round_trips = OwnerRoundTrips()
         self._stored = StoredEvents(delivery.retry_limit, delivery.store_limit)
         self._notifications = Notifications(config.peer, self._owned, self._settings.fan_out, delivery.retry_limit)
         self._ring_neighbours: tuple[PeerId, ...] = ()

@@ -29,7 +29,7 @@ MOST_COPIES = 65_536
 """Regions of others of which a peer holds a copy."""
 
 
-class Replicas:
+class RegionReplicas:
     """Shares this peer's regions with its replicas, and holds copies of others' regions."""
 
     def __init__(self, expiry_ns: Nanos) -> None:

@@ -36,7 +36,7 @@ class _Question:
         self.due_ns: Nanos = 0
 
 
-class RoundTrips:
+class OwnerRoundTrips:
     """Measures round trips to the senders of events, and holds the events until it knows them."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from wend.strategies.ring.leaf_set import LeafSet, fits_beside
 from wend.strategies.ring.probes import Probes
 from wend.strategies.ring.round_trips import RoundTrips
 from wend.strategies.ring.routing_table import RoutingTable
-from wend.strategies.ring.successor import SuccessorWatch
+from wend.strategies.ring.successor import SuccessorCheck
 
 
 class Neighbours:
@@ -37,7 +37,7 @@ class Neighbours:
         self.leaf_set = LeafSet(me)
         self.dead = DeadPeers(detection_ns)
         self.probes = Probes(self.leaf_set, self.dead, trips, incarnation, detection_ns * 3 // 50)
-        self.successor = SuccessorWatch(detection_ns * 13 // 25)
+        self.successor = SuccessorCheck(detection_ns * 13 // 25)
         self.incarnations: dict[PeerId, int] = {}
         """Of peers that have restarted."""
         self._has_changed = False

@@ -9,7 +9,7 @@ from wend.protocol.plugins import PluginEffect, Timer
 SILENCE: Final = "silence"
 
 
-class SuccessorWatch:
+class SuccessorCheck:
     """When the successor was last heard, and the leaf set that it sent."""
 
     __slots__ = ("_has_timer", "_heard_ns", "_leaves", "_silence_ns", "_successor")

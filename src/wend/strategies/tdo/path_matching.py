@@ -18,7 +18,7 @@ from wend.strategies.tdo.effects import Effects
 from wend.strategies.tdo.link_overlay import LinkOverlay
 from wend.strategies.tdo.messages import Join, MultiJoin
 from wend.strategies.tdo.paths import leads_through, rest
-from wend.strategies.tdo.probing import RoundTrips
+from wend.strategies.tdo.probing import ProbedRoundTrips
 from wend.strategies.tdo.rounds import WARM, Rounds
 from wend.strategies.tdo.settings import MembershipSettings
 
@@ -33,7 +33,7 @@ class PathMatching(LinkOverlay):
         self._count = settings.membership_k
         self._trace_both_ends = settings.trace_both_ends
         size = settings.membership_k + settings.membership_sample
-        self._round_trips = RoundTrips(rounds.sampling, size, sign) if sign else None
+        self._round_trips = ProbedRoundTrips(rounds.sampling, size, sign) if sign else None
         self._joined: set[PeerId] = set()
         """The peers that this one has asked for a link."""
 
@@ -59,7 +59,7 @@ class PathMatching(LinkOverlay):
             if peer not in self.links:
                 yield from self.join(peer)
 
-    def _best(self, count: int, round_trips: RoundTrips) -> list[PeerId]:
+    def _best(self, count: int, round_trips: ProbedRoundTrips) -> list[PeerId]:
         if self.rounds.number < 2 * WARM:  # let answers come in before choosing
             return []
         peers = round_trips.best(count, self._joined)

@@ -30,7 +30,7 @@ from wend.strategies.tdo.rounds import Rounds
 from wend.strategies.tdo.settings import MembershipSettings
 
 
-class Overlay(Protocol):
+class MemberOverlay(Protocol):
     """Decides which peers a member links, and yields what it does for that."""
 
     def gossip(self) -> Gossip:
@@ -58,7 +58,7 @@ class OverlayMember(Membership):
     settings: ClassVar[type[Settings]] = MembershipSettings
     messages: ClassVar[Any] = MembershipMessage
 
-    def __init__(self, config: PeerConfig, rounds: Rounds, overlay: Overlay) -> None:
+    def __init__(self, config: PeerConfig, rounds: Rounds, overlay: MemberOverlay) -> None:
         self._me = config.peer
         self.rounds = rounds
         self.overlay = overlay

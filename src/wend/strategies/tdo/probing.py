@@ -9,7 +9,7 @@ from wend.strategies.tdo.messages import ProbePing
 from wend.strategies.tdo.sampling import Sampling
 
 
-class RoundTrips:
+class ProbedRoundTrips:
     """Samples peers, probes them, and ranks those that answered."""
 
     def __init__(self, sampling: Sampling, size: int, sign: int) -> None:

@@ -20,7 +20,7 @@ NOT_A_MEMBER: Final = "a message of a peer that is no member of the cluster"
 NOT_A_COORDINATOR: Final = "a message for a cluster that it does not coordinate"
 
 
-class Cluster:
+class ClusterView:
     """The members and coordinators of this peer's cluster, and the coordinators of others."""
 
     def __init__(self, me: PeerId) -> None:

@@ -31,7 +31,7 @@ class Logged(msgspec.Struct, frozen=True, gc=False):
     """The cluster of its publisher."""
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """An event with its number in a stream."""
 
     stream: Stream

@@ -21,7 +21,7 @@ from wend.protocol.plugins import (
     Undelivered,
     View,
 )
-from wend.strategies.clusters.interest.cluster import NOT_A_MEMBER, Cluster
+from wend.strategies.clusters.interest.cluster import NOT_A_MEMBER, ClusterView
 from wend.strategies.clusters.interest.event_log import EventLog, Logged
 from wend.strategies.clusters.interest.groups import FollowedGroups
 from wend.strategies.clusters.interest.messages import ClusterFollows, MemberDeadlines, SharedMessage
@@ -47,7 +47,7 @@ class ClusterGraph(Interest):
     def __init__(self, config: PeerConfig) -> None:
         table = SubscriptionTable(config.peer, asks_publishers=False)
         super().__init__(config, table)
-        self._cluster = Cluster(config.peer)
+        self._cluster = ClusterView(config.peer)
         self._groups = FollowedGroups(self._cluster, table, tells_deadlines=True)
         log = EventLog(config.of(DeliverySettings).retry_limit)
         repair = Repair(self._cluster, self._groups, log, config.incarnation)

@@ -9,7 +9,7 @@ from wend.model.events import Event, PeerId
 from wend.model.keys import key_of
 from wend.model.units import Nanos
 from wend.protocol.plugins import PluginEffect, Remember, View
-from wend.strategies.clusters.interest.cluster import BATCH, Cluster
+from wend.strategies.clusters.interest.cluster import BATCH, ClusterView
 from wend.strategies.clusters.interest.messages import (
     FollowedSince,
     MemberDeadlines,
@@ -27,7 +27,7 @@ NOT_URGENT: Urgency = (None, None)
 class FollowedGroups:
     """The groups of this peer's subscriptions; at coordinators and backups also those of other members."""
 
-    def __init__(self, cluster: Cluster, table: SubscriptionTable, tells_deadlines: bool) -> None:
+    def __init__(self, cluster: ClusterView, table: SubscriptionTable, tells_deadlines: bool) -> None:
         self._cluster = cluster
         self._table = table
         self._tells_deadlines = tells_deadlines

@@ -7,7 +7,7 @@ The first one chooses a parent for each tree, so that the paths share as few rou
 
 from wend.model.units import Nanos
 from wend.protocol.plugins import PluginEffect, Timer
-from wend.strategies.clusters.interest.cluster import Cluster
+from wend.strategies.clusters.interest.cluster import ClusterView
 from wend.strategies.clusters.interest.diverse_parents import choose_parents, objective
 from wend.strategies.clusters.interest.messages import ParentCandidate, ParentChosen, ParentsFound
 from wend.strategies.clusters.interest.parent_search import SEARCH_NS
@@ -20,7 +20,7 @@ Candidates = tuple[ParentCandidate, ...]
 class ParentChoice:
     """The candidates that coordinators of this cluster offer, and the parents that this one chose."""
 
-    def __init__(self, cluster: Cluster, is_diverse: bool) -> None:
+    def __init__(self, cluster: ClusterView, is_diverse: bool) -> None:
         self._cluster = cluster
         self._is_diverse = is_diverse
         """Whether the paths to the parents are to share few routers. Else the root is the parent if it can be."""

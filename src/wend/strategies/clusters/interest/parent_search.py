@@ -11,7 +11,7 @@ from typing import NamedTuple
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.plugins import FindPath, PathFound, PluginEffect, Timer
-from wend.strategies.clusters.interest.cluster import Cluster
+from wend.strategies.clusters.interest.cluster import ClusterView
 from wend.strategies.clusters.interest.messages import AskParents, ParentCandidate, ParentsAre, RouterPath
 from wend.strategies.clusters.interest.tree_places import TreeId, TreePlace
 
@@ -81,7 +81,7 @@ class _Search:
 class ParentSearch:
     """The searches of one coordinator, by tree."""
 
-    def __init__(self, cluster: Cluster, improves: bool) -> None:
+    def __init__(self, cluster: ClusterView, improves: bool) -> None:
         self._cluster = cluster
         self._improves = improves
         """Whether to look for better parents now and then."""

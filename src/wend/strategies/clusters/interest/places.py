@@ -13,7 +13,7 @@ from typing import Any
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import DeliverySettings, PathFound, PeerConfig, PluginEffect, Refuse
-from wend.strategies.clusters.interest.cluster import BATCH, NOT_A_COORDINATOR, NOT_A_MEMBER, Cluster
+from wend.strategies.clusters.interest.cluster import BATCH, NOT_A_COORDINATOR, NOT_A_MEMBER, ClusterView
 from wend.strategies.clusters.interest.groups import FollowedGroups
 from wend.strategies.clusters.interest.messages import (
     AddChild,
@@ -35,7 +35,7 @@ from wend.strategies.clusters.interest.tree_places import BackupPlaces, Neighbou
 class TreePlaces:
     """A coordinator's places in trees: joining, leaving, parents and children."""
 
-    def __init__(self, config: PeerConfig, cluster: Cluster, groups: FollowedGroups, repair: Repair) -> None:
+    def __init__(self, config: PeerConfig, cluster: ClusterView, groups: FollowedGroups, repair: Repair) -> None:
         settings = config.of(ClusterEventSettings)
         self._persistence = config.of(DeliverySettings).persistency
         self._expiry_ns = BEACONS_KEPT * settings.cluster_beacon_ns

@@ -31,7 +31,7 @@ from wend.protocol.plugins import (
     Undelivered,
     View,
 )
-from wend.strategies.clusters.interest.cluster import Cluster
+from wend.strategies.clusters.interest.cluster import ClusterView
 from wend.strategies.clusters.interest.event_log import EventLog
 from wend.strategies.clusters.interest.groups import FollowedGroups
 from wend.strategies.clusters.interest.messages import HaveEvent, SharedMessage, TreeMessage
@@ -57,7 +57,7 @@ class ClusterInterest(Interest):
     def __init__(self, config: PeerConfig) -> None:
         table = SubscriptionTable(config.peer, asks_publishers=False)
         super().__init__(config, table)
-        self._cluster = Cluster(config.peer)
+        self._cluster = ClusterView(config.peer)
         groups = FollowedGroups(self._cluster, table, tells_deadlines=False)
         log = EventLog(config.of(DeliverySettings).retry_limit)
         repair = Repair(self._cluster, groups, log, config.incarnation)

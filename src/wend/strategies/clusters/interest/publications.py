@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import Drop, Notice, PluginEffect, Remember
-from wend.strategies.clusters.interest.cluster import Cluster
+from wend.strategies.clusters.interest.cluster import ClusterView
 from wend.strategies.clusters.interest.event_log import EventLog, Logged
 from wend.strategies.clusters.interest.messages import ClusterEvent, EventAccepted, GroupNumbers, PublishedEvent
 from wend.strategies.clusters.interest.repair import REPAIR_NS, backoff_ns
@@ -31,10 +31,10 @@ class _Publication:
         self.retry_ns = retry_ns
 
 
-class Publications:
+class OwnPublications:
     """The events that this peer's publishers hand to the cluster."""
 
-    def __init__(self, cluster: Cluster, log: EventLog, persistence: bool) -> None:
+    def __init__(self, cluster: ClusterView, log: EventLog, persistence: bool) -> None:
         self._cluster = cluster
         self._log = log
         self._persistence = persistence

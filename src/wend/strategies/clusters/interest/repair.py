@@ -9,8 +9,8 @@ from collections.abc import Callable
 from wend.model.events import PeerId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.plugins import Notice, PluginEffect, Timer
-from wend.strategies.clusters.interest.cluster import Cluster
-from wend.strategies.clusters.interest.event_log import Entry, EventLog, Logged, Numbers, Stream
+from wend.strategies.clusters.interest.cluster import ClusterView
+from wend.strategies.clusters.interest.event_log import EventLog, LogEntry, Logged, Numbers, Stream
 from wend.strategies.clusters.interest.groups import FollowedGroups
 from wend.strategies.clusters.interest.messages import (
     ClusterEvent,
@@ -50,7 +50,7 @@ def backoff_ns(attempts: int) -> Nanos:
 class Repair:
     """The events that this peer lacks and whom it asks for them, and the digests of those that it has."""
 
-    def __init__(self, cluster: Cluster, groups: FollowedGroups, log: EventLog, incarnation: int) -> None:
+    def __init__(self, cluster: ClusterView, groups: FollowedGroups, log: EventLog, incarnation: int) -> None:
         self._cluster = cluster
         self._groups = groups
         self.log = log
@@ -82,7 +82,7 @@ class Repair:
 
     # ---------------------------------------------------------------- what this peer has
 
-    def hold(self, now: Nanos, entry: Entry) -> list[PluginEffect]:
+    def hold(self, now: Nanos, entry: LogEntry) -> list[PluginEffect]:
         """Hold an event for others."""
         effects: list[PluginEffect] = []
         if self.log.hold(now, entry.stream, entry.number, entry.logged):
@@ -142,7 +142,7 @@ class Repair:
                 if request.tree < 0:
                     message = self._member_copy(now, request.group, number, logged)
                 else:
-                    message = self.tree_copy(now, Entry(stream, number, logged), asker, request.tree, 1)
+                    message = self.tree_copy(now, LogEntry(stream, number, logged), asker, request.tree, 1)
                 effects.append(self._cluster.send(sender, message))
             if gone:
                 effects.append(self._cluster.send(sender, EventsGone(*stream, tuple(gone[:RANGES]))))
@@ -152,7 +152,7 @@ class Repair:
         home = logged.home or self._cluster.name
         return ClusterEvent(home, ((group, number),), logged.event, now - logged.born_ns)
 
-    def tree_copy(self, now: Nanos, entry: Entry, to: str, tree: int, hops: int) -> TreeEvent:
+    def tree_copy(self, now: Nanos, entry: LogEntry, to: str, tree: int, hops: int) -> TreeEvent:
         """A copy of an event for another cluster."""
         logged = entry.logged
         home = logged.home or self._cluster.name

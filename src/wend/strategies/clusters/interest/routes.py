@@ -13,8 +13,8 @@ from typing import Any
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import Arrived, DeliverySettings, GraphView, PeerConfig, PluginEffect, Refuse, RouteEvent
-from wend.strategies.clusters.interest.cluster import BATCH, NOT_A_COORDINATOR, Cluster
-from wend.strategies.clusters.interest.event_log import Entry, Logged
+from wend.strategies.clusters.interest.cluster import BATCH, NOT_A_COORDINATOR, ClusterView
+from wend.strategies.clusters.interest.event_log import LogEntry, Logged
 from wend.strategies.clusters.interest.groups import NOT_URGENT, FollowedGroups
 from wend.strategies.clusters.interest.messages import (
     ClusterEvent,
@@ -37,7 +37,7 @@ UNREACHABLE_NS: Nanos = 1 << 62
 class Routes:
     """How coordinators bring events to other clusters by a routing."""
 
-    def __init__(self, config: PeerConfig, cluster: Cluster, groups: FollowedGroups, repair: Repair) -> None:
+    def __init__(self, config: PeerConfig, cluster: ClusterView, groups: FollowedGroups, repair: Repair) -> None:
         self._cluster = cluster
         self._groups = groups
         self._repair = repair
@@ -59,14 +59,14 @@ class Routes:
 
     # ---------------------------------------------------------------- events
 
-    def received(self, now: Nanos, entry: Entry, tree: int, hops: int) -> list[PluginEffect]:
+    def received(self, now: Nanos, entry: LogEntry, tree: int, hops: int) -> list[PluginEffect]:
         """Keep a new event until `send_new`: one packet carries it with all its numbers."""
         if tree >= 0 or entry.logged.home == self._cluster.name:
             _, numbers, _ = self._new.setdefault((entry.logged.event.id, tree >= 0), (entry.logged, [], hops))
             numbers.append((entry.group, entry.number))
         return []
 
-    def pass_on(self, now: Nanos, entry: Entry, tree: int, sender: str, hops: int) -> list[PluginEffect]:
+    def pass_on(self, now: Nanos, entry: LogEntry, tree: int, sender: str, hops: int) -> list[PluginEffect]:
         """Nothing: the publisher's cluster sends an event to all others."""
         return []
 

@@ -28,8 +28,8 @@ from wend.protocol.plugins import (
     Timer,
     View,
 )
-from wend.strategies.clusters.interest.cluster import NOT_A_COORDINATOR, NOT_A_MEMBER, Cluster
-from wend.strategies.clusters.interest.event_log import Entry, Logged
+from wend.strategies.clusters.interest.cluster import NOT_A_COORDINATOR, NOT_A_MEMBER, ClusterView
+from wend.strategies.clusters.interest.event_log import LogEntry, Logged
 from wend.strategies.clusters.interest.groups import FollowedGroups
 from wend.strategies.clusters.interest.messages import (
     ClusterEvent,
@@ -43,7 +43,7 @@ from wend.strategies.clusters.interest.messages import (
     PublishedEvent,
     TreeEvent,
 )
-from wend.strategies.clusters.interest.publications import Publications
+from wend.strategies.clusters.interest.publications import OwnPublications
 from wend.strategies.clusters.interest.repair import FETCH, REPAIR, Repair
 from wend.strategies.clusters.interest.settings import BEACONS_KEPT, ClusterEventSettings
 
@@ -61,11 +61,11 @@ class BetweenClusters(Protocol):
         """The clusters with which this one compares digests."""
         ...
 
-    def received(self, now: Nanos, entry: Entry, tree: int, hops: int) -> list[PluginEffect]:
+    def received(self, now: Nanos, entry: LogEntry, tree: int, hops: int) -> list[PluginEffect]:
         """A coordinator has a new event, from a member or from another cluster on this tree."""
         ...
 
-    def pass_on(self, now: Nanos, entry: Entry, tree: int, sender: str, hops: int) -> list[PluginEffect]:
+    def pass_on(self, now: Nanos, entry: LogEntry, tree: int, sender: str, hops: int) -> list[PluginEffect]:
         """A copy came from another cluster, new or not."""
         ...
 
@@ -86,7 +86,7 @@ class Sharing:
     """The events of this peer's cluster: published, received, delivered and repaired."""
 
     def __init__(
-        self, config: PeerConfig, cluster: Cluster, groups: FollowedGroups, repair: Repair, between: BetweenClusters
+        self, config: PeerConfig, cluster: ClusterView, groups: FollowedGroups, repair: Repair, between: BetweenClusters
     ) -> None:
         self._cluster = cluster
         self._groups = groups
@@ -94,7 +94,7 @@ class Sharing:
         self._between = between
         self._settings = config.of(ClusterEventSettings)
         self._persistence = config.of(DeliverySettings).persistency
-        self._publications = Publications(cluster, repair.log, self._persistence)
+        self._publications = OwnPublications(cluster, repair.log, self._persistence)
         self._draw = peer_stream(config.seed, "interest", config.peer, config.incarnation)
         self._roles: tuple[tuple[PeerId, ...], ...] = ()
         """By tree: the coordinator and its backups, as this peer last saw them."""
@@ -268,7 +268,7 @@ class Sharing:
         id_ = message.event.id
         age_ns = min(max(0, message.age_ns), FOREVER) + self._cluster.membership.round_trip_ns(sender) // 2
         logged = Logged(message.event, now - age_ns, message.home)
-        entry = Entry((id_.publisher, id_.incarnation, message.group), message.number, logged)
+        entry = LogEntry((id_.publisher, id_.incarnation, message.group), message.number, logged)
         effects = self._keep(now, entry, message.tree, message.hops, sender)
         return effects + self._between.pass_on(now, entry, message.tree, other, message.hops)
 
@@ -279,11 +279,11 @@ class Sharing:
         id_ = logged.event.id
         effects: list[PluginEffect] = []
         for group, number in numbers:
-            entry = Entry((id_.publisher, id_.incarnation, group), number, logged)
+            entry = LogEntry((id_.publisher, id_.incarnation, group), number, logged)
             effects += self._keep(now, entry, tree, hops, sender)
         return effects
 
-    def _keep(self, now: Nanos, entry: Entry, tree: int, hops: int, sender: PeerId | None) -> list[PluginEffect]:
+    def _keep(self, now: Nanos, entry: LogEntry, tree: int, hops: int, sender: PeerId | None) -> list[PluginEffect]:
         """Log an event if this peer follows the group or holds events for others, deliver it, and look for gaps."""
         cluster, logged = self._cluster, entry.logged
         follows, is_holder = self._groups.follows(entry.group), cluster.is_holder

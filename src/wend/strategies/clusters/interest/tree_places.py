@@ -2,7 +2,7 @@
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.strategies.clusters.interest.cluster import Cluster
+from wend.strategies.clusters.interest.cluster import ClusterView
 from wend.strategies.clusters.interest.messages import AddChild, HoldTrees
 
 TreeId = tuple[str, int]
@@ -39,7 +39,7 @@ class TreePlace:
 class BackupPlaces:
     """At a backup: the places of the active coordinator, so that the one that takes over has the same neighbours."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterView) -> None:
         self._cluster = cluster
         self._places: dict[int, dict[str, Neighbours]] = {}
         """By tree and group."""

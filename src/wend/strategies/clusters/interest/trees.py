@@ -11,8 +11,8 @@ from typing import Any
 from wend.model.events import PeerId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.plugins import Notice, PluginEffect, Refuse, Timer
-from wend.strategies.clusters.interest.cluster import NOT_A_COORDINATOR, Cluster
-from wend.strategies.clusters.interest.event_log import Entry, Stream
+from wend.strategies.clusters.interest.cluster import NOT_A_COORDINATOR, ClusterView
+from wend.strategies.clusters.interest.event_log import LogEntry, Stream
 from wend.strategies.clusters.interest.groups import FollowedGroups
 from wend.strategies.clusters.interest.messages import (
     AddChild,
@@ -48,13 +48,13 @@ class LateEvents:
         self._gaps: dict[TreeId, Nanos] = {}
         """The longest time after which a tree brought an event."""
 
-    def expect(self, now: Nanos, tree_id: TreeId, entry: Entry) -> Timer:
+    def expect(self, now: Nanos, tree_id: TreeId, entry: LogEntry) -> Timer:
         due_ns = now + min(LONGEST_GAP_NS, self._gaps.get(tree_id, FIRST_GAP_NS) * 3 // 2)
         self._due_ns[tree_id, entry.stream, entry.number] = due_ns
         self._first_ns.setdefault((entry.stream, entry.number), now)
         return Timer(due_ns, LATE)
 
-    def arrived(self, now: Nanos, tree_id: TreeId, entry: Entry) -> None:
+    def arrived(self, now: Nanos, tree_id: TreeId, entry: LogEntry) -> None:
         if self._due_ns.pop((tree_id, entry.stream, entry.number), None) is not None:
             gap_ns = now - self._first_ns.get((entry.stream, entry.number), now)
             self._gaps[tree_id] = max(self._gaps.get(tree_id, FIRST_GAP_NS), min(LONGEST_GAP_NS, gap_ns))
@@ -73,7 +73,7 @@ class LateEvents:
 class Trees:
     """How coordinators bring events to other clusters by trees."""
 
-    def __init__(self, cluster: Cluster, groups: FollowedGroups, repair: Repair, places: TreePlaces) -> None:
+    def __init__(self, cluster: ClusterView, groups: FollowedGroups, repair: Repair, places: TreePlaces) -> None:
         self._cluster = cluster
         self._groups = groups
         self._repair = repair
@@ -83,7 +83,7 @@ class Trees:
 
     # ---------------------------------------------------------------- events
 
-    def received(self, now: Nanos, entry: Entry, tree: int, hops: int) -> list[PluginEffect]:
+    def received(self, now: Nanos, entry: LogEntry, tree: int, hops: int) -> list[PluginEffect]:
         """A coordinator has a new event: it goes to all members if it came by a tree, and to the trees."""
         group, logged = entry.group, entry.logged
         is_home = logged.home == self._cluster.name
@@ -99,12 +99,12 @@ class Trees:
                 effects.append(self._late.expect(now, (group, mine), entry))
         return effects
 
-    def pass_on(self, now: Nanos, entry: Entry, tree: int, sender: str, hops: int) -> list[PluginEffect]:
+    def pass_on(self, now: Nanos, entry: LogEntry, tree: int, sender: str, hops: int) -> list[PluginEffect]:
         """A copy came by a tree: it goes on to the other neighbours there."""
         self._late.arrived(now, (entry.group, tree), entry)
         return self._forward(now, entry, tree, sender, hops) if tree in self._cluster.my_trees else []
 
-    def _forward(self, now: Nanos, entry: Entry, tree: int, sender: str, hops: int) -> list[PluginEffect]:
+    def _forward(self, now: Nanos, entry: LogEntry, tree: int, sender: str, hops: int) -> list[PluginEffect]:
         """Send an event to the neighbours on a tree, once."""
         effects: list[PluginEffect] = []
         if hops >= MOST_HOPS or not self._forwarded.add((tree, entry.stream, entry.number)):
@@ -115,7 +115,7 @@ class Trees:
                 effects += self._cluster.send_to_cluster(copy)
         return effects
 
-    def _was_forwarded(self, entry: Entry, tree: int) -> bool:
+    def _was_forwarded(self, entry: LogEntry, tree: int) -> bool:
         return (tree, entry.stream, entry.number) in self._forwarded
 
     def neighbours(self, group: str, tree: int) -> list[str]:

@@ -27,7 +27,7 @@ from wend.strategies.clusters.membership.settings import ClusterSettings
 from wend.strategies.clusters.membership.slots import Slots, holders_of
 
 
-class Cluster:
+class ClusterState:
     def __init__(self, me: PeerId, incarnation: int, settings: ClusterSettings) -> None:
         self.me = me
         self.incarnation = incarnation

@@ -6,9 +6,9 @@ from wend.model.events import PeerId
 from wend.model.random_stream import RandomStream, peer_stream
 from wend.model.units import Nanos
 from wend.protocol.plugins import PluginEffect, Timer
-from wend.strategies.clusters.membership.cluster import Cluster
+from wend.strategies.clusters.membership.cluster import ClusterState
 from wend.strategies.clusters.membership.detector import ClusterDetector
-from wend.strategies.clusters.membership.directory import Directory
+from wend.strategies.clusters.membership.directory import ClusterDirectory
 from wend.strategies.clusters.membership.messages import (
     ClusterEntry,
     DirectoryDigest,
@@ -30,10 +30,10 @@ MEASURE_PERIODS = 16
 GOSSIP = "gossip"
 
 
-class Contacts:
+class ClusterContacts:
     """Greets contacts, and shares the directory with coordinators and backups of all clusters."""
 
-    def __init__(self, cluster: Cluster, detector: ClusterDetector, period_ns: Nanos, seed: int) -> None:
+    def __init__(self, cluster: ClusterState, detector: ClusterDetector, period_ns: Nanos, seed: int) -> None:
         self._cluster = cluster
         self._detector = detector
         self._period_ns = period_ns
@@ -43,7 +43,7 @@ class Contacts:
         self.awaits_contacts = False
         """Whether the driver still looks for the first contact."""
         self._place = 0
-        self.directory = Directory(period_ns)
+        self.directory = ClusterDirectory(period_ns)
         self._draws = 0
         self._beats = 0
         self._lonely = 0
@@ -129,7 +129,7 @@ class Contacts:
         """Act on a new roster of this cluster. The earlier one had these slots."""
         cluster = self._cluster
         if not cluster.is_holder:
-            self.directory = Directory(self._period_ns)
+            self.directory = ClusterDirectory(self._period_ns)
             return []
         is_new = not len(self.directory)
         self.directory.learn(now, cluster.entries()[0])

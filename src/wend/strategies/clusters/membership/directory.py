@@ -22,7 +22,7 @@ MOST_EXPIRED = 1000
 Version = tuple[int, int, int]
 
 
-class Directory:
+class ClusterDirectory:
     def __init__(self, period: Nanos) -> None:
         self._expiry_ns = EXPIRY * period
         self._entries: dict[str, ClusterEntry] = {}

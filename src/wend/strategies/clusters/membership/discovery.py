@@ -12,8 +12,8 @@ from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.plugins import FindPath, JoinMulticast, Multicast, PluginEffect, Refuse, Timer
 from wend.strategies.clusters.membership.bounded import put
-from wend.strategies.clusters.membership.cluster import Cluster
-from wend.strategies.clusters.membership.contacts import ASKED, Contacts
+from wend.strategies.clusters.membership.cluster import ClusterState
+from wend.strategies.clusters.membership.contacts import ASKED, ClusterContacts
 from wend.strategies.clusters.membership.leadership import Leadership
 from wend.strategies.clusters.membership.merge import Merge
 from wend.strategies.clusters.membership.messages import ClusterEntry, ClusterSearch, SearchAnswer
@@ -36,7 +36,7 @@ def domain_of_path(path: Path | None) -> str | None:
 
 
 class ClusterDiscovery:
-    def __init__(self, cluster: Cluster, contacts: Contacts, leadership: Leadership, merge: Merge) -> None:
+    def __init__(self, cluster: ClusterState, contacts: ClusterContacts, leadership: Leadership, merge: Merge) -> None:
         self._cluster = cluster
         self._contacts = contacts
         self._leadership = leadership

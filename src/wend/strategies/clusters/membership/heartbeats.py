@@ -17,7 +17,7 @@ from wend.model.keys import node_id
 from wend.model.units import Nanos
 from wend.protocol.plugins import Multicast, Notice, PluginEffect, Refuse, Timer
 from wend.strategies.clusters.membership import election
-from wend.strategies.clusters.membership.cluster import Cluster
+from wend.strategies.clusters.membership.cluster import ClusterState
 from wend.strategies.clusters.membership.detector import ClusterDetector
 from wend.strategies.clusters.membership.leadership import Leadership
 from wend.strategies.clusters.membership.merge import Merge
@@ -39,7 +39,7 @@ LOOK = 8
 class Heartbeats:
     """Sends heartbeats or beacons, and acts on those of others."""
 
-    def __init__(self, cluster: Cluster, detector: ClusterDetector, leadership: Leadership, merge: Merge) -> None:
+    def __init__(self, cluster: ClusterState, detector: ClusterDetector, leadership: Leadership, merge: Merge) -> None:
         self._cluster = cluster
         self._detector = detector
         self._leadership = leadership

@@ -14,8 +14,8 @@ from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import Multicast, MulticastMembers, Notice, PluginEffect, Timer
 from wend.strategies.clusters.membership import election
-from wend.strategies.clusters.membership.cluster import Cluster
-from wend.strategies.clusters.membership.contacts import Contacts
+from wend.strategies.clusters.membership.cluster import ClusterState
+from wend.strategies.clusters.membership.contacts import ClusterContacts
 from wend.strategies.clusters.membership.detector import ClusterDetector
 from wend.strategies.clusters.membership.messages import (
     MOST_MEMBERS,
@@ -35,7 +35,7 @@ class Leadership:
     """Adopts rosters, writes them if this peer is the head, and takes over if the head is dead."""
 
     def __init__(
-        self, cluster: Cluster, settings: ClusterSettings, detector: ClusterDetector, contacts: Contacts
+        self, cluster: ClusterState, settings: ClusterSettings, detector: ClusterDetector, contacts: ClusterContacts
     ) -> None:
         self._cluster = cluster
         self._coordinators, self._backups = settings.coordinators, settings.backups

@@ -9,7 +9,7 @@ from wend.model.units import Nanos
 from wend.protocol.plugins import PluginEffect, Refuse
 from wend.strategies.clusters.membership import election
 from wend.strategies.clusters.membership.bounded import put
-from wend.strategies.clusters.membership.cluster import Cluster
+from wend.strategies.clusters.membership.cluster import ClusterState
 from wend.strategies.clusters.membership.leadership import Leadership
 from wend.strategies.clusters.membership.messages import ClusterEntry, DirectoryEntries, RosterRequest
 
@@ -20,7 +20,7 @@ MOST_TARGETS = 16
 class Merge:
     """Asks for rosters that win, and tells others of rosters that lose."""
 
-    def __init__(self, cluster: Cluster, leadership: Leadership) -> None:
+    def __init__(self, cluster: ClusterState, leadership: Leadership) -> None:
         self._cluster = cluster
         self._leadership = leadership
         self.targets: dict[PeerId, None] = {}

@@ -44,8 +44,8 @@ from wend.protocol.plugins import (
     View,
 )
 from wend.strategies.clusters.membership.bounded import put
-from wend.strategies.clusters.membership.cluster import Cluster
-from wend.strategies.clusters.membership.contacts import GOSSIP, Contacts
+from wend.strategies.clusters.membership.cluster import ClusterState
+from wend.strategies.clusters.membership.contacts import GOSSIP, ClusterContacts
 from wend.strategies.clusters.membership.detector import ClusterDetector
 from wend.strategies.clusters.membership.discovery import NAME, SEEK, ClusterDiscovery
 from wend.strategies.clusters.membership.heartbeats import BEAT, Heartbeats
@@ -91,9 +91,9 @@ class Clusters(Membership):
         self.me = config.peer
         settings = config.of(ClusterSettings)
         self._trees = settings.coordinators
-        self._cluster = cluster = Cluster(config.peer, config.incarnation, settings)
+        self._cluster = cluster = ClusterState(config.peer, config.incarnation, settings)
         self._detector = detector = ClusterDetector(cluster.detection_ns)
-        self._contacts = contacts = Contacts(cluster, detector, settings.directory_ns, config.seed)
+        self._contacts = contacts = ClusterContacts(cluster, detector, settings.directory_ns, config.seed)
         self._leadership = leadership = Leadership(cluster, settings, detector, contacts)
         self._merge = merge = Merge(cluster, leadership)
         self._heartbeats = heartbeats = Heartbeats(cluster, detector, leadership, merge)
