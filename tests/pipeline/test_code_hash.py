@@ -43,7 +43,7 @@ def test_a_changed_line_changes_the_hash(copy: Path, part: str) -> None:
 
 def test_a_new_file_changes_the_hash(copy: Path) -> None:
     before = hash_now()
-    (copy / "protocol" / "routing" / "new.py").write_text("")
+    (copy / "strategies" / "dcrd" / "new.py").write_text("")
     assert hash_now() != before
 
 

@@ -22,12 +22,10 @@ from wend.protocol.ports import (
     Notice,
     Refuse,
     Send,
-    Started,
     Subscribed,
     Unsent,
 )
 from wend.protocol.timers import Timers
-from wend.strategies.registry import make_peer
 
 
 def test_a_packet_older_than_the_window_is_refused_and_not_acknowledged() -> None:
@@ -168,9 +166,6 @@ def test_a_peer_says_so_when_it_publishes_before_its_neighbours_told_their_inter
     assert early not in talk(0, Publication({"topic": "t"})), "though nothing was heard from S and T"
     alone = Talk(graph={(A, B): 10}, wants=(B,))
     assert early not in alone(0, Publication({"topic": "t"}))
-    joining = make_peer(PeerConfig(peer=A, membership="tdo-random"))
-    joining.handle(0, Started(()))
-    assert early in joining.handle(0, Publication({"topic": "t"}))
 
 
 def test_topics_that_are_only_published_are_advertised_up_to_a_bound() -> None:

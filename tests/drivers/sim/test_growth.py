@@ -14,9 +14,10 @@ from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import build
 from wend.protocol.link.link import Link
-from wend.protocol.link.retransmission import Retransmission
+from wend.protocol.messages import Ack
 from wend.protocol.peer import Peer
 from wend.protocol.plugins.copy_ranks import ForwardedCopies
+from wend.protocol.ports import Received
 from wend.strategies.registry import linked_strategies
 
 SHORT_S, LONG_S = 10.0, 40.0
@@ -84,20 +85,21 @@ def _lengthen_path(kept: list[int], link: Link, tx: int) -> None:
 @pytest.mark.parametrize(
     ("leak", "where"),
     [
-        (_keep_numbers, "retransmission.kept"),
+        (_keep_numbers, "kept"),
         (_lengthen_path, "links[].path"),
     ],
 )
 def test_a_planted_leak_is_found(
     leak: Callable[[list[int], Link, int], None], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answered = Retransmission.answered
+    handle = Peer.handle
 
-    def leaky(self: Retransmission, now: int, link: Link, ack: Any, effects: Any) -> Any:
-        leak(vars(self).setdefault("kept", []), link, ack.tx)
-        return answered(self, now, link, ack, effects)
+    def leaky(self: Peer, now: int, event: Any) -> Any:
+        if isinstance(event, Received) and isinstance(event.message, Ack) and event.sender in self.links:
+            leak(vars(self).setdefault("kept", []), self.links[event.sender], event.message.tx)
+        return handle(self, now, event)
 
-    monkeypatch.setattr(Retransmission, "answered", leaky)
+    monkeypatch.setattr(Peer, "handle", leaky)
     assert any(path.endswith(where) for path in grown("r-tree"))
 
 

@@ -12,7 +12,7 @@ from wend.model.paths import Path
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.link import Link
-from wend.protocol.messages import Control, Hello, PlainMessage
+from wend.protocol.messages import Control, Hello
 from wend.protocol.plugins import Heard, View
 from wend.protocol.ports import FindPath, Neighbour, PathFound, Received, Refuse, Send, Started, Woken
 from wend.strategies.adaptive.routes import Route
@@ -20,7 +20,6 @@ from wend.strategies.adaptive.shared_risk import SharedRisk, parts
 from wend.strategies.flooded.plugin import FloodedInterest
 from wend.strategies.link_state.plugin import LinkState, LinkStateGraph
 from wend.strategies.registry import make_peer
-from wend.strategies.tdo.messages import Adopt, Gossip, Shuffle
 
 HOME = 100
 DELAY = 10 * MS
@@ -168,22 +167,6 @@ def test_a_path_without_an_end_is_asked_for_again_but_not_for_ever() -> None:
         effects = [*peer.handle(now, Received(1, Hello(1, True))), *peer.handle(now, Woken())]
     assert asked == 3
     assert peer.links[1].path == (0, 5, None)
-
-
-def test_when_a_link_takes_another_path_its_peer_says_so() -> None:
-    peer = make_peer(PeerConfig(peer=3, strategy="adaptive", trace_paths=True, membership="tdo-landmark"))
-    peer.handle(0, Started((Neighbour(1, MS),)))
-    peer.handle(0, Received(1, PlainMessage("tdo-landmark", Shuffle((), Gossip(landmarks=((1, 1),)), True))))
-
-    def told(path: Path) -> list[tuple[Path, ...]]:
-        effects = peer.handle(0, Received(1, PlainMessage("tdo-landmark", Adopt(1, path, ()))))
-        bodies = [e.message.body for e in effects if isinstance(e, Send) and isinstance(e.message, Control)]
-        return [body.paths for body in bodies if isinstance(body, LinkState) and body.origin == 3]
-
-    assert told((10, 14, 15))[-1] == ((15, 14, 10),)
-    assert told((10, 14, 15)) == []
-    assert told((10, 18, 15)) == [((15, 18, 10),)]
-    assert peer.links[1].path == (15, 18, 10)
 
 
 def test_a_route_over_what_seems_broken_goes_last() -> None:

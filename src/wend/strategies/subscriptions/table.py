@@ -79,7 +79,8 @@ class SubscriptionTable:
         """The subscriptions of this peer."""
         self._offers: tuple[str, ...] = ()
         self._offers_chars = 0
-        self._offered: dict[object, bool] = {}
+        self._advertises: dict[object, bool] | None = None
+        """By topic: whether an advertisement covers it. Set once somebody asked."""
         self._durable: set[int] | None = None
         """The numbers of this peer's durable subscriptions. Set once there was one."""
         self.away_ns: Nanos = 0
@@ -189,13 +190,16 @@ class SubscriptionTable:
         if not self._asks_publishers:
             return True
         topic = event.attributes.get("topic")
-        known = self._offered.get(topic)
-        if known is None:
+        topics = self._advertises
+        if topics is None:
+            topics = self._advertises = {}
+        is_covered = topics.get(topic)
+        if is_covered is None:
             offers = [parse(text) for text in self._offers]
-            known = any(offer.matches(event.attributes) for offer in offers)
+            is_covered = any(offer.matches(event.attributes) for offer in offers)
             if all(offer.topic is not None for offer in offers):
-                _remember(self._offered, topic, known)
-        return known
+                _remember(topics, topic, is_covered)
+        return is_covered
 
     def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
         """Add a local subscription. It floods with the next `Changed`. Raises FilterError."""
@@ -218,7 +222,7 @@ class SubscriptionTable:
         if text not in self._offers:
             self._offers = (*self._offers, text)
             self._offers_chars += len(text)
-            self._offered.clear()
+            self._advertises = None
 
     def withdraw(self) -> None:
         if self.own is not NO_SUBSCRIPTIONS:
@@ -227,7 +231,7 @@ class SubscriptionTable:
         self._forget_local()
         self._offers = ()
         self._offers_chars = 0
-        self._offered.clear()
+        self._advertises = None
 
     def will_be_back(self, away_ns: Nanos) -> None:
         self.away_ns = away_ns
