@@ -74,7 +74,20 @@ NATIVE = (
     *("Arrived", "Forward", "OutgoingControl", "Packet", "Route"),
 )
 """Structs that are made for every packet and never encoded. Here they become classes whose fields C code reads."""
-OPEN = ("Controller", "Copa", "Engine", "GatedPeer", "Network", "Peer", "Transport")
+OPEN = (
+    "Graph",
+    "Interest",
+    "Membership",
+    "Routing",
+    "SubscriptionTable",
+    "Controller",
+    "Copa",
+    "Engine",
+    "GatedPeer",
+    "Network",
+    "Peer",
+    "Transport",
+)
 """Classes from which Python classes inherit that are not of the core, beside plug-ins."""
 
 

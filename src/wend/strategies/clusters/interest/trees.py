@@ -124,7 +124,8 @@ class Trees:
         neighbours = [] if place is None else place.neighbours
         root = self._cluster.root(group, tree)
         has_parent = place is not None and place.parent is not None
-        return neighbours if has_parent or root in (self._cluster.name, *neighbours) else [*neighbours, root]
+        is_there = has_parent or root == self._cluster.name or root in neighbours
+        return neighbours if is_there else [*neighbours, root]
 
     # ---------------------------------------------------------------- events that one tree lacks
 
