@@ -1,6 +1,7 @@
 """One suite, two drivers: what a peer promises holds under virtual time and on real sockets, open and sealed."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ TREES = ["mrst", "spt-k"]
 STRATEGIES = ["dcrd", "d-tree", "r-tree", "multipath", "adaptive"]
 AT_ONCE = 12
 
+_RUNS: Counter[str] = Counter()
+"""Scenes run at the same time: the last one that has a membership from outside the tree takes it out."""
+
 
 async def run(
     driver: str,
@@ -36,11 +40,15 @@ async def run(
 ) -> None:
     if membership is not None:
         load("membership", membership)
+        _RUNS[membership] += 1
     try:
         async with HARNESSES[driver](links, strategy, persistency, folder, membership) as world:
             await scene(world)
     finally:
-        MEMBERSHIP.pop(membership or "", None)
+        if membership is not None:
+            _RUNS[membership] -= 1
+            if not _RUNS[membership]:
+                MEMBERSHIP.pop(membership, None)
 
 
 @pytest.fixture(scope="session")

@@ -111,9 +111,9 @@ def test_landmarks_by_messages_give_the_links_that_are_computed() -> None:
     for seed in (1, 2):
         placement = place(make("power-law", seed), 30, seed)
         grown = form_overlay(placement, "tdo-landmark", 4, seed=seed, rest=20)  # two elections
-        chosen = grown.members[0].landmarks
+        chosen = grown.members[0].overlay.landmarks
         assert len(chosen) >= 3
-        assert {member.landmarks for member in grown.members.values()} == {chosen}
+        assert {member.overlay.landmarks for member in grown.members.values()} == {chosen}
         assert links(grown.overlay) == links(landmark(placement, chosen))
 
 
