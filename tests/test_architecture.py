@@ -68,7 +68,7 @@ ALLOWED = {
     # The command that prints a canonical filter.
     "matching/__main__.py": {"sys"},
     # How they and all other results are put in their places.
-    "model/files.py": {"os", "pathlib", "shutil", "tempfile"},
+    "model/files.py": {"os", "pathlib", "shutil"},
     "model/flows.py": {"pathlib", "pyarrow.parquet"},
     "model/folders.py": {"pathlib"},
     "model/forwarding.py": {"pathlib"},

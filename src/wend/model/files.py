@@ -8,7 +8,6 @@ import atexit
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -51,7 +50,12 @@ def check_writable(path: Path, *, inside: bool = False) -> None:
     try:
         full = path.absolute()
         above = next(folder for folder in (full, *full.parents)[not inside :] if folder.exists())
-        Path(tempfile.mkdtemp(prefix=".wend.", dir=above)).rmdir()
+        probe = above / _hidden("wend")
+        try:
+            probe.mkdir()
+        finally:  # it is named before it is made, so that a signal leaves nothing
+            with suppress(FileNotFoundError):
+                probe.rmdir()
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
 
