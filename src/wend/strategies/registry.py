@@ -244,12 +244,6 @@ def _check_membership(strategy: str, membership: str) -> None:
             raise ConfigError(f"{strategy} needs the membership {needed}, got {membership}")
 
 
-def needs_failure_detector(strategy: str, interest: str | None, membership: str | None, persistency: bool) -> bool:
-    """Whether such a peer runs the failure detector."""
-    hosted = hosted_plugins(strategy, interest, membership, persistency)
-    return any(plugin(kind, name).needs.failure_detector for kind, name in hosted)
-
-
 # ---------------------------------------------------------------- plug-ins from outside the tree
 
 
