@@ -1,6 +1,6 @@
 """Processor time of live peers per packet, beside a bare UDP forwarder.
 
-Six peers run on loopback, each in a process, with the settings of the lab (`adaptive`, persistency with a store). Each
+Six peers run on loopback, each in a process, with the settings of the lab (`adaptive`, persistence with a store). Each
 has links to four others and publishes a topic that all others want. A packet is a message sent or received, ACKs and
 hellos included. The forwarder is an asyncio process that does the least possible: it receives a packet, sends an ACK,
 sends the packet on, and receives an ACK. Times include the kernel's work for a process. The times by kind of work are
@@ -46,7 +46,7 @@ id = {id}
 listen = "127.0.0.1:{port}"
 clients = "127.0.0.1:{clients}"
 strategy = "adaptive"
-persistency = true
+persistence = true
 store = "peer-{id}.store"
 advertise = ["topic = 't{id}'"]
 """

@@ -46,7 +46,7 @@ def restart(events: int = EVENTS) -> dict[str, float]:
         before, began = _resident_bytes(), time.perf_counter()
         store = Store(path)
         opened = time.perf_counter() - began
-        peer = make_peer(PeerConfig(peer=1, incarnation=store.incarnation, persistency=True))
+        peer = make_peer(PeerConfig(peer=1, incarnation=store.incarnation, persistence=True))
         began = time.perf_counter()
         peer.handle(time.monotonic_ns(), Started((), stored=store.records))
         started = time.perf_counter() - began

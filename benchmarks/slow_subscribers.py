@@ -1,6 +1,6 @@
 """What slow durable subscribers cost the others: the delay of others' events with and without them, in turn.
 
-Two peers run in processes of their own, with persistency and stores. A publisher at one of them sends to a plain and a
+Two peers run in processes of their own, with persistence and stores. A publisher at one of them sends to a plain and a
 durable subscriber at the other. Every second time, three more durable subscriptions at that peer want the same events:
 one whose client reads ten events a second, one whose client never acknowledges any, and one whose client is gone. Their
 backlogs are full for most of the time. The reference is the delay without them.
@@ -39,7 +39,7 @@ CONFIG = """
 id = {me}
 listen = "127.0.0.1:{mine}"
 clients = "127.0.0.1:0"
-persistency = true
+persistence = true
 store = "{me}.store"
 [[neighbours]]
 id = {other}

@@ -35,7 +35,7 @@ keys = "keys-{peer}"
 clients = "127.0.0.1:{clients}"
 strategy = "rendezvous"
 {join}
-persistency = true
+persistence = true
 store = "{peer}.store"
 grace = "0s"
 pastry_detection = "2s"

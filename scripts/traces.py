@@ -1,4 +1,4 @@
-"""The hashes of some 340 simulated runs: every strategy, membership, persistency, capacities and underlays.
+"""The hashes of some 340 simulated runs: every strategy, membership, persistence, capacities and underlays.
 
 A run has two hashes: `sha256` of its trace, and `counts` of its control messages, notices and drops, which also covers
 what strategies say to each other without events. A change that should not alter behaviour leaves both as they are.

@@ -12,7 +12,7 @@ SETTLE_S = 22.0
 def random_scenario(seed: int, strategies: tuple[str, ...]) -> Scenario:
     """Half of them keep packets, and all of these heal in time for every promise to be judged."""
     draw = random.Random(seed)
-    persistency = draw.random() < 0.5
+    persistence = draw.random() < 0.5
     duration = draw.uniform(3.0, 6.0)
     fields: dict[str, Any] = {
         "seed": seed,
@@ -28,12 +28,12 @@ def random_scenario(seed: int, strategies: tuple[str, ...]) -> Scenario:
         "duration": f"{duration}s",
         "heal": f"{duration + draw.uniform(-1.0, 1.0)}s",
         "warmup": "4s",
-        "drain": f"{1.0 + SETTLE_S if persistency else 3.0}s",
+        "drain": f"{1.0 + SETTLE_S if persistence else 3.0}s",
         "transmissions": draw.choice([1, 2]),
         "ack": draw.choice(["free", "round-trip"]),
         "estimator": draw.choice(["nominal", "nominal", "measured"]),
         "monitoring": f"{draw.choice([1.0, 300.0])}s",
-        "persistency": persistency,
+        "persistence": persistence,
         "redundancy": draw.choice(["none", "tight", "free"]),
     }
     fields["topics"] = draw.randint(1, min(3, fields["peers"]))
@@ -50,7 +50,7 @@ def large_scenario(seed: int, strategies: tuple[str, ...]) -> Scenario:
         rate=1.0,
         popularity=(1.0, 1.0),
         peer_outages=_outages(draw, 1.5, 0.05),
-        persistency=True,
+        persistence=True,
         drain=f"{1.0 + SETTLE_S}s",
     )
 

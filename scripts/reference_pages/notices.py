@@ -19,7 +19,7 @@ A peer counts everything that it drops, refuses or repeats, under a fixed name. 
 | `refused.not a neighbour` | `noticed`, as `refused: not a neighbour` | a mistake of another peer; the link stays up |
 | `failed.send` | | a failure of this peer or of its machine |
 
-`wend sim` reports `delivered N of M`. Without persistency, M counts the subscribers that were up when an event was
+`wend sim` reports `delivered N of M`. Without persistence, M counts the subscribers that were up when an event was
 published. Drops for subscribers that were down are counted too, so there may be more drops than missing deliveries.
 """
 
@@ -57,7 +57,7 @@ The peer at which it happens counts a notice, unless the last column names anoth
 DROPS_ABOUT = """
 ## Drop reasons
 
-With `persistency` a peer stores an event that cannot go on (the notice `stored`). It drops the event only if there is
+With `persistence` a peer stores an event that cannot go on (the notice `stored`). It drops the event only if there is
 no room, or on purpose. Drop reasons stand in the table `drops` of a trace.
 
 | reason | meaning |

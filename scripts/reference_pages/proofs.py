@@ -37,7 +37,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "drivers/live/test_restarts.py::test_a_rolling_restart_loses_and_doubles_nothing",
         "drivers/live/test_crashed_subscriber.py::test_events_wait_for_a_client_that_comes_back",
         "protocol/delivery/test_durable.py::test_a_peer_that_will_be_back_withdraws_only_what_nobody_stores_for_it",
-        "protocol/test_persistency.py::test_events_for_a_peer_that_stays_away_are_stored_as_long_as_it_announced",
+        "protocol/test_persistence.py::test_events_for_a_peer_that_stays_away_are_stored_as_long_as_it_announced",
         "strategies/rendezvous/test_stored_events.py::test_events_wait_for_a_peer_that_is_away_for_longer_than_entries_live",
         "conformance/test_conformance.py::test_a_peer_that_leaves_withdraws_its_interest",
     ),

@@ -23,7 +23,7 @@ host changes nothing.
 - A duration has a unit: `160ms`, `5s`, `10min`, `2h`. In the table of a sweep it is a number, and the unit ends the
   name of the column: `detection_ms`. Likewise the columns of `rate` and `queue` are `rate_hz` and `queue_msgs`.
 - A range is a list of two values, the lower one first: `delay = ["10ms", "50ms"]`; as a flag, `--delay 10ms 50ms`.
-- A setting that can be true or false is a pair of flags: `--persistency`, `--no-persistency`.
+- A setting that can be true or false is a pair of flags: `--persistence`, `--no-persistence`.
 """
 
 EVERYDAY = """

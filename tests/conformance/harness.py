@@ -112,7 +112,7 @@ class Harness(Protocol):
         ...
 
     async def ages_tell(self) -> None:
-        """Until peers have run for longer than the age of an event may be wrong. Without persistency a peer drops what
+        """Until peers have run for longer than the age of an event may be wrong. Without persistence a peer drops what
         seems to be older than itself, because it may have delivered it before."""
         ...
 
@@ -120,11 +120,11 @@ class Harness(Protocol):
 class Common:
     """The half that both share: it records links, subscriptions, deliveries and fragments."""
 
-    def __init__(self, links: Links, strategy: str, persistency: bool, membership: str | None) -> None:
+    def __init__(self, links: Links, strategy: str, persistence: bool, membership: str | None) -> None:
         self.links = links
         self.strategy = strategy
         self.membership = membership
-        self.persistency = persistency
+        self.persistence = persistence
         self.ids = sorted({peer for link in links for peer in link})
         self.got: list[Got] = []
         self.subscriptions: dict[PeerId, dict[int, LocalSubscription]] = {peer: {} for peer in self.ids}
@@ -140,7 +140,7 @@ class Common:
             incarnation=incarnation,
             strategy=self.strategy,
             membership=self.membership,
-            persistency=self.persistency,
+            persistence=self.persistence,
             estimator="nominal",
             margin_ns=20 * MS,
         )
@@ -173,9 +173,9 @@ class SimHarness(Common):
     """A heap and a virtual clock around bare peers."""
 
     def __init__(
-        self, links: Links, strategy: str, persistency: bool, folder: Path, membership: str | None = None
+        self, links: Links, strategy: str, persistence: bool, folder: Path, membership: str | None = None
     ) -> None:
-        super().__init__(links, strategy, persistency, membership)
+        super().__init__(links, strategy, persistence, membership)
         self.groups: dict[str, set[PeerId]] = {}
         self.now: Nanos = 0
         self.peers: dict[PeerId, Peer | None] = {}
@@ -291,9 +291,9 @@ class LiveHarness(Common):
     """Peers on loopback sockets, with shaped links and stores in files."""
 
     def __init__(
-        self, links: Links, strategy: str, persistency: bool, folder: Path, membership: str | None = None
+        self, links: Links, strategy: str, persistence: bool, folder: Path, membership: str | None = None
     ) -> None:
-        super().__init__(links, strategy, persistency, membership)
+        super().__init__(links, strategy, persistence, membership)
         self._scope = str(folder)
         self.folder = folder
         self.clock = SteadyClock()

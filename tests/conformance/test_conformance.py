@@ -35,14 +35,14 @@ async def run(
     scene: Scene,
     links: Links = LINE,
     strategy: str = "dcrd",
-    persistency: bool = False,
+    persistence: bool = False,
     membership: str | None = None,
 ) -> None:
     if membership is not None:
         load("membership", membership)
         _RUNS[membership] += 1
     try:
-        async with HARNESSES[driver](links, strategy, persistency, folder, membership) as world:
+        async with HARNESSES[driver](links, strategy, persistence, folder, membership) as world:
             await scene(world)
     finally:
         if membership is not None:
@@ -210,7 +210,7 @@ def test_what_cannot_go_on_is_kept_until_the_link_heals(play: Play, strategy: st
         await world.quiet()
         assert payloads(world, 2) == [b"0", b"1", b"2", b"3", b"4"]
 
-    play(scene, LINE, strategy, persistency=True)
+    play(scene, LINE, strategy, persistence=True)
 
 
 @pytest.mark.parametrize("strategy", ["dcrd", "adaptive", "multipath"])
@@ -233,7 +233,7 @@ def test_a_removed_link_loses_nothing_and_a_new_one_serves(play: Play, strategy:
         await world.quiet()
         assert payloads(world, 2) == wanted
 
-    play(scene, LINE, strategy, persistency=True)
+    play(scene, LINE, strategy, persistence=True)
 
 
 @pytest.mark.parametrize("strategy", ["mrst", "adaptive"])
@@ -300,7 +300,7 @@ def test_trees_keep_what_was_promised_over_a_crash(play: Play) -> None:
         await kept_over_a_crash(world)
         assert payloads(world, 2).count(b"kept") == 1
 
-    play(scene, LINE, "spt-k", persistency=True)
+    play(scene, LINE, "spt-k", persistence=True)
 
 
 def test_a_publisher_that_returns_is_not_taken_for_its_former_self(play: Play) -> None:
@@ -339,7 +339,7 @@ def test_what_was_promised_survives_a_crash_of_the_publishing_peer(play: Play) -
         await kept_over_a_crash(world)
         assert payloads(world, 2) == [b"kept"]
 
-    play(scene, LINE, "dcrd", persistency=True)
+    play(scene, LINE, "dcrd", persistence=True)
 
 
 def test_a_large_event_survives_the_restart_of_a_peer_that_has_some_of_it(play: Play) -> None:
@@ -355,7 +355,7 @@ def test_a_large_event_survives_the_restart_of_a_peer_that_has_some_of_it(play: 
         await world.quiet()
         assert payloads(world, 2) == [large]
 
-    play(scene, LINE, "dcrd", persistency=True)
+    play(scene, LINE, "dcrd", persistence=True)
 
 
 def test_a_multicast_reaches_all_members_but_those_behind_a_cut_link(play: Play) -> None:

@@ -64,7 +64,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
 def test_the_properties_are_those_that_are_checked() -> None:
     rows = dict(re.findall(r"^\| (\w+) \| .+ \| (.+) \|$", PAGE.split("## What is checked")[1], re.MULTILINE))
     assert {name for name, when in rows.items() if when.startswith("always")} == set(ALWAYS)
-    assert {name for name, when in rows.items() if when.startswith("with persistency")} == set(ONCE_HEALED)
+    assert {name for name, when in rows.items() if when.startswith("with persistence")} == set(ONCE_HEALED)
 
 
 def test_the_drop_reasons_that_it_names_exist() -> None:

@@ -35,7 +35,7 @@ def test_the_file_is_a_peers_file(tmp_path: Path) -> None:
     file = load(tmp_path / "peer.toml")
     assert (file.listen_address[1], file.clients_address[1]) == (7701, 7700)
     assert file.store == "/var/lib/wend/peer.store"
-    assert file.of(DeliverySettings).persistency
+    assert file.of(DeliverySettings).persistence
 
 
 def unit() -> dict[str, str]:
@@ -56,7 +56,7 @@ def test_the_unit_and_the_container_run_the_same_command() -> None:
 
 
 def test_a_peer_that_cannot_start_ends_as_the_unit_expects(tmp_path: Path) -> None:
-    (tmp_path / "peer.toml").write_text('id = 1\npersistency = true\nstore = "s"\n')
+    (tmp_path / "peer.toml").write_text('id = 1\npersistence = true\nstore = "s"\n')
     (tmp_path / "s").write_bytes(b"something else")
     done = wend("peer", "--config", "peer.toml", folder=tmp_path)
     assert str(done.returncode) == unit()["RestartPreventExitStatus"]

@@ -64,7 +64,7 @@ CRASH = {"up": {"kind": "fixed", "mean_s": 1.0}, "down": {"kind": "fixed", "mean
         ({"peers": "many"}, "^peers must be a whole number, got 'many'$"),
         ({"peers": 7.5}, "^peers must be a whole number, got 7.5$"),
         ({"factor": True}, "^factor must be a number, got True$"),
-        ({"persistency": 1}, "^persistency must be true or false, got 1$"),
+        ({"persistence": 1}, "^persistence must be true or false, got 1$"),
         ({"delay": ["1ms"]}, "^delay must be a list of 2, got 1$"),
         (
             {"outages": {"up": {"kind": "odd"}, "down": {"kind": "fixed"}}},

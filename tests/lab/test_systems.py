@@ -82,7 +82,7 @@ def test_a_peer_of_wend_reads_its_configuration(tmp_path: Path, sealed: bool) ->
         config = file.peer_config(1)
         assert (config.peer, config.strategy) == (host.number, "adaptive")
         assert config.of(AdaptiveSettings).redundancy == "tight"
-        assert config.of(DeliverySettings).persistency
+        assert config.of(DeliverySettings).persistence
         assert [n.address for n in file.neighbours] == [f"{interface.remote}:7701" for interface in host.interfaces]
         assert len(file.advertise) == sum(t.publisher == host.number for t in WORLD.topics)
 

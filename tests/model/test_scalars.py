@@ -36,5 +36,5 @@ def test_all_else_stays_as_it_is(given: Any) -> None:
 def test_a_range_and_a_scenario_take_them() -> None:
     assert Range(np.int64(1), np.float64(2.5)) == Range(1, 2.5)  # type: ignore[arg-type]
     check_size({"x": Range(np.int64(1), np.float64(2.5))}, b"", {})  # type: ignore[arg-type]
-    given = Scenario(pf=np.float32(0.5), peers=np.int64(10), degree=np.int8(4), persistency=np.bool_(True))  # type: ignore[arg-type]
-    assert given == Scenario(pf=0.5, peers=10, degree=4, persistency=True)
+    given = Scenario(pf=np.float32(0.5), peers=np.int64(10), degree=np.int8(4), persistence=np.bool_(True))  # type: ignore[arg-type]
+    assert given == Scenario(pf=0.5, peers=10, degree=4, persistence=True)

@@ -35,7 +35,7 @@ def there_and_back(scenario: Scenario) -> Scenario:
     [
         Scenario(),
         Scenario(strategy="oracle", topology="full-mesh", peers=7, topics=3, pf=0.0, ack="free", transmissions=2),
-        Scenario(outages=OUTAGES, peer_outages=OUTAGES, heal="12.5s", persistency=True),
+        Scenario(outages=OUTAGES, peer_outages=OUTAGES, heal="12.5s", persistence=True),
         Scenario(strategy="dmm", domains={"x": [1, 256], "y": [0.5, 2.5, 0.25]}),
     ],
 )
@@ -79,7 +79,7 @@ def test_columns_have_the_types_of_their_fields() -> None:
     assert types["peers"] == pa.int64()
     assert types["pf"] == pa.float64()
     assert types["ack"] == pa.string()
-    assert types["persistency"] == pa.bool_()
+    assert types["persistence"] == pa.bool_()
     assert types["delay_ms"] == pa.list_(pa.float64())
     assert pa.types.is_struct(types["outages"])
 

@@ -141,7 +141,7 @@ class Nonsense:
 class HostileOverlay:
     """Honest peers, and one whose messages are changed."""
 
-    def __init__(self, strategy: str, seed: int, persistency: bool) -> None:
+    def __init__(self, strategy: str, seed: int, persistence: bool) -> None:
         self._nonsense = Nonsense(seed)
         self._random = self._nonsense.random
         self.now: Nanos = 0
@@ -154,7 +154,7 @@ class HostileOverlay:
         self._overheard: deque[Message] = deque(maxlen=400)
         everyone = (*HONEST, HOSTILE)
         self.peers = {
-            peer: make_peer(PeerConfig(peer=peer, strategy=strategy, persistency=persistency, seed=peer))
+            peer: make_peer(PeerConfig(peer=peer, strategy=strategy, persistence=persistence, seed=peer))
             for peer in everyone
         }
         one = self.peers[0]
@@ -288,9 +288,9 @@ class HostileOverlay:
 
 
 def can_store(strategy: str) -> bool:
-    """Whether there may be persistency."""
+    """Whether there may be persistence."""
     try:
-        make_peer(PeerConfig(peer=0, strategy=strategy, persistency=True))
+        make_peer(PeerConfig(peer=0, strategy=strategy, persistence=True))
     except ConfigError:
         return False
     return True
@@ -304,10 +304,10 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=0)
     given = asked.parse_args()
     for strategy in given.strategies or ROUTING:
-        for persistency in (False, True) if can_store(strategy) else (False,):
+        for persistence in (False, True) if can_store(strategy) else (False,):
             began = time.monotonic()
-            HostileOverlay(strategy, given.seed, persistency).play(given.count)
-            stores = " with persistency" if persistency else ""
+            HostileOverlay(strategy, given.seed, persistence).play(given.count)
+            stores = " with persistence" if persistence else ""
             print(
                 f"{strategy}{stores}: {given.count} messages in {time.monotonic() - began:.0f} s, none raised",
                 flush=True,

@@ -187,7 +187,7 @@ def test_a_deadline_may_be_a_factor_on_the_shortest_delay() -> None:
     ]
 
 
-@pytest.mark.parametrize("settings", [{}, {"persistency": True, "stores": False}])
+@pytest.mark.parametrize("settings", [{}, {"persistence": True, "stores": False}])
 def test_a_restarted_peer_does_not_notify_what_a_former_incarnation_may_have(settings: dict[str, bool]) -> None:
     talk = Talk(mine=(LocalSubscription(0, "topic = 't'"),), **settings)
     before = Data(tx(101), event(), QUIET + 1 * SECOND, (A,), (B,))

@@ -213,7 +213,7 @@ def test_a_new_incarnation_of_a_neighbour_does_not_continue_events_of_the_former
 
 
 def test_acks_of_fragments_alone_do_not_release_the_event() -> None:
-    talk = Talk(wants=(S,), persistency=True)
+    talk = Talk(wants=(S,), persistence=True)
     on = fragments(talk(0, Publication({"topic": "t"}, LARGE)))
     answers = [talk.hear(20 * MS, C, Ack(fragment.tx)) for fragment in on]
     assert Notice("not-accepted", C) in answers[-1]
@@ -265,7 +265,7 @@ def test_an_accepted_event_waits_for_no_lost_ack() -> None:
 def test_large_events_survive_lossy_and_failing_links(strategy: str) -> None:
     lossy = Scenario(
         strategy=strategy, topology="regular", peers=8, degree=3, topics=2, pf=0.05, pl=0.03, payload_bytes=20_000,
-        duration="20s", persistency=True, heal="20s", drain="30s", transmissions=2,
+        duration="20s", persistence=True, heal="20s", drain="30s", transmissions=2,
     )  # fmt: skip
     summary = simulate(lossy).summary
     assert summary.delivery == 1.0

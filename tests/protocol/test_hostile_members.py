@@ -8,15 +8,15 @@ from wend.strategies.registry import ROUTING
 PLAYED = [(name, stores) for name in ROUTING for stores in ((False, True) if can_store(name) else (False,))]
 
 
-@pytest.mark.parametrize(("strategy", "persistency"), PLAYED)
-def test_no_hostile_member_makes_a_peer_raise(strategy: str, persistency: bool) -> None:
-    overlay = HostileOverlay(strategy, seed=7, persistency=persistency)
+@pytest.mark.parametrize(("strategy", "persistence"), PLAYED)
+def test_no_hostile_member_makes_a_peer_raise(strategy: str, persistence: bool) -> None:
+    overlay = HostileOverlay(strategy, seed=7, persistence=persistence)
     overlay.play(400)
     assert overlay.told >= 400
 
 
 def test_the_overlay_notices_a_peer_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    overlay = HostileOverlay("d-tree", seed=7, persistency=False)
+    overlay = HostileOverlay("d-tree", seed=7, persistence=False)
 
     def failing(now: int, event: object) -> list[object]:
         raise KeyError("a fault of this test")

@@ -147,12 +147,12 @@ class Babble:
 
 
 @pytest.mark.parametrize("strategy", list(linked_strategies()))
-@pytest.mark.parametrize("persistency", [False, True])
-def test_nothing_that_parses_makes_a_peer_raise_or_stop(strategy: str, persistency: bool) -> None:
+@pytest.mark.parametrize("persistence", [False, True])
+def test_nothing_that_parses_makes_a_peer_raise_or_stop(strategy: str, persistence: bool) -> None:
     for seed in range(100):
         babble = Babble(seed)
         peer = make_peer(
-            PeerConfig(peer=0, strategy=strategy, persistency=persistency, retry_limit=5, trace_paths=True)
+            PeerConfig(peer=0, strategy=strategy, persistence=persistence, retry_limit=5, trace_paths=True)
         )
         now = 0
         peer.handle(
@@ -168,9 +168,9 @@ def test_nothing_that_parses_makes_a_peer_raise_or_stop(strategy: str, persisten
                     ENCODER.encode(effect.record)
 
 
-def linked(strategy: str, persistency: bool = False) -> Peer:
+def linked(strategy: str, persistence: bool = False) -> Peer:
     """Peer 0 between 1 and 2, which say that they are linked, too."""
-    peer = make_peer(PeerConfig(peer=0, strategy=strategy, persistency=persistency))
+    peer = make_peer(PeerConfig(peer=0, strategy=strategy, persistence=persistence))
     peer.handle(0, Started((Neighbour(1, 10**7), Neighbour(2, 10**7))))
     for me, other in ((1, 2), (2, 1)):
         tell(peer, me, 1, LinkState(me, (1, 1), ((0, 10**7, 1.0), (other, 10**7, 1.0))))
@@ -206,7 +206,7 @@ def test_a_wish_that_cannot_be_is_refused_and_hurts_nobody_else(strategy: str) -
 
 @pytest.mark.parametrize(("said", "meant"), [(2**64 - 1, OLDEST_NS), (-(2**63), 0)])
 def test_an_age_that_cannot_be_is_taken_for_one_that_can(said: int, meant: int) -> None:
-    peer = linked("d-tree", persistency=True)
+    peer = linked("d-tree", persistence=True)
     event = Event(EventId(1, 1, 1), {"topic": "a"})
     effects = peer.handle(5, Received(1, Data((1 << TX_SHIFT) + 5, event, said, (2,), (1,))))
     (born,) = [e.record.born_ns for e in effects if isinstance(e, Persist) and isinstance(e.record, PendingRecord)]
@@ -215,11 +215,11 @@ def test_an_age_that_cannot_be_is_taken_for_one_that_can(said: int, meant: int) 
 
 
 @pytest.mark.parametrize("header", [None, TreeHeader((1, 1, 1), 0)])
-@pytest.mark.parametrize(("strategy", "persistency"), [("dcrd", False), ("adaptive", True), ("mrst", True)])
+@pytest.mark.parametrize(("strategy", "persistence"), [("dcrd", False), ("adaptive", True), ("mrst", True)])
 def test_what_names_nobody_is_refused_where_events_go_by_name(
-    strategy: str, persistency: bool, header: TreeHeader | None
+    strategy: str, persistence: bool, header: TreeHeader | None
 ) -> None:
-    peer = linked(strategy, persistency=persistency)
+    peer = linked(strategy, persistence=persistence)
     event = Event(EventId(1, 1, 1), {"topic": "a"})
     effects = peer.handle(5, Received(1, Data((1 << TX_SHIFT) + 5, event, 0, (), (1,), header)))
     fits = header is None or peer.header_type is TreeHeader
@@ -229,10 +229,10 @@ def test_what_names_nobody_is_refused_where_events_go_by_name(
 
 @pure_only
 @pytest.mark.parametrize("strategy", ["dcrd", "mrst", "spt-k"])
-@pytest.mark.parametrize("persistency", [False, True])
-def test_only_neighbours_speak_to_plug_ins_that_hear_no_others(strategy: str, persistency: bool) -> None:
+@pytest.mark.parametrize("persistence", [False, True])
+def test_only_neighbours_speak_to_plug_ins_that_hear_no_others(strategy: str, persistence: bool) -> None:
     """Whoever else sends one of their messages is refused, and leaves nothing behind."""
-    peer = linked(strategy, persistency)
+    peer = linked(strategy, persistence)
     bodies = (
         LinkState(7, (1, 1), ((0, 10**7, 1.0),)),
         PeerInterest(7, (1, 1), (), ("topic = 'a'",)),
@@ -241,12 +241,12 @@ def test_only_neighbours_speak_to_plug_ins_that_hear_no_others(strategy: str, pe
         SubtreeInterest((1, 7, 1), 0, 1, (), ()),
     )
     declared = [(name, body) for name, kind in peer.message_types.items() for body in bodies if isinstance(body, kind)]
-    assert len(declared) == 3 + (strategy != "dcrd" and persistency)
+    assert len(declared) == 3 + (strategy != "dcrd" and persistence)
     before = held(peer)
     for name, body in declared:
         assert peer.handle(1, Received(7, PlainMessage(name, body))) == [Refuse(7, "not a neighbour")]
         assert Refuse(1, "not a neighbour") not in peer.handle(1, Received(1, PlainMessage(name, body)))
-    peer = linked(strategy, persistency)
+    peer = linked(strategy, persistence)
     for number, (name, body) in enumerate(declared):
         effects = peer.handle(1, Received(7, DirectMessage(number, name, body)))
         assert effects == [Send(7, DirectAck(number)), Refuse(7, "not a neighbour")]
@@ -281,9 +281,9 @@ BOUNDED = {
 
 
 @pytest.mark.parametrize("strategy", list(linked_strategies()))
-@pytest.mark.parametrize("persistency", [False, True])
-def test_peers_that_somebody_invents_are_not_remembered(strategy: str, persistency: bool) -> None:
-    peer = linked(strategy, persistency)
+@pytest.mark.parametrize("persistence", [False, True])
+def test_peers_that_somebody_invents_are_not_remembered(strategy: str, persistence: bool) -> None:
+    peer = linked(strategy, persistence)
     invented: set[int] = set()
     for number in range(20):
         dests = tuple(range(1000 + 10 * number, 1010 + 10 * number))

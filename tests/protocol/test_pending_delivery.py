@@ -36,7 +36,7 @@ class Restarted:
     """A peer in its second incarnation, since time 0, and all its effects."""
 
     def __init__(self, stored: tuple[Record, ...] = (), **config: Any) -> None:
-        settings = {"persistency": True, "incarnation": 2, "grace_ns": GRACE, **config}
+        settings = {"persistence": True, "incarnation": 2, "grace_ns": GRACE, **config}
         talk = Talk("d-tree", stored=stored, quiet=False, **settings)
         self.peer = talk.peer
         self.effects = list(talk.heard)

@@ -24,10 +24,10 @@ async def begun(world: SimHarness) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["adaptive", "dcrd", "d-tree", "r-tree", "multipath"])
-@pytest.mark.parametrize("persistency", [False, True])
-def test_only_the_named_peer_gets_it(tmp_path: Path, strategy: str, persistency: bool) -> None:
+@pytest.mark.parametrize("persistence", [False, True])
+def test_only_the_named_peer_gets_it(tmp_path: Path, strategy: str, persistence: bool) -> None:
     async def scene() -> None:
-        async with SimHarness(RING, strategy, persistency, tmp_path) as world:
+        async with SimHarness(RING, strategy, persistence, tmp_path) as world:
             await begun(world)
             for peer in (2, 0):
                 receipt = world.tell(0, Publication({"topic": "a"}, b"for one", to=peer))

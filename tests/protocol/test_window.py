@@ -148,7 +148,7 @@ def test_the_filter_knows_the_first_numbers_of_a_publisher_as_a_window_does(numb
 
 @pytest.mark.parametrize("retry_limit", [10_000, 1_000_000])
 def test_with_any_retry_limit_a_duplicate_is_known_among_many_publishers(retry_limit: int) -> None:
-    talk = Talk(persistency=True, retry_limit=retry_limit, mine=(LocalSubscription(0, "topic = 't'"),))
+    talk = Talk(persistence=True, retry_limit=retry_limit, mine=(LocalSubscription(0, "topic = 't'"),))
     packets = [Data(tx(1000 + p), event(1, publisher=p), 0, (A,), (B,)) for p in range(100, 400)]
     again = [Data(tx(2000 + p), event(1, publisher=p), 0, (A,), (B,)) for p in range(100, 400)]
     first, second = (

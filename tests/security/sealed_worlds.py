@@ -300,7 +300,7 @@ def outsiders_change_nothing(seed: int, **options: Any) -> SealedEngine:
 def nothing_but_loss_and_delay(seed: int, **options: Any) -> SealedEngine:
     """Play a world in the hands of an attacker, who leaves before its end."""
     keeps = seed % 2 == 0
-    scenario = scenario_of(seed, persistency=keeps, drain="22s" if keeps else "6s")
+    scenario = scenario_of(seed, persistence=keeps, drain="22s" if keeps else "6s")
     world = build(scenario).for_strategy(scenario.strategy)
     with short_lived_keys():
         engine = SealedEngine(world, on_path=ON_PATH, off_path=OFF_PATH, **options)

@@ -89,7 +89,7 @@ def _hosted(s: "Scenario", strategy: str) -> Plugins:
     load_chosen({"strategy": strategy})
     if strategy not in ROUTING:
         return []
-    names = hosted_plugins(strategy, s.interest, s.membership, s.of(DeliverySettings).persistency)
+    names = hosted_plugins(strategy, s.interest, s.membership, s.of(DeliverySettings).persistence)
     return [plugin(kind, name) for kind, name in names]
 
 

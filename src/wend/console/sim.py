@@ -120,13 +120,13 @@ def _show(scenario: "Scenario", outcome: Any) -> None:
 
 
 def _whose(s: "Scenario") -> str:
-    """Without persistency no peer stores an event for a peer that is down, so none is expected there. Nobody expects
+    """Without persistence no peer stores an event for a peer that is down, so none is expected there. Nobody expects
     one at a peer that has left."""
     from wend.protocol.config import DeliverySettings
 
     if s.churn is not None:
         return ", to subscribers that were there when it was published"
-    if s.peer_outages is None or s.of(DeliverySettings).persistency:
+    if s.peer_outages is None or s.of(DeliverySettings).persistence:
         return ""
     return ", to subscribers that were up when it was published"
 

@@ -70,7 +70,7 @@ class ScenarioFields(TypedDict, total=False):
     congestion_control: Literal["copa", "aimd", "none"]
     send_queue_limit: int
     trace_paths: bool
-    persistency: bool
+    persistence: bool
     retry_limit: int
     store_limit: int
     grace: str

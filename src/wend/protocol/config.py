@@ -69,7 +69,7 @@ class DeliverySettings(Settings, frozen=True, kw_only=True):
 
     title: ClassVar[str] = "Delivery"
 
-    persistency: Annotated[
+    persistence: Annotated[
         bool,
         everyday("Whether peers store events that they are responsible for, and retry them until they are delivered."),
     ] = False
@@ -86,7 +86,7 @@ class DeliverySettings(Settings, frozen=True, kw_only=True):
     ] = 256 * 1024 * 1024
     grace_ns: Annotated[
         Nanos,
-        setting("How long after its start a peer with persistency holds events for clients that reconnect.", unit="s"),
+        setting("How long after its start a peer with persistence holds events for clients that reconnect.", unit="s"),
     ] = 30 * SECOND
     order_wait_ns: Annotated[
         Nanos,

@@ -113,7 +113,7 @@ class Hosted:
 
 class Host:
     __slots__ = (
-        "_carry_out", "_joined", "_links", "_persistency", "_timers", "by_name", "hosted", "interest", "interested",
+        "_carry_out", "_joined", "_links", "_persistence", "_timers", "by_name", "hosted", "interest", "interested",
         "membership", "router", "view",
     )  # fmt: skip
 
@@ -130,8 +130,8 @@ class Host:
         self._links = links
         self._joined: dict[str, set[Hosted]] = {}
         """By multicast group: the plug-ins that joined it."""
-        self._persistency = config.of(DeliverySettings).persistency
-        self.view = View(config, links, self._persistency)
+        self._persistence = config.of(DeliverySettings).persistence
+        self.view = View(config, links, self._persistence)
         self.hosted = self._make(config, plugins)
         # a routing and its interest may share a name: messages are for the one that declares some
         self.by_name = {one.name: one for one in sorted(self.hosted, key=_declares_messages)}
@@ -142,8 +142,8 @@ class Host:
         (self.interested,) = (one for one in self.hosted if one.kind == "interest")
         self.interest: Interest = self.interested.plugin  # type: ignore[assignment]
         self.router = self.hosted[-1]
-        if self._persistency and not self.interest.durable:
-            raise ConfigError(f"{self.interested.name} does not store events: persistency needs another interest")
+        if self._persistence and not self.interest.durable:
+            raise ConfigError(f"{self.interested.name} does not store events: persistence needs another interest")
         self.view.interest = self.interest
         self.view.membership = None if self.membership is None else self.membership.plugin
 
@@ -217,7 +217,7 @@ class Host:
         elif type(answer) is Changed:
             self.tell_all(now, answer, effects, one)
         elif type(answer) is Remember:
-            if self._persistency:
+            if self._persistence:
                 effects.append(Persist(StateRecord(one.name, answer.key, answer.message)))
         elif type(answer) is JoinMulticast:
             if answer.group not in self._joined:

@@ -136,7 +136,7 @@ class Peer:
         self.view.news = self._layer.news
         self.view.outages = None if self._detector is None else self._detector.outages
         self._stored: StoreAndForward | None = None
-        if config.of(DeliverySettings).persistency:
+        if config.of(DeliverySettings).persistence:
             forming = host.interest.names_everyone and (host.interest.learns_late or config.membership is not None)
             limits = config.of(DeliverySettings)
             late = LateJoiners(limits.retry_limit, limits.store_limit) if forming else None

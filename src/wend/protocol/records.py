@@ -1,4 +1,4 @@
-"""Durable records: what a peer with persistency stores, and finds again after a restart."""
+"""Durable records: what a peer with persistence stores, and finds again after a restart."""
 
 from typing import Any, Final
 

@@ -193,8 +193,8 @@ def make_peer(config: PeerConfig) -> Peer:
     membership = membership_of(config.strategy, config.membership)
     if membership != config.membership:
         config = config.with_(membership=membership)
-    persistency = config.of(DeliverySettings).persistency
-    names = hosted_plugins(config.strategy, config.interest, membership, persistency)
+    persistence = config.of(DeliverySettings).persistence
+    names = hosted_plugins(config.strategy, config.interest, membership, persistence)
     hosted = tuple((name, plugin(kind, name)) for kind, name in names)
     if config.has_other_settings((LinkSettings, DeliverySettings, *(each.settings for _, each in hosted))):
         config.check(setting_groups())
@@ -202,13 +202,13 @@ def make_peer(config: PeerConfig) -> Peer:
 
 
 def hosted_plugins(
-    strategy: str, interest: str | None, membership: str | None, persistency: bool
+    strategy: str, interest: str | None, membership: str | None, persistence: bool
 ) -> tuple[tuple[Kind, str], ...]:
     """The plug-ins that such a peer hosts, by kind and name, in the order in which its host asks them."""
     needs = plugin("routing", strategy).needs
     hosted: list[tuple[Kind, str]] = [
         ("routing", strategy),
-        ("interest", interest or (needs.durable_interest if persistency else needs.interest)),
+        ("interest", interest or (needs.durable_interest if persistence else needs.interest)),
     ]
     decides = membership_of(strategy, membership)
     if decides is not None:

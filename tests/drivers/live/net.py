@@ -95,11 +95,11 @@ class RawClient:
 
 @asynccontextmanager
 async def overlay(
-    links: list[tuple[PeerId, PeerId]], persistency: bool = False, **limits: Any
+    links: list[tuple[PeerId, PeerId]], persistence: bool = False, **limits: Any
 ) -> AsyncIterator[list[Site]]:
     """Peers numbered from 0; `limits` go to each peer's `TcpListener`."""
     ids = sorted({peer for link in links for peer in link}) or [0]
-    peers = [LivePeer(PeerConfig(peer=peer, margin_ns=100 * MS, persistency=persistency)) for peer in ids]
+    peers = [LivePeer(PeerConfig(peer=peer, margin_ns=100 * MS, persistence=persistence)) for peer in ids]
     sites = [Site(peer, **limits) for peer in peers]
     for a, b in links:
         peers[a].add_peer(b, peers[b].address)

@@ -30,7 +30,7 @@ class Pair:
     def __init__(self, store: Store | None = None, wanted: tuple[LocalSubscription, ...] = ()) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
-        self.peer = LivePeer(PeerConfig(peer=0, strategy="dcrd", persistency=store is not None), store=store)
+        self.peer = LivePeer(PeerConfig(peer=0, strategy="dcrd", persistence=store is not None), store=store)
         self.peer.add_peer(1, self.socket.getsockname())
         self.peer.start(Started((Neighbour(1, 1 * MS),), wanted))
 

@@ -23,7 +23,7 @@ def write_pair(folder: Path) -> tuple[Path, Path]:
     for peer, port, other, clients in ((0, here, there, 0), (1, there, here, listener)):
         (folder / f"{peer}.toml").write_text(
             f'id = {peer}\nlisten = "127.0.0.1:{port}"\nclients = "127.0.0.1:{clients}"\nstrategy = "adaptive"\n'
-            f'persistency = true\nstore = "{peer}.store"\ngrace = "10min"\nmargin = "100ms"\ndetection = "1s"\n'
+            f'persistence = true\nstore = "{peer}.store"\ngrace = "10min"\nmargin = "100ms"\ndetection = "1s"\n'
             f'[[neighbours]]\nid = {1 - peer}\naddress = "127.0.0.1:{other}"\ndelay = "5ms"\n'
         )
     return folder / "0.toml", folder / "1.toml"

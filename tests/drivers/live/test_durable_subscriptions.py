@@ -205,7 +205,7 @@ def write_chain(folder: Path, peers: int) -> list[Path]:
         entries = "".join(f'[[neighbours]]\nid = {n}\naddress = "127.0.0.1:{ports[n]}"\ndelay = "5ms"\n' for n in near)
         (folder / f"{peer}.toml").write_text(
             f'id = {peer}\nlisten = "127.0.0.1:{ports[peer]}"\nclients = "127.0.0.1:{ports[peers + peer]}"\n'
-            f'persistency = true\nstore = "{peer}.store"\nmargin = "100ms"\ndetection = "1s"\n{entries}'
+            f'persistence = true\nstore = "{peer}.store"\nmargin = "100ms"\ndetection = "1s"\n{entries}'
         )
     return [folder / f"{peer}.toml" for peer in range(peers)]
 

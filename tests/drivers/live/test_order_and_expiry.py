@@ -65,7 +65,7 @@ def test_an_event_past_the_deadline_is_dropped_where_that_is_asked_for() -> None
 
     async def scene() -> None:
         async with (
-            overlay(PAIR, persistency=True) as sites,
+            overlay(PAIR, persistence=True) as sites,
             wend.connect(sites[0].url) as publisher,
             wend.connect(sites[1].url) as subscriber,
             subscriber.subscribe("topic = 't'", deadline=0.2) as patient,

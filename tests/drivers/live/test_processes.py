@@ -30,7 +30,7 @@ def write_config(folder: Path, peer: int, ports: list[int], strategy: str, links
         f'listen = "127.0.0.1:{ports[peer]}"',
         'clients = "127.0.0.1:0"',
         f'strategy = "{strategy}"',
-        "persistency = true",
+        "persistence = true",
         f'store = "{peer}.store"',
         "experiments = true",
         'margin = "50ms"',

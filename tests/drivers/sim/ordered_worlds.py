@@ -26,7 +26,7 @@ PAIRS = 8
 
 def ordered_world(strategy: str, events: int, seed: int = 1) -> ClientEngine:
     scenario = Scenario(
-        seed=seed, strategy=strategy, persistency=True, peers=PUBLISHERS + 4, degree=4, topics=PUBLISHERS, rate=RATE,
+        seed=seed, strategy=strategy, persistence=True, peers=PUBLISHERS + 4, degree=4, topics=PUBLISHERS, rate=RATE,
         popularity=(0.01, 0.02), pf=0.1, pl=0.01, duration=f"{events / PUBLISHERS / RATE}s", drain="30s", warmup="4s",
         heal=f"{events / PUBLISHERS / RATE}s",
     )  # fmt: skip

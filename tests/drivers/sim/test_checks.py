@@ -15,7 +15,7 @@ from wend.protocol.notices import NO_ROOM
 from wend.strategies.registry import linked_strategies
 
 CALM = Scenario(
-    seed=3, topology="full-mesh", peers=6, topics=2, popularity=(1.0, 1.0), pf=0.0, persistency=True, duration="2s",
+    seed=3, topology="full-mesh", peers=6, topics=2, popularity=(1.0, 1.0), pf=0.0, persistence=True, duration="2s",
     drain="21s",
 )  # fmt: skip
 
@@ -170,7 +170,7 @@ def test_timeliness_is_counted() -> None:
     count = len(world().topics[0].subscribers)
     assert timeliness(outcome(write)) == (count - 1) / count
     assert "timeliness" not in promised(world())
-    played = simulate(CALM.with_(pf=0.3, strategy="d-tree", persistency=False))
+    played = simulate(CALM.with_(pf=0.3, strategy="d-tree", persistence=False))
     assert timeliness(played) == pytest.approx(played.summary.on_time)
 
 
@@ -184,7 +184,7 @@ def test_every_strategy_promises_safety_and_integrity_always_and_the_rest_when_a
 
     everything = ("safety", "integrity", "liveness", "agreement", "validity")
     assert word() == everything
-    assert word(persistency=False) == everything[:2]
+    assert word(persistence=False) == everything[:2]
     assert word(pf=0.5) == everything[:2]
     assert word(pf=0.5, heal="2s") == everything
     assert word(drain="19s") == everything[:2]
@@ -199,7 +199,7 @@ def test_a_fault_that_ends_late_is_not_healed() -> None:
 
 
 def test_properties_can_be_asked_for_without_a_promise() -> None:
-    lossy = simulate(CALM.with_(pf=0.5, strategy="d-tree", persistency=False))
+    lossy = simulate(CALM.with_(pf=0.5, strategy="d-tree", persistence=False))
     assert check(lossy) == []
     assert {v.property for v in examine(lossy, ("agreement", "validity"))} <= {"agreement", "validity"}
     assert examine(lossy, ("agreement",))

@@ -31,7 +31,7 @@ FORGETFUL = {name for name, made in ROUTING.items() if not INTEREST[made.needs.d
 def troubled(strategy: str) -> Scenario:
     fields = {
         "strategy": strategy, "seed": 5, "peers": 10, "degree": 4, "topics": 4, "duration": "8s", "pl": 0.02,
-        "persistency": strategy not in FORGETFUL, "trace_level": "hops", "estimator": "measured", "monitoring": "2s",
+        "persistence": strategy not in FORGETFUL, "trace_level": "hops", "estimator": "measured", "monitoring": "2s",
         "transmissions": 2,
         "outages": {"up": {"kind": "exponential", "mean_s": 3.0}, "down": {"kind": "uniform", "high_s": 2.0}},
     }  # fmt: skip

@@ -160,7 +160,7 @@ def test_a_replay_leaves_disturbances_to_its_scenario(tmp_path: Path) -> None:
 
 
 def test_a_peer_that_leaves_withdraws_its_subscriptions_and_joins_again() -> None:
-    scenario = EIGHT.with_(churn=fixed(4.0, 2.0), heal="5s", persistency=True, drain="30s", strategy="dcrd")
+    scenario = EIGHT.with_(churn=fixed(4.0, 2.0), heal="5s", persistence=True, drain="30s", strategy="dcrd")
     outcome = simulate(scenario)
     assert kinds(outcome) == {"churn": 8}
     begin = outcome.world.begin_ns

@@ -86,7 +86,7 @@ def test_a_peer_that_returns_has_a_new_incarnation_and_publishes_again(strategy:
 
 
 def test_a_peer_that_is_down_hears_and_says_nothing() -> None:
-    world = build(TWO.with_(trace_level="hops", persistency=True, drain="10s"))
+    world = build(TWO.with_(trace_level="hops", persistence=True, drain="10s"))
     subscriber = world.topics[0].subscribers[0]
     start, until = world.begin_ns, world.stop_ns + SECOND
     world.peer_faults = Intervals(2, [(subscriber, start, until)])
@@ -98,7 +98,7 @@ def test_a_peer_that_is_down_hears_and_says_nothing() -> None:
     assert not [row for row in engine.trace.hops.rows() if row[1] == subscriber and start <= row[0] < until]
 
 
-def test_without_persistency_who_is_down_at_the_publication_is_not_expected() -> None:
+def test_without_persistence_who_is_down_at_the_publication_is_not_expected() -> None:
     world = build(TWO)
     world.peer_faults = Intervals(2, [(world.topics[0].subscribers[0], world.begin_ns, world.stop_ns)])
     engine = Engine(world)

@@ -37,19 +37,19 @@ MUTABLE = (dict, list, set, deque)
 FOLLOWED = (*MUTABLE, tuple, frozenset, MethodType)
 
 
-def played(strategy: str, duration_s: float, persistency: bool) -> list[Peer]:
+def played(strategy: str, duration_s: float, persistence: bool) -> list[Peer]:
     scenario = Scenario(
         strategy=strategy, peers=6, degree=3, topics=3, pf=0.2, pl=0.02, transmissions=2,
-        duration=f"{duration_s}s", drain="30s", heal=f"{duration_s}s", persistency=persistency, rate=5.0,
+        duration=f"{duration_s}s", drain="30s", heal=f"{duration_s}s", persistence=persistence, rate=5.0,
     )  # fmt: skip
     engine = Engine(build(scenario))
     engine.run()
     return [peer for peer in engine.peers if peer is not None]
 
 
-def grown(strategy: str, persistency: bool = False) -> dict[str, tuple[int, int]]:
+def grown(strategy: str, persistence: bool = False) -> dict[str, tuple[int, int]]:
     """What holds more after long than after short, in the peer that holds most of it."""
-    short, long = (most(played(strategy, d, persistency)) for d in (SHORT_S, LONG_S))
+    short, long = (most(played(strategy, d, persistence)) for d in (SHORT_S, LONG_S))
     # what is known of links, ways and trees differs from one moment to another, but not by much
     more = {path: (short.get(path, 0), n) for path, n in long.items() if n > 1.5 * short.get(path, 0) + 3}
     for path, bound in BOUNDED.items():
@@ -64,10 +64,10 @@ def most(peers: list[Peer]) -> dict[str, int]:
     return {path: max(one.get(path, 0) for one in all_held) for path in sorted({p for one in all_held for p in one})}
 
 
-@pytest.mark.parametrize("persistency", [False, True])
+@pytest.mark.parametrize("persistence", [False, True])
 @pytest.mark.parametrize("strategy", sorted(linked_strategies()))
-def test_once_calm_a_peer_holds_as_little_after_long_as_after_short(strategy: str, persistency: bool) -> None:
-    assert grown(strategy, persistency) == {}
+def test_once_calm_a_peer_holds_as_little_after_long_as_after_short(strategy: str, persistence: bool) -> None:
+    assert grown(strategy, persistence) == {}
 
 
 # ---------------------------------------------------------------- that it would be seen
@@ -104,11 +104,11 @@ def test_a_planted_leak_is_found(
 
 
 @pure_only
-@pytest.mark.parametrize("persistency", [False, True])
+@pytest.mark.parametrize("persistence", [False, True])
 @pytest.mark.parametrize("strategy", ["adaptive", "spt-k"])
-def test_what_the_garbage_collector_finds_in_a_peer_is_found(strategy: str, persistency: bool) -> None:
+def test_what_the_garbage_collector_finds_in_a_peer_is_found(strategy: str, persistence: bool) -> None:
     """The collector follows pointers, not names, so there is none that it could miss."""
-    peer = played(strategy, 2.0, persistency)[0]
+    peer = played(strategy, 2.0, persistence)[0]
     found = {id(container) for _, container in containers(peer)}
     known: set[int] = set()
     stack: list[object] = [peer]

@@ -60,7 +60,7 @@ def test_other_strategies_run_on_such_links_too() -> None:
 @pytest.mark.parametrize("strategy", sorted(linked_strategies()))
 def test_what_is_published_before_a_subscriber_is_known_is_stored_for_it(strategy: str) -> None:
     early = {"strategy": strategy, "peers": 6, "pl": 0.0, "warmup": "1s", "duration": "4s", "drain": "25s"}
-    outcome = simulate(free("tdo-landmark", persistency=True, **early))
+    outcome = simulate(free("tdo-landmark", persistence=True, **early))
     assert len(promised(outcome.world)) == 5
     assert check(outcome) == []
     assert outcome.summary.notices["queued"] > 0 and outcome.summary.missing == {}

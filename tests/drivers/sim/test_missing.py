@@ -46,7 +46,7 @@ def test_what_is_published_before_trees_stand_is_held_for_them(strategy: str, ov
 def test_every_delivery_that_did_not_come_has_a_reason(strategy: str) -> None:
     """While peers crash, links lose and fail, and overlays drop links that are in use."""
     for seed, overlay in enumerate(LINKING):
-        scenario = roaming_scenario(seed, (strategy,), (overlay,)).with_(persistency=False, drain="6s")
+        scenario = roaming_scenario(seed, (strategy,), (overlay,)).with_(persistence=False, drain="6s")
         s = simulate(scenario).summary
         assert sum(s.missing.values()) == s.expected - s.delivered
         assert UNEXPLAINED not in s.missing, (seed, overlay)

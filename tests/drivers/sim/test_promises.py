@@ -41,7 +41,7 @@ def test_no_strategy_breaks_what_it_promises(first: int) -> None:
 def test_nor_on_links_that_peers_choose_while_they_come_and_go() -> None:
     """Publishers crash before anybody has heard of them, and a landmark may take long to be elected."""
     for seed in range(24):
-        outcome = simulate(roaming_scenario(seed, STRATEGIES, LINKING).with_(persistency=True, drain="60s"))
+        outcome = simulate(roaming_scenario(seed, STRATEGIES, LINKING).with_(persistence=True, drain="60s"))
         assert len(promised(outcome.world)) == 5
         assert [str(v) for v in check(outcome)] == [], seed
 
@@ -79,7 +79,7 @@ def unreleased(records: list[Record]) -> set[EventId]:
 def test_once_all_has_healed_nobody_answers_for_anything(strategy: str) -> None:
     for seed in range(60):
         scenario = random_scenario(seed, (strategy,))
-        if not scenario.of(DeliverySettings).persistency:
+        if not scenario.of(DeliverySettings).persistence:
             continue
         engine = Engine(build(scenario))
         engine.run()
@@ -95,7 +95,7 @@ def test_once_all_has_healed_nobody_answers_for_anything(strategy: str) -> None:
 def test_a_small_retry_queue_drops_aloud_and_breaks_no_promise(strategy: str) -> None:
     for seed in range(8):
         scenario = random_scenario(seed, (strategy,)).with_(
-            persistency=True, drain="23s", retry_limit=1, pf=0.6, rate=5.0, outages=None
+            persistence=True, drain="23s", retry_limit=1, pf=0.6, rate=5.0, outages=None
         )
         assert check(simulate(scenario)) == []
 

@@ -156,7 +156,7 @@ def test_a_crashed_peer_says_and_hears_nothing() -> None:
 
 def test_a_restarted_peer_finds_what_it_stored_and_subscribes_again() -> None:
     made = workload(PeerChange(1450 * MS, "crash", (5, 6)), PeerChange(1650 * MS, "restart", (5,)))
-    run = swarm(made, persistency=True)
+    run = swarm(made, persistence=True)
     run.run(10 * SECOND)
     again = run.peers[5]
     assert again is not None
@@ -215,7 +215,7 @@ RUN = """
 from wend.model.units import MS, SECOND
 from tests.drivers.sim.test_swarm import PeerChange, swarm, told, workload
 changes = PeerChange(1450 * MS, "crash", (1, 5)), PeerChange(1650 * MS, "restart", (5,))
-run = swarm(workload(*changes), loss=0.05, persistency=True)
+run = swarm(workload(*changes), loss=0.05, persistence=True)
 run.run(4 * SECOND)
 print(told(run))
 """

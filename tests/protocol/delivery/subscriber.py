@@ -1,4 +1,4 @@
-"""A lone peer with persistency and the records that it stores, for tests of what its clients get."""
+"""A lone peer with persistence and the records that it stores, for tests of what its clients get."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -51,7 +51,7 @@ class Subscriber:
     """The peer, its store, and what it told its clients; `crash` starts its next incarnation."""
 
     def __init__(self, *, neighbours: tuple[PeerId, ...] = (PUBLISHER,), **settings: Any) -> None:
-        self._settings = {"strategy": "dcrd", "persistency": True, **settings}
+        self._settings = {"strategy": "dcrd", "persistence": True, **settings}
         self._neighbours = tuple(Neighbour(peer, 10 * MS) for peer in neighbours)
         self.now: Nanos = 0
         self.store: list[Record] = []

@@ -92,11 +92,11 @@ def test_after_a_restart_it_is_announced_before_any_client_is_back() -> None:
     assert any(s.filter == "n > 1" for body in told for s in getattr(body, "subscriptions", ()))
 
 
-@pytest.mark.parametrize(("persistency", "announced"), [(True, ["n > 1", "n < 9"]), (False, ["n > 1"])])
+@pytest.mark.parametrize(("persistence", "announced"), [(True, ["n > 1", "n < 9"]), (False, ["n > 1"])])
 def test_a_peer_that_will_be_back_withdraws_only_what_nobody_stores_for_it(
-    persistency: bool, announced: list[str]
+    persistence: bool, announced: list[str]
 ) -> None:
-    peer = Subscriber(persistency=persistency)
+    peer = Subscriber(persistence=persistence)
     peer.subscribe(durable(filter="n > 1"))
     peer(Subscribed(LocalSubscription(2, "n < 9")))
     peer(Stopping(away_ns=60 * SECOND))

@@ -27,9 +27,9 @@ def member(number: int, group: str = "workers", filter: str = "topic = 'a'") -> 
     return Subscribed(LocalSubscription(number, filter, Qos(group=group)))
 
 
-def run(scene: Callable[[SimHarness], Awaitable[None]], folder: Path, persistency: bool = False) -> None:
+def run(scene: Callable[[SimHarness], Awaitable[None]], folder: Path, persistence: bool = False) -> None:
     async def play() -> None:
-        async with SimHarness(RING, "adaptive", persistency, folder) as world:
+        async with SimHarness(RING, "adaptive", persistence, folder) as world:
             await scene(world)
 
     asyncio.run(play())
@@ -47,8 +47,8 @@ async def publish(world: SimHarness, peer: int = 0, count: int = EVENTS) -> None
     await world.quiet()
 
 
-@pytest.mark.parametrize("persistency", [False, True])
-def test_one_member_gets_each_event_and_all_get_some(tmp_path: Path, persistency: bool) -> None:
+@pytest.mark.parametrize("persistence", [False, True])
+def test_one_member_gets_each_event_and_all_get_some(tmp_path: Path, persistence: bool) -> None:
     async def scene(world: SimHarness) -> None:
         for peer in (0, 1, 2):
             world.tell(peer, member(1))
@@ -62,7 +62,7 @@ def test_one_member_gets_each_event_and_all_get_some(tmp_path: Path, persistency
         by_peer = Counter(got.peer for got in world.got)
         assert all(EVENTS / 2 < count < EVENTS for count in by_peer.values())
 
-    run(scene, tmp_path, persistency)
+    run(scene, tmp_path, persistence)
 
 
 def test_others_get_all_beside_a_group_and_groups_do_not_share(tmp_path: Path) -> None:
@@ -83,8 +83,8 @@ def test_others_get_all_beside_a_group_and_groups_do_not_share(tmp_path: Path) -
     run(scene, tmp_path)
 
 
-@pytest.mark.parametrize("persistency", [False, True])
-def test_an_event_for_a_member_that_has_just_gone_reaches_another(tmp_path: Path, persistency: bool) -> None:
+@pytest.mark.parametrize("persistence", [False, True])
+def test_an_event_for_a_member_that_has_just_gone_reaches_another(tmp_path: Path, persistence: bool) -> None:
     async def scene(world: SimHarness) -> None:
         for peer in (1, 2, 3):
             world.tell(peer, member(1))
@@ -97,7 +97,7 @@ def test_an_event_for_a_member_that_has_just_gone_reaches_another(tmp_path: Path
         assert Counter(got.payload for got in world.got) == {b"%d" % number: 1 for number in range(EVENTS)}
         assert {got.peer for got in world.got} == {3}
 
-    run(scene, tmp_path, persistency)
+    run(scene, tmp_path, persistence)
 
 
 def test_an_event_that_is_passed_on_to_another_member_is_for_no_other_subscription(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_an_event_that_waited_in_vain_for_a_member_reaches_another(tmp_path: Pat
         assert not world.got
         await world.until(lambda: [(got.peer, got.payload) for got in world.got] == [(3, b"work")])
 
-    run(scene, tmp_path, persistency=True)
+    run(scene, tmp_path, persistence=True)
 
 
 def test_an_event_keeps_its_id_when_it_is_sent_on(tmp_path: Path) -> None:

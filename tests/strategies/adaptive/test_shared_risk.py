@@ -30,7 +30,7 @@ def view_of(paths: dict[PeerId, Path]) -> View:
     links = {peer: Link(peer, DELAY, 1.0, config) for peer in paths}
     for peer, path in paths.items():
         links[peer].traced(path)
-    view = View(config, links, persistency=False)
+    view = View(config, links, persistence=False)
     view.graph, view.interest = LinkStateGraph(config), FloodedInterest(config)
     view.neighbours = tuple(sorted(paths))
     return view

@@ -118,8 +118,8 @@ def test_what_the_plan_does_not_admit_is_refused_and_said() -> None:
     assert len(drops) == 5 and {d.reason for d in drops} == {REFUSED} and {d.dests for d in drops} == {(T,)}
 
 
-def test_a_peer_with_persistency_does_not_answer_for_what_is_refused() -> None:
-    talk = Talk("planned", wants=(T,), persistency=True)
+def test_a_peer_with_persistence_does_not_answer_for_what_is_refused() -> None:
+    talk = Talk("planned", wants=(T,), persistence=True)
     talk.peer.handle(0, Planned(plan_for(HALF)))
     refused = [
         e.id for n in range(4) for e in talk.peer.handle(n * MS, Publication({"topic": "t"})) if isinstance(e, Drop)

@@ -20,7 +20,7 @@ PLACE = "attribute a|"
 
 
 def net_with(peers: int) -> RingNet:
-    net = RingNet("rendezvous", peers, persistency=True)
+    net = RingNet("rendezvous", peers, persistence=True)
     for peer in range(peers):
         net.subscribe(peer, 0, f"a in [0, {peer}]")
     net.settle()
@@ -31,9 +31,9 @@ def net_with(peers: int) -> RingNet:
     return net
 
 
-@pytest.mark.parametrize("persistency", [True, False])
-def test_events_that_are_published_before_anybody_notices_the_crash(persistency: bool) -> None:
-    net = RingNet("rendezvous", 12, persistency=persistency)
+@pytest.mark.parametrize("persistence", [True, False])
+def test_events_that_are_published_before_anybody_notices_the_crash(persistence: bool) -> None:
+    net = RingNet("rendezvous", 12, persistence=persistence)
     for peer in range(12):
         net.subscribe(peer, 0, f"a in [0, {peer}]")
     net.settle()
@@ -51,7 +51,7 @@ def test_events_that_are_published_before_anybody_notices_the_crash(persistency:
 @pytest.mark.parametrize("side", [-1, 1])
 def test_the_owner_crashes_together_with_a_neighbour(attribute: str, side: int) -> None:
     """The next owner may be no replica. The replica that is left passes the entries on."""
-    net = RingNet("rendezvous", 16, persistency=True)
+    net = RingNet("rendezvous", 16, persistence=True)
     for peer in range(16):
         net.subscribe(peer, 0, f"{attribute} in [0, {peer}]")
     net.run(5)
@@ -102,7 +102,7 @@ def _owns(net: RingNet, peer: int) -> bool:
 def test_a_region_is_gone_with_its_owner_and_all_replicas(seed: int, split_entries: int) -> None:
     """Nobody has its entries any more. Nothing is settled before all subscribers' peers have renewed them."""
     draw = Random(seed)
-    net = RingNet("rendezvous", 16, persistency=True, split_entries=split_entries)
+    net = RingNet("rendezvous", 16, persistence=True, split_entries=split_entries)
     for peer in range(16):
         net.subscribe(peer, 0, f"a in [{draw.randrange(8)}, {draw.randrange(8, 32)}]")
     net.run(40)
@@ -124,7 +124,7 @@ def test_a_region_is_gone_with_its_owner_and_all_replicas(seed: int, split_entri
 
 def test_a_half_settles_nothing_before_it_has_the_entries_of_the_whole() -> None:
     """The region splits; its events overtake its entries on the way to the halves."""
-    net = RingNet("rendezvous", 12, persistency=True, split_rate_hz=3.0)
+    net = RingNet("rendezvous", 12, persistence=True, split_rate_hz=3.0)
     for peer in range(12):
         net.subscribe(peer, 0, f"a in [{peer}, {peer + 20}]")
     net.run(40)

@@ -1,4 +1,4 @@
-"""`rendezvous` with persistency: what got a kept receipt reaches every subscriber whose peer lives, once."""
+"""`rendezvous` with persistence: what got a kept receipt reaches every subscriber whose peer lives, once."""
 
 from random import Random
 from typing import Any
@@ -15,7 +15,7 @@ from wend.strategies.rendezvous.stored_events import StoredEvents
 
 
 def net_with(peers: int = 10, **settings: Any) -> RingNet:
-    net = RingNet("rendezvous", peers, persistency=True, **settings)
+    net = RingNet("rendezvous", peers, persistence=True, **settings)
     for peer in range(peers):
         net.subscribe(peer, 0, f"a in [0, {peer}]")
     net.run(33)  # until owners are sure that they have all entries

@@ -22,7 +22,7 @@ LOOK: Nanos = SECOND // 2
 def view_of(me: int, incarnation: int = 1) -> View:
     config = PeerConfig(peer=me, incarnation=incarnation)
     links = {n: Link(n, 1, 0.99, config) for n in PEERS if n != me}
-    view = View(config, links, persistency=False)
+    view = View(config, links, persistence=False)
     view.neighbours = tuple(links)
     return view
 

@@ -92,10 +92,10 @@ class Babble:
 
 
 @pytest.mark.parametrize("strategy", ["mrst", "spt-k"])
-@pytest.mark.parametrize("persistency", [False, True])
-def test_nothing_that_parses_makes_a_peer_on_trees_raise_or_stop(strategy: str, persistency: bool) -> None:
+@pytest.mark.parametrize("persistence", [False, True])
+def test_nothing_that_parses_makes_a_peer_on_trees_raise_or_stop(strategy: str, persistence: bool) -> None:
     async def scene(seed: int) -> None:
-        async with SimHarness([(0, 1), (1, 2), (2, 0)], strategy, persistency, Path()) as world:
+        async with SimHarness([(0, 1), (1, 2), (2, 0)], strategy, persistence, Path()) as world:
             world.tell(2, subscribed(1, "a"))
             world.wait(4)
             peer = world.peers[0]

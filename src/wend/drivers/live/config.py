@@ -196,7 +196,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         ),
     ] = ()
     store: Annotated[
-        str | None, everyday("The file in which a peer with persistency stores events, relative to the peer's file.")
+        str | None, everyday("The file in which a peer with persistence stores events, relative to the peer's file.")
     ] = None
     sync: Annotated[bool, setting("Whether stored events also survive a loss of power; it is slower.")] = False
     away_ns: Annotated[
@@ -262,7 +262,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         self._own_cluster()
 
     def _check_plugins(self) -> None:
-        hosted_plugins(self.strategy, self.interest, self.membership, self.of(DeliverySettings).persistency)
+        hosted_plugins(self.strategy, self.interest, self.membership, self.of(DeliverySettings).persistence)
         if self.plan is not None and not plugin("routing", self.strategy).needs.plan:
             others = " or ".join(f'"{name}"' for name, each in ROUTING.items() if each.needs.plan)
             raise ConfigError(f"a plan is followed by strategy = {others}, not by {self.strategy!r}")

@@ -7,7 +7,7 @@
     validity    at least one subscriber of every event is notified (the print says "exactly one")
     timeliness  subscribers are notified before the deadline: counted, never guaranteed
 
-Every strategy guarantees safety and integrity always, and the next three with persistency, once every fault has healed.
+Every strategy guarantees safety and integrity always, and the next three with persistence, once every fault has healed.
 Events that a full retry queue or a plan dropped, with a report, are excused. The promises speak of subscriptions that
 hold, so an event is also excused at a peer that leaves later, is away, or has just joined again. Integrity has the
 limits that docs/guarantees.md states. An outcome contains its scenario, so a violation names the seed that replays it.
@@ -32,7 +32,7 @@ Property = Literal["safety", "integrity", "liveness", "agreement", "validity", "
 
 ALWAYS: tuple[Property, ...] = ("safety", "integrity")
 ONCE_HEALED: tuple[Property, ...] = ("liveness", "agreement", "validity")
-"""Guaranteed if persistency is on and every fault has healed."""
+"""Guaranteed if persistence is on and every fault has healed."""
 SETTLE_NS: Nanos = 20 * SECOND
 """These properties are checked only if a run continues for so long after the last fault and publication."""
 FAIR_LOSS = 0.2
@@ -186,9 +186,9 @@ def examine(outcome: Outcome, properties: tuple[Property, ...]) -> list[Violatio
 def promised(world: World) -> tuple[Property, ...]:
     """The properties that the strategy guarantees for a run in this world.
 
-    Without persistency a peer that restarts tells by an event's age whether it may have delivered the event before. It
+    Without persistence a peer that restarts tells by an event's age whether it may have delivered the event before. It
     cannot know how long a link held the packet back."""
-    if world.scenario.of(DeliverySettings).persistency:
+    if world.scenario.of(DeliverySettings).persistence:
         return (*ALWAYS, *ONCE_HEALED) if healed(world) else ALWAYS
     restarts = any(True for what in (world.peer_faults, world.churn) for _ in what.outages())
     holds = world.disturbances is not None and any(what != "corruption" for what, _ in world.disturbances.periods())

@@ -87,7 +87,7 @@ class Engine:
         self.expected: dict[EventId, tuple[Nanos, tuple[PeerId, ...]]] = {}
         self.unknown: dict[EventId, set[PeerId]] = {}
         """By event: subscribers that the publisher did not know."""
-        self._persistency = scenario.of(DeliverySettings).persistency
+        self._persistence = scenario.of(DeliverySettings).persistence
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
         self._left: set[PeerId] = set()
         """Peers that left gracefully. They have no subscriptions until they join again."""
@@ -101,7 +101,7 @@ class Engine:
         self._deadlines = world.deadlines_ns
         self._row = self.trace.deliveries.pack
         self._delivered = self.trace.deliveries.add_packed
-        retries = (scenario.duration_ns + scenario.drain_ns) / SECOND if self._persistency else 0
+        retries = (scenario.duration_ns + scenario.drain_ns) / SECOND if self._persistence else 0
         times = scenario.of(LinkSettings).transmissions * (_OFTEN + retries)
         self._everywhere = int(2 * len(world.overlay.links) * times)
         """The transmissions that cross every link as often as allowed. Stored events are retried every second."""
@@ -307,7 +307,7 @@ class Engine:
             return []
         publication = self.world.publication(topic, now)
         subscribers = publication.subscribers
-        if None in self.peers and not self._persistency:
+        if None in self.peers and not self._persistence:
             subscribers = tuple(s for s in subscribers if self.peers[s] is not None)
         if self._left:
             subscribers = tuple(s for s in subscribers if s not in self._left)

@@ -52,9 +52,9 @@ def replay(cell: Cell) -> Replay | None:
         return None
     strategy, redundancy = STRATEGIES[cell.settings.system]
     built = cell.settings.world()
-    persistency = cell.settings.system.startswith("wend")
+    persistence = cell.settings.system.startswith("wend")
     scenario = built.scenario.with_values(
-        {"strategy": strategy, "redundancy": redundancy, "persistency": persistency, **AS_SHIPPED}
+        {"strategy": strategy, "redundancy": redundancy, "persistence": persistence, **AS_SHIPPED}
     )
     world = World(scenario, built.overlay)
     world.faults = Intervals(len(world.overlay.links), [(link, a, b) for link, a, b in cell.outages])

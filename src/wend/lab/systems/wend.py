@@ -44,7 +44,7 @@ class Wend:
             else ""
         )
         links = ", links sealed with keys (data packets as its peers count them)" if sealed else ""
-        self.about = f"Wend's `{strategy}`{setting}, persistency on{links}, all else as shipped"
+        self.about = f"Wend's `{strategy}`{setting}, persistence on{links}, all else as shipped"
         self._strategy = strategy
         self._redundancy = redundancy
         self._root = ThrowawayRoot() if sealed else None

@@ -1,6 +1,6 @@
 """Late joiners: peers that become known only after an event was published, and should still get it.
 
-With persistency an event goes to the subscribers that its publisher knows. While the overlay forms, most are unknown.
+With persistence an event goes to the subscribers that its publisher knows. While the overlay forms, most are unknown.
 So a publisher stores its recent events while new peers appear, or while a peer named at its start has sent nothing. If
 a peer's first message has a subscription that matches a stored event, the peer gets it. A peer that nobody named gets
 only events not older than `HOLD_NS`. Once no named peer is missing and no new one has appeared for a while, the

@@ -68,7 +68,7 @@ class LocalDelivery:
         self._seen = DuplicateFilter(max(stored, waiting))
         self.groups = QueueGroups(self._me, interest, self.number, send_alone)
         self.pending: PendingDeliveries | None = None
-        """Set where persistency is on."""
+        """Set where persistence is on."""
         if queue is not None:
             self.pending = PendingDeliveries(config, timers, queue, self._seen, interest, view, self._hand, self.groups)
         self.durable = DurableSubscriptions(config, timers)
@@ -216,7 +216,7 @@ class LocalDelivery:
         return True
 
     def _mark_delivered(self, event: Event, effects: Effects) -> None:
-        """Store that an event is delivered, if persistency is on."""
+        """Store that an event is delivered, if persistence is on."""
         if self.pending is not None:
             effects.append(Persist(DeliveredRecord(event.id)))
 

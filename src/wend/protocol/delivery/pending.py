@@ -1,7 +1,7 @@
 """Pending deliveries: events that arrive before their subscribers have reconnected.
 
 A subscription ends with its client's connection. So a restarted peer has no subscriptions yet when its neighbours send
-the events that they stored for it. With persistency the peer stores such an event for itself before the ACK. It
+the events that they stored for it. With persistence the peer stores such an event for itself before the ACK. It
 delivers the event when a matching subscription arrives. If none arrives within the grace time after the start, the
 peer drops the event and reports the drop.
 

@@ -2,7 +2,7 @@
 
 A publisher asks its peer to retain an event, by the name of an attribute, such as the topic. The peer holds the newest
 one for each value of that attribute. The number and the bytes of all are bounded, and the oldest give way. With
-persistency they survive a restart. An event with a ttl is forgotten when it expires.
+persistence they survive a restart. An event with a ttl is forgotten when it expires.
 """
 
 from wend.matching.filters import parse

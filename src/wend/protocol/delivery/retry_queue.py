@@ -1,7 +1,7 @@
-"""The retry queue: pending records, and the packets that wait for a route. The dcrd paper leaves persistency out.
+"""The retry queue: pending records, and the packets that wait for a route. The dcrd paper leaves persistence out.
 
 A peer is responsible for an event from its ACK until neighbours have acknowledged all its destinations. With
-persistency the peer stores a pending record before the ACK, so the responsibility outlives a crash. A packet
+persistence the peer stores a pending record before the ACK, so the responsibility outlives a crash. A packet
 without a route waits here. The queue is bounded by number and by bytes: if it is full, the peer drops the packets with
 the earliest deadline and counts the drops.
 """

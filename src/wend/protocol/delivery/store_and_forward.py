@@ -1,4 +1,4 @@
-"""Store-and-forward: how a peer with persistency uses its `RetryQueue`.
+"""Store-and-forward: how a peer with persistence uses its `RetryQueue`.
 
 The peer stores a pending record before it sends the ACK that makes it responsible. The record ends when neighbours
 have acknowledged all its destinations. If no route is left, the event waits in the queue. The peer retries it when a

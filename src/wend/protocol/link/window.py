@@ -122,7 +122,7 @@ class DuplicateFilter:
     forgets the windows that the older one still held. So it remembers an incarnation until `incarnations` others came
     after it. Most incarnations publish little, so the first numbers are bits of one integer, in place of a window. A
     window takes a third of a kilobyte and, while it is in use, one more, then a fifth of a byte for each number that it
-    spans: 2 KB without persistency, and 10 KB with the default retry limit, so 40 MB at most in all.
+    spans: 2 KB without persistence, and 10 KB with the default retry limit, so 40 MB at most in all.
     """
 
     __slots__ = ("_older", "_size", "_windows", "incarnations")

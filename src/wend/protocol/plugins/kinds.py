@@ -37,7 +37,7 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     interest: str = FLOODED
     """Of a routing: the interest to host, unless the configuration names one."""
     durable_interest: str = FLOODED
-    """The same with persistency, where stored events name their destinations."""
+    """The same with persistence, where stored events name their destinations."""
     membership: str | None = None
     """Of a routing: the membership to host, unless the configuration names one."""
 
@@ -159,9 +159,9 @@ class Interest:
     """Whether `targets` are all peers that want an event; else only this peer, and the routing finds the others."""
     takes_packets: ClassVar[bool] = False
     """Whether it gets packets for this peer, as `Arrived`, and repairs losses by itself. Else the peer delivers them,
-    and with persistency it stores those for others."""
+    and with persistence it stores those for others."""
     durable: ClassVar[bool] = True
-    """Whether events survive a crash of their publisher's peer, where persistency is on."""
+    """Whether events survive a crash of their publisher's peer, where persistence is on."""
 
     table: SubscriptionQueries
     """Answers the peer's questions about subscriptions."""

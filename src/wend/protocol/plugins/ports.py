@@ -190,7 +190,7 @@ class Timer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Remember(msgspec.Struct, frozen=True, gc=False):
-    """Store this message, where persistency is on: the next incarnation gets it as `Recalled`."""
+    """Store this message, where persistence is on: the next incarnation gets it as `Recalled`."""
 
     key: int
     """What it is about, a peer's id for instance: the newest message with a key replaces the others."""
@@ -224,7 +224,7 @@ class Forward(msgspec.Struct, frozen=True, gc=False):
 
 
 class GiveUp(msgspec.Struct, frozen=True, gc=False):
-    """From the routing: no route now. The event is stored and retried where persistency is on, else dropped."""
+    """From the routing: no route now. The event is stored and retried where persistence is on, else dropped."""
 
     event: Event
     born_ns: Nanos

@@ -142,14 +142,14 @@ class View:
     __slots__ = (
         "config", "graph", "graphs", "incarnation", "interest", "links", "loaded", "me", "membership", "neighbours",
         "news",
-        "outages", "persistency",
+        "outages", "persistence",
     )  # fmt: skip
 
-    def __init__(self, config: PeerConfig, links: Mapping[PeerId, LinkView], persistency: bool) -> None:
+    def __init__(self, config: PeerConfig, links: Mapping[PeerId, LinkView], persistence: bool) -> None:
         self.me = config.peer
         self.incarnation = config.incarnation
         self.config = config
-        self.persistency = persistency
+        self.persistence = persistence
         self.links = links
         self.neighbours: tuple[PeerId, ...] = ()
         self.loaded = False

@@ -84,7 +84,7 @@ class FloodedInterest(Interest):
         self._held: HeldChanges | None = None
         """Set once a change had to wait."""
         self._stored: dict[PeerId, tuple[int, int]] | None = None
-        """By origin: the number and the bytes of the changes remembered since the whole. Set with persistency."""
+        """By origin: the number and the bytes of the changes remembered since the whole. Set with persistence."""
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
@@ -147,7 +147,7 @@ class FloodedInterest(Interest):
             return [Refuse(sender, "a deadline or reliability that cannot be")]
         if not self.subscriptions.learn(told):
             return [Refuse(sender, "a filter that cannot be read")]
-        if view.persistency:
+        if view.persistence:
             self._remembered(told.origin, 0, 0)
         returned = told.durable and known is not None and known.version[0] != told.version[0]
         return [
@@ -180,7 +180,7 @@ class FloodedInterest(Interest):
         if not self.subscriptions.learn(new):
             return [Refuse(sender, "a filter that cannot be read")]
         return [
-            *(self._remember(told, new) if view.persistency else ()),
+            *(self._remember(told, new) if view.persistence else ()),
             CHANGED,
             *(Tell(n, slot_of(told), told) for n in view.neighbours if n != sender),
             InterestLearned(origin),

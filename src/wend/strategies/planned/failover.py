@@ -9,7 +9,7 @@ of that failure; the others stay on their routes. A link is down if either end s
   else the rest of its own, else the shortest route.
 - Without a plan for failures, too, publishers avoid routes over links that are down.
 
-Receivers that no route reaches wait for a retry if persistency is on. Otherwise their events are dropped.
+Receivers that no route reaches wait for a retry if persistence is on. Otherwise their events are dropped.
 """
 
 from typing import Any, ClassVar

@@ -6,7 +6,7 @@ admit an event, the publisher refuses and reports it: the event would displace t
 
 A plan adapts to the workload, never the reverse. Some packets take the shortest route instead: an event that fits no
 flow of the plan, a packet whose plan is unknown here, one whose planned link is gone, and a retry of a stored event. If
-a link does not answer, the peer gives the packet up, as on a tree, and stores it if persistency is on. So the
+a link does not answer, the peer gives the packet up, as on a tree, and stores it if persistence is on. So the
 guarantees are those of the trees.
 
 If a peer gets another plan, its next event follows that one; packets in transit stay on theirs. A peer forgets an old

@@ -74,7 +74,7 @@ class Rendezvous(KeyBasedInterest):
         super().__init__(config)
         delivery = config.of(DeliverySettings)
         self._settings = config.of(RendezvousSettings)
-        self._stores_events = delivery.persistency
+        self._stores_events = delivery.persistence
         self.directory = RegionDirectory(self._settings.beacon_ns)
         self._placement = EntryPlacement(config.peer, self.directory)
         self._owned = OwnedRegions(config.peer, self._settings)

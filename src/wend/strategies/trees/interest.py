@@ -1,6 +1,6 @@
 """Interest along trees: peers send filters along each tree, and events follow them back (quist, section 6.2).
 
-`TreeInterest` is the plug-in for events without persistency, `NamedTreeInterest` the one with it. Both have a table
+`TreeInterest` is the plug-in for events without persistence, `NamedTreeInterest` the one with it. Both have a table
 for each tree of the serving generations (`table.py`). A crashed peer is forgotten with its generation of trees.
 """
 
@@ -189,7 +189,7 @@ class TreeInterest(Interest):
 
 
 class NamedTreeInterest(Interest):
-    """Floods subscriptions, and sends along each tree only the peers behind each neighbour. It serves persistency,
+    """Floods subscriptions, and sends along each tree only the peers behind each neighbour. It serves persistence,
     since stored events name their destinations."""
 
     needs: ClassVar[Needs] = FloodedInterest.needs

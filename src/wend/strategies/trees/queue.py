@@ -18,7 +18,7 @@ from wend.model.units import SECOND, Nanos
 from wend.protocol.plugins import Drop, DropReason
 
 HOLD_NS: Nanos = 30 * SECOND
-"""The greatest age of an event for unreachable peers. Persistency has no such bound."""
+"""The greatest age of an event for unreachable peers. Persistence has no such bound."""
 SETTLE_NS: Nanos = 10 * SECOND
 """Trees that have served for this long include every peer: the queue need not store the events sent on them."""
 NO_TREE: Final = "no tree in time"

@@ -9,7 +9,7 @@ such copies. If the link to the next hop is down, the copy waits (`queue.py`). I
 or on the trees of the next generation, whichever comes first. So a change of trees loses nothing, and the duplicate
 filter of each subscriber's peer passes one copy of each event.
 
-With persistency events name their destinations, since durable records do. The trees give the next hop to each
+With persistence events name their destinations, since durable records do. The trees give the next hop to each
 destination, and store-and-forward retries a copy that has none.
 """
 
@@ -74,7 +74,7 @@ class TreeRouting(Routing):
         match event:
             case Arrived():
                 return self._arrived(now, event, view)
-            case Failed(forward) if view.persistency:
+            case Failed(forward) if view.persistence:
                 return [unanswered(forward)]
             case Failed(forward):
                 return [*self._failed(forward, view), *self._go_on(now, view)]
@@ -96,7 +96,7 @@ class TreeRouting(Routing):
     def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         event, born = packet.event, packet.born_ns
         table = self._table(packet.header, view)
-        if view.persistency:
+        if view.persistence:
             return self._by_name(packet, table, view)
         if table is not None:
             return self._send(table, event, born, packet.sender, view, packet.dests)

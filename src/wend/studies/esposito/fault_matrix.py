@@ -52,7 +52,7 @@ def stores_events(strategy: str) -> bool:
 def fault_scenario(fault: str, strategy: str, seed: int) -> Scenario:
     """A random scenario of 10 to 16 peers with this fault. The seed decides everything, the same for all strategies."""
     draw = random.Random(f"{fault} {seed}")
-    persistency = draw.random() < 0.7
+    persistence = draw.random() < 0.7
     duration, heal = draw.uniform(8.0, 14.0), draw.uniform(5.0, 9.0)
     fields: dict[str, Any] = {
         "seed": seed,
@@ -74,7 +74,7 @@ def fault_scenario(fault: str, strategy: str, seed: int) -> Scenario:
         "duration": f"{duration}s",
         "heal": f"{heal}s",
         "drain": f"{2 + SETTLE_NS / SECOND}s",
-        "persistency": persistency and stores_events(strategy),
+        "persistence": persistence and stores_events(strategy),
     }
     if strategy not in linked_strategies():
         # peers repeat the state of crashed ones, several times before the world is judged

@@ -44,7 +44,7 @@ def test_clients_add_and_remove_links_and_nothing_is_lost(tmp_path: Path) -> Non
     async def scene() -> None:
         async with AsyncExitStack() as stack:
             stores = [str(tmp_path / f"{n}.store") for n in range(4)]
-            a, b, c = [await started(stack, file_of(n, persistency=True, store=stores[n])) for n in (1, 2, 3)]
+            a, b, c = [await started(stack, file_of(n, persistence=True, store=stores[n])) for n in (1, 2, 3)]
             peers = {1: a, 2: b, 3: c}
             clients = {n: await stack.enter_async_context(client_of(peer)) for n, peer in peers.items()}
 

@@ -101,7 +101,7 @@ def test_they_survive_a_restart_of_their_peer(tmp_path: Path) -> None:
     async def scene() -> None:
         for restarted in (False, True):
             store = Store(tmp_path / "store")
-            config = PeerConfig(peer=0, incarnation=store.incarnation, persistency=True, stores=True)
+            config = PeerConfig(peer=0, incarnation=store.incarnation, persistence=True, stores=True)
             site = Site(LivePeer(config, store=store))
             await site.listener.start()
             site.peer.start(Started((), stored=store.records))

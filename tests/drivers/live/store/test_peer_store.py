@@ -46,7 +46,7 @@ def test_while_nothing_can_be_stored_nothing_is_acknowledged_or_promised(
         heard.bind(("127.0.0.1", 0))
         heard.setblocking(False)
         store, seen = Store(tmp_path / "s"), Record()
-        peer = LivePeer(PeerConfig(peer=0, persistency=True), store=store)  # not started: nothing but what follows
+        peer = LivePeer(PeerConfig(peer=0, persistence=True), store=store)  # not started: nothing but what follows
         peer.observe(seen)
         delivered, receipts = seen.deliveries, seen.receipts
         peer.add_peer(1, heard.getsockname())
@@ -133,7 +133,7 @@ def test_kept_is_said_only_of_what_a_crash_leaves(tmp_path: Path) -> None:
             (Store(tmp_path / "c"), (0, 1), True),
         ):
             seen = Record()
-            peer = LivePeer(PeerConfig(peer=0, persistency=True), store=store)
+            peer = LivePeer(PeerConfig(peer=0, persistence=True), store=store)
             peer.observe(seen)
             peer.perform([Receipt(EventId(0, 1, 1), targets, True)])
             assert [r.kept for r in seen.receipts] == [said]

@@ -22,7 +22,7 @@ EVENTS = 60
 
 def test_corrupted_datagrams_are_refused_and_every_event_arrives_once() -> None:
     async def scene() -> None:
-        settings = {"margin_ns": 20 * MS, "persistency": True, "transmissions": 3}
+        settings = {"margin_ns": 20 * MS, "persistence": True, "transmissions": 3}
         a, b = (LivePeer(PeerConfig(peer=peer, **settings)) for peer in (1, 2))  # type: ignore[arg-type]
         faults = PacketFaults(corruption=0.2, reordering=0.2, hold_ns=5 * MS)
         a.add_peer(2, b.address, faults=faults, seed=1)

@@ -139,7 +139,7 @@ def test_a_cut_between_clusters_heals(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_crashes_and_returns_lose_nothing_that_was_kept(seed: int) -> None:
     draw = Random(seed)
-    net = subscribed(ClusterNet(15, 3, loss=0.02, seed=seed, persistency=True))
+    net = subscribed(ClusterNet(15, 3, loss=0.02, seed=seed, persistence=True))
     net.run(20)
     come_and_go(net, draw, 40)
     net.run(120)

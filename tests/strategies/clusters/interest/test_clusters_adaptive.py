@@ -113,7 +113,7 @@ def test_a_cluster_that_was_cut_off_gets_what_it_missed(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_crashes_and_returns_lose_nothing_that_was_stored(seed: int) -> None:
     draw = Random(seed)
-    net = subscribed(linked(15, 3, loss=0.02, seed=seed, persistency=True))
+    net = subscribed(linked(15, 3, loss=0.02, seed=seed, persistence=True))
     net.run(20)
     come_and_go(net, draw, 30)
     net.run(60)
@@ -229,12 +229,12 @@ def test_a_packet_without_destinations_or_numbers_delivers_nothing(dests: tuple[
 # ---------------------------------------------------------------- in the simulator
 
 
-@pytest.mark.parametrize("persistency", [False, True])
-def test_promises_hold_in_the_simulator(persistency: bool) -> None:
+@pytest.mark.parametrize("persistence", [False, True])
+def test_promises_hold_in_the_simulator(persistence: bool) -> None:
     made = wend.simulate(
         wend.Scenario(
             strategy=ADAPTIVE, topology="full-mesh", peers=16, clusters=4, pf=0.02, warmup="10s", duration="4s",
-            drain="22s", topics=3, persistency=persistency,
+            drain="22s", topics=3, persistence=persistence,
         )
     )  # fmt: skip
     assert made.summary.delivered == made.summary.expected > 0

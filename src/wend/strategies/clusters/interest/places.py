@@ -37,7 +37,7 @@ class TreePlaces:
 
     def __init__(self, config: PeerConfig, cluster: ClusterView, groups: FollowedGroups, repair: Repair) -> None:
         settings = config.of(ClusterEventSettings)
-        self._persistence = config.of(DeliverySettings).persistency
+        self._persistence = config.of(DeliverySettings).persistence
         self._expiry_ns = BEACONS_KEPT * settings.cluster_beacon_ns
         self._cluster = cluster
         self._groups = groups

@@ -41,7 +41,7 @@ class Routes:
         self._cluster = cluster
         self._groups = groups
         self._repair = repair
-        self._persistence = config.of(DeliverySettings).persistency
+        self._persistence = config.of(DeliverySettings).persistence
         self._expiry_ns = BEACONS_KEPT * config.of(ClusterEventSettings).cluster_beacon_ns
         self._followers: dict[str, dict[str, tuple[Urgency, Nanos]]] = {}
         """By other cluster and group: how soon it needs events, and when it last said so."""

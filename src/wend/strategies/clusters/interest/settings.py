@@ -23,4 +23,4 @@ class ClusterEventSettings(Settings, frozen=True, kw_only=True):
         setting("Whether the trees between clusters choose parents whose paths share few routers."),
     ] = True
     cluster_hold_ns: ClassVar[Nanos] = 120 * SECOND
-    """How long coordinators hold events for peers that lack them; with persistency until there is no room."""
+    """How long coordinators hold events for peers that lack them; with persistence until there is no room."""

@@ -93,7 +93,7 @@ class Sharing:
         self._repair = repair
         self._between = between
         self._settings = config.of(ClusterEventSettings)
-        self._persistence = config.of(DeliverySettings).persistency
+        self._persistence = config.of(DeliverySettings).persistence
         self._publications = OwnPublications(cluster, repair.log, self._persistence)
         self._draw = peer_stream(config.seed, "interest", config.peer, config.incarnation)
         self._roles: tuple[tuple[PeerId, ...], ...] = ()

@@ -1,4 +1,4 @@
-"""Persistency on trees: a record is stored before the ACK, so whoever crashes and returns has lost nothing."""
+"""Persistence on trees: a record is stored before the ACK, so whoever crashes and returns has lost nothing."""
 
 import pytest
 
@@ -22,7 +22,7 @@ TREES = ("mrst", "spt-k")
 
 def kept(**changes: object) -> Scenario:
     fields = {"peers": PEERS, "degree": 3, "pf": 0.0, "pl": 0.01, "topics": 3, "rate": 4.0, "duration": "5s"}
-    return Scenario(strategy="mrst", persistency=True, drain="25s").with_(**{**fields, **changes})
+    return Scenario(strategy="mrst", persistence=True, drain="25s").with_(**{**fields, **changes})
 
 
 @pytest.mark.parametrize("strategy", TREES)

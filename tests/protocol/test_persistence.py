@@ -48,7 +48,7 @@ def data(effects: list[Effect]) -> list[tuple[int, Data]]:
 
 
 def test_a_record_is_stored_before_the_ack_and_ends_with_the_next_ack() -> None:
-    talk = Talk(persistency=True)
+    talk = Talk(persistence=True)
     answer = talk.hear(0, B, packet())
     (_, on), *_ = data(answer)
     assert answer == [
@@ -61,20 +61,20 @@ def test_a_record_is_stored_before_the_ack_and_ends_with_the_next_ack() -> None:
 
 
 def test_a_publication_is_stored_before_its_receipt() -> None:
-    answer = Talk("d-tree", persistency=True)(0, Publication({"topic": "t"}))
+    answer = Talk("d-tree", persistence=True)(0, Publication({"topic": "t"}))
     kinds = [type(e) for e in answer if isinstance(e, Persist | Receipt) or (isinstance(e, Send) and data([e]))]
     assert kinds == [Persist, Receipt, Send]
 
 
 def test_what_is_notified_is_stored_first() -> None:
-    talk = Talk(persistency=True, mine=(LocalSubscription(0, "topic = 't'"),))
+    talk = Talk(persistence=True, mine=(LocalSubscription(0, "topic = 't'"),))
     answer = talk.hear(0, B, packet(dests=(A,)))
     assert [type(e) for e in answer] == [Persist, Deliver, Send]
     assert answer[0] == Persist(DeliveredRecord(event().id))
 
 
 def test_what_cannot_go_on_is_stored_and_tried_again_when_the_link_returns() -> None:
-    talk = Talk("d-tree", graph=LINE, persistency=True)
+    talk = Talk("d-tree", graph=LINE, persistence=True)
     talk.hear(0, B, packet())
     assert Notice("stored", A) in talk.wake(20 * MS)
     assert talk.hear(30 * MS, C, Ack(tx(77)))[-1] == WakeAt(30 * MS)
@@ -85,7 +85,7 @@ def test_what_cannot_go_on_is_stored_and_tried_again_when_the_link_returns() -> 
 
 
 def test_it_is_tried_again_from_time_to_time_where_nothing_is_heard() -> None:
-    talk = Talk("d-tree", graph=LINE, persistency=True)
+    talk = Talk("d-tree", graph=LINE, persistence=True)
     talk.hear(0, B, packet())
     talk.wake(20 * MS)
     assert data(talk.wake(1019 * MS)) == []
@@ -94,7 +94,7 @@ def test_it_is_tried_again_from_time_to_time_where_nothing_is_heard() -> None:
 
 def test_a_destination_that_is_back_gets_its_events_soon_also_if_it_is_far() -> None:
     """No link of this peer has changed, and the pauses between attempts have grown."""
-    talk = Talk("d-tree", graph=LINE, persistency=True)
+    talk = Talk("d-tree", graph=LINE, persistence=True)
     talk.hear(0, B, packet())
     tried = [ms // 1000 for ms in range(10, 20_000, 10) if data(talk.wake(ms * MS))]
     assert tried == [1, 3, 7, 15]
@@ -111,7 +111,7 @@ def durably(version: tuple[int, int], away_ns: int = 0) -> PeerInterest:
 
 
 def test_events_for_a_peer_that_stays_away_are_stored_as_long_as_it_announced() -> None:
-    talk = Talk("d-tree", graph=LINE, persistency=True)
+    talk = Talk("d-tree", graph=LINE, persistence=True)
     talk.hear(0, B, talk.reliable(B, durably((1, 2), away_ns=10 * SECOND)))
     talk.hear(0, B, packet(dests=(S, T)))
     found = [effect for ms in range(10, 10_000, 10) for effect in talk.wake(ms * MS)]
@@ -134,13 +134,13 @@ def test_how_long_a_peer_is_away_is_known_after_a_restart() -> None:
         StateRecord("flooded", S, durably((1, 5), away_ns=10 * SECOND)),
         PendingRecord(event(1), BORN, (S,)),
     )
-    talk = Talk("d-tree", graph=LINE, persistency=True, stored=left, incarnation=2, wants=(), quiet=False)
+    talk = Talk("d-tree", graph=LINE, persistence=True, stored=left, incarnation=2, wants=(), quiet=False)
     found = [effect for ms in range(10, 20_000, 10) for effect in talk.peer.handle(ms * MS, Woken())]
     assert [e for e in found if isinstance(e, Drop)] == [Drop(event(1).id, (S,), "the subscriber stayed away")]
 
 
 def test_a_peer_without_durable_subscriptions_gets_what_waits_when_it_is_due() -> None:
-    talk = Talk("d-tree", graph=LINE, persistency=True)
+    talk = Talk("d-tree", graph=LINE, persistence=True)
     talk.hear(0, B, packet())
     talk.wake(20 * MS)
     talk.hear(30 * MS, B, talk.reliable(B, PeerInterest(S, (2, 1), wanting(S).subscriptions, ())))
@@ -148,7 +148,7 @@ def test_a_peer_without_durable_subscriptions_gets_what_waits_when_it_is_due() -
 
 
 def test_what_another_copy_took_along_is_not_stored() -> None:
-    talk = Talk("multipath", persistency=True, wants=(S,))
+    talk = Talk("multipath", persistence=True, wants=(S,))
     first, second = data(talk(0, Publication({"topic": "t"})))
     assert (first[0], second[0]) == (C, D)
     assert any(isinstance(r, ReleasedRecord) for r in records(talk.hear(20 * MS, C, Ack(first[1].tx))))
@@ -157,14 +157,14 @@ def test_what_another_copy_took_along_is_not_stored() -> None:
 
 
 def test_an_intermediate_peer_sends_a_stored_copy_as_one() -> None:
-    talk = Talk("multipath", persistency=True, wants=(S,))
+    talk = Talk("multipath", persistence=True, wants=(S,))
     talk.hear(0, B, Data(tx(101), event(), 5 * MS, (S,), (B,), SourceRoutes(((C, S),))))
     assert Notice("stored", A) in talk.wake(20 * MS)
     assert [(to, m.header) for to, m in data(talk.wake(1020 * MS))] == [(C, SourceRoutes(((S,),)))]
 
 
 def test_the_ack_of_a_lower_copy_does_not_end_the_record_of_a_higher_one() -> None:
-    talk = Talk(persistency=True)
+    talk = Talk(persistence=True)
     ((_, on),) = data(talk.hear(0, B, packet()))
     returned = Data(tx(1), event(), 30 * MS, (S,), (B, A, C), None, (fork(0, C),))
     talk.hear(15 * MS, C, returned)  # handed back, and its ACK on the way here was late
@@ -173,7 +173,7 @@ def test_the_ack_of_a_lower_copy_does_not_end_the_record_of_a_higher_one() -> No
 
 @pytest.mark.parametrize("limit", [{"retry_limit": 1}, {"store_limit": event_bytes(event(1))}])
 def test_when_there_is_no_room_the_oldest_deadline_goes_and_is_counted(limit: dict[str, int]) -> None:
-    talk = Talk("d-tree", graph=LINE, persistency=True, wants=(), **limit)
+    talk = Talk("d-tree", graph=LINE, persistence=True, wants=(), **limit)
     talk.hear(0, B, talk.reliable(B, wanting(S, deadline_ms=100)))
     talk.hear(0, B, talk.reliable(B, wanting(T, deadline_ms=500)))
     talk.hear(0, B, packet(1, sequence=1, dests=(T,)))
@@ -193,7 +193,7 @@ def test_a_crash_is_survived() -> None:
         StateRecord("flooded", S, PeerInterest(S, (1, 5), wanting(S).subscriptions, ())),
     )
     mine = (LocalSubscription(0, "topic = 't'"),)
-    talk = Talk("dcrd", graph=LINE, persistency=True, stored=left, incarnation=2, mine=mine, quiet=False)
+    talk = Talk("dcrd", graph=LINE, persistence=True, stored=left, incarnation=2, mine=mine, quiet=False)
     stored = [e for e in talk.heard if isinstance(e, Notice) and e.what == "stored"]
     assert len(stored) == 1
     tried = data(talk.peer.handle(1 * SECOND, Woken()))
@@ -204,7 +204,7 @@ def test_a_crash_is_survived() -> None:
 
 def test_what_a_restarted_peer_remembers_is_told_to_its_neighbours() -> None:
     left = (StateRecord("flooded", S, PeerInterest(S, (1, 5), wanting(S).subscriptions, ())),)
-    talk = Talk("d-tree", graph=LINE, persistency=True, stored=left, incarnation=2, wants=(), quiet=False)
+    talk = Talk("d-tree", graph=LINE, persistence=True, stored=left, incarnation=2, wants=(), quiet=False)
     told = [
         (to, m.body.origin) for to, m in sent(talk.heard) if isinstance(m, Control) and isinstance(m.body, PeerInterest)
     ]
@@ -213,13 +213,13 @@ def test_what_a_restarted_peer_remembers_is_told_to_its_neighbours() -> None:
 
 def test_recovered_packets_over_the_limit_are_dropped_aloud() -> None:
     left = tuple(PendingRecord(event(n), BORN + n, (S,)) for n in range(5))
-    talk = Talk("d-tree", graph=LINE, persistency=True, retry_limit=2, stored=left, incarnation=2, quiet=False)
+    talk = Talk("d-tree", graph=LINE, persistence=True, retry_limit=2, stored=left, incarnation=2, quiet=False)
     assert len([e for e in talk.heard if isinstance(e, Drop) and e.reason == NO_ROOM]) == 3
 
 
 def test_a_stored_packet_goes_on_where_the_tree_no_longer_passes() -> None:
     graph = {(A, B): 10, (A, C): 10, (B, S): 10, (C, S): 10}  # B's tree reaches S directly, not over A
-    talk = Talk("d-tree", graph=graph, persistency=True, wants=(S,))
+    talk = Talk("d-tree", graph=graph, persistence=True, wants=(S,))
     assert Notice("stored", A) in talk.hear(0, B, packet())
     assert [m.dests for _, m in data(talk.wake(1 * SECOND))] == [(S,)]
 
