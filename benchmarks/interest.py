@@ -22,7 +22,7 @@ from wend.matching.filters import parse
 from wend.model.events import Attributes, Event, EventId, Qos
 from wend.model.randomness import stream
 from wend.protocol.config import PeerConfig
-from wend.protocol.notices import MissedReason
+from wend.protocol.notices import MissedCode
 from wend.protocol.ports import Deliver, Started
 
 COUNT = 100_000
@@ -39,7 +39,7 @@ class Client:
     def deliver(self, handle: int, effect: Deliver) -> None:
         raise NotImplementedError
 
-    def missed(self, handle: int, counts: dict[MissedReason, int]) -> None:
+    def missed(self, handle: int, counts: dict[MissedCode, int]) -> None:
         raise NotImplementedError
 
     def replaced(self, handle: int) -> None:

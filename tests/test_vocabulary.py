@@ -13,7 +13,7 @@ import typer
 
 from wend.console.app import app
 from wend.model.settings import settings_of
-from wend.protocol.notices import DropReason, NoticeName
+from wend.protocol.notices import DropCode, NoticeName
 from wend.strategies.registry import setting_groups
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "wend"
@@ -73,7 +73,7 @@ def named() -> Iterator[tuple[str, str]]:
     yield from classes()
     yield from flags(typer.main.get_command(app))
     yield from (("notice", name) for name in get_args(NoticeName))
-    yield from (("drop reason", name) for name in get_args(DropReason))
+    yield from (("drop reason", name) for name in get_args(DropCode))
     yield from (("setting", one.name) for group in setting_groups() for one in settings_of(group))
 
 

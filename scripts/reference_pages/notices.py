@@ -1,22 +1,20 @@
-"""The page of notices, drop reasons, refusals and the drivers' own counters."""
+"""The page of notices, drops, refusals and the drivers' own counters."""
 
-from typing import get_args
-
-from wend.protocol.notices import DROPS, NOTICES, RefusalReason
+from wend.protocol.notices import DROPS, NOTICES, REFUSALS
 
 PAGE = """\
 # Notices and counters
 
 <!-- Written by scripts/reference.py. -->
 
-A peer counts everything that it drops, refuses or repeats, under a fixed name. This page lists the names.
+A peer counts everything that it drops, refuses or repeats, under a fixed code. This page lists the codes.
 [Status](status.md) says where you see the counters; [guarantees](../guarantees.md) says which losses are possible.
 
 | in `wend status` and `client.status()` | in `wend sim` | meaning |
 | --- | --- | --- |
 | `notices.link-down` | `noticed`; with `--json`, `notices` | a [notice](#notices): an operator may want to know |
-| `drops.no route` | `given up`; with `--json`, `drops` | an event goes no further from here; one for each destination |
-| `refused.not a neighbour` | `noticed`, as `refused: not a neighbour` | a mistake of another peer; the link stays up |
+| `drops.no-route` | `given up`; with `--json`, `drops` | an event goes no further from here; one for each destination |
+| `refused.not-neighbour` | `noticed`, as `refused-not-neighbour` | a mistake of another peer; the link stays up |
 | `failed.send` | | a failure of this peer or of its machine |
 
 `wend sim` reports `delivered N of M`. Without persistence, M counts the subscribers that were up when an event was
@@ -55,22 +53,22 @@ The peer at which it happens counts a notice, unless the last column names anoth
 """
 
 DROPS_ABOUT = """
-## Drop reasons
+## Drops
 
 With `persistence` a peer stores an event that cannot go on (the notice `stored`). It drops the event only if there is
-no room, or on purpose. Drop reasons stand in the table `drops` of a trace.
+no room, or on purpose. The codes stand in the table `drops` of a trace.
 
-| reason | meaning |
+| code | meaning |
 | --- | --- |
 """
 
 REFUSALS_ABOUT = """
 ## Refusals
 
-A peer counts a refusal when another peer sent or did one of these. It takes no link down for it. Two kinds of refusals
-are not in this list, because their text says what was read: a filter that an application gave and that cannot be
-parsed, and a message of a membership plug-in that makes no sense.
+A peer counts a refusal when another peer, or its own application, made a mistake. It takes no link down for it.
 
+| code | meaning |
+| --- | --- |
 """
 
 LIVE = {
@@ -140,79 +138,78 @@ LIVE = {
     "paths.named": "Hops whose router is known.",
     "paths.silent": "Hops that did not answer.",
     "paths.private": "Hops with a private address, which names no router.",
-    "paths.cut short": "Paths that did not reach the other peer.",
-    "paths.probes answered": "Probes of other peers that this peer answered.",
+    "paths.cut-short": "Paths that did not reach the other peer.",
+    "paths.probes-answered": "Probes of other peers that this peer answered.",
     "refused.stranger": "A datagram came from an address that belongs to no known peer, and on a ring does not answer "
     "as its sender.",
     "refused.misdirected": "A datagram from a known address names another sender or receiver.",
     "refused.stale": "A datagram came from an earlier incarnation of its sender.",
     "refused.garbage": "A datagram could not be decoded.",
     "refused.corrupted": "Bits of a datagram changed on the way: it does not have its checksum.",
-    "refused.another version": "A datagram of a peer that speaks another version of the wire format.",
-    "refused.not sealed": "A datagram came to a peer with keys, and is no packet of a session.",
+    "refused.other-version": "A datagram of a peer that speaks another version of the wire format.",
+    "refused.not-sealed": "A datagram came to a peer with keys, and is no packet of a session.",
     "refused.malformed": "A packet of a session does not have the size or type that it must have.",
-    "refused.unknown keys": "A sealed packet names keys that the peer does not have, perhaps since a restart.",
-    "refused.old keys": "A sealed packet came under keys that had ended.",
+    "refused.unknown-keys": "A sealed packet names keys that the peer does not have, perhaps since a restart.",
+    "refused.old-keys": "A sealed packet came under keys that had ended.",
     "refused.replayed": "A sealed packet came again, or is too old to say.",
     "refused.forged": "A sealed packet is not authentic, or was corrupted on the way.",
-    "refused.wrong mac": "A handshake is not for this peer: its sender does not know its public key.",
-    "refused.wrong handshake": "A handshake is not authentic, or was corrupted on the way.",
-    "refused.replayed handshake": "A handshake came again, or is of an earlier incarnation of its sender.",
+    "refused.wrong-mac": "A handshake is not for this peer: its sender does not know its public key.",
+    "refused.wrong-handshake": "A handshake is not authentic, or was corrupted on the way.",
+    "refused.replayed-handshake": "A handshake came again, or is of an earlier incarnation of its sender.",
     "refused.untrusted": "A certificate is not accepted: of another root, ended or revoked; the log says which.",
-    "refused.a certificate of somebody else": "A certificate does not belong to the key or to the peer that was meant.",
-    "refused.too many handshakes": "There were more handshakes than the limits allow, in all or from one host.",
-    "refused.too many questions": "More strangers asked for the certificate than the limits allow.",
-    "refused.too many peers": "There are sessions with as many peers as there is room for.",
-    "refused.an answer that nobody asked for": "An answer to a handshake came too late, or was forged.",
-    "refused.a cookie that nobody asked for": "A cookie came too late, or was forged.",
-    "refused.a multicast packet of no member": "A sealed multicast packet claims a sender that is no member.",
-    "refused.a former group key": "A multicast packet, or the key of a group itself, is older than the present key.",
-    "refused.an unknown group key": "So many multicast packets wait for the key of their group that there is no room.",
-    "refused.a group key of no member": "A message about the key of a group came from a peer that is no member of it.",
-    "refused.a group key of no keeper": "The key of a multicast group came from a member that does not keep it.",
-    "refused.an id that another process has": "Two processes have one certificate, and both live.",
-    "refused.a certificate that nobody asked for": "A certificate came too late, from elsewhere, or was forged.",
-    "refused.an event that its neighbour may not forward": "A grant names other publishers for the neighbour's groups.",
-    "refused.a multicast packet of others": "A packet came to the address of a multicast group, and is not Wend's.",
-    "refused.a multicast packet of another group": "A group that the peer did not join has the same multicast address.",
-    "refused.no address": "A message was for a peer whose address is not known. On a ring: and was not found in time.",
-    "refused.an id that another peer has": "On a ring: a datagram named a sender that answers at another address.",
-    "refused.an answer about addresses that nobody asked for": "It came too late, or from elsewhere than the question "
-    "went to.",
-    "refused.a question about addresses that is shorter than its answer": "Such a question is not answered.",
+    "refused.other-certificate": "A certificate does not belong to the key or to the peer that was meant.",
+    "refused.too-many-handshakes": "There were more handshakes than the limits allow, in all or from one host.",
+    "refused.too-many-questions": "More strangers asked for the certificate than the limits allow.",
+    "refused.too-many-peers": "There are sessions with as many peers as there is room for.",
+    "refused.unexpected-answer": "An answer to a handshake came too late, or was forged.",
+    "refused.unexpected-cookie": "A cookie came too late, or was forged.",
+    "refused.multicast-of-nonmember": "A sealed multicast packet claims a sender that is no member.",
+    "refused.former-group-key": "A multicast packet, or the key of a group itself, is older than the present key.",
+    "refused.unknown-group-key": "So many multicast packets wait for the key of their group that there is no room.",
+    "refused.group-key-of-nonmember": "A message about the key of a group came from a peer that is no member of it.",
+    "refused.group-key-of-nonkeeper": "The key of a multicast group came from a member that does not keep it.",
+    "refused.id-in-use": "Two processes have one certificate, and both live.",
+    "refused.unexpected-certificate": "A certificate came too late, from elsewhere, or was forged.",
+    "refused.forwarding-not-granted": "A grant names other publishers for the neighbour's groups.",
+    "refused.foreign-multicast": "A packet came to the address of a multicast group, and is not Wend's.",
+    "refused.other-multicast-group": "A group that the peer did not join has the same multicast address.",
+    "refused.no-address": "A message was for a peer whose address is not known. On a ring: and was not found in time.",
+    "refused.id-of-other-peer": "On a ring: a datagram named a sender that answers at another address.",
+    "refused.unexpected-addresses": "It came too late, or from elsewhere than the question went to.",
+    "refused.short-address-question": "Such a question is not answered.",
     "refused.oversize": "A message was too large to be sent, or could not be encoded.",
-    "refused.no room to store": "An event came while the store could not be written and too many events waited for it.",
-    "failed.read keys": "Keys or grants that could not be read again, on SIGHUP.",
+    "refused.store-full": "An event came while the store could not be written and too many events waited for it.",
+    "failed.read-keys": "Keys or grants that could not be read again, on SIGHUP.",
     "failed.send": "The socket did not accept a datagram.",
     "failed.multicast": "The peer could not join or send to a multicast group; its log says why.",
     "failed.receive": "The socket failed while the peer read it.",
-    "failed.withheld ACK": "The peer withheld an ACK because the store could not be written.",
-    "failed.lost state record": "The peer did not store the state of a neighbour; the neighbour sends it again after a "
+    "failed.withheld-ack": "The peer withheld an ACK because the store could not be written.",
+    "failed.lost-state-record": "The peer did not store the state of a neighbour; the neighbour sends it again after a "
     "restart.",
-    "failed.read damaged record": "Bytes of the store could not be read when the peer started; the log says which.",
-    "failed.carry out Persist": "A record could not be stored; the peer tries again, and promises nothing meanwhile.",
+    "failed.damaged-record": "Bytes of the store could not be read when the peer started; the log says which.",
+    "failed.carry-out-persist": "A record could not be stored; the peer tries again, and promises nothing meanwhile.",
     "failed.telemetry": "The peer could not look at its links and counters; its log says why.",
-    "failed.telemetry rows": "Rows of telemetry that were not written: the disk was full, failed, or was too slow.",
-    "failed.telemetry segment": "Segments of telemetry that could not be written.",
-    "failed.telemetry removed": "The oldest segments of telemetry, removed because `telemetry_bytes` was reached.",
-    "failed.telemetry left over": "Unfinished segments of an earlier incarnation, removed at the start.",
-    "failed.load plan": "A plan could not be read when a signal asked for it.",
-    "failed.read pushed plan": "The file of a plan that was pushed could not be read when the peer started.",
-    "failed.read file": "The file of the peer could not be read again when a signal asked for it.",
+    "failed.telemetry-rows": "Rows of telemetry that were not written: the disk was full, failed, or was too slow.",
+    "failed.telemetry-segment": "Segments of telemetry that could not be written.",
+    "failed.telemetry-removed": "The oldest segments of telemetry, removed because `telemetry_bytes` was reached.",
+    "failed.telemetry-left-over": "Unfinished segments of an earlier incarnation, removed at the start.",
+    "failed.load-plan": "A plan could not be read when a signal asked for it.",
+    "failed.read-pushed-plan": "The file of a plan that was pushed could not be read when the peer started.",
+    "failed.read-file": "The file of the peer could not be read again when a signal asked for it.",
 }
 """What the live driver counts by itself."""
 
 SIMULATED = {
     "notices.publisher-down": "`wend sim`: a publisher was down when it was to publish.",
-    "notices.refused: corrupted": "`wend sim`: a peer refused a packet that its link had corrupted.",
+    "notices.refused-corrupted": "`wend sim`: a peer refused a packet that its link had corrupted.",
     "notices.paths": "`wend sim`: a peer asked for the underlay path to another.",
     "notices.multicast-lost": "`wend sim`: a multicast packet did not reach a peer that joined its group.",
-    "drops.queue full": "`wend sim`: the queue of a link with a capacity was full.",
-    "drops.peer's queue full": "`wend sim`: the queue of a peer with a capacity was full.",
-    "drops.waited too long": "`wend sim`: CoDel dropped a packet, because packets waited too long in its queue.",
-    "notices.background packets": "`wend sim`: packets of background flows that arrived.",
-    "notices.queue full": "`wend sim`: the same for a control message; `peer's queue full` likewise.",
-    "notices.queue full again": "`wend sim`: the same for a destination that was counted as dropped before.",
+    "drops.queue-full": "`wend sim`: the queue of a link with a capacity was full.",
+    "drops.peer-queue-full": "`wend sim`: the queue of a peer with a capacity was full.",
+    "drops.queue-delay": "`wend sim`: CoDel dropped a packet, because packets waited too long in its queue.",
+    "notices.background-packets": "`wend sim`: packets of background flows that arrived.",
+    "notices.queue-full": "`wend sim`: the same for a control message; `peer-queue-full` likewise.",
+    "notices.queue-full-again": "`wend sim`: the same for a destination that was counted as dropped before.",
     "notices.after-settling": "`wend up`: an event arrived after it had been counted as missing.",
     "notices.delivered-twice": "`wend up`: a subscriber got an event twice.",
 }
@@ -226,7 +223,7 @@ LIVE_ABOUT = """
 """
 
 FAILED_ABOUT = """
-`failed` also counts, as `handle Received`, `carry out Persist` or `observe Deliver`, an input, effect or observer that
+`failed` also counts, as `handle Received`, `persist` or `observe Deliver`, an input, effect or observer that
 raised an exception inside the peer. The peer logs the first twenty failures and goes on.
 """
 
@@ -240,10 +237,9 @@ SIMULATED_ABOUT = """
 
 def page() -> str:
     notices = "".join(f"| `{name}` | {about} | {COUNTED_BY.get(name, '-')} |\n" for name, about in NOTICES.items())
-    refusals = "".join(f"- `{reason}`\n" for reason in get_args(RefusalReason))
     return "".join(
-        [PAGE, NOTICES_ABOUT, notices, DROPS_ABOUT, _rows(DROPS), REFUSALS_ABOUT, refusals, LIVE_ABOUT, _rows(LIVE),
-         FAILED_ABOUT, SIMULATED_ABOUT, _rows(SIMULATED)]
+        [PAGE, NOTICES_ABOUT, notices, DROPS_ABOUT, _rows(DROPS), REFUSALS_ABOUT, _rows(REFUSALS),
+         LIVE_ABOUT, _rows(LIVE), FAILED_ABOUT, SIMULATED_ABOUT, _rows(SIMULATED)]
     )  # fmt: skip
 
 

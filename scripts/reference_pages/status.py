@@ -67,7 +67,7 @@ group. `snapshot.counters()` gives those that only grow.
 | --- | --- |
 | `published`, `delivered`, `late`, `data`, `data_unicast` | the fields of that name, which only grow |
 | `subscriptions`, `in_flight`, `waiting` | the fields of that name: gauges |
-| `control.hellos`, `drops.no route` | a counter in a field that holds counters: `control`, `drops`, ... |
+| `control.hellos`, `drops.no-route` | a counter in a field that holds counters: `control`, `drops`, ... |
 | `clients.now` | a gauge: clients that are connected at this moment |
 | `links.5` | 1 if the field `up` of the link to peer 5 is true, else 0 |
 | `trees.generation` | a number in the section of the plug-in `trees` |

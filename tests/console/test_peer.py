@@ -333,7 +333,7 @@ def test_a_status_says_who_the_peer_is_and_how_its_links_are() -> None:
         links=links,
         subscriptions=1,
         published=12,
-        drops={"no route": 2},
+        drops={"no-route": 2},
         clients={"now": 2},
     )
     assert as_text(snapshot).splitlines() == [

@@ -68,6 +68,6 @@ def test_the_properties_are_those_that_are_checked() -> None:
 
 
 def test_the_drop_reasons_that_it_names_exist() -> None:
-    for name in ("retry queue full", "refused by plan", "older than the duplicate filter", AWAY):
+    for name in ("retry-queue-full", "plan-refused", "beyond-duplicate-filter", AWAY):
         assert f"`{name}`" in PAGE and name in DROPS
-    assert "`published before this incarnation`" in PAGE and "published before this incarnation" in DROPS
+    assert "`before-incarnation`" in PAGE and "before-incarnation" in DROPS

@@ -20,7 +20,7 @@ from wend.drivers.live.process import PeerService
 from wend.drivers.live.transport import wire
 from wend.protocol import notices
 from wend.protocol.messages import ACKS, HELLOS, Ack
-from wend.protocol.notices import DROPS, NOTICES, DropReason, NoticeName, RefusalReason
+from wend.protocol.notices import DROPS, NOTICES, REFUSALS, DropCode, NoticeName, RefusalCode
 from wend.strategies.registry import PLUGINS
 
 ROOT = Path(__file__).parents[2]
@@ -55,16 +55,17 @@ def test_remarks_are_about_notices(monkeypatch: pytest.MonkeyPatch) -> None:
     assert COUNTED_BY.keys() <= NOTICES.keys()
 
 
-def test_every_reason_has_its_row() -> None:
-    rows = re.findall(r"^\| `(.+?)` \| (.+) \|$", section("Drop reasons"), re.MULTILINE)
+def test_every_drop_and_refusal_has_its_row() -> None:
+    rows = re.findall(r"^\| `(.+?)` \| (.+) \|$", section("Drops"), re.MULTILINE)
     assert rows == list(DROPS.items())
-    assert tuple(re.findall(r"^- `(.+)`$", section("Refusals"), re.MULTILINE)) == get_args(RefusalReason)
+    rows = re.findall(r"^\| `(.+?)` \| (.+) \|$", section("Refusals"), re.MULTILINE)
+    assert rows == list(REFUSALS.items())
 
 
 LIVE = re.findall(r"^\| `(.+?)` \| .+ \|$", section("Counters of the live driver"), re.MULTILINE)
 OTHER = re.findall(r"^\| `(.+?)` \| .+ \|$", section("Counters of the simulator and of `wend up`"), re.MULTILINE)
-COMPUTED = {"drops.queue full", "drops.peer's queue full", "notices.queue full", "notices.queue full again"}
-COMPUTED |= {"drops.waited too long", "notices.background packets", "notices.refused: corrupted"}
+COMPUTED = {"drops.queue-full", "drops.peer-queue-full", "notices.queue-full", "notices.queue-full-again"}
+COMPUTED |= {"drops.queue-delay", "notices.background-packets", "notices.refused: corrupted"}
 """Counters whose names stand in no one place (`drivers/sim/capacity.py`, `drivers/sim/disturbances.py`)."""
 
 
@@ -153,15 +154,23 @@ def test_every_struct_has_a_meaning() -> None:
 # ---------------------------------------------------------------- the names themselves
 
 
-@pytest.mark.parametrize(("words", "sentences"), [(NoticeName, NOTICES), (DropReason, DROPS)])
+@pytest.mark.parametrize(("words", "sentences"), [(NoticeName, NOTICES), (DropCode, DROPS), (RefusalCode, REFUSALS)])
 def test_each_word_has_one_sentence(words: object, sentences: dict[str, str]) -> None:
     assert tuple(sentences) == get_args(words)
     assert [s for s in sentences.values() if not re.fullmatch(r"[A-Z][^.]*\.", s)] == []
     assert len(set(sentences.values())) == len(sentences)
 
 
-def test_notices_are_spelt_alike() -> None:
-    assert [name for name in NOTICES if not re.fullmatch(r"[a-z]+(-[a-z]+)*", name)] == []
+def test_codes_are_spelt_alike() -> None:
+    codes = [*NOTICES, *DROPS, *REFUSALS]
+    assert [code for code in codes if not re.fullmatch(r"[a-z]+(-[a-z]+)*", code)] == []
+
+
+def test_every_counter_of_a_driver_can_be_a_metric_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    from reference_pages.notices import LIVE, SIMULATED
+
+    assert [name for name in (*LIVE, *SIMULATED) if not re.fullmatch(r"[a-z]+([._-][a-z]+)*", name)] == []
 
 
 def test_nothing_is_declared_that_no_peer_says() -> None:
@@ -173,5 +182,5 @@ def test_nothing_is_declared_that_no_peer_says() -> None:
             nodes = list(ast.walk(ast.parse(path.read_text())))
             said |= {node.value for node in nodes if isinstance(node, ast.Constant)}
             used |= {node.id for node in nodes if isinstance(node, ast.Name)}
-    words = (*get_args(NoticeName), *get_args(DropReason), *get_args(RefusalReason))
+    words = (*get_args(NoticeName), *get_args(DropCode), *get_args(RefusalCode))
     assert [word for word in words if word not in said and named.get(word) not in used] == []

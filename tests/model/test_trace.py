@@ -13,7 +13,7 @@ ROWS: dict[str, tuple[int | str, ...]] = {
     "publications": (1, 2, 3, 4, "t0", 5),
     "deliveries": (1, 2, 3, 4, 5, 6, 7, 8),
     "hops": (1, 2, 3, 4, 5, 6, 7, 1),
-    "drops": (1, 2, 3, 4, 5, 6, "no route left"),
+    "drops": (1, 2, 3, 4, 5, 6, "no-route-left"),
     "probes": (1, 2, 3, 0),
     "faults": (1, "link", 2, 3, 4),
 }

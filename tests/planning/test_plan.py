@@ -207,7 +207,7 @@ UNREADABLE: dict[str, tuple[Damage, str]] = {
         "the header of a plan: flows must be a whole number, not a text",
     ),
     "a field is a fraction": (head(k=2.5), "is not the header of a plan: k must be a whole number, not a fraction"),
-    "another version": (head(version=9), "has version 9; this Wend reads version 3"),
+    "other-version": (head(version=9), "has version 9; this Wend reads version 3"),
     "head lacks a field": (text("plan.json", '{"version": 3}'), "it lacks 'topology'"),
     "head has a foreign field": (head(colour="red"), "there is no field 'colour'"),
     "no hops": (gone("hops.parquet"), "is not a complete plan: cannot read hops.parquet"),

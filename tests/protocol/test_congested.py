@@ -69,7 +69,7 @@ def test_the_send_queue_is_bounded_and_publishers_are_told() -> None:
     assert not receipts[0].congested
     assert receipts[-1].congested
     dropped = [e for e in burst(talk, 100) if isinstance(e, Drop)]
-    assert {drop.reason for drop in dropped} == {"send queue full"}
+    assert {drop.code for drop in dropped} == {"send-queue-full"}
 
 
 def test_a_neighbour_that_gets_more_than_it_can_take_is_not_called_down_before_it_is_silent_for_too_long() -> None:
@@ -143,7 +143,7 @@ def test_prices_that_do_not_fit_the_links_are_refused() -> None:
     links = ((ME, 10 * MS, 1.0), (FAR, 10 * MS, 1.0))
     for prices in ((1,), (1, -1), (1, 1 << 62)):
         effects = talk.control(LinkState(LEFT, (1, 2), links, (), prices))
-        assert Refuse(LEFT, "a link state that cannot be") in effects
+        assert Refuse(LEFT, "invalid-link-state") in effects
 
 
 def test_an_event_that_waited_while_many_others_overtook_it_is_delivered() -> None:
@@ -159,9 +159,7 @@ def test_an_event_that_waited_while_many_others_overtook_it_is_delivered() -> No
     for sequence in (longest, 1):
         assert [e.event.id.sequence for e in arrives(sequence) if isinstance(e, Deliver)] == [sequence]
     assert "duplicate" in notices(arrives(1))
-    assert [e.reason for e in (arrives(longest + 2), arrives(2))[1] if isinstance(e, Drop)] == [
-        "older than the duplicate filter"
-    ]
+    assert [e.code for e in (arrives(longest + 2), arrives(2))[1] if isinstance(e, Drop)] == ["beyond-duplicate-filter"]
 
 
 def test_a_peer_that_did_not_run_blames_no_link() -> None:

@@ -57,7 +57,7 @@ def receive(
 def refuses(receiver: ControlFragments, piece: ControlFragment, sender: PeerId = B, now: Nanos = 0) -> str | None:
     effects: list[Effect] = []
     accepted = receiver.accept(now, sender, FLOODED, piece, effects)
-    reasons = [e.reason for e in effects if isinstance(e, Refuse)]
+    reasons = [e.code for e in effects if isinstance(e, Refuse)]
     assert accepted == (not reasons)
     return reasons[0] if reasons else None
 
@@ -109,13 +109,13 @@ def test_a_message_that_nobody_would_reassemble_is_not_sent_but_counted() -> Non
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"count": 1, "index": 0}, "a fragment of nothing"),
-        ({"count": CONTROL.fragments + 1}, "a fragment of nothing"),
-        ({"index": -1}, "a fragment of nothing"),
-        ({"chunk": b""}, "a malformed fragment"),
-        ({"chunk": bytes(CONTROL_FRAGMENT_BYTES + 1)}, "a malformed fragment"),
-        ({"slot": ("x" * 65, S)}, "a malformed fragment"),
-        ({"count": 3}, "a fragment that does not fit the others"),
+        ({"count": 1, "index": 0}, "invalid-fragment-index"),
+        ({"count": CONTROL.fragments + 1}, "invalid-fragment-index"),
+        ({"index": -1}, "invalid-fragment-index"),
+        ({"chunk": b""}, "malformed-fragment"),
+        ({"chunk": bytes(CONTROL_FRAGMENT_BYTES + 1)}, "malformed-fragment"),
+        ({"slot": ("x" * 65, S)}, "malformed-fragment"),
+        ({"count": 3}, "fragment-mismatch"),
     ],
 )
 def test_an_impossible_fragment_is_not_acknowledged(change: dict[str, object], reason: str) -> None:
@@ -131,7 +131,7 @@ def test_fragments_that_make_no_sense_are_refused() -> None:
     for index in range(2):
         fragment = ControlFragment(("i", S), 1, index, 2, b"x")
         answer = talk.hear(0, C, Control(tx(91 + index), FLOODED, fragment))
-    assert Refuse(C, "fragments that make no sense together") in answer
+    assert Refuse(C, "undecodable-fragments") in answer
 
 
 def test_a_fragment_for_a_plug_in_that_is_not_hosted_is_refused_and_not_held() -> None:
@@ -139,7 +139,7 @@ def test_a_fragment_for_a_plug_in_that_is_not_hosted_is_refused_and_not_held() -
     for number in range(3):
         fragment = ControlFragment(("i", S), 1, 0, 2, b"x")
         answer = talk.hear(0, C, Control(tx(91 + number), "unknown", fragment))
-        assert Refuse(C, "a message for a plug-in that this peer does not host") in answer
+        assert Refuse(C, "unknown-plugin") in answer
 
 
 def test_a_neighbour_that_uses_up_its_memory_hurts_nobody_else_and_not_for_ever() -> None:
@@ -150,7 +150,7 @@ def test_a_neighbour_that_uses_up_its_memory_hurts_nobody_else_and_not_for_ever(
         piece = ControlFragment((f"i{number}", S), 1, 0, 2, chunk)
         refused += refuses(receiver, piece) is not None
     assert 0 < refused < most // 2
-    assert refuses(receiver, piece) == "more incomplete messages than there is room for"
+    assert refuses(receiver, piece) == "reassembly-full"
     assert refuses(receiver, piece, sender=C) is None
     assert refuses(receiver, piece, now=STALE_NS + 1) is None
 
@@ -173,7 +173,7 @@ def test_a_fragment_of_a_message_that_was_dropped_is_refused_and_a_newer_message
     for number in range(CONTROL.neighbour_bytes // CONTROL_FRAGMENT_BYTES):
         receiver.accept(STALE_NS + 1, B, FLOODED, ControlFragment((f"i{number}", S), 1, 0, 2, chunk), effects)
     assert Notice("reassembly-dropped", B) in effects
-    assert refuses(receiver, msgspec.structs.replace(stale, index=1)) == "a fragment of a message that was dropped"
+    assert refuses(receiver, msgspec.structs.replace(stale, index=1)) == "fragment-of-dropped"
     receiver.forget(B)
     assert refuses(receiver, msgspec.structs.replace(stale, index=1)) is None
 
@@ -233,4 +233,4 @@ def test_fragments_do_not_hide_an_event() -> None:
     for piece in pieces:
         assert isinstance(piece, ControlFragment) and receiver.accept(0, B, "cluster-trees", piece, effects)
         assert receiver.complete(B, "cluster-trees", piece, TreeEvent, effects) is None
-    assert len(pieces) > 1 and effects == [Refuse(B, "fragments that make no sense together")]
+    assert len(pieces) > 1 and effects == [Refuse(B, "undecodable-fragments")]

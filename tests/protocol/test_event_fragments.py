@@ -143,7 +143,7 @@ def test_a_repeated_fragment_is_a_duplicate_also_after_the_event_is_complete() -
     assert not fragments(again)
 
 
-DROPPED = "a fragment of a message that was dropped"
+DROPPED = "fragment-of-dropped"
 
 
 def test_without_memory_the_oldest_event_is_dropped_and_its_fragments_are_refused() -> None:

@@ -198,7 +198,7 @@ def test_a_wish_that_cannot_be_is_refused_and_hurts_nobody_else(strategy: str) -
         heard = tell(peer, 2, number, wanted)
         assert heard[:2] == [
             Send(2, Ack((1 << TX_SHIFT) + number)),
-            Refuse(2, "a deadline or reliability that cannot be"),
+            Refuse(2, "invalid-qos"),
         ]
     published = peer.handle(2, Publication({"topic": "a"}))
     assert [e.message.dests for e in published if isinstance(e, Send) and isinstance(e.message, Data)] == [(1,)]
@@ -223,7 +223,7 @@ def test_what_names_nobody_is_refused_where_events_go_by_name(
     event = Event(EventId(1, 1, 1), {"topic": "a"})
     effects = peer.handle(5, Received(1, Data((1 << TX_SHIFT) + 5, event, 0, (), (1,), header)))
     fits = header is None or peer.header_type is TreeHeader
-    assert Refuse(1, "a packet without destinations" if fits else MISFIT) in effects
+    assert Refuse(1, "no-destinations" if fits else MISFIT) in effects
     assert not any(isinstance(e, Send) and isinstance(e.message, Data) for e in effects)
 
 
@@ -244,12 +244,12 @@ def test_only_neighbours_speak_to_plug_ins_that_hear_no_others(strategy: str, pe
     assert len(declared) == 3 + (strategy != "dcrd" and persistence)
     before = held(peer)
     for name, body in declared:
-        assert peer.handle(1, Received(7, PlainMessage(name, body))) == [Refuse(7, "not a neighbour")]
-        assert Refuse(1, "not a neighbour") not in peer.handle(1, Received(1, PlainMessage(name, body)))
+        assert peer.handle(1, Received(7, PlainMessage(name, body))) == [Refuse(7, "not-neighbour")]
+        assert Refuse(1, "not-neighbour") not in peer.handle(1, Received(1, PlainMessage(name, body)))
     peer = linked(strategy, persistence)
     for number, (name, body) in enumerate(declared):
         effects = peer.handle(1, Received(7, DirectMessage(number, name, body)))
-        assert effects == [Send(7, DirectAck(number)), Refuse(7, "not a neighbour")]
+        assert effects == [Send(7, DirectAck(number)), Refuse(7, "not-neighbour")]
     after = held(peer)
     assert {path for path in after if after[path] != before.get(path)} == {"_layer.direct._seen"}
 
@@ -257,12 +257,10 @@ def test_only_neighbours_speak_to_plug_ins_that_hear_no_others(strategy: str, pe
 @pytest.mark.parametrize("body", [None, ControlFragment(("l", 1), 1, 0, 2, b"x"), {"origin": 1}, Hello(1, True)])
 def test_a_plug_in_hears_nothing_but_the_messages_that_it_declares(body: object) -> None:
     peer = linked("dcrd")
-    refusal = Refuse(1, "a message that its plug-in does not declare")
+    refusal = Refuse(1, "undeclared-message")
     for name in ("link-state", "flooded", "dcrd"):
         assert peer.handle(1, Received(1, PlainMessage(name, body))) == [refusal]
-    assert peer.handle(1, Received(1, PlainMessage("mrst-trees", body))) == [
-        Refuse(1, "a message for a plug-in that this peer does not host")
-    ]
+    assert peer.handle(1, Received(1, PlainMessage("mrst-trees", body))) == [Refuse(1, "unknown-plugin")]
 
 
 def test_a_copy_of_a_copy_without_end_still_fits_a_message() -> None:

@@ -251,7 +251,7 @@ def test_what_is_in_flight_over_a_removed_link_takes_another_route() -> None:
     assert Notice("unlinked", C) in effects
     assert [peer for peer, message in sent(effects) if isinstance(message, Data)] == [D]
     assert talk.peer.view.neighbours == (B, D)
-    assert talk.hear(2 * MS, C, Hello(1, True)) == [Refuse(C, "not a neighbour")]
+    assert talk.hear(2 * MS, C, Hello(1, True)) == [Refuse(C, "not-neighbour")]
 
 
 @pytest.mark.parametrize(

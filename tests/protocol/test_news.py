@@ -183,7 +183,7 @@ def test_while_nothing_changes_hellos_are_the_same_object() -> None:
 )
 def test_news_that_cannot_be_is_refused_and_changes_nothing(news: tuple[FailureNews, ...]) -> None:
     talk = Talk(deadline_ms=200)
-    assert Refuse(LEFT, "news that cannot be") in talk.hear(LEFT, Hello(1, True, news=news))
+    assert Refuse(LEFT, "invalid-news") in talk.hear(LEFT, Hello(1, True, news=news))
     assert hops(talk.publish()) == [LEFT]
     assert set(news_to(RIGHT, talk.until(100 * MS, hearing=ALL))) == {()}
 

@@ -29,7 +29,7 @@ from wend.protocol.records import DeliveredRecord, PendingRecord, Record, Releas
 GRACE = 30 * SECOND
 BORN: Nanos = -5 * SECOND
 WANTED = LocalSubscription(1, "topic = 't'")
-GONE = "no subscriber reconnected"
+GONE = "no-reconnect"
 
 
 class Restarted:

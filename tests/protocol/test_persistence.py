@@ -118,9 +118,9 @@ def test_events_for_a_peer_that_stays_away_are_stored_as_long_as_it_announced() 
     assert not [effect for effect in found if isinstance(effect, Drop)]
     assert talk(9 * SECOND, Publication({"topic": "t"}))[-1]
     found = [effect for ms in range(10_000, 20_000, 10) for effect in talk.wake(ms * MS)]
-    assert {(e.id.publisher, e.dests, e.reason) for e in found if isinstance(e, Drop)} == {
-        (A, (S,), "the subscriber stayed away"),
-        (B, (S,), "the subscriber stayed away"),
+    assert {(e.id.publisher, e.dests, e.code) for e in found if isinstance(e, Drop)} == {
+        (A, (S,), "subscriber-away"),
+        (B, (S,), "subscriber-away"),
     }
     (receipt,) = [e for e in talk(20 * SECOND, Publication({"topic": "t"})) if isinstance(e, Receipt)]
     assert receipt.targets == (T,)
@@ -136,7 +136,7 @@ def test_how_long_a_peer_is_away_is_known_after_a_restart() -> None:
     )
     talk = Talk("d-tree", graph=LINE, persistence=True, stored=left, incarnation=2, wants=(), quiet=False)
     found = [effect for ms in range(10, 20_000, 10) for effect in talk.peer.handle(ms * MS, Woken())]
-    assert [e for e in found if isinstance(e, Drop)] == [Drop(event(1).id, (S,), "the subscriber stayed away")]
+    assert [e for e in found if isinstance(e, Drop)] == [Drop(event(1).id, (S,), "subscriber-away")]
 
 
 def test_a_peer_without_durable_subscriptions_gets_what_waits_when_it_is_due() -> None:
@@ -214,7 +214,7 @@ def test_what_a_restarted_peer_remembers_is_told_to_its_neighbours() -> None:
 def test_recovered_packets_over_the_limit_are_dropped_aloud() -> None:
     left = tuple(PendingRecord(event(n), BORN + n, (S,)) for n in range(5))
     talk = Talk("d-tree", graph=LINE, persistence=True, retry_limit=2, stored=left, incarnation=2, quiet=False)
-    assert len([e for e in talk.heard if isinstance(e, Drop) and e.reason == NO_ROOM]) == 3
+    assert len([e for e in talk.heard if isinstance(e, Drop) and e.code == NO_ROOM]) == 3
 
 
 def test_a_stored_packet_goes_on_where_the_tree_no_longer_passes() -> None:

@@ -43,6 +43,6 @@ def play(seeds: range, checks: Sequence[Callable[[int], Played]]) -> int:
             told = time.monotonic()
             print(f"{number} of {len(seeds)} worlds, {len(bad)} wrong", file=sys.stderr, flush=True)
     print(f"{', '.join(f'{count} {what}' for what, count in totals.items())}")
-    print(f"refused: {', '.join(f'{count} {why}' for why, count in refused.most_common())}")
+    print(f"refused-{', '.join(f'{count} {why}' for why, count in refused.most_common())}")
     print(f"{len(seeds) - len(bad)} of {len(seeds)} worlds are as they should be, {time.monotonic() - began:.0f} s")
     return len(bad)

@@ -50,7 +50,7 @@ def test_a_replayed_initiation_is_refused_and_after_a_restart_harmless() -> None
     initiation = next(one for _, _, one in world.attacker.recorded if packets.type_of(one) == packets.INITIATION)
     before = world.hosts[B].layer.notices["handshake-answered"]
     world.hosts[B].receive(initiation, host.address)
-    assert refused(world, B) == {"replayed handshake": 1}
+    assert refused(world, B) == {"replayed-handshake": 1}
     assert world.hosts[B].layer.notices["handshake-answered"] == before
     world.hosts[B].start()
     world.hosts[B].receive(initiation, ("66.6.6.6", 1))  # it may be answered, but gives the attacker nothing
@@ -97,7 +97,7 @@ def test_a_second_process_with_one_certificate_and_incarnation_is_refused_while_
     world = pair()
     second = second_process(world, incarnation=1)
     assert not second.has_session(world.now, B)
-    assert refused(world, B) == {"an id that another process has": 1}
+    assert refused(world, B) == {"id-in-use": 1}
     assert world.hosts[B].effects[-1] == SessionRefused(ELSEWHERE, "another process has the certificate of peer 1")
     assert say(world, A, b"undisturbed", B)
 
@@ -109,7 +109,7 @@ def test_a_second_process_that_began_later_takes_over_and_the_first_is_told_apar
     assert refused(world, B) == {"stale": 1}
     world.run(world.now + ALIVE_NS)
     assert not say(world, A, b"still here", B)
-    assert refused(world, B)["an id that another process has"] >= 1
+    assert refused(world, B)["id-in-use"] >= 1
     where = world.hosts[A].address
     assert SessionRefused(where, "another process has the certificate of peer 1") in world.hosts[B].effects
 
@@ -225,7 +225,7 @@ def test_former_keys_open_nothing_once_their_certificate_is_revoked_or_ends(
         a.layer.recheck(world.now, a.verifier)
     opened = a.layer.open(world.now, packet, world.hosts[B].address)
     assert opened == ((B, 1, 0, b"under way") if opens else None)
-    assert refused(world, A) == ({} if opens else {"unknown keys": 1})
+    assert refused(world, A) == ({} if opens else {"unknown-keys": 1})
     assert say(world, B, b"undisturbed", A) and not any(isinstance(effect, SessionEnded) for effect in a.effects)
 
 

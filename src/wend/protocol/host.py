@@ -184,11 +184,11 @@ class Host:
         """A message from another peer, for the plug-in that it names."""
         one = self.by_name.get(name)
         if one is None:
-            effects.append(Refuse(sender, "a message for a plug-in that this peer does not host"))
+            effects.append(Refuse(sender, "unknown-plugin"))
         elif type(message) not in one.types:
-            effects.append(Refuse(sender, "a message that its plug-in does not declare"))
+            effects.append(Refuse(sender, "undeclared-message"))
         elif sender not in self._links and not one.plugin.hears_anyone:
-            effects.append(Refuse(sender, "not a neighbour"))
+            effects.append(Refuse(sender, "not-neighbour"))
         else:
             self._carry_out(now, one, one.handle(now, Heard(sender, message), self.view), effects)
 

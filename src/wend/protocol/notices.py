@@ -1,11 +1,11 @@
-"""The names under which peers count what happens, with one sentence about each: what an operator reads in the status.
+"""The codes under which peers count what happens, with one sentence about each.
 
-There are three kinds, as the effects that carry them (`ports.py`). A notice is a name: lower case, hyphens between
-words. A drop reason and a refusal are phrases that read well after "because" and "it sent". Drop reasons stand in
-traces, so another phrase is another trace hash. docs/reference/notices.md shows this file as tables.
+There are three kinds, as the effects that carry them (`ports.py`): notices, drops and refusals. A code is lower case,
+with hyphens between words: programs, counters, traces and tests use codes, and people read the sentences. Drop codes
+stand in traces, so another code is another trace hash. docs/reference/notices.md shows this file as tables.
 """
 
-from typing import Final, Literal, NewType
+from typing import Final, Literal
 
 NoticeName = Literal[
     "link-down", "link-up", "linked", "unlinked",
@@ -71,76 +71,136 @@ LINK_UP: Final = "link-up"
 REROUTE: Final = "reroute"
 TOO_LARGE: Final = "control-too-large"
 
-DropReason = Literal[
-    "link does not answer", "return route down", "no route left", "no next hop", "routing loop", "no route",
-    "not on the tree", "no tree reaches it", "no tree in time", "tree queue full", "trees unstable",
-    "refused by plan", "retry queue full", "send queue full", "cannot be sent",
-    "published before this incarnation", "older than the duplicate filter",
-    "no subscriber reconnected", "restarted", "not joined yet",
-    "expired", "overtaken", "backlog full", "older than max_age", "the subscriber stayed away",
+DropCode = Literal[
+    "no-answer", "no-return-route", "no-route-left", "no-next-hop", "routing-loop", "no-route",
+    "not-on-tree", "no-tree", "tree-timeout", "tree-queue-full", "trees-unstable",
+    "plan-refused", "retry-queue-full", "send-queue-full", "unsendable",
+    "before-incarnation", "beyond-duplicate-filter",
+    "no-reconnect", "restarted", "not-joined",
+    "expired", "overtaken", "backlog-full", "max-age", "subscriber-away",
 ]  # fmt: skip
 
-DROPS: dict[DropReason, str] = {
-    "link does not answer": "The next peer did not answer, and the strategy knows no other.",
-    "return route down": "No neighbour was left to try, and the peer that sent the packet does not answer.",
-    "no route left": "No neighbour was left to try, and there is no peer to return the packet to.",
-    "no next hop": "The shortest route begins with no link of this peer.",
-    "routing loop": "The packet went from peer to peer for too long.",
-    "no route": "No route to the subscriber is known.",
-    "not on the tree": "The publisher's tree does not lead to the subscriber from here.",
-    "no tree reaches it": "None of the trees leads to the subscriber over a link that works.",
-    "no tree in time": "The event waited for trees that lead to the subscriber, and became too old.",
-    "tree queue full": "The event waited for trees that lead to the subscriber, and had to make room.",
-    "trees unstable": "The event reached all peers on the trees, but the trees kept changing, so others may lack it.",
-    "refused by plan": "The plan does not admit the event.",
-    "retry queue full": "The event waited for a retry, and had to make room.",
-    "send queue full": "The event waited for a link that others use, and there was no room for more.",
-    "cannot be sent": "The event is too large, or cannot be encoded: no link would carry it.",
-    "published before this incarnation": "The event seems older than this peer, which may have delivered it; on a busy "
+DROPS: dict[DropCode, str] = {
+    "no-answer": "The next peer did not answer, and the strategy knows no other.",
+    "no-return-route": "No neighbour was left to try, and the peer that sent the packet does not answer.",
+    "no-route-left": "No neighbour was left to try, and there is no peer to return the packet to.",
+    "no-next-hop": "The shortest route begins with no link of this peer.",
+    "routing-loop": "The packet went from peer to peer for too long.",
+    "no-route": "No route to the subscriber is known.",
+    "not-on-tree": "The publisher's tree does not lead to the subscriber from here.",
+    "no-tree": "None of the trees leads to the subscriber over a link that works.",
+    "tree-timeout": "The event waited for trees that lead to the subscriber, and became too old.",
+    "tree-queue-full": "The event waited for trees that lead to the subscriber, and had to make room.",
+    "trees-unstable": "The event reached all peers on the trees, but the trees kept changing, so others may lack it.",
+    "plan-refused": "The plan does not admit the event.",
+    "retry-queue-full": "The event waited for a retry, and had to make room.",
+    "send-queue-full": "The event waited for a link that others use, and there was no room for more.",
+    "unsendable": "The event is too large, or cannot be encoded: no link would carry it.",
+    "before-incarnation": "The event seems older than this peer, which may have delivered it; on a busy "
     "host, events of the first moments do, too.",
-    "older than the duplicate filter": "So many later events came that nobody knows whether this one was delivered.",
-    "no subscriber reconnected": "The event came after a restart, and nobody subscribed to it again in time.",
+    "beyond-duplicate-filter": "So many later events came that nobody knows whether this one was delivered.",
+    "no-reconnect": "The event came after a restart, and nobody subscribed to it again in time.",
     "restarted": "A former incarnation answered for the event: it is stored, so this is not counted.",
-    "not joined yet": "The event was published before its peer had joined the ring.",
+    "not-joined": "The event was published before its peer had joined the ring.",
     "expired": "The event is older than its ttl, or past the deadline of a subscription that expires events.",
     "overtaken": "An ordered subscription had gone on without the event when it came.",
-    "backlog full": "The backlog of a durable subscription was full, and the oldest event had to make room.",
-    "older than max_age": "The event waited in the backlog of a durable subscription for longer than that allows.",
-    "the subscriber stayed away": "The subscriber's peer was stopped, and is away for longer than it announced.",
+    "backlog-full": "The backlog of a durable subscription was full, and the oldest event had to make room.",
+    "max-age": "The event waited in the backlog of a durable subscription for longer than that allows.",
+    "subscriber-away": "The subscriber's peer was stopped, and is away for longer than it announced.",
 }
 
-BacklogReason = Literal["expired", "backlog full", "older than max_age"]
+BacklogCode = Literal["expired", "backlog-full", "max-age"]
 """Why an event leaves a backlog unread."""
-MissedReason = BacklogReason | Literal["skipped"]
+MissedCode = BacklogCode | Literal["skipped"]
 """Why a subscription does not get events that it wants. `skipped`: it asks for order, and one did not come in time."""
 
-NO_ROOM: Final = "retry queue full"
-AWAY: Final = "the subscriber stayed away"
-REFUSED: Final = "refused by plan"
+NO_ROOM: Final = "retry-queue-full"
+AWAY: Final = "subscriber-away"
+REFUSED: Final = "plan-refused"
 
-RefusalReason = Literal[
-    "not a neighbour", "speaks from an earlier incarnation", "a message for a plug-in that this peer does not host",
-    "a message that its plug-in does not declare",
-    "an ACK for a packet that was not sent to it", "a packet older than the window",
-    "ranks or a header that do not fit the packet", "a packet without destinations",
-    "a fragment of nothing", "a malformed fragment", "a fragment that does not fit the others",
-    "a fragment of a message that was dropped", "more incomplete messages than there is room for",
-    "fragments that make no sense together",
-    "news that cannot be", "a link state that cannot be", "paths that do not fit the links",
-    "a filter that cannot be read", "a deadline or reliability that cannot be", "more interest than a peer may have",
-    "subtree interest that cannot be", "expectations that cannot be",
-    "a weight that cannot be", "tree messages that are far ahead", "a tree message that makes no sense",
-    "trees of a generation that cannot be",
-    "a region that cannot be", "a region that its sender does not own", "too many regions",
-    "a number of hops that cannot be",
-    "a message of another cluster", "the name of this cluster, with other settings", "an answer about another cluster",
-    "slots of a cluster, and is no member of it", "slots that disagree with those of the head",
-    "a message of a peer that is no member of the cluster", "a message for a cluster that it does not coordinate",
-]  # fmt: skip
-"""What a neighbour sent or did: the phrase is the sentence."""
+RefusalCode = Literal[
+    "not-neighbour",
+    "earlier-incarnation",
+    "unknown-plugin",
+    "undeclared-message",
+    "invalid-message",
+    "unexpected-ack",
+    "before-window",
+    "header-mismatch",
+    "no-destinations",
+    "invalid-fragment-index",
+    "malformed-fragment",
+    "fragment-mismatch",
+    "fragment-of-dropped",
+    "reassembly-full",
+    "undecodable-fragments",
+    "invalid-news",
+    "invalid-link-state",
+    "path-mismatch",
+    "filter-syntax",
+    "invalid-qos",
+    "too-much-interest",
+    "no-such-subscription",
+    "invalid-subtree-interest",
+    "invalid-expectations",
+    "invalid-weight",
+    "trees-far-ahead",
+    "invalid-tree-message",
+    "invalid-generation",
+    "invalid-region",
+    "region-not-owned",
+    "too-many-regions",
+    "invalid-hops",
+    "other-cluster",
+    "cluster-settings-differ",
+    "answer-other-cluster",
+    "slots-of-nonmember",
+    "slots-disagree",
+    "not-member",
+    "not-coordinator",
+]
 
-ComposedReason = NewType("ComposedReason", str)
-"""A refusal that is put together, because it says what was read."""
+REFUSALS: dict[RefusalCode, str] = {
+    "not-neighbour": "It is not a neighbour, and only neighbours may send this.",
+    "earlier-incarnation": "The message is from an earlier incarnation of its sender.",
+    "unknown-plugin": "The message is for a plug-in that this peer does not host.",
+    "undeclared-message": "The plug-in does not declare a message of this type.",
+    "invalid-message": "The fields of the message contradict each other or are out of range.",
+    "unexpected-ack": "It acknowledged a packet that was not sent to it.",
+    "before-window": "The packet is older than the window of the duplicate filter.",
+    "header-mismatch": "The ranks or the header do not fit the packet.",
+    "no-destinations": "The packet names no destinations, but events of this strategy do.",
+    "invalid-fragment-index": "The fragment has an index or a count that is out of range.",
+    "malformed-fragment": "The fragment is empty, too large or cannot be decoded.",
+    "fragment-mismatch": "The fragment does not fit the other fragments of its message.",
+    "fragment-of-dropped": "The fragment belongs to a message that was dropped.",
+    "reassembly-full": "There are more incomplete messages than there is room for.",
+    "undecodable-fragments": "The fragments are complete, but do not make a message.",
+    "invalid-news": "The news about links is invalid.",
+    "invalid-link-state": "The link state is invalid.",
+    "path-mismatch": "The underlay paths do not fit the links.",
+    "filter-syntax": "A filter has a syntax error.",
+    "invalid-qos": "A deadline or reliability is out of range.",
+    "too-much-interest": "The peer announced more interest than a peer may have.",
+    "no-such-subscription": "The peer has no durable subscription of this number.",
+    "invalid-subtree-interest": "The interest of a subtree is invalid.",
+    "invalid-expectations": "The expected delay and reliability are invalid.",
+    "invalid-weight": "The weight of a link is invalid.",
+    "trees-far-ahead": "Messages about trees are too far ahead of this peer's generation.",
+    "invalid-tree-message": "The message does not fit the state of the tree.",
+    "invalid-generation": "The generation of trees is invalid.",
+    "invalid-region": "The region is invalid.",
+    "region-not-owned": "The sender does not own the region.",
+    "too-many-regions": "The message names too many regions.",
+    "invalid-hops": "The number of hops is out of range.",
+    "other-cluster": "The message is from another cluster.",
+    "cluster-settings-differ": "The sender's cluster has the same name, but other settings.",
+    "answer-other-cluster": "The answer is about another cluster.",
+    "slots-of-nonmember": "It told the slots of a cluster that it does not belong to.",
+    "slots-disagree": "Its slots disagree with those of the head of the cluster.",
+    "not-member": "The sender does not belong to the cluster.",
+    "not-coordinator": "This peer does not coordinate the cluster that the message is for.",
+}
 
-TOO_OLD: Final = "a packet older than the window"
-MISFIT: Final = "ranks or a header that do not fit the packet"
+TOO_OLD: Final = "before-window"
+MISFIT: Final = "header-mismatch"

@@ -39,7 +39,7 @@ from wend.protocol.messages import (
     Hello,
     PlainMessage,
 )
-from wend.protocol.notices import MISFIT, TOO_OLD, ComposedReason
+from wend.protocol.notices import MISFIT, TOO_OLD
 from wend.protocol.plugins import (
     Acked,
     Arrived,
@@ -377,7 +377,7 @@ class Peer:
         if isinstance(message, Data | Fragment | Control):
             forward = self._retransmission.unsent(now, message.tx, effects)
             if forward is not None:
-                self._drop(now, self._router, Drop(forward.event.id, forward.dests, "cannot be sent"), effects)
+                self._drop(now, self._router, Drop(forward.event.id, forward.dests, "unsendable"), effects)
         elif isinstance(message, DirectMessage):
             dropped = self._layer.direct.drop(now, message.number)
             if dropped is not None:
@@ -397,7 +397,7 @@ class Peer:
 
     def _attached(self, now: Nanos, event: Attached, effects: Effects) -> None:
         if not self._local.durable.attach(now, event, effects):
-            effects.append(Refuse(self.me, ComposedReason(f"there is no durable subscription {event.number}")))
+            effects.append(Refuse(self.me, "no-such-subscription", str(event.number)))
 
     def _detached(self, now: Nanos, event: Detached, effects: Effects) -> None:
         self._local.durable.detach(event.number)
@@ -533,7 +533,7 @@ class Peer:
     def _unnamed(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
         """A packet without destinations is for all who want it, here and further on."""
         if self.interest.names_everyone or self.interest.takes_packets:
-            effects.append(Refuse(sender, "a packet without destinations"))
+            effects.append(Refuse(sender, "no-destinations"))
             return
         if self.subscriptions.targets(data.event):
             self._local.deliver(now, data.event, born, effects)
@@ -567,7 +567,7 @@ class Peer:
 
     def _give_up(self, now: Nanos, one: Hosted, stuck: GiveUp, effects: Effects) -> None:
         if self._stored is None:
-            effects.append(Drop(stuck.event.id, stuck.dests, stuck.reason))
+            effects.append(Drop(stuck.event.id, stuck.dests, stuck.code))
         else:
             self._stored.give_up(now, stuck, effects)
 
@@ -634,7 +634,7 @@ class Peer:
         if forward.event.ttl_ns is not None and forward.event.is_expired(now - forward.born_ns):
             self._drop(now, self._router, Drop(forward.event.id, forward.dests, "expired"), effects)
         elif full:
-            given_up = GiveUp(forward.event, forward.born_ns, forward.dests, "send queue full", forward.ranks)
+            given_up = GiveUp(forward.event, forward.born_ns, forward.dests, "send-queue-full", forward.ranks)
             self._give_up(now, self._router, given_up, effects)
         else:
             effects.append(Notice("congested", forward.peer))

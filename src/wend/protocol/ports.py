@@ -14,7 +14,7 @@ from wend.model.paths import Path
 from wend.model.publication import Publication
 from wend.model.units import Nanos
 from wend.protocol.messages import Message
-from wend.protocol.notices import ComposedReason, DropReason, MissedReason, NoticeName, RefusalReason
+from wend.protocol.notices import DropCode, MissedCode, NoticeName, RefusalCode
 from wend.protocol.records import Record
 
 if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
@@ -247,7 +247,7 @@ class Missed(msgspec.Struct, frozen=True, gc=False):
     """Events that a subscription will not get, counted by reason."""
 
     subscription: SubscriptionId
-    counts: dict[MissedReason, int]
+    counts: dict[MissedCode, int]
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -273,11 +273,11 @@ class Persist(msgspec.Struct, frozen=True, gc=False):
 
 
 class Drop(msgspec.Struct, frozen=True, gc=False):
-    """The peer drops an event for these destinations, for this reason."""
+    """The peer drops an event for these destinations, for the reason that the code names."""
 
     id: EventId
     dests: tuple[PeerId, ...]
-    reason: DropReason
+    code: DropCode
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False):
@@ -292,7 +292,9 @@ class Refuse(msgspec.Struct, frozen=True, gc=False):
     """The peer refuses a message or a call because its sender made a mistake. It counts it and never raises."""
 
     peer: PeerId
-    reason: RefusalReason | ComposedReason
+    code: RefusalCode
+    detail: str = ""
+    """What was read, if the code does not say it."""
 
 
 class FindPath(msgspec.Struct, frozen=True, gc=False):

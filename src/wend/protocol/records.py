@@ -6,7 +6,7 @@ import msgspec
 
 from wend.model.events import DurableOptions, Event, EventId, PeerId, Qos, Value
 from wend.model.units import Nanos
-from wend.protocol.notices import MissedReason
+from wend.protocol.notices import MissedCode
 
 TIME_FIELDS: Final = ("born_ns", "since_ns")
 """The names of fields with a time, in records and in the messages that plug-ins remember."""
@@ -63,7 +63,7 @@ class ConfirmedRecord(msgspec.Struct, frozen=True, gc=False, tag="confirmed", om
 
     number: int
     positions: tuple[int, ...]
-    missed: MissedReason | None = None
+    missed: MissedCode | None = None
 
 
 class MissedRecord(msgspec.Struct, frozen=True, gc=False, tag="missed"):
@@ -71,7 +71,7 @@ class MissedRecord(msgspec.Struct, frozen=True, gc=False, tag="missed"):
     `ConfirmedRecord`s add to it."""
 
     number: int
-    counts: dict[MissedReason, int]
+    counts: dict[MissedCode, int]
 
 
 class SkippedRecord(msgspec.Struct, frozen=True, gc=False, tag="skipped"):

@@ -251,19 +251,19 @@ class GroupKeys:
     def open(self, now: Nanos, datagram: bytes) -> GroupOpened | None:
         """The message in a datagram. None if it was refused, or waits for a key."""
         if len(datagram) < GROUP_HEADER_BYTES + TAG_BYTES or packets.type_of(datagram) != packets.MULTICAST:
-            self.refused["a multicast packet of others"] += 1
+            self.refused["foreign-multicast"] += 1
             return None
         _, number, epoch, sender, salt, counter = GROUP_HEADER.unpack_from(datagram)
         group = self._groups.get(number)
         if group is None:
-            self.refused["a multicast packet of another group"] += 1
+            self.refused["other-multicast-group"] += 1
             return None
         if sender == self._me:
             if salt not in self._salts:
                 self.refused["misdirected"] += 1
             return None  # else the peer hears itself
         if sender not in group.members or sender in self._excluded:
-            self.refused["a multicast packet of no member"] += 1
+            self.refused["multicast-of-nonmember"] += 1
             if sender in group.members:
                 self._look_for(now, group, sender)
             return None
@@ -287,12 +287,12 @@ class GroupKeys:
     def _without_key(self, now: Nanos, group: _Group, epoch: int, datagram: bytes) -> None:
         """Hold a packet of an epoch that this peer does not know yet, and ask for the key."""
         if group.key is not None and epoch >> 32 < group.key.epoch >> 32 and group.key.maker >= 0:
-            self.refused["a former group key"] += 1
+            self.refused["former-group-key"] += 1
         elif (
             len(group.pending) >= MOST_HELD
             or sum(len(one) for one, _ in group.pending) + len(datagram) > MOST_HELD_BYTES
         ):
-            self.refused["an unknown group key"] += 1
+            self.refused["unknown-group-key"] += 1
         else:
             group.pending.append((datagram, now))
             if now >= group.repeat_ns and group.keeper is not None and group.keeper[0] != self._me:
@@ -309,7 +309,7 @@ class GroupKeys:
         fields = form.unpack(body)
         group = self._groups.get(fields[1])
         if group is None or group.members.get(sender) != incarnation or sender in self._excluded:
-            self.refused["a group key of no member"] += 1
+            self.refused["group-key-of-nonmember"] += 1
         elif fields[0] == TOLD:
             self._take_key(now, group, sender, *fields[2:])
         elif fields[0] == TAKEN:
@@ -322,13 +322,13 @@ class GroupKeys:
 
     def _take_key(self, now: Nanos, group: _Group, sender: PeerId, epoch: int, former: int, secret: bytes) -> None:
         if group.keeper is None or sender != group.keeper[0] or sender == self._me:
-            self.refused["a group key of no keeper"] += 1
+            self.refused["group-key-of-nonkeeper"] += 1
             return
         key = group.key
         if key is not None and key.epoch == epoch:
             key.maker = sender
         elif epoch <= group.epochs.get(group.keeper, 0):
-            self.refused["a former group key"] += 1
+            self.refused["former-group-key"] += 1
             return
         else:
             group.epochs.pop(group.keeper, None)

@@ -62,23 +62,23 @@ class HandshakeLimiter:
         no peer with a session is at its address."""
         if now >= self._shut_ns or address in owned or any(datagram[-packets.MAC_BYTES :]):
             return False
-        self.refused["too many handshakes"] += 1
+        self.refused["too-many-handshakes"] += 1
         return True
 
     def admits(self, now: Nanos, packet: InitiationPacket, address: Address, owned: Container[Address]) -> bool | bytes:
         """Whether to go on with an initiation; if not, perhaps a cookie to send."""
         if not hmac.compare_digest(mac(self._mac1_key, packet.signed), packet.mac1):
-            self.refused["wrong mac"] += 1
+            self.refused["wrong-mac"] += 1
             return False
         now_s, source = now / SECOND, source_of(address[0])
         if any(packet.mac2) and self._jar.accepts(now, address, packet.signed, packet.mac1, packet.mac2):
             if self._sources.take(source, now_s) and self._proved.take(now_s):
                 return True
-            self.refused["too many handshakes"] += 1
+            self.refused["too-many-handshakes"] += 1
             return False
         if self._unproved.take(now_s) or (address in owned and self._peer_sources.take(source, now_s)):
             return True
-        self.refused["too many handshakes"] += 1
+        self.refused["too-many-handshakes"] += 1
         if self._replies.take(now_s):
             return self._cookie(now, packet, address)
         self._shut_ns = now + SHUT_NS

@@ -66,7 +66,7 @@ class Responder:
         """Answer an initiation that came in a session. Only its rate is limited, so that no peer can overload
         another."""
         if session.rekeying_ns and now - session.rekeying_ns < REKEYING_NS:
-            self._output.refused["too many handshakes"] += 1
+            self._output.refused["too-many-handshakes"] += 1
             return
         session.rekeying_ns = now
         try:
@@ -79,21 +79,21 @@ class Responder:
             answer = Answer(self._introductions.static, packet.handshake, PROLOGUE)
             introduction = packets.decode_introduction(answer.payload)
         except WireError:
-            self._output.refused["wrong handshake"] += 1
+            self._output.refused["wrong-handshake"] += 1
             return
         identity = self._introductions.accept(now, introduction, answer.remote, address)
         if identity is None or identity.peer is None:
             return
         session = self._table.session(now, identity.peer)
         if session is None:
-            self._output.refused["too many peers"] += 1
+            self._output.refused["too-many-peers"] += 1
             return
         incarnation, number = introduction.incarnation, introduction.number
         if session.is_twin(now, incarnation, introduction.process):
             self._output.refuse_twin(address, f"peer {session.peer}")
             return
         if (incarnation, number) <= session.last_initiation or incarnation < session.incarnation:
-            self._output.refused["replayed handshake"] += 1
+            self._output.refused["replayed-handshake"] += 1
             return
         session.last_initiation = (incarnation, number)
         own = self._introductions.encode(0, padded=False)
@@ -116,7 +116,7 @@ class Responder:
         if len(reply) > len(datagram):
             self._output.refused["malformed"] += 1
         elif not self.limiter.may_reply(now):
-            self._output.refused["too many questions"] += 1
+            self._output.refused["too-many-questions"] += 1
         else:
             self._output.notices["certificate-sent"] += 1
             self._output.transmit(address, None, reply)
@@ -180,7 +180,7 @@ class Initiator:
             pending.noise = Initiation(self._introductions.static, identity.session_key, self._random(32), PROLOGUE)
             message = pending.noise.write(self._introductions.encode(self._number, padded=True))
         except WireError:  # the root has signed an invalid key
-            self._output.refused["wrong handshake"] += 1
+            self._output.refused["wrong-handshake"] += 1
             return
         packet = packets.initiation(pending.index, message)
         pending.mac1 = mac(mac1_key(identity.session_key), packet)
@@ -208,7 +208,7 @@ class Initiator:
             if self._table.was_asked(number):
                 self._output.notices["certificate-late"] += 1
             else:
-                self._output.refused["a certificate that nobody asked for"] += 1
+                self._output.refused["unexpected-certificate"] += 1
             return None
         try:
             identity = self._introductions.verify(now, certificate)
@@ -221,11 +221,11 @@ class Initiator:
             or peer == self._introductions.id
             or (isinstance(attempt, PendingHandshake) and attempt.peer != peer)
         ):
-            self._output.refused["a certificate of somebody else"] += 1
+            self._output.refused["other-certificate"] += 1
             return None
         session = self._table.session(now, peer)
         if session is None:
-            self._output.refused["too many peers"] += 1
+            self._output.refused["too-many-peers"] += 1
             return None
         if session.current is None:  # else those of the current keys stay, until there are others
             session.identity, session.certificate = identity, certificate
@@ -238,7 +238,7 @@ class Initiator:
         receiver, salt, sealed = packets.decode_cookie(datagram)
         pending = self._table.handshakes.get(receiver)
         if pending is None or pending.identity is None:
-            self._output.refused["a cookie that nobody asked for"] += 1
+            self._output.refused["unexpected-cookie"] += 1
             return
         session = self._table.peers[pending.peer]
         session.cookie = open_cookie(pending.identity.session_key, salt, sealed, pending.mac1)
@@ -252,20 +252,20 @@ class Initiator:
         theirs, ours, message = packets.decode_answer(datagram)
         pending = self._table.handshakes.get(ours)
         if pending is None or pending.noise is None or pending.identity is None:
-            self._output.refused["an answer that nobody asked for"] += 1
+            self._output.refused["unexpected-answer"] += 1
             return None
         try:
             payload, (sealing, opening) = pending.noise.read(message)
             introduction = packets.decode_introduction(payload)
         except WireError:
-            self._output.refused["wrong handshake"] += 1
+            self._output.refused["wrong-handshake"] += 1
             return None
         identity = self._introductions.accept(now, introduction, pending.identity.session_key, address)
         if identity is None:
             return None
         session = self._table.peers[pending.peer]
         if identity.peer != pending.peer:
-            self._output.refused["a certificate of somebody else"] += 1
+            self._output.refused["other-certificate"] += 1
             return None
         if introduction.incarnation < session.incarnation:
             self._output.refused["stale"] += 1

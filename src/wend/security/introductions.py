@@ -60,7 +60,7 @@ class Introductions:
     def accept(self, now: Nanos, introduction: Introduction, static: bytes, address: Address) -> Identity | None:
         """The identity of another peer that has introduced itself and has this static key; None if it is refused."""
         if introduction.version != self._version:
-            self._output.refused["another version"] += 1
+            self._output.refused["other-version"] += 1
             return None
         try:
             identity = self.verify(now, introduction.certificate)
@@ -71,6 +71,6 @@ class Introductions:
             self._output.refuse_twin(address, "this peer")
             return None
         if identity.session_key != static or identity.peer is None or identity.peer == self.id:
-            self._output.refused["a certificate of somebody else"] += 1
+            self._output.refused["other-certificate"] += 1
             return None
         return identity

@@ -72,7 +72,7 @@ class SessionOutput:
 
     def refuse_twin(self, address: Address, whose: str) -> None:
         """Refuse a process that has the certificate of another process, which is alive."""
-        self.refused["an id that another process has"] += 1
+        self.refused["id-in-use"] += 1
         self.effects.append(SessionRefused(address, f"another process has the certificate of {whose}"))
 
     def count_unsent(self, messages: int) -> None:

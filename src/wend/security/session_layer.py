@@ -264,9 +264,9 @@ class SessionLayer:
 
     def _refuse_keys(self, keys: TransportKeys | None) -> None:
         if keys is None:
-            self.refused["unknown keys"] += 1
+            self.refused["unknown-keys"] += 1
         else:
-            self.refused["old keys"] += 1
+            self.refused["old-keys"] += 1
 
     def _on_key_packet(self, now: Nanos, session: PeerSession, kind: int, body: bytes, address: Address) -> None:
         """A packet came that has no message for the driver."""
@@ -330,9 +330,9 @@ class SessionLayer:
                 if introduced is not None:
                     self._speak(now, *introduced)
             case None if packets.is_sealed(datagram):
-                self.refused["another version"] += 1
+                self.refused["other-version"] += 1
             case None:
-                self.refused["not sealed"] += 1
+                self.refused["not-sealed"] += 1
             case _:
                 self.refused["malformed"] += 1
 

@@ -164,7 +164,7 @@ def test_a_client_is_told_what_it_missed() -> None:
                 await client.publish({"topic": "t"}, str(number).encode())
             async with durable(client, max_events=2) as events:
                 assert await numbers(events, 2) == [3, 4]
-                assert events.missed == {"backlog full": 3}
+                assert events.missed == {"backlog-full": 3}
 
     run(scene())
 

@@ -125,7 +125,7 @@ def test_clusters_form_by_one_address_and_find_that_multicast_works(tmp_path: An
             for service in everyone:
                 counters = service.peer.counters
                 assert counters.notices["multicast"] and not counters.failed
-                assert counters.refused.keys() <= {"no address"}
+                assert counters.refused.keys() <= {"no-address"}
             await events_cross(found["north"][1], found["south"][2])
             head = clusters(found["north"][0]).slots[0].active
             crashed = next(service for service in found["north"] if service.peer.id == head)

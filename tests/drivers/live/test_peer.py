@@ -73,11 +73,11 @@ def test_a_peer_with_an_address_and_no_link_is_sent_to_and_heard() -> None:
         await asyncio.sleep(0)  # what a peer sends in one turn of the event loop leaves when the turn ends
         assert wire.decode(other.recv(2000), types) == ((0, 2, place.peer.incarnation), message)
         refused = place.peer.counters.refused
-        assert refused == {"no address": 1}
+        assert refused == {"no-address": 1}
         other.sendto(wire.encode(wire.header(2, 0, 1), message), place.peer.address)
         other.sendto(wire.encode(wire.header(2, 0, 1), Ack(1)), place.peer.address)
         await until(lambda: refused.total() == 3)
-        assert refused["not a neighbour"] == 1 and not refused["stranger"]
+        assert refused["not-neighbour"] == 1 and not refused["stranger"]
         other.close()
         place.close()
 
@@ -147,7 +147,7 @@ def test_what_no_datagram_carries_is_refused_and_counted() -> None:
         wide = {str(i): "x" * 1000 for i in range(59)}  # beside its destinations and its path it is too much
         peer.perform(peer.peer.handle(0, Received(1, Control(1 << TX_SHIFT, FLOODED, a_wish("true")))))
         peer.perform(peer.peer.handle(0, Publication(wide | {"y": "y" * 1000})))
-        assert (peer.counters.refused["oversize"], peer.counters.drops["cannot be sent"]) == (2, 1)
+        assert (peer.counters.refused["oversize"], peer.counters.drops["unsendable"]) == (2, 1)
         status = peer.peer.status()
         assert ([link.state for link in status.links], status.in_flight) == (["up"], 0)
         place.close()

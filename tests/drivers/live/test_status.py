@@ -94,7 +94,7 @@ def test_flat_has_a_dotted_name_for_every_number() -> None:
         data=7,
         data_unicast=8,
         control={"probes": 1, "acks": 2},
-        drops={"no route": 3},
+        drops={"no-route": 3},
         clients={"now": 4, "connected": 5},
         shaper={"lost": 6},
         plugins={"trees": {"generation": 2, "0.5": 1}},
@@ -107,7 +107,7 @@ def test_flat_has_a_dotted_name_for_every_number() -> None:
         "data_unicast": 8,
         "control.acks": 2,
         "control.probes": 1,
-        "drops.no route": 3,
+        "drops.no-route": 3,
         "clients.connected": 5,
         "shaper.lost": 6,
     }

@@ -20,7 +20,7 @@ from wend.model.units import FOREVER, SECOND, Nanos
 
 KNOWN_NS: Nanos = 2 * SECOND
 """After so long a subscription is known where it has to be, if receipts do not tell."""
-FELL_OUT = ("backlog full", "older than max_age")
+FELL_OUT = ("backlog-full", "max-age")
 
 
 def broken_promises(engine: ClientEngine) -> list[str]:

@@ -378,6 +378,6 @@ class ClientEngine(Engine):
     def record_drop(self, now: Nanos, peer: PeerId, drop: Drop) -> None:
         super().record_drop(now, peer, drop)
         for dest in drop.dests:
-            self.dropped.setdefault((drop.id, dest), set()).add(drop.reason)
-        if drop.reason in ("backlog full", "older than max_age"):
+            self.dropped.setdefault((drop.id, dest), set()).add(drop.code)
+        if drop.code in ("backlog-full", "max-age"):
             self.room[peer] += 1

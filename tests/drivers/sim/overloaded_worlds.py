@@ -192,7 +192,7 @@ def _count(engine: ObservedEngine, found: Counter[str]) -> None:
     found["published"] += len(engine.expected)
     found["due"] += sum(len(subscribers) for _, subscribers in engine.expected.values())
     found["delivered"] += len(engine.trace.deliveries)
-    found["dropped by queues"] += sum(engine.drops[reason] for reason in ("queue full", "peer's queue full"))
+    found["dropped by queues"] += sum(engine.drops[reason] for reason in ("queue-full", "peer-queue-full"))
     found["congested"] += engine.notices["congested"]
     found["link-down"] += engine.notices["link-down"]
     found["most bytes in a send queue"] = max(found["most bytes in a send queue"], engine.most_queued)

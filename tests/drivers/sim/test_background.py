@@ -34,7 +34,7 @@ def test_a_flow_alone_fills_its_link(control: str, discipline: str) -> None:
     assert 0.9 * 20 * 200 < there.delivered <= 20 * 200
     assert 0.9 * 20 * 200 < back.delivered <= 20 * 200
     assert there.lost > 0
-    assert engine.notices["background packets"] == there.delivered + back.delivered
+    assert engine.notices["background-packets"] == there.delivered + back.delivered
 
 
 @pytest.mark.parametrize("control", ["cubic", "reno"])

@@ -158,7 +158,7 @@ def test_what_was_evicted_aloud_is_excused_and_other_drops_are_not() -> None:
         return written
 
     assert broken(write(NO_ROOM)) == []
-    assert broken(write("no route left")) == ["agreement", "liveness"]
+    assert broken(write("no-route-left")) == ["agreement", "liveness"]
 
 
 def test_timeliness_is_counted() -> None:

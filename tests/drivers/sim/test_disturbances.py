@@ -44,7 +44,7 @@ def kinds(outcome: Outcome) -> Counter[str]:
 
 def test_a_corrupted_packet_is_refused_and_counted() -> None:
     outcome = simulate(TWO.with_(corruption=0.25, duration="200s"))
-    refused = outcome.summary.notices["refused: corrupted"]
+    refused = outcome.summary.notices["refused-corrupted"]
     assert outcome.summary.delivery == pytest.approx(0.75, abs=0.04)
     assert refused == outcome.summary.expected - outcome.summary.delivered
     assert kinds(outcome) == {"corruption": 1}
@@ -55,7 +55,7 @@ def test_a_peer_that_is_down_refuses_nothing() -> None:
     world.peer_faults = Intervals(2, [(world.topics[0].subscribers[0], world.begin_ns, world.end_ns)])
     engine = Engine(world)
     engine.run()
-    assert "refused: corrupted" not in engine.notices
+    assert "refused-corrupted" not in engine.notices
 
 
 def test_reordered_packets_are_overtaken_and_nothing_is_lost() -> None:

@@ -100,7 +100,7 @@ def test_a_peer_that_crashed_is_in_no_group_until_it_joins_again() -> None:
 
 def test_disturbed_links_corrupt_copies_one_by_one() -> None:
     engine = played(world(corruption=0.3, peers=20, warmup="1ms", duration="5s"))
-    refused = engine.notices["refused: corrupted"]
+    refused = engine.notices["refused-corrupted"]
     assert sum(map(len, heard(engine))) == 20 * 19 * 5 - engine.notices["multicast-lost"]
     assert 0.2 < engine.notices["multicast-lost"] / (20 * 19 * 5) < 0.4
     assert refused >= engine.notices["multicast-lost"]

@@ -114,7 +114,7 @@ def missed(effects: Iterable[Effect]) -> list[dict[Any, int]]:
 
 
 def dropped(effects: Iterable[Effect]) -> list[tuple[int, str]]:
-    return [(effect.id.sequence, effect.reason) for effect in effects if isinstance(effect, Drop)]
+    return [(effect.id.sequence, effect.code) for effect in effects if isinstance(effect, Drop)]
 
 
 def noticed(effects: Iterable[Effect], what: str) -> int:

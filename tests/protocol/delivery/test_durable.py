@@ -134,9 +134,9 @@ def test_a_full_backlog_drops_the_oldest_and_tells_the_client() -> None:
     peer(Subscribed(durable(max_events=3)))
     for n in range(1, 6):
         peer.hear(made(n))
-    assert dropped(peer.effects) == [(1, "backlog full"), (2, "backlog full")]
+    assert dropped(peer.effects) == [(1, "backlog-full"), (2, "backlog-full")]
     effects = peer.attach()
-    assert missed(effects) == [{"backlog full": 2}]
+    assert missed(effects) == [{"backlog-full": 2}]
     assert delivered(effects) == [3, 4, 5]
     peer.detach()
     assert missed(peer.attach()) == [], "told once"
@@ -148,7 +148,7 @@ def test_a_backlog_is_bounded_by_bytes() -> None:
     for n in range(1, 5):
         peer.hear(made(n, payload=bytes(4000)))
     effects = peer.attach()
-    assert (delivered(effects), missed(effects)) == ([3, 4], [{"backlog full": 2}])
+    assert (delivered(effects), missed(effects)) == ([3, 4], [{"backlog-full": 2}])
 
 
 def test_a_backlog_is_bounded_by_age() -> None:
@@ -158,9 +158,9 @@ def test_a_backlog_is_bounded_by_age() -> None:
     peer.run(8 * SECOND)
     peer.hear(made(2))
     peer.run(3 * SECOND)
-    assert dropped(peer.effects) == [(1, "older than max_age")]
+    assert dropped(peer.effects) == [(1, "max-age")]
     effects = peer.attach()
-    assert (delivered(effects), missed(effects)) == ([2], [{"older than max_age": 1}])
+    assert (delivered(effects), missed(effects)) == ([2], [{"max-age": 1}])
 
 
 def test_a_client_that_does_not_confirm_is_told_what_became_too_old() -> None:
@@ -168,7 +168,7 @@ def test_a_client_that_does_not_confirm_is_told_what_became_too_old() -> None:
     peer = Subscriber()
     peer.subscribe(durable(max_age_ns=10 * SECOND))
     peer.hear(made(1))
-    assert missed(peer.run(11 * SECOND)) == [{"older than max_age": 1}]
+    assert missed(peer.run(11 * SECOND)) == [{"max-age": 1}]
 
 
 def test_what_was_missed_is_told_after_a_crash_too() -> None:
@@ -178,7 +178,7 @@ def test_what_was_missed_is_told_after_a_crash_too() -> None:
     peer.hear(made(2))
     peer.crash()
     effects = peer.attach()
-    assert (delivered(effects), missed(effects)) == ([2], [{"backlog full": 1}])
+    assert (delivered(effects), missed(effects)) == ([2], [{"backlog-full": 1}])
     peer.crash()
     assert missed(peer.attach()) == []
 

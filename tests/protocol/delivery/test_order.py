@@ -156,9 +156,9 @@ def with_a_gap() -> Subscriber:
 def test_after_a_restart_those_in_a_full_backlog_still_wait_for_the_missing_event() -> None:
     peer = with_a_gap()
     told = peer.attach()
-    assert (delivered(told), missed(told)) == ([], [{"backlog full": 1}])
+    assert (delivered(told), missed(told)) == ([], [{"backlog-full": 1}])
     got = peer.hear(made(1, previous=0))
-    assert (delivered(got), missed(got)) == ([1, 4], [{"backlog full": 1}])  # three are more than the backlog takes
+    assert (delivered(got), missed(got)) == ([1, 4], [{"backlog-full": 1}])  # three are more than the backlog takes
     peer.confirm(deliveries(got))
     peer.start(0)
     assert (delivered(peer.attach()), missed(peer.run(SECOND))) == ([], [])
@@ -166,7 +166,7 @@ def test_after_a_restart_those_in_a_full_backlog_still_wait_for_the_missing_even
 
 def test_after_a_restart_a_skip_in_a_full_backlog_is_reported() -> None:
     peer = with_a_gap()
-    assert missed(peer.attach()) == [{"backlog full": 1}]
+    assert missed(peer.attach()) == [{"backlog-full": 1}]
     late = peer.run(SECOND)
     assert (delivered(late), missed(late), noticed(late, "order-skipped")) == ([3, 4], [{"skipped": 1}], 1)
     peer.confirm(deliveries(late))
@@ -181,7 +181,7 @@ def test_a_skip_that_no_client_heard_of_is_reported_to_the_next() -> None:
     peer.run(SECOND)
     peer.start(0)
     told = peer.attach()
-    assert (delivered(told), missed(told)) == ([3, 4], [{"backlog full": 1, "skipped": 1}])
+    assert (delivered(told), missed(told)) == ([3, 4], [{"backlog-full": 1, "skipped": 1}])
 
 
 def test_a_gap_of_a_subscription_that_has_ended_holds_up_nobody() -> None:

@@ -203,4 +203,4 @@ def test_paths_that_do_not_fit_are_refused() -> None:
     talk = Talk(deadline_ms=500)
     state = LinkState(FAR, (1, 7), ((LEFT, 10 * MS, 1.0),), ((1, 2), (3, 4)))
     refused = [e for e in talk.hear(LEFT, Control((1 << 28) + 999, "link-state", state)) if isinstance(e, Refuse)]
-    assert [e.reason for e in refused] == ["paths that do not fit the links"]
+    assert [e.code for e in refused] == ["path-mismatch"]

@@ -110,7 +110,7 @@ def test_a_receiver_that_a_failure_cuts_off_is_not_refused_by_the_plan() -> None
     publisher.told(Heard(B, LinkOutages(T, (1, 1), (C,))))
     effects = publisher.told(Arrived(A, event(publisher=A), 0, (S, T)))
     assert [(e.peer, e.dests) for e in effects if isinstance(e, Forward)] == [(C, (S,))]
-    assert [(e.dests, e.reason) for e in effects if isinstance(e, GiveUp)] == [((T,), "no next hop")]
+    assert [(e.dests, e.code) for e in effects if isinstance(e, GiveUp)] == [((T,), "no-next-hop")]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_the_ends_of_a_link_flood_its_failure_and_others_pass_it_on_once() -> No
     again = publisher.told(LinkChanged(B, up=True, fresh=True))
     assert again == [Tell(B, ("o", A), own), Tell(B, ("o", S), heard)]
     too_many = LinkOutages(T, (1, 1), tuple(range(MAX_DOWN + 1)))
-    assert publisher.told(Heard(B, too_many)) == [Refuse(B, "news that cannot be")]
+    assert publisher.told(Heard(B, too_many)) == [Refuse(B, "invalid-news")]
 
 
 def test_a_link_that_works_again_is_found_even_if_no_event_says_so() -> None:
@@ -172,7 +172,7 @@ def test_a_packet_that_a_neighbour_does_not_acknowledge_goes_around_it() -> None
     again = Forward(D, event(), 5, (S,), (B,), None, (), (C,))
     assert publisher.told(Failed(again)) == [
         Notice("reroute", D),
-        GiveUp(event(), 5, (S,), "link does not answer", (0,)),
+        GiveUp(event(), 5, (S,), "no-answer", (0,)),
     ]
 
 

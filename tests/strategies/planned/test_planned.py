@@ -115,7 +115,7 @@ def test_what_the_plan_does_not_admit_is_refused_and_said() -> None:
     effects = [e for n in range(10) for e in talk.peer.handle(n * MS, Publication({"topic": "t"}))]
     assert len(sent(effects)) == 5
     drops = [e for e in effects if isinstance(e, Drop)]
-    assert len(drops) == 5 and {d.reason for d in drops} == {REFUSED} and {d.dests for d in drops} == {(T,)}
+    assert len(drops) == 5 and {d.code for d in drops} == {REFUSED} and {d.dests for d in drops} == {(T,)}
 
 
 def test_a_peer_with_persistence_does_not_answer_for_what_is_refused() -> None:
@@ -165,7 +165,7 @@ def test_a_header_that_is_no_label_is_refused(header: object) -> None:
 def test_a_packet_that_goes_in_circles_is_given_up() -> None:
     talk = Talk("planned")
     effects = talk.peer.handle(0, Received(B, Data(tx(50), event(), 0, (S,), (B, A) * 13)))
-    assert Drop(EventId(B, 1, 1), (S,), "routing loop") in effects and not sent(effects)
+    assert Drop(EventId(B, 1, 1), (S,), "routing-loop") in effects and not sent(effects)
 
 
 # ---------------------------------------------------------------- switching

@@ -224,7 +224,7 @@ def test_nobody_stores_events_for_a_peer_that_stays_away() -> None:
     net.run(300)
     assert unsettled(net) > 0
     net.run(400)
-    assert unsettled(net) == 0 and net.drops["no subscriber reconnected"] == 1
+    assert unsettled(net) == 0 and net.drops["no-reconnect"] == 1
 
 
 def test_a_peer_that_leaves_for_good_is_forgotten() -> None:

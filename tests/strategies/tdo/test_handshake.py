@@ -274,6 +274,6 @@ def test_a_peer_of_the_same_router_leads_nowhere() -> None:
 
 def test_messages_that_cannot_be_are_refused() -> None:
     peer = alone(3)
-    assert tell(peer, 1, LinkOffer(5, ())) == [Refuse(1, "LinkOffer: a message that cannot be")]
-    assert tell(peer, 1, Join(4, ())) == [Refuse(1, "Join: a message that cannot be")]
+    assert tell(peer, 1, LinkOffer(5, ())) == [Refuse(1, "invalid-message", "LinkOffer")]
+    assert tell(peer, 1, Join(4, ())) == [Refuse(1, "invalid-message", "Join")]
     assert tell(peer, 1, ProbePing(4)) == [SendTo(1, ProbePong(4))]

@@ -292,6 +292,6 @@ def test_children_of_one_who_leaves_ask_its_parent() -> None:
 
 def test_a_parent_that_cannot_be_is_not_believed() -> None:
     peer = member(3, 1)
-    assert tell(peer, 2, Adopt(1, (10, 14, 15), (10, 19))) == [Refuse(2, "Adopt: a message that cannot be")]
-    assert tell(peer, 2, Find(1, 4, ())) == [Refuse(2, "Find: a message that cannot be")]
+    assert tell(peer, 2, Adopt(1, (10, 14, 15), (10, 19))) == [Refuse(2, "invalid-message", "Adopt")]
+    assert tell(peer, 2, Find(1, 4, ())) == [Refuse(2, "invalid-message", "Find")]
     assert tell(peer, 2, Adopt(77, (10, 14, 15), (10, 14))) == []  # no landmark that is known

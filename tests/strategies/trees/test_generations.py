@@ -98,7 +98,7 @@ def test_a_number_of_trees_without_a_next_is_refused() -> None:
     trees = TreeSets(MrstTrees.builder, 1, 0.0)
     for number in (-1, 0, LAST, 2**64 - 1):
         answer = trees.hear(0, 1, SequencedMessage((number, 1, 1), 0, LinkWeight(0.0, 0.0)), view_of(0))
-        assert answer == [Refuse(1, "trees of a generation that cannot be")]
+        assert answer == [Refuse(1, "invalid-generation")]
     assert trees.newest is None
 
 

@@ -291,7 +291,7 @@ def _show_status(there: "Lab", now: "EmulatorStatus", counters: "Sequence[LinkCo
     table.add_column("ends", no_wrap=True)
     table.add_column("delay", justify="right", no_wrap=True)
     table.add_column("state")
-    for title in ("packets", "data", "while down", "lost", "queue full", "corrupted", "reordered"):
+    for title in ("packets", "data", "while down", "lost", "queue-full", "corrupted", "reordered"):
         table.add_column(title, justify="right")
     for row in _links(there.overlay, counters):
         state = "[red]down[/]" if row["link"] in now.down else "up"

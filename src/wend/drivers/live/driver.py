@@ -216,7 +216,7 @@ class PeerDriver:
         self._last_sender = sender
         if self.forwarding is not None:
             granted = [message for message in messages if self.forwarding.permits(sender, message)]
-            self._counters.refused["an event that its neighbour may not forward"] += len(messages) - len(granted)
+            self._counters.refused["forwarding-not-granted"] += len(messages) - len(granted)
             messages = granted
         queue, handle, observers = self._queue, self.peer.handle, self.observers
         bundles = len(messages) > 1 and queue.bundle()
@@ -289,7 +289,7 @@ class PeerDriver:
     def _find(self, effect: Send) -> None:
         """In an open overlay, look for the address."""
         if self._joining is None or self._joining.makes_links:
-            self._counters.refused["no address"] += 1
+            self._counters.refused["no-address"] += 1
         else:
             self._joining.find(effect, self._last_sender)
 

@@ -63,7 +63,7 @@ class PeerService:
                 store.close()
             raise
         if store is not None and store.damaged:
-            self.peer.counters.failed["read damaged record"] += len(store.damaged)
+            self.peer.counters.failed["damaged-record"] += len(store.damaged)
         self._stored = () if store is None else store.records
         self._names = HostNames(file.id, self.peer.family)
         self.links = GivenLinks(self.peer, self._names)
@@ -141,11 +141,11 @@ class PeerService:
             try:
                 self._take_over(await in_thread(read))
             except WendError as error:
-                self.peer.counters.failed["read file"] += 1
+                self.peer.counters.failed["read-file"] += 1
                 log.warning("peer %d goes on as before: %s", self.peer.id, error)
                 return
             except Exception:
-                self.peer.counters.failed["read file"] += 1
+                self.peer.counters.failed["read-file"] += 1
                 log.exception("peer %d cannot read its file again, and goes on", self.peer.id)
                 return
         await self._reload_plan()
@@ -170,7 +170,7 @@ class PeerService:
             if keys is not None and self.peer.sealed is not None:
                 self.peer.sealed.renew(keys.credentials, keys.verifier)
         except WendError as error:
-            self.peer.counters.failed["read keys"] += 1
+            self.peer.counters.failed["read-keys"] += 1
             log.warning("peer %d keeps its keys and grants: %s", self.peer.id, error)
             return
         self.keys = keys
@@ -187,7 +187,7 @@ class PeerService:
         try:
             plan = await self.plan.reload()
         except WendError as error:
-            self.peer.counters.failed["load plan"] += 1
+            self.peer.counters.failed["load-plan"] += 1
             log.warning("peer %d goes on as before: %s", self.peer.id, error)
         else:
             if plan is not None:

@@ -29,7 +29,7 @@ class FailureLog:
     def failed(self, doing: str, what: Input | Effect) -> None:
         """To be called while the exception is handled."""
         kind = type(what).__name__
-        self._counters.failed[f"{doing} {kind}"] += 1
+        self._counters.failed[f"{doing.replace(' ', '-')}-{kind.lower()}"] += 1
         if sum(self._counters.failed.values()) <= _LOGGED_FAILURES:
             log.exception("peer %d failed to %s %s and goes on", self._peer, doing, kind)
 
@@ -47,10 +47,10 @@ class PeerReports:
         self._joining = joining
 
     def drop(self, effect: Drop) -> None:
-        self._counters.drops[effect.reason] += max(1, len(effect.dests))
+        self._counters.drops[effect.code] += max(1, len(effect.dests))
 
     def refuse(self, effect: Refuse) -> None:
-        self._counters.refused[effect.reason] += 1
+        self._counters.refused[effect.code] += 1
 
     def notice(self, effect: Notice) -> None:
         self._counters.notices[effect.what] += effect.count

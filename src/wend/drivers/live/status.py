@@ -97,7 +97,7 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         return next((link for link in self.links if link.neighbour == neighbour), None)
 
     def counters(self) -> Counts:
-        """All counters under dotted names: `control.acks`, `drops.no route`."""
+        """All counters under dotted names: `control.acks`, `drops.no-route`."""
         names = ("published", "delivered", "late", "data", "data_unicast")
         numbers: Counts = {name: getattr(self, name) for name in names}
         for section in ("control", "notices", "drops", "refused", "paths", "failed", "clients", "shaper"):

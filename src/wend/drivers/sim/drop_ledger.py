@@ -7,9 +7,9 @@ from wend.model.trace import Trace
 from wend.model.units import Nanos
 from wend.protocol.messages import Data, Fragment, Message
 
-QUEUE_FULL = "queue full"
-PEER_BUSY = "peer's queue full"
-WAITED = "waited too long"
+QUEUE_FULL = "queue-full"
+PEER_BUSY = "peer-queue-full"
+WAITED = "queue-delay"
 """Dropped by CoDel."""
 EXPIRED = "expired"
 
@@ -53,7 +53,7 @@ class DropLedger:
             return
         fresh = self.uncounted(sender, id_, dests)
         if len(fresh) < len(dests):
-            self._notices[f"{reason} again"] += len(dests) - len(fresh)
+            self._notices[f"{reason}-again"] += len(dests) - len(fresh)
         self._counted.update((sender, id_, dest) for dest in fresh)
         self._drops[reason] += len(fresh)
         for dest in fresh:

@@ -60,7 +60,7 @@ TRACE_NS: Nanos = 200 * MS
 """The time that a traceroute takes."""
 LEAVE_NS: Nanos = 500 * MS
 """How long a peer that leaves still answers, as a live one does."""
-BACKGROUND = "background packets"
+BACKGROUND = "background-packets"
 _LINKS = (LINK_DOWN, LINK_UP)
 _OFTEN = 20
 _EACH = 1000
@@ -247,7 +247,7 @@ class Engine:
             return [] if target is None else target.handle(now, Planned(what))
         if what == CORRUPTED:
             if target is not None:
-                self.notices[f"refused: {CORRUPTED}"] += 1
+                self.notices[f"refused-{CORRUPTED}"] += 1
             return []
         if what == "leave":
             self._left.add(peer)
@@ -355,12 +355,12 @@ class Engine:
 
     def record_drop(self, now: Nanos, peer: PeerId, drop: Drop) -> None:
         # a drop from a full retry queue is the peer's own decision; others may repeat the drop of a link queue
-        dests = drop.dests if drop.reason == NO_ROOM else self._ledger.uncounted(peer, drop.id, drop.dests)
+        dests = drop.dests if drop.code == NO_ROOM else self._ledger.uncounted(peer, drop.id, drop.dests)
         if not dests:
             return
-        self.drops[drop.reason] += len(dests)
+        self.drops[drop.code] += len(dests)
         for dest in dests:
-            self.trace.drops.add(now, peer, *drop.id, dest, drop.reason)
+            self.trace.drops.add(now, peer, *drop.id, dest, drop.code)
 
     def _notice(self, now: Nanos, peer: PeerId, notice: Notice) -> None:
         what = notice.what
@@ -393,4 +393,4 @@ class Engine:
             self.notices["multicast-lost"] += len(others) - arriving
 
     def _refuse(self, now: Nanos, peer: PeerId, refuse: Refuse) -> None:
-        self.notices[f"refused: {refuse.reason}"] += 1
+        self.notices[f"refused-{refuse.code}"] += 1

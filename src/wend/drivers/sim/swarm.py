@@ -369,13 +369,13 @@ class Swarm:
         self._stores.setdefault(peer, []).append(store.record)
 
     def _drop(self, now: Nanos, peer: PeerId, drop: Drop) -> None:
-        self.results.drops[drop.reason] += len(drop.dests) or 1
+        self.results.drops[drop.code] += len(drop.dests) or 1
 
     def _notice(self, now: Nanos, peer: PeerId, notice: Notice) -> None:
         self.results.notices[notice.what] += notice.count
 
     def _refuse(self, now: Nanos, peer: PeerId, refuse: Refuse) -> None:
-        self.results.refusals[refuse.reason] += 1
+        self.results.refusals[refuse.code] += 1
 
     def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
         raise ConfigError(f"{self.config.strategy} traces underlay paths, which a swarm does not have")

@@ -15,7 +15,7 @@ from typing import Final
 from wend.model.events import Event, PeerId, SubscriptionId, event_bytes
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.notices import BacklogReason, MissedReason
+from wend.protocol.notices import BacklogCode, MissedCode
 from wend.protocol.ports import Attached, Deliver, Drop, LocalSubscription, Missed, Notice, Persist
 from wend.protocol.records import (
     ConfirmedRecord,
@@ -69,7 +69,7 @@ class Backlog:
         """How many may be in flight; 0 while no client is attached."""
         self.window_bytes = 0
         self.in_flight_bytes = 0
-        self.unreported: Counter[MissedReason] = Counter()
+        self.unreported: Counter[MissedCode] = Counter()
         """What the client was not told of yet."""
         self.prunes = False
         """Whether a timer is set for the oldest entry's age."""
@@ -169,7 +169,7 @@ class DurableSubscriptions:
         backlog.waiting.append(entry)
         self._fill(now, backlog, effects)
 
-    def miss(self, subscription: SubscriptionId, reason: MissedReason, effects: Effects) -> bool:
+    def miss(self, subscription: SubscriptionId, reason: MissedCode, effects: Effects) -> bool:
         """Note that a durable subscription misses an event that is not in its backlog. False if it is not durable."""
         backlog = self.backlogs.get(subscription.number)
         if backlog is None:
@@ -255,7 +255,7 @@ class DurableSubscriptions:
                 break
             gone.append(entry)
             size, count = size - entry.size, count - 1
-        self._miss(backlog, gone, "backlog full", effects)
+        self._miss(backlog, gone, "backlog-full", effects)
 
     def _prune(self, now: Nanos, backlog: Backlog, effects: Effects) -> None:
         """Drop what is too old."""
@@ -265,7 +265,7 @@ class DurableSubscriptions:
                 break
             gone.append(entry)
         if gone:
-            self._miss(backlog, gone, "older than max_age", effects)
+            self._miss(backlog, gone, "max-age", effects)
 
     def _prune_later(self, now: Nanos, backlog: Backlog) -> None:
         if backlog.entries and not backlog.prunes:
@@ -281,7 +281,7 @@ class DurableSubscriptions:
             self._fill(now, backlog, effects)
             self._prune_later(now, backlog)
 
-    def _miss(self, backlog: Backlog, gone: list[BacklogEntry], reason: BacklogReason, effects: Effects) -> None:
+    def _miss(self, backlog: Backlog, gone: list[BacklogEntry], reason: BacklogCode, effects: Effects) -> None:
         for entry in gone:
             backlog.remove(entry.position)
             effects.append(Drop(entry.event.id, (self._me,), reason))

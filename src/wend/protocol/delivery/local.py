@@ -22,7 +22,7 @@ from wend.protocol.delivery.pending import PendingDeliveries
 from wend.protocol.delivery.queue_groups import QueueGroups, SendAlone
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.link.window import DuplicateFilter
-from wend.protocol.notices import ComposedReason, MissedReason
+from wend.protocol.notices import MissedCode
 from wend.protocol.plugins import Notify, SubscriptionQueries, View
 from wend.protocol.ports import Deliver, Drop, LocalSubscription, Missed, Notice, Persist, Refuse
 from wend.protocol.records import DeliveredRecord, GapRecord, QueuedRecord, Record, SkippedRecord
@@ -136,7 +136,7 @@ class LocalDelivery:
         try:
             self._interest.advertise(offer)
         except FilterError as error:
-            effects.append(Refuse(self._me, ComposedReason(str(error))))
+            effects.append(Refuse(self._me, "filter-syntax", str(error)))
             return False
         return True
 
@@ -147,7 +147,7 @@ class LocalDelivery:
         try:
             self._interest.subscribe(wanted, self._me)
         except FilterError as error:
-            effects.append(Refuse(self._me, ComposedReason(str(error))))
+            effects.append(Refuse(self._me, "filter-syntax", str(error)))
             return False
         if wanted.durable is not None:
             self.durable.subscribe(wanted, effects)
@@ -204,14 +204,14 @@ class LocalDelivery:
         id_ = event.id
         if not self._seen.add(id_):
             if self._seen.too_old(id_):
-                effects.append(Drop(id_, (self._me,), "older than the duplicate filter"))
+                effects.append(Drop(id_, (self._me,), "beyond-duplicate-filter"))
             else:
                 effects.append(Notice("duplicate", self._me))
             return False
         if born < self._began and not self._remembers:
             # an earlier incarnation may have delivered it, and no record says so: deliver at most once, so drop it.
             # The age is right if hosts add the time that a packet waited in their queues (`messages.older`)
-            effects.append(Drop(id_, (self._me,), "published before this incarnation"))
+            effects.append(Drop(id_, (self._me,), "before-incarnation"))
             return False
         return True
 
@@ -309,7 +309,7 @@ class LocalDelivery:
         elif held.subscription.number in self._special:
             effects.append(Missed(held.subscription, {"skipped": 1}))
 
-    def _miss(self, subscription: SubscriptionId, reason: MissedReason, effects: Effects) -> None:
+    def _miss(self, subscription: SubscriptionId, reason: MissedCode, effects: Effects) -> None:
         if not self.durable.miss(subscription, reason, effects):
             effects.append(Missed(subscription, {reason: 1}))
 

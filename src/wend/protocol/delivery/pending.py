@@ -18,7 +18,7 @@ from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.queue_groups import QueueGroups
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.link.window import DuplicateFilter
-from wend.protocol.notices import NO_ROOM, DropReason
+from wend.protocol.notices import NO_ROOM, DropCode
 from wend.protocol.plugins import Notify, SubscriptionQueries, View
 from wend.protocol.plugins.copy_ranks import subset
 from wend.protocol.ports import Drop, Notice, Persist
@@ -85,7 +85,7 @@ class PendingDeliveries:
             if self._seen.add(event.id):
                 self._hold(event, record.born_ns, effects)
             elif self._seen.too_old(event.id):
-                self._drop(event.id, "older than the duplicate filter", effects)
+                self._drop(event.id, "beyond-duplicate-filter", effects)
             else:
                 self._end(event.id, effects)
             rest = tuple([dest for dest in record.dests if dest != self._me])
@@ -147,9 +147,9 @@ class PendingDeliveries:
                 effects.append(Persist(DeliveredRecord(id_)))
                 self._end(id_, effects)
             else:
-                self._drop(id_, "no subscriber reconnected", effects)
+                self._drop(id_, "no-reconnect", effects)
 
-    def _drop(self, id_: EventId, why: DropReason, effects: Effects) -> None:
+    def _drop(self, id_: EventId, why: DropCode, effects: Effects) -> None:
         effects.append(Drop(id_, (self._me,), why))
         self._end(id_, effects)
 

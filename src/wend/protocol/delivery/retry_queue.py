@@ -92,7 +92,7 @@ class RetryQueue:
         left = [] if record is None else [(d, m) for d, m in _ranked(stuck) if d in record.dests]
         if not left:
             return None
-        return GiveUp(stuck.event, stuck.born_ns, tuple(d for d, _ in left), stuck.reason, tuple(m for _, m in left))
+        return GiveUp(stuck.event, stuck.born_ns, tuple(d for d, _ in left), stuck.code, tuple(m for _, m in left))
 
     def wait(self, stuck: GiveUp, deadline_ns: Nanos | None) -> list[GiveUp]:
         """Queue a packet for a retry. Return the packets that had to make room."""
@@ -101,7 +101,7 @@ class RetryQueue:
         if id_ in self._waiting:
             due = min(due, self._waiting[id_][0])
             dests, ranks = _highest(self._waiting[id_][1], stuck)
-            stuck = GiveUp(stuck.event, stuck.born_ns, dests, stuck.reason, ranks)
+            stuck = GiveUp(stuck.event, stuck.born_ns, dests, stuck.code, ranks)
         else:
             self._waiting_bytes += event_bytes(stuck.event)
         self._waiting[id_] = (due, stuck)

@@ -12,7 +12,7 @@ from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.late_joiners import SETTLE_NS, LateJoiners
 from wend.protocol.delivery.retry_queue import RetryQueue
-from wend.protocol.notices import AWAY, NO_ROOM, DropReason
+from wend.protocol.notices import AWAY, NO_ROOM, DropCode
 from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect, SubscriptionQueries, View
 from wend.protocol.plugins.copy_ranks import fork, subset
 from wend.protocol.ports import Drop, Notice, Persist
@@ -177,7 +177,7 @@ class StoreAndForward:
             return None
         return self._without(left, tuple([d for d in left.dests if self._interest.stayed_away(d, now)]), AWAY, effects)
 
-    def _without(self, stuck: GiveUp, gone: tuple[PeerId, ...], why: DropReason, effects: Effects) -> GiveUp | None:
+    def _without(self, stuck: GiveUp, gone: tuple[PeerId, ...], why: DropCode, effects: Effects) -> GiveUp | None:
         if not gone:
             return stuck
         drop = Drop(stuck.event.id, gone, why)

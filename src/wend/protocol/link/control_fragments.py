@@ -63,7 +63,7 @@ class ControlFragments:
     def accept(self, now: Nanos, sender: PeerId, plugin: str, fragment: ControlFragment, effects: Effects) -> bool:
         """Hold a fragment. False if it is refused, and so must not be acknowledged."""
         if len(fragment.slot[0]) > _SLOT_CHARS:
-            effects.append(Refuse(sender, "a malformed fragment"))
+            effects.append(Refuse(sender, "malformed-fragment"))
             return False
         return self._reassembly.accept(now, sender, (plugin, fragment.slot), fragment.number, fragment, effects)
 
@@ -77,11 +77,11 @@ class ControlFragments:
         try:
             body = msgspec.msgpack.decode(message.joined(), type=message_type)
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            effects.append(Refuse(sender, "fragments that make no sense together"))
+            effects.append(Refuse(sender, "undecodable-fragments"))
             return None
         if isinstance(getattr(body, "event", None), Event):
             # Events travel in messages that a driver can look into: it may know whose events a neighbour may forward.
-            effects.append(Refuse(sender, "fragments that make no sense together"))
+            effects.append(Refuse(sender, "undecodable-fragments"))
             return None
         return body
 

@@ -156,7 +156,7 @@ class EventReassembly:
     def _accept(self, now: Nanos, sender: PeerId, fragment: Fragment, effects: Effects) -> bool:
         head = fragment.head
         if (head is None) == (fragment.index == 0):
-            effects.append(Refuse(sender, "a malformed fragment"))
+            effects.append(Refuse(sender, "malformed-fragment"))
             return False
         if head is not None and not self._fits(head):
             effects.append(Refuse(sender, MISFIT))

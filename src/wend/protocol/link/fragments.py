@@ -21,7 +21,7 @@ from wend.model.events import PeerId
 from wend.model.publication import MAX_PAYLOAD_BYTES
 from wend.model.units import SECOND, Nanos
 from wend.protocol.messages import MAX_CONTROL_BYTES
-from wend.protocol.notices import RefusalReason
+from wend.protocol.notices import RefusalCode
 from wend.protocol.ports import Notice, Refuse
 from wend.protocol.timers import Effects
 
@@ -171,7 +171,7 @@ class Reassembly:
             if not partial.needs(fragment.index):
                 return True
             if partial.missing > 1 and not self._make_room(now, sender, key, partial, fragment, effects):
-                reason = "more incomplete messages than there is room for"
+                reason = "reassembly-full"
             else:
                 self._hold(now, known, key, partial, fragment)
         if reason is not None:
@@ -198,20 +198,20 @@ class Reassembly:
         if known is not None:
             self._size -= known.size
 
-    def _refuses(self, sender: PeerId, key: Hashable, number: int, fragment: AnyFragment) -> RefusalReason | None:
+    def _refuses(self, sender: PeerId, key: Hashable, number: int, fragment: AnyFragment) -> RefusalCode | None:
         limits = self._limits
         if not 1 < fragment.count <= limits.fragments or not 0 <= fragment.index < fragment.count:
-            return "a fragment of nothing"
+            return "invalid-fragment-index"
         if not 0 < len(fragment.chunk) <= limits.fragment_bytes:
-            return "a malformed fragment"
+            return "malformed-fragment"
         known = self._senders.get(sender)
         if known is None:
             return None
         partial = known.partial.get(key)
         if partial is not None and partial.number == number and len(partial.chunks) != fragment.count:
-            return "a fragment that does not fit the others"
+            return "fragment-mismatch"
         if known.ended.get(key) == (number, False):
-            return "a fragment of a message that was dropped"
+            return "fragment-of-dropped"
         return None
 
     def _make_room(

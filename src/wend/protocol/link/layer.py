@@ -181,7 +181,7 @@ class LinkLayer:
         elif kind is DirectAck:
             self.direct.acknowledged(sender, message)  # type: ignore[arg-type]
         else:
-            effects.append(Refuse(sender, "not a neighbour"))
+            effects.append(Refuse(sender, "not-neighbour"))
 
     def _fragment(self, now: Nanos, link: Link, fragment: Fragment, effects: Effects) -> None:
         incarnation = fragment.tx >> TX_SHIFT
@@ -205,7 +205,7 @@ class LinkLayer:
         if kind is not None:
             body = self._fragments.complete(sender, plugin, body, kind, effects)
         elif type(body) is ControlFragment:
-            effects.append(Refuse(sender, "a message for a plug-in that this peer does not host"))
+            effects.append(Refuse(sender, "unknown-plugin"))
             return
         if body is not None:  # an empty one only asks for an answer
             self._user.on_message(now, sender, plugin, body, effects)
@@ -214,7 +214,7 @@ class LinkLayer:
         if hello.incarnation != link.incarnation and not self.is_current(now, link, hello.incarnation, effects):
             return
         if self.news is not None and not self.news.heard(now, link.peer, hello):
-            effects.append(Refuse(link.peer, "news that cannot be"))
+            effects.append(Refuse(link.peer, "invalid-news"))
         if link.hello(hello):
             if self.detector is not None:
                 self.detector.links_changed(now)
@@ -227,7 +227,7 @@ class LinkLayer:
     def is_current(self, now: Nanos, link: Link, incarnation: int, effects: Effects) -> bool:
         """False for a message of an incarnation that is over. A new incarnation is told everything."""
         if incarnation < link.incarnation:
-            effects.append(Refuse(link.peer, "speaks from an earlier incarnation"))
+            effects.append(Refuse(link.peer, "earlier-incarnation"))
             return False
         restarted = link.new_incarnation(incarnation)
         self._forget(link.peer)

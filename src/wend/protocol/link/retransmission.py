@@ -169,7 +169,7 @@ class Retransmission:
         packet, attempts, first = entry
         if packet.peer != link.peer:
             self._packets[tx] = entry
-            effects.append(Refuse(link.peer, "an ACK for a packet that was not sent to it"))
+            effects.append(Refuse(link.peer, "unexpected-ack"))
             return None
         self._in_flight.clear_timer(tx)
         if not link.heard_by_neighbour:

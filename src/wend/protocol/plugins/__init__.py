@@ -25,7 +25,7 @@ exported here, too.
 
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.messages import MAX_CONTROL_BYTES
-from wend.protocol.notices import MISFIT, NO_ROOM, REFUSED, ComposedReason, DropReason, RefusalReason
+from wend.protocol.notices import MISFIT, NO_ROOM, REFUSED, DropCode, RefusalCode
 from wend.protocol.plugins.copy_ranks import ForwardedCopies, Ranks, fork, hedge, is_hedged, subset
 from wend.protocol.plugins.group_choice import one_of_each
 from wend.protocol.plugins.kinds import (
@@ -160,9 +160,8 @@ __all__ = [
     "MISFIT",
     "NO_ROOM",
     "REFUSED",
-    "ComposedReason",
-    "DropReason",
-    "RefusalReason",
+    "DropCode",
+    "RefusalCode",
     "ForwardedCopies",
     "Ranks",
     "fork",

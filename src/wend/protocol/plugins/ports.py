@@ -7,7 +7,7 @@ import msgspec
 from wend.model.events import Event, PeerId
 from wend.model.paths import Path
 from wend.model.units import Nanos
-from wend.protocol.notices import DropReason
+from wend.protocol.notices import DropCode
 from wend.protocol.plugins.copy_ranks import Ranks
 from wend.protocol.ports import (
     ContactFound,
@@ -229,13 +229,13 @@ class GiveUp(msgspec.Struct, frozen=True, gc=False):
     event: Event
     born_ns: Nanos
     dests: tuple[PeerId, ...]
-    reason: DropReason
+    code: DropCode
     ranks: Ranks = ()
 
 
 def unanswered(forward: Forward) -> GiveUp:
     """Give up a `Forward` that failed, for strategies that know no other route."""
-    return GiveUp(forward.event, forward.born_ns, forward.dests, "link does not answer", forward.ranks)
+    return GiveUp(forward.event, forward.born_ns, forward.dests, "no-answer", forward.ranks)
 
 
 class LeaveToInterest(msgspec.Struct, frozen=True, gc=False):

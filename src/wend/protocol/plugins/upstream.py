@@ -19,6 +19,6 @@ def return_upstream(
     """
     first = path.index(view.me) if view.me in path else len(path)
     if first == 0 or path[first - 1] not in view.links:
-        return GiveUp(event, born_ns, dests, "no route left", ranks)
+        return GiveUp(event, born_ns, dests, "no-route-left", ranks)
     ranks = tuple(fork(rank, view.me) for rank in ranks or (0,) * len(dests))
     return Forward(path[first - 1], event, born_ns, dests, path, None, ranks, tries=UPSTREAM_TRIES)

@@ -135,7 +135,7 @@ class Adaptive(Routing):
 
     def _failed(self, now: Nanos, failed: Forward, view: View) -> list[PluginEffect]:
         if failed.tries:
-            return [GiveUp(failed.event, failed.born_ns, failed.dests, "return route down", failed.ranks)]
+            return [GiveUp(failed.event, failed.born_ns, failed.dests, "no-return-route", failed.ranks)]
         open_ = [
             (dest, fork(rank, view.me))
             for dest, rank in zip(failed.dests, failed.ranks, strict=True)

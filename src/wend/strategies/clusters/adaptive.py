@@ -80,7 +80,7 @@ class ClustersAdaptive(Routing):
         others = {dest: view.interest.next_coordinator(dest) for dest in stuck.dests}
         dests = tuple(sorted({other for other in others.values() if other not in (None, view.me)}))
         lost = tuple(dest for dest in stuck.dests if others[dest] not in dests)
-        found: list[PluginEffect] = [Drop(stuck.event.id, lost, stuck.reason)] if lost else []
+        found: list[PluginEffect] = [Drop(stuck.event.id, lost, stuck.code)] if lost else []
         if dests:
             again = Arrived(view.me, stuck.event, stuck.born_ns, dests, header=header)
             found += [Notice("reroute", dests[0]), *self.handle(now, again, view)]

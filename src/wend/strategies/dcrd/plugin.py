@@ -62,7 +62,7 @@ class Dcrd(Routing):
                 return self._failed(now, forward, view)
             case Heard(sender, batch):
                 if not sensible(batch):
-                    return [Refuse(sender, "expectations that cannot be")]
+                    return [Refuse(sender, "invalid-expectations")]
                 return self._soon(now) if self.table.hear(sender, batch) else []
             case Changed():
                 self._stale = True
@@ -113,7 +113,7 @@ class Dcrd(Routing):
     def _failed(self, now: Nanos, failed: Forward, view: View) -> list[PluginEffect]:
         event, dests = failed.event, failed.dests
         if failed.tries:
-            return [GiveUp(event, failed.born_ns, dests, "return route down", failed.ranks)]
+            return [GiveUp(event, failed.born_ns, dests, "no-return-route", failed.ranks)]
         tried = (*failed.tried, failed.peer)
         ranks = tuple(fork(rank, view.me) for rank in failed.ranks or (0,) * len(dests))
         again = self._next(event, failed.born_ns, dests, ranks, failed.path, tried, view)

@@ -116,7 +116,7 @@ class Outgoing(NamedTuple):
 
 Reply = Outgoing | Routed | Refuse
 """What a part of `dmm` returns. A routed message goes to the owner of the region that it names."""
-UNREADABLE: Final = "a filter that cannot be read"
+UNREADABLE: Final = "filter-syntax"
 
 # ---------------------------------------------------------------- events
 

@@ -58,7 +58,7 @@ from wend.strategies.ring.key_based import LAST_TRIES, MOST_HOPS, Entry, KeyBase
 
 CAST = 1024
 """How many events, with the space of each, a peer remembers to have sent on."""
-NO_REGION = "a region that cannot be"
+NO_REGION = "invalid-region"
 _TREE_BEACON = "tree-beacon"
 
 

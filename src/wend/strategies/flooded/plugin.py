@@ -144,9 +144,9 @@ class FloodedInterest(Interest):
         if told.origin == view.me or (known is not None and known.version >= told.version):
             return []
         if not all(subscription.qos.can_be() for subscription in told.subscriptions):
-            return [Refuse(sender, "a deadline or reliability that cannot be")]
+            return [Refuse(sender, "invalid-qos")]
         if not self.subscriptions.learn(told):
-            return [Refuse(sender, "a filter that cannot be read")]
+            return [Refuse(sender, "filter-syntax")]
         if view.persistence:
             self._remembered(told.origin, 0, 0)
         returned = told.durable and known is not None and known.version[0] != told.version[0]
@@ -171,14 +171,14 @@ class FloodedInterest(Interest):
             held.asks[origin] = 0
             return [Timer(now + ASK_NS, f"{_ASK}{origin}")]
         if not all(subscription.qos.can_be() for subscription in told.added):
-            return [Refuse(sender, "a deadline or reliability that cannot be")]
+            return [Refuse(sender, "invalid-qos")]
         new = changed_by(known, told)
         if new is None:
             return [Tell(sender, ("q", origin), InterestRequest(origin))]
         if encoded_bytes(new) > MAX_CONTROL_BYTES:
-            return [Refuse(sender, "more interest than a peer may have")]
+            return [Refuse(sender, "too-much-interest")]
         if not self.subscriptions.learn(new):
-            return [Refuse(sender, "a filter that cannot be read")]
+            return [Refuse(sender, "filter-syntax")]
         return [
             *(self._remember(told, new) if view.persistence else ()),
             CHANGED,

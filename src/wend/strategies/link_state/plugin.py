@@ -137,11 +137,11 @@ class LinkStateGraph(Graph):
         if state.origin == view.me or (known is not None and known.version >= state.version):
             return []
         if not _has_valid_links(state):
-            return [Refuse(sender, "a link state that cannot be")]
+            return [Refuse(sender, "invalid-link-state")]
         if state.paths and len(state.paths) != len(state.links):
-            return [Refuse(sender, "paths that do not fit the links")]
+            return [Refuse(sender, "path-mismatch")]
         if state.prices and not _has_valid_prices(state):
-            return [Refuse(sender, "a link state that cannot be")]
+            return [Refuse(sender, "invalid-link-state")]
         news: list[PluginEffect] = []
         if self._take(state):
             news.append(CHANGED)

@@ -71,7 +71,7 @@ class Multipath(Routing):
         stuck = tuple(d for d in dict.fromkeys(packet.dests) if d not in sent)
         if stuck:
             ranks = subset(stuck, packet.dests, packet.ranks)
-            effects.append(GiveUp(packet.event, packet.born_ns, stuck, "no route", ranks))
+            effects.append(GiveUp(packet.event, packet.born_ns, stuck, "no-route", ranks))
         return effects
 
     def _two(self, dest: PeerId, view: View) -> tuple[Route, ...]:

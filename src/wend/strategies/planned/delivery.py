@@ -200,7 +200,7 @@ class PlannedDelivery:
         if stuck:
             ranks = subset(stuck, packet.dests, packet.ranks)
             effects.append(
-                GiveUp(packet.event, packet.born_ns, stuck, "routing loop" if lost else "no next hop", ranks)
+                GiveUp(packet.event, packet.born_ns, stuck, "routing-loop" if lost else "no-next-hop", ranks)
             )
         return effects
 

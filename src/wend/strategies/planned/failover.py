@@ -100,7 +100,7 @@ class FailedLinks:
 
     def hear(self, sender: PeerId, outages: LinkOutages, view: View) -> list[PluginEffect]:
         if len(outages.down) > MAX_DOWN:
-            return [Refuse(sender, "news that cannot be")]
+            return [Refuse(sender, "invalid-news")]
         former = self._others.get(outages.origin)
         if outages.origin == view.me or (former is not None and former.version >= outages.version):
             return []
@@ -172,7 +172,7 @@ class FailoverRouting(Routing):
             dests = tuple(groups[hop])
             if hop == view.me:
                 old = tuple(ranks[dest] for dest in dests)
-                effects.append(GiveUp(failed.event, failed.born_ns, dests, "link does not answer", old))
+                effects.append(GiveUp(failed.event, failed.born_ns, dests, "no-answer", old))
                 continue
             new = tuple(fork(ranks[dest], view.me) for dest in dests)
             effects.append(Forward(hop, failed.event, failed.born_ns, dests, failed.path, None, new, tried))

@@ -85,7 +85,7 @@ class EntryTable:
                 if self.add(entry, expires_ns):
                     added.append(entry)
             except FilterError:
-                refusals.append(Refuse(sender, "a filter that cannot be read"))
+                refusals.append(Refuse(sender, "filter-syntax"))
         return tuple(added), refusals
 
     def remove(self, id_: EntryId) -> bool:

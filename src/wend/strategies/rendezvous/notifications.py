@@ -258,7 +258,7 @@ class Notifications:
         if unsettled.is_complete:
             expired = unsettled.remove_expired(() if table is None else table.expires)
             if expired:
-                yield Drop(event.id, expired, "no subscriber reconnected")
+                yield Drop(event.id, expired, "no-reconnect")
         if unsettled.is_done:
             yield from self._settle(region, event.id)
             return

@@ -152,9 +152,9 @@ class Rendezvous(KeyBasedInterest):
                     trip = self._round_trips.trip_ns(now, sender) or 0
                     self._accept(now, sender, held, arrived_ns - max(0, held.age_ns) - trip // 2)
             case StoredEvent():
-                self.refuse(sender, "a region that cannot be")
+                self.refuse(sender, "invalid-region")
             case _ if not is_valid((message.name, message.code)):
-                self.refuse(sender, "a region that cannot be")
+                self.refuse(sender, "invalid-region")
             case MatchEvent():
                 self._receive(now, sender, message)
             case EventSettled(name, code, id_):
@@ -182,7 +182,7 @@ class Rendezvous(KeyBasedInterest):
             case RenewCopy() if region in self._owned.tables:
                 pass  # this peer owns the region by now
             case _ if not self._may_own(sender, region):
-                self.refuse(sender, "a region that its sender does not own")
+                self.refuse(sender, "region-not-owned")
             case CopyEntries():
                 self._carry_out(now, self._replicas.update(now, sender, message))
             case RenewCopy():
@@ -285,10 +285,10 @@ class Rendezvous(KeyBasedInterest):
         for code, owner in message.regions:
             is_inside = is_valid((name, code)) and code.startswith(message.code)
             if not is_inside or owner not in (sender, UNKNOWN_OWNER):
-                self.refuse(sender, "a region that cannot be")
+                self.refuse(sender, "invalid-region")
                 return
             if owner == sender and not self._may_own(sender, (name, code)):
-                self.refuse(sender, "a region that its sender does not own")
+                self.refuse(sender, "region-not-owned")
                 return
         self._learn(now, name, message.regions)
 

@@ -62,7 +62,7 @@ class RegionReplicas:
         region = (message.name, message.code)
         copy = self._open(now, region)
         if copy is None:
-            return [Refuse(sender, "too many regions")]
+            return [Refuse(sender, "too-many-regions")]
         copy.is_split = copy.is_split or (message.split and can_split(region))
         _, refusals = copy.add_all(sender, message.added, now + self._expiry_ns)
         self._owners[region] = sender
@@ -75,7 +75,7 @@ class RegionReplicas:
         region = (message.name, message.code)
         copy = self._open(now, region)
         if copy is None:
-            return [Refuse(sender, "too many regions")]
+            return [Refuse(sender, "too-many-regions")]
         self._owners[region] = sender
         copy.is_split = message.split and can_split(region)
         copy.away = {peer: now + left_ns for peer, left_ns in message.away}

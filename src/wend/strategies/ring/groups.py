@@ -81,7 +81,7 @@ class GroupEvents:
         if hop is None:
             return self.descend(now, group, event, born_ns, hops)
         if hops >= MOST_HOPS:
-            return [Drop(event.id, (hop,), "routing loop")]
+            return [Drop(event.id, (hop,), "routing-loop")]
         return [self._to_hop(hop, ToRoot(group, event, now - born_ns, hops + 1), HOP_TRIES)]
 
     def descend(self, now: Nanos, group: str, event: Event, born_ns: Nanos, hops: int) -> list[PluginEffect]:

@@ -119,7 +119,7 @@ class Hermes(KeyBasedInterest):
             try:
                 onward.update(dict.fromkeys(paths.add(entry, None, sender, now + self.key_settings.expiry_ns)))
             except FilterError:
-                self.refuse(sender, "a filter that cannot be read")
+                self.refuse(sender, "filter-syntax")
         self._pass_on(group, paths, list(onward))
 
     def _pass_on(self, group: str, paths: ReversePaths, onward: list[Branch]) -> None:

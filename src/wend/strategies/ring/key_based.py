@@ -207,7 +207,7 @@ class KeyBasedInterest(Interest):
                 if 0 <= getattr(message, "hops", 0) <= FARTHEST_HOPS:
                     self.on_heard(now, sender, message)
                 else:
-                    self.refuse(sender, "a number of hops that cannot be")
+                    self.refuse(sender, "invalid-hops")
             case Arrived():
                 self.on_published(now, event.event, event.born_ns)
             case Undelivered(peer, message):
@@ -268,15 +268,15 @@ class KeyBasedInterest(Interest):
 
     def drop_unreached(self, id_: EventId, peer: PeerId) -> None:
         """A peer that no other can stand in for does not answer."""
-        self.out.append(Drop(id_, (peer,), "link does not answer"))
+        self.out.append(Drop(id_, (peer,), "no-answer"))
 
     def drop_too_early(self, id_: EventId) -> None:
         """An event was published before this peer had joined."""
         self.out.append(Notice("published-early", self.me))
-        self.out.append(Drop(id_, (self.me,), "not joined yet"))
+        self.out.append(Drop(id_, (self.me,), "not-joined"))
 
     def drop_circling(self, id_: EventId, hop: PeerId) -> None:
-        self.out.append(Drop(id_, (hop,), "routing loop"))
+        self.out.append(Drop(id_, (hop,), "routing-loop"))
 
     def set_timer(self, time_ns: Nanos, name: str) -> None:
         self.out.append(Timer(time_ns, name))

@@ -21,7 +21,6 @@ from wend.model.units import Nanos
 from wend.protocol.plugins import (
     Begun,
     Changed,
-    ComposedReason,
     ContactFound,
     Due,
     Heard,
@@ -208,7 +207,7 @@ class Pastry(Membership):
 
     def _hear(self, now: Nanos, sender: PeerId, message: PastryMessage) -> None:
         if sender == self.me or is_invalid(sender, message):
-            self._out.append(Refuse(sender, ComposedReason(f"{type(message).__name__}: a message that cannot be")))
+            self._out.append(Refuse(sender, "invalid-message", type(message).__name__))
             return
         neighbours = self._neighbours
         match message:

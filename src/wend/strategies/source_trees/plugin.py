@@ -61,7 +61,7 @@ class _Tree(Routing):
             for hop, group in groups.items()
         ]
         if stuck:
-            effects.append(GiveUp(packet.event, packet.born_ns, tuple(stuck), "not on the tree", _ranks(stuck, packet)))
+            effects.append(GiveUp(packet.event, packet.born_ns, tuple(stuck), "not-on-tree", _ranks(stuck, packet)))
         return effects
 
     def _children(self, root: PeerId, view: View) -> dict[PeerId, PeerId]:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from wend.model.events import PeerId
-from wend.protocol.plugins import ComposedReason, PluginEffect, Refuse
+from wend.protocol.plugins import PluginEffect, Refuse
 from wend.strategies.tdo.messages import MembershipMessage
 
 Effects = Iterator[PluginEffect]
 
 
 def refuse(sender: PeerId, message: MembershipMessage) -> Refuse:
-    return Refuse(sender, ComposedReason(f"{type(message).__name__}: a message that cannot be"))
+    return Refuse(sender, "invalid-message", type(message).__name__)

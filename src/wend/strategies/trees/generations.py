@@ -219,7 +219,7 @@ class TreeSets:
 
     def hear(self, now: Nanos, sender: PeerId, sequenced: SequencedMessage, view: View) -> list[PluginEffect]:
         if not 0 < sequenced.generation[0] < LAST:
-            return [Refuse(sender, "trees of a generation that cannot be")]
+            return [Refuse(sender, "invalid-generation")]
         effects: list[PluginEffect] = []
         if self.newest is None or order(sequenced.generation) > order(self.newest.generation):
             effects += self._enter(now, sequenced.generation, view)
@@ -233,7 +233,7 @@ class TreeSets:
             effects.append(self._add(build, sender, view))
         messages = build.in_order(sender, sequenced)
         if messages is None:
-            return [*effects, Refuse(sender, "tree messages that are far ahead")]
+            return [*effects, Refuse(sender, "trees-far-ahead")]
         if messages:
             build.moved = now
         for message in messages:
@@ -245,7 +245,7 @@ class TreeSets:
     ) -> list[PluginEffect]:
         if isinstance(message, LinkWeight):
             if sender in build.theirs or not (0.0 <= message.peer_fails <= 1.0 and 0.0 <= message.link_fails <= 1.0):
-                return [Refuse(sender, "a weight that cannot be")]
+                return [Refuse(sender, "invalid-weight")]
             build.theirs[sender] = message
             return self._ready(build, view)
         if build.builder is None:
@@ -262,7 +262,7 @@ class TreeSets:
             assert isinstance(builder, SptBuilder)
             says = builder.hear(sender, message) if isinstance(message, SptMessage) else None
         if says is None:
-            return [Refuse(sender, "a tree message that makes no sense")]
+            return [Refuse(sender, "invalid-tree-message")]
         return [*(build.say(peer, said) for peer, said in says), *self._done(build, view)]
 
     def _ready(self, build: TreeGeneration, view: View) -> list[PluginEffect]:

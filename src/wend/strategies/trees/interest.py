@@ -116,7 +116,7 @@ class TreeTables:
             return self._hear_early(sender, told, view)
         news = tables[told.tree].hear(sender, told) if 0 <= told.tree < len(tables) else None
         if news is None:
-            return [Refuse(sender, "subtree interest that cannot be")]
+            return [Refuse(sender, "invalid-subtree-interest")]
         return self.tell(filters) if news else None
 
     def _hear_early(self, sender: PeerId, told: SubtreeInterest, view: View) -> list[PluginEffect] | None:

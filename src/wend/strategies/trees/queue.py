@@ -15,15 +15,15 @@ import msgspec
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import SECOND, Nanos
-from wend.protocol.plugins import Drop, DropReason
+from wend.protocol.plugins import Drop, DropCode
 
 HOLD_NS: Nanos = 30 * SECOND
 """The greatest age of an event for unreachable peers. Persistence has no such bound."""
 SETTLE_NS: Nanos = 10 * SECOND
 """Trees that have served for this long include every peer: the queue need not store the events sent on them."""
-NO_TREE: Final = "no tree in time"
-NO_ROOM: Final = "tree queue full"
-NO_REST: Final = "trees unstable"
+NO_TREE: Final = "tree-timeout"
+NO_ROOM: Final = "tree-queue-full"
+NO_REST: Final = "trees-unstable"
 
 
 class OwnEvent(msgspec.Struct, frozen=True, gc=False):
@@ -110,10 +110,10 @@ class TreeQueue:
         self.copies = [copy for copy in self.copies if now - copy.born_ns <= HOLD_NS]
         return drops
 
-    def _lost(self, copy: BlockedCopy, reason: DropReason) -> Drop:
+    def _lost(self, copy: BlockedCopy, reason: DropCode) -> Drop:
         return Drop(copy.event.id, tuple(sorted(copy.owed)), reason)
 
-    def _let_go(self, mine: OwnEvent, reason: DropReason, others: Unreached) -> list[Drop]:
+    def _let_go(self, mine: OwnEvent, reason: DropCode, others: Unreached) -> list[Drop]:
         """Remove an event and return its drops.
 
         If the event reached no other peer, it is dropped for its publisher. If known peers lack it, it is dropped for

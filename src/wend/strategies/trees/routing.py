@@ -207,7 +207,7 @@ class TreeRouting(Routing):
                 effects.append(Forward(peer, event, born, tuple(share), ranks=theirs, tries=TRIES, header=header))
             left = {dest: fork(rank, view.me) for dest, rank in left.items()} if alike else dict(stuck)
         if stuck:
-            effects.append(GiveUp(event, born, tuple(stuck), "no tree reaches it", tuple(stuck.values())))
+            effects.append(GiveUp(event, born, tuple(stuck), "no-tree", tuple(stuck.values())))
         return effects
 
     # ---------------------------------------------------------------- queued copies

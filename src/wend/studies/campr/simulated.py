@@ -94,7 +94,7 @@ def run_simulated(trial: SimulatedTrial, seed: int) -> dict[str, float]:
 def _dropped(summary: Summary) -> int:
     """Drops by queues. A destination may be dropped again after a retransmission."""
     first = sum(summary.drops.get(reason, 0) for reason in (QUEUE_FULL, PEER_BUSY))
-    return first + sum(summary.notices.get(f"{reason} again", 0) for reason in (QUEUE_FULL, PEER_BUSY))
+    return first + sum(summary.notices.get(f"{reason}-again", 0) for reason in (QUEUE_FULL, PEER_BUSY))
 
 
 def simulated_workload(trial: SimulatedTrial, seed: int) -> FlowWorkload:

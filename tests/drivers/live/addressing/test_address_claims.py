@@ -15,9 +15,9 @@ STRANGER = "stranger"
 STALE = "stale"
 GARBAGE = "garbage"
 MISDIRECTED = "misdirected"
-SAME_ID = "an id that another peer has"
-NO_ROOM = "a question about addresses that is shorter than its answer"
-UNASKED = "an answer about addresses that nobody asked for"
+SAME_ID = "id-of-other-peer"
+NO_ROOM = "short-address-question"
+UNASKED = "unexpected-addresses"
 
 
 # ---------------------------------------------------------------- claims

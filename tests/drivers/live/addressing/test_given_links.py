@@ -128,7 +128,7 @@ def test_a_file_that_is_read_again_changes_links_and_says_what_needs_a_restart(
                 return load(Path("/nowhere"))
 
             await service.reload(broken)
-            assert service.peer.counters.failed["read file"] == 1
+            assert service.peer.counters.failed["read-file"] == 1
             assert caplog.records[-1].getMessage().startswith("peer 0 goes on as before: ")
 
     with caplog.at_level(logging.INFO, logger="wend.peer"):

@@ -145,6 +145,6 @@ def test_the_membership_links_peers_that_join_by_one_address(membership: str) ->
             there = await stack.enter_async_context(client_of(others[3]))
             events = await stack.enter_async_context(there.subscribe("x = 1"))
             await reaches(here, events)
-            assert all(one.peer.counters.refused["no address"] == 0 for one in peers)
+            assert all(one.peer.counters.refused["no-address"] == 0 for one in peers)
 
     run(scene())

@@ -7,7 +7,7 @@ from wend.model.events import PeerId
 from wend.model.keys import distance, node_id
 from wend.model.units import MS
 
-NO_ADDRESS = "no address"
+NO_ADDRESS = "no-address"
 
 
 # ---------------------------------------------------------------- contacts

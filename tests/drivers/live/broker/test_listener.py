@@ -61,7 +61,7 @@ def test_a_connection_that_never_greets_is_closed_and_one_that_greets_stays() ->
         wire.encode_frame(frames.PingFrame(1)),
         wire.encode_frame(frames.Greet()) + struct.pack("!I", 3) + b"abc",
     ],
-    ids=["http", "too long", "garbage", "another version", "no greeting", "garbage later"],
+    ids=["http", "too long", "garbage", "other-version", "no greeting", "garbage later"],
 )
 def test_a_stranger_at_the_listener_is_answered_and_disconnected(noise: bytes) -> None:
     async def scene() -> None:

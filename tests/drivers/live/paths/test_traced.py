@@ -307,7 +307,7 @@ def test_live_peers_measure_the_path_to_each_other(routers: Line, monkeypatch: p
             assert told[b.id][0] == PathFound(a.id, _configured(routers, routers.last, 0))
             await until(lambda: len(a.status().links) > 0)
             for peer in (a, b):
-                assert peer.counters.paths["named"] == ROUTERS and peer.counters.paths["probes answered"] > 0
+                assert peer.counters.paths["named"] == ROUTERS and peer.counters.paths["probes-answered"] > 0
                 assert not peer.counters.failed and not peer.counters.refused["stranger"]
         finally:
             a.close()

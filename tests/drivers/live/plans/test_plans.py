@@ -174,7 +174,7 @@ def test_a_signal_and_a_command_have_the_plan_read_again(tmp_path: Path) -> None
                 (tmp_path / "plan-1" / "plan.json").write_text("{}")
                 process.send_signal(signal.SIGHUP)
                 async with asyncio.timeout(60):
-                    while not (await client.status()).failed.get("load plan"):
+                    while not (await client.status()).failed.get("load-plan"):
                         await asyncio.sleep(0.01)
                 put(tmp_path, "plan-2", HALVES)
                 loading = await asyncio.create_subprocess_exec(

@@ -65,11 +65,11 @@ def test_while_nothing_can_be_stored_nothing_is_acknowledged_or_promised(
         with monkeypatch.context() as patch:
             patch.setattr(store, "append", full)
             peer.perform(effects)
-            assert peer.counters.failed == {"carry out Persist": 1, "withheld ACK": 1}
+            assert peer.counters.failed == {"carry-out-persist": 1, "withheld-ack": 1}
             assert not delivered and [r.kept for r in receipts] == [False]
             assert peer.timer.wake_ns is not None, "time goes on"
             peer.perform([Send(1, Ack(7))])  # the sender tried again
-            assert peer.counters.failed["withheld ACK"] == 2
+            assert peer.counters.failed["withheld-ack"] == 2
         await until(lambda: len(delivered) == 1)
         peer.perform(effects[2:4])
         assert receipts[-1].kept
@@ -114,8 +114,8 @@ def test_what_a_full_disk_has_no_room_for_is_left_to_its_sender(
                 peer.publish(Publication({"topic": "x"}))
             peer.perform([Persist(StateRecord(LINK_STATE, 1, LinkState(1, (1, 1), ())))])
             assert (got(), acks()) == ([], 0)
-            assert peer.counters.refused == {"no room to store": 7}
-            assert peer.counters.failed["lost state record"] == 1
+            assert peer.counters.refused == {"store-full": 7}
+            assert peer.counters.failed["lost-state-record"] == 1
         await until(lambda: len(got()) == 3)
         arrive(100)
         assert (got(), acks()) == (list(range(1, 11)), 10)

@@ -110,7 +110,7 @@ def test_a_full_disk_does_not_disturb_the_peer(tmp_path: Path, monkeypatch: pyte
         for peer in peers:
             await peer.start()
         counters = peers[1].peer.counters
-        await until(lambda: counters.failed["telemetry segment"] > 3 and counters.failed["telemetry rows"] > 3)
+        await until(lambda: counters.failed["telemetry-segment"] > 3 and counters.failed["telemetry-rows"] > 3)
         await events_pass(*peers)
         monkeypatch.undo()
         for peer in peers:
@@ -121,7 +121,7 @@ def test_a_full_disk_does_not_disturb_the_peer(tmp_path: Path, monkeypatch: pyte
     assert told["unwritten"] > 3
     assert sum(row["unwritten"] for row in rows(tmp_path / "peer-2", "heartbeats")) > 0
     reasons = {row["reason"] for row in rows(tmp_path / "peer-2", "counts") if row["kind"] == "failure"}
-    assert "telemetry rows" in reasons
+    assert "telemetry-rows" in reasons
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def test_a_peer_goes_on_while_its_disk_is_full_and_writes_again_when_there_is_ro
         for peer in peers:
             await peer.start()
         counters, seen = peers[1].peer.counters, tmp_path / "peer-2"
-        await until(lambda: counters.failed["telemetry segment"] > 3 and counters.failed["telemetry rows"] > 3)
+        await until(lambda: counters.failed["telemetry-segment"] > 3 and counters.failed["telemetry-rows"] > 3)
         assert shutil.disk_usage(seen).free < 16 * 1024
         filled = {path.name for path in seen.glob("*.parquet")}
         assert len(filled) > 10

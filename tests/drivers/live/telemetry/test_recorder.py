@@ -197,7 +197,7 @@ def test_links_and_counters_are_written_once_a_period_by_their_differences(tmp_p
         link = here.peer.peer.links[1]
         link.transmitted, link.answers = link.transmitted + 5, link.answers + 3
         link.unanswered.timed_out += 2
-        here.peer.perform([Refuse(1, "not a neighbour"), Drop(EventId(1, 1, 1), (4, 5), "no route")])
+        here.peer.perform([Refuse(1, "not-neighbour"), Drop(EventId(1, 1, 1), (4, 5), "no-route")])
         here.look()
         link.unanswered.timed_out -= 1  # an outage explains one of them
         here.look()
@@ -208,7 +208,7 @@ def test_links_and_counters_are_written_once_a_period_by_their_differences(tmp_p
         assert [(row["sent"], row["acknowledged"], row["lost"]) for row in found] == [(5, 3, 2), (0, 0, 0), (0, 0, 1)]
         assert {(row["period_ns"], row["delay_ns"], row["state"]) for row in found} == {(SECOND, 20 * MS, "unknown")}
         counts = [tuple(row.values()) for row in here.table("counts") if row["time_ns"] == 3 * SECOND]
-        assert counts == [(3 * SECOND, "drop", "no route", 2), (3 * SECOND, "refusal", "not a neighbour", 1)]
+        assert counts == [(3 * SECOND, "drop", "no-route", 2), (3 * SECOND, "refusal", "not-neighbour", 1)]
         beats = here.table("heartbeats")
         assert [row["time_ns"] for row in beats] == [2 * SECOND, 3 * SECOND, 4 * SECOND, 5 * SECOND, 5 * SECOND]
         assert {row["sample"] for row in beats} == {1.0}

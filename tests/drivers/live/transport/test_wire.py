@@ -181,5 +181,5 @@ def test_the_reasons_of_a_datagram_that_cannot_be_read() -> None:
     right = wire.encode(HEAD, Ack(1))
     assert wire.fault(right) is None
     assert wire.fault(b"xx" + right[2:]) == wire.fault(right[:20]) == wire.fault(b"") == "garbage"
-    assert wire.fault(right[:2] + b"\x02" + right[3:]) == "another version"
+    assert wire.fault(right[:2] + b"\x02" + right[3:]) == "other-version"
     assert wire.fault(right[:-1] + bytes((right[-1] ^ 1,))) == wire.fault(right[:-1]) == "corrupted"

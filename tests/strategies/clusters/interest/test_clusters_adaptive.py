@@ -41,7 +41,7 @@ def test_every_subscriber_gets_every_event_once(clusters: int, multicast: bool) 
     publish_all(net, Random(1), 30)
     net.run(5)
     net.check()
-    assert not net.drops and set(net.refusals) <= {"not a neighbour"}  # the other end makes a link a moment later
+    assert not net.drops and set(net.refusals) <= {"not-neighbour"}  # the other end makes a link a moment later
 
 
 @pytest.mark.parametrize("seed", range(2))

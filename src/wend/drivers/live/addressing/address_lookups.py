@@ -92,7 +92,7 @@ class AddressLookups:
         if lookup is not None and any(message == other for other, _ in lookup.waiting):
             return
         if lookup is None or self._waiting >= MOST_WAITING or len(lookup.waiting) >= WAITING_PER_PEER:
-            self._counters.refused["no address"] += 1
+            self._counters.refused["no-address"] += 1
             return
         lookup.waiting.append((message, now))
         self._waiting += 1
@@ -189,7 +189,7 @@ class AddressLookups:
             return True
         del self._lookups[lookup.peer]
         self._waiting -= len(lookup.waiting)
-        self._counters.refused["no address"] += len(lookup.waiting)
+        self._counters.refused["no-address"] += len(lookup.waiting)
         return False
 
     def _learn(self, now: Nanos, lookup: AddressLookup, reply: AddressReply) -> None:

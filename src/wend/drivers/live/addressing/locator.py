@@ -150,7 +150,7 @@ class Locator:
         if len(body) <= size:
             self._user.transmit(address, asker, body)
         else:
-            self._counters.refused["a question about addresses that is shorter than its answer"] += 1
+            self._counters.refused["short-address-question"] += 1
         if query.link and admits:
             self._link_asked(now, asker, address)
 
@@ -171,7 +171,7 @@ class Locator:
                 if self._lookups.answered(now, lookup, reply):
                     self.contacts.own_id_confirmed()
             case _:
-                self._counters.refused["an answer about addresses that nobody asked for"] += 1
+                self._counters.refused["unexpected-addresses"] += 1
 
     def _contact_answered(self, now: Nanos, contact: ContactAddress, sender: PeerId, reply: AddressReply) -> None:
         if contact not in self.contacts:
@@ -219,7 +219,7 @@ class Locator:
             if claim.instance != self.instance:
                 self._same_id(claim.address)
         elif claim.rival is not None and claim.rival_instance not in (None, claim.instance):
-            self._counters.refused["an id that another peer has"] += max(1, len(claim.datagrams))
+            self._counters.refused["id-of-other-peer"] += max(1, len(claim.datagrams))
             self._learned.confirm(now, claim.peer)
         else:
             self._adopt(now, claim.peer, claim.address, moved=claim.rival_instance is None)

@@ -27,7 +27,7 @@ from wend.model.events import MAX_DEADLINE_NS, MAX_GROUP_CHARS, DurableOptions, 
 from wend.model.publication import Publication
 from wend.model.units import SECOND
 from wend.protocol.delivery.queue_groups import group_bytes
-from wend.protocol.notices import MissedReason
+from wend.protocol.notices import MissedCode
 from wend.protocol.ports import Deliver, LocalSubscription, Missed, Receipt, Subscribed, Unsubscribed
 
 if TYPE_CHECKING:  # only peers with keys need ciphers
@@ -61,7 +61,7 @@ class BrokerClient(Protocol):
         """Take an event for the subscription that this client made as `handle`. It must not block or raise."""
         ...
 
-    def missed(self, handle: int, counts: dict[MissedReason, int]) -> None:
+    def missed(self, handle: int, counts: dict[MissedCode, int]) -> None:
         """The subscription will not get some events."""
         ...
 

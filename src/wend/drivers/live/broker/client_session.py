@@ -29,7 +29,7 @@ from wend.model.errors import WendError, WireError
 from wend.model.events import event_bytes
 from wend.model.publication import Publication
 from wend.model.units import Nanos
-from wend.protocol.notices import MissedReason
+from wend.protocol.notices import MissedCode
 from wend.protocol.ports import Deliver, Receipt
 from wend.security.identity import Untrusted
 
@@ -398,7 +398,7 @@ class ClientSession(asyncio.Protocol):
 
     # ---------------------------------------------------------------- deliveries (`BrokerClient`)
 
-    def missed(self, handle: int, counts: dict[MissedReason, int]) -> None:
+    def missed(self, handle: int, counts: dict[MissedCode, int]) -> None:
         self._output.missed(handle, {str(reason): count for reason, count in counts.items()})
 
     def replaced(self, handle: int) -> None:

@@ -19,7 +19,7 @@ from wend.model.errors import WendError
 from wend.model.events import Attributes, Event, EventId, Headers, PeerId, Qos, Range, SubscriptionId
 from wend.model.publication import Publication
 from wend.model.units import FOREVER, SECOND, Nanos
-from wend.protocol.notices import MissedReason
+from wend.protocol.notices import MissedCode
 from wend.protocol.ports import Deliver
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class RetainedExchange:
         except (WendError, msgspec.MsgspecError, ValueError) as error:
             log.info("cannot read what peer %d asks or answers: %s", effect.event.id.publisher, error)
 
-    def missed(self, handle: int, counts: dict[MissedReason, int]) -> None:
+    def missed(self, handle: int, counts: dict[MissedCode, int]) -> None:
         """Its own subscriptions miss nothing: they are neither ordered nor expire."""
 
     def replaced(self, handle: int) -> None:

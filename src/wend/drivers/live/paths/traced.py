@@ -5,7 +5,7 @@ being measured share the result. The cache holds a complete path for the configu
 for a tenth of it.
 
 Counters under `paths`: `traces`, `probes` and their `answers`; hops that are `named`, `silent`, or without a name
-because their address is `private`; traces that did not reach the peer (`cut short`) or `failed`; and `remembered`
+because their address is `private`; traces that did not reach the peer (`cut-short`) or `failed`; and `remembered`
 answers from the cache.
 """
 
@@ -98,4 +98,4 @@ class TracedPaths:
         self._counts["named"] += names
         self._counts["silent"] += silent
         self._counts["private"] += len(traced.hops) - silent - names
-        self._counts["cut short"] += not traced.reached
+        self._counts["cut-short"] += not traced.reached

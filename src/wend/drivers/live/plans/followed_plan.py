@@ -248,7 +248,7 @@ class FollowedPlan:
                     _part(part)
             return stored
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, ConfigError, WireError) as error:
-            self._peer.counters.failed["read pushed plan"] += 1
+            self._peer.counters.failed["read-pushed-plan"] += 1
             log.warning("peer %d cannot read the plan that was pushed, %s: %s", self._peer.id, self._file, error)
             return None
 

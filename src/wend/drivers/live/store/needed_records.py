@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from wend.model.events import EventId, PeerId, Value
 from wend.model.units import FOREVER, Nanos
-from wend.protocol.notices import MissedReason
+from wend.protocol.notices import MissedCode
 from wend.protocol.records import (
     TIME_FIELDS,
     ConfirmedRecord,
@@ -81,7 +81,7 @@ class NeededBacklogs:
         self._queued: dict[EventId, QueuedRecord] = {}
         self._owed: dict[tuple[int, int], EventId] = {}
         """By subscription and position."""
-        self._missed: dict[int, Counter[MissedReason]] = {}
+        self._missed: dict[int, Counter[MissedCode]] = {}
         self._skipped: dict[tuple[PeerId, int], SkippedRecord] = {}
         self._gaps: dict[tuple[EventId, int], GapRecord] = {}
         """By event and subscription."""

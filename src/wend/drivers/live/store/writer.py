@@ -64,7 +64,7 @@ class StoreWriter:
     def refuses(self, event: Input) -> bool:
         """Whether to refuse an input. Ask while effects wait."""
         if isinstance(event, Received) and isinstance(event.message, Data | Fragment) and self.full:
-            self._counters.refused["no room to store"] += 1
+            self._counters.refused["store-full"] += 1
             return True
         return False
 
@@ -76,7 +76,7 @@ class StoreWriter:
             if type(effect.record) is QueuedRecord:
                 self.queued = effect.record.event.id
         except OSError as error:
-            self._counters.failed["carry out Persist"] += 1
+            self._counters.failed["carry-out-persist"] += 1
             log.warning(
                 "peer %d cannot write its store %s: %s; it acknowledges and delivers nothing, and tries again",
                 self._peer, self._store.path, error.strerror or error,
@@ -94,12 +94,12 @@ class StoreWriter:
         """Whether an effect is held back, or dropped because its sender or a neighbour repeats it."""
         if isinstance(effect, Send | SendEach):
             if isinstance(effect.message, Ack):
-                self._counters.failed["withheld ACK"] += 1
+                self._counters.failed["withheld-ack"] += 1
                 return True
         elif isinstance(effect, Persist | Deliver):
             if self.full and isinstance(effect, Persist) and isinstance(effect.record, StateRecord):
                 # Neighbours send their state again to a peer that restarts.
-                self._counters.failed["lost state record"] += 1
+                self._counters.failed["lost-state-record"] += 1
             else:
                 self.held.append((effect, self._clock()))
             return True

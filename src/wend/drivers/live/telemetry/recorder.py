@@ -92,7 +92,7 @@ class TelemetryRecorder(Observer):
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         if self.folder.left_over:
-            self._counters.failed["telemetry left over"] += self.folder.left_over
+            self._counters.failed["telemetry-left-over"] += self.folder.left_over
 
     # ---------------------------------------------------------------- from begin to end
 
@@ -251,11 +251,11 @@ class TelemetryRecorder(Observer):
         (old_failures, old_removed), self._reported = self._reported, (failures, removed)
         counters = self._counters
         if rows:
-            counters.failed["telemetry rows"] += rows
+            counters.failed["telemetry-rows"] += rows
         if failures > old_failures:
-            counters.failed["telemetry segment"] += failures - old_failures
+            counters.failed["telemetry-segment"] += failures - old_failures
         if removed > old_removed:
-            counters.failed["telemetry removed"] += removed - old_removed
+            counters.failed["telemetry-removed"] += removed - old_removed
 
     # ---------------------------------------------------------------- rows
 

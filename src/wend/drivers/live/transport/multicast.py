@@ -228,7 +228,7 @@ class MulticastGroups:
         if fault is None:
             self.receive_open(wire.unframe(datagram), address, waited_ns)
         elif fault == "garbage":
-            self._refuse_others("a multicast packet of others", address)
+            self._refuse_others("foreign-multicast", address)
         else:
             peer.senders.refuse_unreadable(fault, datagram, address)
 
@@ -237,9 +237,9 @@ class MulticastGroups:
         peer, counters = self._peer, self._peer.counters
         sender, group, incarnation = inner.header
         if inner.kind != wire.MULTICAST:
-            self._refuse_others("a multicast packet of others", address)
+            self._refuse_others("foreign-multicast", address)
         elif group not in self._joined:
-            self._refuse_others("a multicast packet of another group", address)
+            self._refuse_others("other-multicast-group", address)
         elif sender == peer.id:
             if incarnation != peer.incarnation:  # else the peer hears itself
                 counters.refused["misdirected"] += 1
@@ -262,7 +262,7 @@ class MulticastGroups:
     def _hear_all(self, sender: PeerId, messages: list[Message], waited_ns: Nanos) -> None:
         forwarding = self._peer.driver.forwarding
         if forwarding is not None and not all(forwarding.permits(sender, message) for message in messages):
-            self._peer.counters.refused["an event that its neighbour may not forward"] += 1
+            self._peer.counters.refused["forwarding-not-granted"] += 1
             return
         if len(messages) == 1 and isinstance(messages[0], PlainMessage):
             self._peer.hear(Received(sender, older(messages[0], waited_ns) if waited_ns else messages[0]))
@@ -273,7 +273,7 @@ class MulticastGroups:
         """Refuse a packet of others that use the address of a group, and say so once."""
         refused = self._peer.counters.refused
         refused[reason] += 1
-        if refused["a multicast packet of others"] + refused["a multicast packet of another group"] == 1:
+        if refused["foreign-multicast"] + refused["other-multicast-group"] == 1:
             at = " or ".join(show(address) for address in self._listening)
             log.warning(
                 "peer %d: others, such as %s, use the multicast address %s, and their packets are refused; "

@@ -129,7 +129,7 @@ class Senders:
     def refuse_unreadable(self, fault: wire.Fault, datagram: bytes | memoryview, address: Address) -> None:
         """Count a datagram that cannot be read."""
         self._counters.refused[fault] += 1
-        if fault == "another version" and self._counters.refused[fault] <= _LOGGED_VERSIONS:
+        if fault == "other-version" and self._counters.refused[fault] <= _LOGGED_VERSIONS:
             log.warning("peer %d refuses %s, from %s", self._me, wire.explain(fault, datagram), show(address))
 
     def answer_probe(self, datagram: memoryview, address: Address) -> bool:
@@ -137,7 +137,7 @@ class Senders:
         answer = answer_to(datagram) if self._book.has_host(address) else None
         if answer is None:
             return False
-        self._counters.paths["probes answered"] += 1
+        self._counters.paths["probes-answered"] += 1
         self._transmit(address, answer)
         return True
 

@@ -131,7 +131,7 @@ class OpenLink:
         self._transmit(head + body + crc32(body, head_sum).to_bytes(4, "little"))  # as `frame` does
 
 
-Fault = Literal["garbage", "another version", "corrupted"]
+Fault = Literal["garbage", "other-version", "corrupted"]
 """Why an open datagram cannot be read: it is not Wend's, it is of another version, or bits of it have changed."""
 
 
@@ -140,7 +140,7 @@ def fault(datagram: bytes | memoryview) -> Fault | None:
     if len(datagram) <= HEADER_BYTES + CHECKSUM_BYTES or datagram[: len(MAGIC)] != MAGIC:
         return "garbage"
     if datagram[_VERSION] != VERSION:
-        return "another version"
+        return "other-version"
     return None if crc32(datagram) == INTACT else "corrupted"
 
 
@@ -153,7 +153,7 @@ def unframe(datagram: bytes | memoryview) -> InnerDatagram:
 def explain(fault: Fault, datagram: bytes | memoryview) -> str:
     """The fault as the object of a sentence."""
     match fault:
-        case "another version":
+        case "other-version":
             return f"a datagram of version {datagram[_VERSION]}, this peer speaks version {VERSION}"
         case "corrupted":
             return "a datagram that does not have its checksum"

@@ -16,8 +16,8 @@ BATCH = 32
 """Groups in one message."""
 SEND_ATTEMPTS = 2
 """How often a message is sent to a peer that another one can stand in for."""
-NOT_A_MEMBER: Final = "a message of a peer that is no member of the cluster"
-NOT_A_COORDINATOR: Final = "a message for a cluster that it does not coordinate"
+NOT_A_MEMBER: Final = "not-member"
+NOT_A_COORDINATOR: Final = "not-coordinator"
 
 
 class ClusterView:

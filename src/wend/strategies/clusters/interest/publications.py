@@ -62,7 +62,7 @@ class OwnPublications:
             effects.append(Remember(slot, PublishedEvent(slot, numbers, event, born_ns)))
         elif not joined:
             me = self._cluster.me
-            return (), [Notice("published-early", me), Drop(event.id, (me,), "not joined yet")]
+            return (), [Notice("published-early", me), Drop(event.id, (me,), "not-joined")]
         self._pending[event.id] = _Publication(numbers, slot, now + REPAIR_NS)
         if joined:
             effects += self._cluster.multicast(ClusterEvent(self._cluster.name, numbers, event, now - born_ns))

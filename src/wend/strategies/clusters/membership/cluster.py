@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.plugins import PluginEffect, RefusalReason, SendTo
+from wend.protocol.plugins import PluginEffect, RefusalCode, SendTo
 from wend.strategies.clusters.membership.detector import beat_period, silence_limit
 from wend.strategies.clusters.membership.messages import (
     ClusterEntry,
@@ -90,11 +90,11 @@ class ClusterState:
     def misses_head(self, now: Nanos) -> bool:
         return now - self.head_ns >= silence_limit(self.detection_ns)
 
-    def mismatch(self, name: str, agreement: int) -> RefusalReason | None:
+    def mismatch(self, name: str, agreement: int) -> RefusalCode | None:
         """The reason to refuse a message that carries this name and agreement; None if it is of this cluster."""
         if name != self.name:
-            return "a message of another cluster"
-        return None if agreement == self.agreement else "the name of this cluster, with other settings"
+            return "other-cluster"
+        return None if agreement == self.agreement else "cluster-settings-differ"
 
     # ---------------------------------------------------------------- messages
 

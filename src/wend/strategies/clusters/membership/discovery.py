@@ -145,7 +145,7 @@ class ClusterDiscovery:
     def hear_answer(self, now: Nanos, sender: PeerId, message: SearchAnswer) -> list[PluginEffect]:
         cluster = self._cluster
         if message.asked != cluster.name:
-            return [Refuse(sender, "an answer about another cluster")]
+            return [Refuse(sender, "answer-other-cluster")]
         out = self._exceed_term(now, message)
         for entry in message.entries:
             if entry.name == cluster.name:

@@ -182,7 +182,7 @@ class Heartbeats:
             cluster.multicast.hear(now, sender)
         if sender not in cluster.members and not self._merge.expects(sender):
             if sender != new.head:
-                return [Refuse(sender, "slots of a cluster, and is no member of it")]
+                return [Refuse(sender, "slots-of-nonmember")]
             return self.hear_beacon(now, sender, cluster.beacon_of(new.term, new.head))  # ask it before believing it
         if (new.term, new.head) == (cluster.term, cluster.head):
             return self._hear_same_term(now, sender, message)
@@ -198,7 +198,7 @@ class Heartbeats:
         if digest_of(new) == cluster.digest:
             return []
         if sender != new.head or cluster.is_head:
-            return [Refuse(sender, "slots that disagree with those of the head")]
+            return [Refuse(sender, "slots-disagree")]
         return self._leadership.adopt(now, new, message.stamp) if cluster.names_me(new) else []
 
     def hear_request(self, now: Nanos, sender: PeerId, message: RosterRequest) -> list[PluginEffect]:
@@ -209,6 +209,6 @@ class Heartbeats:
 
     def hear_multicast(self, now: Nanos, sender: PeerId, message: MulticastProbe) -> list[PluginEffect]:
         if message.cluster != self._cluster.name:
-            return [Refuse(sender, "a message of another cluster")]
+            return [Refuse(sender, "other-cluster")]
         self._cluster.multicast.hear(now, sender)
         return []

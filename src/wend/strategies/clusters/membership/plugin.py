@@ -28,7 +28,6 @@ from wend.model.units import Nanos
 from wend.protocol.plugins import (
     Begun,
     Changed,
-    ComposedReason,
     ContactFound,
     Due,
     Heard,
@@ -237,7 +236,7 @@ class Clusters(Membership):
     def _take(self, now: Nanos, sender: PeerId, message: Any) -> list[PluginEffect]:
         self._unanswered.pop(sender, None)
         if sender == self.me or is_invalid(message, self._trees):
-            return [Refuse(sender, ComposedReason(f"{type(message).__name__}: a message that cannot be"))]
+            return [Refuse(sender, "invalid-message", type(message).__name__)]
         if not self._cluster.name:
             return []
         if isinstance(message, MemberBeat | HeadBeacon | RosterUpdate):
