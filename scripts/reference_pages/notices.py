@@ -223,7 +223,7 @@ LIVE_ABOUT = """
 """
 
 FAILED_ABOUT = """
-`failed` also counts, as `handle Received`, `persist` or `observe Deliver`, an input, effect or observer that
+`failed` also counts, as `handle-received`, `carry-out-persist` or `observe-deliver`, an input, effect or observer that
 raised an exception inside the peer. The peer logs the first twenty failures and goes on.
 """
 

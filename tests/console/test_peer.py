@@ -349,7 +349,7 @@ def test_a_status_says_who_the_peer_is_and_how_its_links_are() -> None:
         "late                     0",
         "data                     0",
         "data_unicast             0",
-        "drops         no route   2",
+        "drops         no-route   2",
         "in_flight                0",
         "waiting                  0",
     ]

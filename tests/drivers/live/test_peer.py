@@ -49,7 +49,7 @@ def test_a_mistake_inside_is_counted_and_the_peer_goes_on(
 
         monkeypatch.setattr(place.peer.peer, "handle", broken)
         place.say(wire.encode(wire.header(1, 0, 1), Ack(1)))
-        await until(lambda: place.peer.counters.failed["handle Received"] == 1)
+        await until(lambda: place.peer.counters.failed["handle-received"] == 1)
         with pytest.raises(Refused, match="failed inside"):
             place.peer.publish(Publication({"topic": "x"}))
         assert "goes on" in caplog.text
