@@ -196,6 +196,15 @@ def test_no_class_uses_private_names_of_its_bases() -> None:
     assert [name for file, source in sources().items() for name in foreign_private_names(file, source)] == []
 
 
+def test_a_public_class_name_stands_once() -> None:
+    """Codes, settings and pages name classes without their modules."""
+    places = defaultdict(list)
+    for one in classes(sources()).values():
+        if not one.name.startswith("_"):
+            places[one.name].append(one.file)
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
 def test_no_module_is_too_long() -> None:
     lengths = {file: len(source.splitlines()) for file, source in sources().items()}
     assert {file for file, lines in lengths.items() if lines > MOST_LINES} == set(LONG_MODULES)
