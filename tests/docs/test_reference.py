@@ -65,7 +65,7 @@ def test_every_drop_and_refusal_has_its_row() -> None:
 LIVE = re.findall(r"^\| `(.+?)` \| .+ \|$", section("Counters of the live driver"), re.MULTILINE)
 OTHER = re.findall(r"^\| `(.+?)` \| .+ \|$", section("Counters of the simulator and of `wend up`"), re.MULTILINE)
 COMPUTED = {"drops.queue-full", "drops.peer-queue-full", "notices.queue-full", "notices.queue-full-again"}
-COMPUTED |= {"drops.queue-delay", "notices.background-packets", "notices.refused: corrupted"}
+COMPUTED |= {"drops.queue-delay", "notices.background-packets", "notices.refused-corrupted"}
 """Counters whose names stand in no one place (`drivers/sim/capacity.py`, `drivers/sim/disturbances.py`)."""
 
 
@@ -142,12 +142,13 @@ def test_every_message_is_on_the_page() -> None:
         for name, made in table.items():
             assert made.messages is None or f"`{name}`" in WIRE_PAGE
             for message in get_args(made.messages) or ([made.messages] if made.messages else []):
-                assert f"| `{message.__name__}` | `{message.__struct_config__.tag}` |" in WIRE_PAGE
+                name, tag = message.__name__, message.__struct_config__.tag
+                assert f"| `{name}` | `{tag}` |" in WIRE_PAGE or f"`{tag}` {name}" in WIRE_PAGE
 
 
 def test_every_struct_has_a_meaning() -> None:
     rows = [line for line in WIRE_PAGE.splitlines() if line.startswith("| `")]
-    assert len(rows) > 50
+    assert len(rows) > 20
     assert [row for row in rows if row.endswith("|  |")] == []
 
 
