@@ -106,24 +106,18 @@ incarnation (8), random number of the process (8), number of the handshake (8), 
 certificate (DER, at most {certificate}). In an initiation zeros follow, up to the longest certificate, so that no reply
 is longer than the packet that it answers.
 
-- `mac1` is the keyed BLAKE2s of everything before it. Its key is the BLAKE2s of `"wend mac1"` and the receiver's public
-  key.
-- `mac2` is the BLAKE2s of everything before it under the cookie that the receiver sent, or zeros. A receiver asks for
-  it only while there are many handshakes.
+- `mac1` is the keyed BLAKE2s of everything before it, under the BLAKE2s of `"wend mac1"` and the receiver's public key.
+- `mac2` is the BLAKE2s of everything before it under the receiver's cookie, or zeros. A receiver under load asks for it.
 - A sealed cookie is ChaChaPoly under the BLAKE2s of `"wend cookie"`, the sender's public key and the salt, with mac1 as
-  associated data. A cookie is valid for two to four minutes, for one address.
+  associated data.
 - An initiation is accepted if its incarnation and number are higher than those of the last one of that peer.
-- The nonce of a sealed message is its counter, which is never used again under the same keys. The header of 16 bytes is
-  the associated data. A receiver accepts each counter once, and none that is {window} below the highest.
-- The responder seals with new keys once it has received a packet under them. Kind {nothing} is an empty packet. A peer
-  that has received packets and has nothing to send answers with one after {keepalive} s; a peer that hears nothing for
-  {silence} s begins a handshake.
+- The nonce of a sealed message is its counter, and the header of 16 bytes is the associated data. A receiver accepts
+  each counter once, and none that is {window} below the highest.
+- Kind {nothing} is an empty packet. It confirms new keys, and answers packets after {keepalive} s if there is nothing else
+  to send. A peer that has sent packets and hears nothing for {silence} s begins a handshake.
 - The initiator begins the next handshake when its keys are {rekey} s old, the responder after {late} s. Keys end after
-  {end} s. While there are keys, initiations travel alternately in a transport packet of kind {rekeying}, so that
-  strangers cannot crowd them out, and as they are.
-- A peer sends to the address from which the newest authentic packet came. If nobody answers there, handshakes also try
-  the address that the peer was given.
-- A session ends when the certificate of the other peer ends or is revoked.
+  {end} s. Kind {rekeying} carries an initiation inside a session.
+- A peer sends to the address from which the newest authentic packet came.
 
 A sealed message costs {overhead} bytes, as many as the header and checksum of an open one.
 

@@ -199,7 +199,6 @@ def test_the_page_names_every_declaration() -> None:
         ("membership", plugins.Membership),
         ("routing", plugins.Routing),
         ("interest", plugins.Interest),
-        ("interest's table", plugins.SubscriptionQueries),
     ):
         named = {name for of, cell, _ in rows if of == whose for name in re.findall(r"`(\w+)", cell)}
         common = set() if kind is plugins.Graph else public(plugins.Graph)
