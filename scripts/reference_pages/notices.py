@@ -7,8 +7,8 @@ PAGE = """\
 
 <!-- Written by scripts/reference.py. -->
 
-A peer counts everything that it drops, refuses or repeats, under a fixed code. This page lists the codes.
-[Status](status.md) says where you see the counters; [guarantees](../guarantees.md) says which losses are possible.
+A peer counts everything that it drops, refuses or repeats, under a fixed code. [Status](status.md) says where you see
+the counters; [guarantees](../guarantees.md) says which losses are possible.
 
 | in `wend status` and `client.status()` | in `wend sim` | meaning |
 | --- | --- | --- |
@@ -17,8 +17,7 @@ A peer counts everything that it drops, refuses or repeats, under a fixed code. 
 | `refused.not-neighbour` | `noticed`, as `refused-not-neighbour` | a mistake of another peer; the link stays up |
 | `failed.send` | | a failure of this peer or of its machine |
 
-`wend sim` reports `delivered N of M`. Without persistence, M counts the subscribers that were up when an event was
-published. Drops for subscribers that were down are counted too, so there may be more drops than missing deliveries.
+In `wend sim` there may be more drops than missing deliveries: drops for subscribers that were down are counted, too.
 """
 
 COUNTED_BY = {
@@ -46,7 +45,7 @@ NOTICES_ABOUT = """
 ## Notices
 
 The peer at which it happens counts a notice, unless the last column names another. Peers count `link-down` and
-`link-up` if the failure detector runs: with `adaptive`, `mrst` and `spt-k`.
+`link-up` if the strategy asks for the failure detector, as `adaptive` does.
 
 | notice | meaning | counted by |
 | --- | --- | --- |
