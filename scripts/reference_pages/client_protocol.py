@@ -7,7 +7,7 @@ from wend.drivers.live import frames
 from wend.drivers.live.broker import broker, listener
 from wend.drivers.live.client import connection
 from wend.drivers.live.transport import wire
-from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Event, Range
+from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, DurableOptions, Event, Range
 from wend.model.publication import MAX_ATTRIBUTES_BYTES, MAX_PAYLOAD_BYTES
 
 PAGE = """\
@@ -17,8 +17,8 @@ PAGE = """\
 
 How to write a client in another language: what it says to a peer over TCP (version {version}).
 [examples/client.mjs](../../examples/client.mjs) is one in JavaScript. A peer with keys takes the same frames over TLS
-1.3 (`wends://`), from clients that show a certificate of the overlay's root, or a token in `greet`. Peers accept clients
-without TLS on loopback only, unless their file says otherwise.
+1.3 (`wends://`), from clients that show a certificate of the overlay's root, or a token in `greet`. Peers accept
+clients without TLS on loopback only, unless their file says otherwise.
 
 ## Frames
 
@@ -87,7 +87,7 @@ def page() -> str:
         headers=MAX_HEADERS,
         event=MAX_ATTRIBUTES_BYTES,
         payload=MAX_PAYLOAD_BYTES,
-        types=structs((Event, Range, frames.PostedEvent), "struct"),
+        types=structs((Event, Range, frames.PostedEvent, DurableOptions, frames.DurableStatus), "struct"),
         greet_s=listener.GREET_S,
         clients=listener.MAX_CLIENTS,
         handles=broker.MAX_HANDLES,

@@ -107,14 +107,14 @@ certificate (DER, at most {certificate}). In an initiation zeros follow, up to t
 is longer than the packet that it answers.
 
 - `mac1` is the keyed BLAKE2s of everything before it, under the BLAKE2s of `"wend mac1"` and the receiver's public key.
-- `mac2` is the BLAKE2s of everything before it under the receiver's cookie, or zeros. A receiver under load asks for it.
+- `mac2` is the BLAKE2s of everything before it under the receiver's cookie, or zeros. A busy receiver asks for it.
 - A sealed cookie is ChaChaPoly under the BLAKE2s of `"wend cookie"`, the sender's public key and the salt, with mac1 as
   associated data.
 - An initiation is accepted if its incarnation and number are higher than those of the last one of that peer.
 - The nonce of a sealed message is its counter, and the header of 16 bytes is the associated data. A receiver accepts
   each counter once, and none that is {window} below the highest.
-- Kind {nothing} is an empty packet. It confirms new keys, and answers packets after {keepalive} s if there is nothing else
-  to send. A peer that has sent packets and hears nothing for {silence} s begins a handshake.
+- Kind {nothing} is an empty packet. It confirms new keys, and answers packets after {keepalive} s if there is nothing
+  else to send. A peer that has sent packets and hears nothing for {silence} s begins a handshake.
 - The initiator begins the next handshake when its keys are {rekey} s old, the responder after {late} s. Keys end after
   {end} s. Kind {rekeying} carries an initiation inside a session.
 - A peer sends to the address from which the newest authentic packet came.
@@ -204,7 +204,7 @@ def page() -> str:
         shift=messages.TX_SHIFT,
         ack=ack.hex(" "),
         types=structs(NESTED, "struct"),
-        link_messages=structs((*members(messages.Message), messages.ControlFragment)),
+        link_messages=structs((*members(messages.Message), messages.ControlFragment, messages.FailureNews)),
         address_messages=structs((*members(address_messages.AddressMessage), address_messages.KnownAddress)),
         plugins="".join(_default_plugins()),
         others="".join(_other_plugins()),

@@ -152,6 +152,17 @@ def test_every_struct_has_a_meaning() -> None:
     assert [row for row in rows if row.endswith("|  |")] == []
 
 
+@pytest.mark.parametrize("page", ["wire-format", "client-protocol"])
+def test_every_type_of_a_field_is_defined(page: str) -> None:
+    text = (ROOT / "docs" / "reference" / f"{page}.md").read_text()
+    fields = [
+        cells[2] for row in re.findall(r"^\| (`\w+` .*) \|$", text, re.MULTILINE) if len(cells := row.split(" | ")) > 3
+    ]
+    named = {word for cell in fields for word in re.findall(r"\b[A-Z][a-z]\w+", re.sub(r"`\w+`", "", cell))}
+    defined = {*re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE), "StatusSnapshot"}
+    assert named and named <= defined
+
+
 # ---------------------------------------------------------------- the names themselves
 
 
