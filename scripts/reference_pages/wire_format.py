@@ -7,7 +7,7 @@ from reference_pages.source import Field, fields, members, summary
 
 from wend.drivers.live.addressing import address_messages
 from wend.drivers.live.transport import wire
-from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Event, Qos, Range, Subscription
+from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Qos, Subscription
 from wend.model.publication import MAX_ATTRIBUTES_BYTES, MAX_PAYLOAD_BYTES
 from wend.model.units import SECOND
 from wend.protocol import messages
@@ -32,6 +32,7 @@ datagram has a sender, a kind, and a body of [msgpack](https://msgpack.org). Wit
 - A struct with `an array` in the place of its tag is an array of its fields, in order, without names.
 - `= value` is the default of a field that a sender may leave out. A receiver ignores unknown fields, except in `Range`.
 - A name that ends in `_ns` is a time in nanoseconds.
+- `Event` and `Range` are those of the [client protocol](client-protocol.md#frames).
 
 | type | encoded as |
 | --- | --- |
@@ -184,8 +185,8 @@ PACKETS = (
         "the sealed body of a datagram of that kind",
     ),
 )  # fmt: skip
-NESTED = (Event, Range, Subscription, Qos)
-"""Structs that stand in messages."""
+NESTED = (Subscription, Qos)
+"""Structs that stand in messages, but for those of the client protocol."""
 
 
 def page() -> str:
