@@ -44,11 +44,11 @@ COUNTED_BY = {
 NOTICES_ABOUT = """
 ## Notices
 
-The peer at which it happens counts a notice, unless the last column names another. Peers count `link-down` and
-`link-up` if the strategy asks for the failure detector, as `adaptive` does.
+The peer at which it happens counts a notice, unless the row names another. Peers count `link-down` and `link-up` if the
+strategy asks for the failure detector, as `adaptive` does.
 
-| notice | meaning | counted by |
-| --- | --- | --- |
+| notice | meaning |
+| --- | --- |
 """
 
 DROPS_ABOUT = """
@@ -235,11 +235,15 @@ SIMULATED_ABOUT = """
 
 
 def page() -> str:
-    notices = "".join(f"| `{name}` | {about} | {COUNTED_BY.get(name, '-')} |\n" for name, about in NOTICES.items())
+    notices = {name: f"{about} {_counted_by(name)}".strip() for name, about in NOTICES.items()}
     return "".join(
-        [PAGE, NOTICES_ABOUT, notices, DROPS_ABOUT, _rows(DROPS), REFUSALS_ABOUT, _rows(REFUSALS),
+        [PAGE, NOTICES_ABOUT, _rows(notices), DROPS_ABOUT, _rows(DROPS), REFUSALS_ABOUT, _rows(REFUSALS),
          LIVE_ABOUT, _rows(LIVE), FAILED_ABOUT, SIMULATED_ABOUT, _rows(SIMULATED)]
     )  # fmt: skip
+
+
+def _counted_by(name: str) -> str:
+    return f"Counted by {COUNTED_BY[name]}." if name in COUNTED_BY else ""
 
 
 def _rows(sentences: dict[str, str]) -> str:  # type: ignore[type-arg]
