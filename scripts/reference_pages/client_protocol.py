@@ -7,7 +7,7 @@ from wend.drivers.live import frames
 from wend.drivers.live.broker import broker, listener
 from wend.drivers.live.client import connection
 from wend.drivers.live.transport import wire
-from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Event, Range
+from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, DurableOptions, Event, Range
 from wend.model.publication import MAX_ATTRIBUTES_BYTES, MAX_PAYLOAD_BYTES
 
 PAGE = """\
@@ -15,16 +15,15 @@ PAGE = """\
 
 <!-- Written by scripts/reference.py. -->
 
-How a client talks to a peer over TCP (version {version}), for a client in another language.
+How to write a client in another language: what it says to a peer over TCP (version {version}).
 [examples/client.mjs](../../examples/client.mjs) is one in JavaScript. A peer with keys takes the same frames over TLS
-1.3 (`wends://`), from clients that show a certificate of the overlay's root, or a token in `greet`. Without TLS the
-connection is neither authenticated nor encrypted; peers accept that on loopback only, unless their file says otherwise.
+1.3 (`wends://`), from clients that show a certificate of the overlay's root, or a token in `greet`. Peers accept
+clients without TLS on loopback only, unless their file says otherwise.
 
 ## Frames
 
-A frame is a length of 4 bytes, the highest first, and as many bytes of [msgpack](https://msgpack.org): at most
-{frame}. The msgpack is a map from text to values. Its key `type` has the tag of the frame; the other keys are the
-fields. `Greet()` is
+A frame is a big-endian length of 4 bytes, and as many bytes of [msgpack](https://msgpack.org), at most {frame}: a map
+whose key `type` holds the tag of the frame; the other keys are its fields. `Greet()` is
 
     {greet}
 
@@ -32,8 +31,7 @@ and `Publish(ref=1, attributes={{"topic": "a"}}, payload=b"hi")` is
 
     {publish}
 
-- `= value` is the default of a field, and a sender may leave out such a field. A receiver ignores unknown fields,
-  except in `Range`.
+- `= value` is the default of a field that a sender may leave out. A receiver ignores unknown fields, except in `Range`.
 - A name that ends in `_ns` is a time in nanoseconds.
 
 | type | encoded as |
@@ -63,11 +61,11 @@ and `Publish(ref=1, attributes={{"topic": "a"}}, payload=b"hi")` is
 - **Requests.** Each has a number `ref` above 0, which its answer repeats. Many may be under way. The peer carries them
   out in order. If it refuses one, the answer is `no` with a sentence for the user.
 - **Subscriptions** end with the connection, unless they are durable. A client may have {handles} of them.
-- **Reading.** A client has to read all the time. If it is slow, the peer queues up to {queue_msgs} deliveries or
-  {queue_bytes} bytes, then drops the oldest ones and says so with `dropped`. While a client does not read its answers,
+- **Reading.** A client must read continuously. For a slow one the peer queues up to {queue_msgs} deliveries or
+  {queue_bytes} bytes, then drops the oldest and reports it with `dropped`. While a client does not read its answers,
   the peer does not read its requests. A client that reads nothing for {stall_s:g} s is disconnected.
 - **A lost connection.** Nobody knows whether the peer accepted a publication that was not answered. A client may
-  connect again after a pause, and subscribe again. To find out whether a silent peer is gone, send `ping`: the Python
+  connect and subscribe again after a pause. To find out whether a silent peer is gone, send `ping`: the Python
   client does so after {silence_s:g} s, and gives up after as many again.
 
 ## From the client
@@ -89,7 +87,7 @@ def page() -> str:
         headers=MAX_HEADERS,
         event=MAX_ATTRIBUTES_BYTES,
         payload=MAX_PAYLOAD_BYTES,
-        types=structs((Event, Range, frames.PostedEvent), "struct"),
+        types=structs((Event, Range, frames.PostedEvent, DurableOptions, frames.DurableStatus), "struct"),
         greet_s=listener.GREET_S,
         clients=listener.MAX_CLIENTS,
         handles=broker.MAX_HANDLES,

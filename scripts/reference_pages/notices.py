@@ -7,8 +7,8 @@ PAGE = """\
 
 <!-- Written by scripts/reference.py. -->
 
-A peer counts everything that it drops, refuses or repeats, under a fixed code. This page lists the codes.
-[Status](status.md) says where you see the counters; [guarantees](../guarantees.md) says which losses are possible.
+A peer counts everything that it drops, refuses or repeats, under a fixed code. [Status](status.md) says where you see
+the counters; [guarantees](../guarantees.md) says which losses are possible.
 
 | in `wend status` and `client.status()` | in `wend sim` | meaning |
 | --- | --- | --- |
@@ -17,8 +17,7 @@ A peer counts everything that it drops, refuses or repeats, under a fixed code. 
 | `refused.not-neighbour` | `noticed`, as `refused-not-neighbour` | a mistake of another peer; the link stays up |
 | `failed.send` | | a failure of this peer or of its machine |
 
-`wend sim` reports `delivered N of M`. Without persistence, M counts the subscribers that were up when an event was
-published. Drops for subscribers that were down are counted too, so there may be more drops than missing deliveries.
+In `wend sim` there may be more drops than missing deliveries: drops for subscribers that were down are counted, too.
 """
 
 COUNTED_BY = {
@@ -45,11 +44,11 @@ COUNTED_BY = {
 NOTICES_ABOUT = """
 ## Notices
 
-The peer at which it happens counts a notice, unless the last column names another. Peers count `link-down` and
-`link-up` if the failure detector runs: with `adaptive`, `mrst` and `spt-k`.
+The peer at which it happens counts a notice, unless the row names another. Peers count `link-down` and `link-up` if the
+strategy asks for the failure detector, as `adaptive` does.
 
-| notice | meaning | counted by |
-| --- | --- | --- |
+| notice | meaning |
+| --- | --- |
 """
 
 DROPS_ABOUT = """
@@ -236,11 +235,15 @@ SIMULATED_ABOUT = """
 
 
 def page() -> str:
-    notices = "".join(f"| `{name}` | {about} | {COUNTED_BY.get(name, '-')} |\n" for name, about in NOTICES.items())
+    notices = {name: f"{about} {_counted_by(name)}".strip() for name, about in NOTICES.items()}
     return "".join(
-        [PAGE, NOTICES_ABOUT, notices, DROPS_ABOUT, _rows(DROPS), REFUSALS_ABOUT, _rows(REFUSALS),
+        [PAGE, NOTICES_ABOUT, _rows(notices), DROPS_ABOUT, _rows(DROPS), REFUSALS_ABOUT, _rows(REFUSALS),
          LIVE_ABOUT, _rows(LIVE), FAILED_ABOUT, SIMULATED_ABOUT, _rows(SIMULATED)]
     )  # fmt: skip
+
+
+def _counted_by(name: str) -> str:
+    return f"Counted by {COUNTED_BY[name]}." if name in COUNTED_BY else ""
 
 
 def _rows(sentences: dict[str, str]) -> str:  # type: ignore[type-arg]

@@ -17,13 +17,12 @@ PAGE = """\
 
 Every setting has one name: in a peer's file ([run peers](../how-to/run-peers.md)), in a scenario
 ([simulate](../how-to/simulate.md)), as a flag of `wend sim` (`retry_limit` is `--retry-limit`), and as a
-column of a sweep. The commands show the same sentences with `--help`. A setting of a plug-in that the peer does not
-host changes nothing.
+column of a sweep. `--help` shows the same sentences.
 
 - A duration has a unit: `160ms`, `5s`, `10min`, `2h`. In the table of a sweep it is a number, and the unit ends the
   name of the column: `detection_ms`. Likewise the columns of `rate` and `queue` are `rate_hz` and `queue_msgs`.
 - A range is a list of two values, the lower one first: `delay = ["10ms", "50ms"]`; as a flag, `--delay 10ms 50ms`.
-- A setting that can be true or false is a pair of flags: `--persistence`, `--no-persistence`.
+- A setting with the default true or false is a pair of flags: `--persistence`, `--no-persistence`.
 """
 
 EVERYDAY = """
@@ -88,19 +87,23 @@ def _code(text: str) -> str:
 
 
 def _values(each: Setting) -> str:
-    """The values that it takes, in words."""
+    """The values that it takes, as far as the default does not say so."""
     kinds = {
-        "bool": "true or false", "int": "whole number", "float": "number", "text": "text", "duration": "duration",
-        "table": "table", "choice": either([f"`{choice}`" for choice in each.choices] or [""]),
+        "bool": "", "int": "integer", "float": "", "text": "text", "duration": "", "table": "table",
+        "choice": either([f"`{choice}`" for choice in each.choices] or [""]),
     }  # fmt: skip
     kind = kinds[each.kind] if not str(each.type).startswith("tuple[") or each.pair else "list"
+    if each.kind == "bool" and each.default is None:
+        kind = "true or false"
     unit = f" {each.unit}" if each.kind == "duration" else ""
-    bounds = [
-        f"{word} {bound:g}{unit}"
-        for word, bound in (("from", each.low), ("above", each.above), ("to", each.high), ("below", each.below))
-        if bound is not None and abs(bound) < 1e8
-    ]
-    return " ".join([f"range of {kind}s" if each.pair else kind, *bounds])
+    low, high = ("" if bound is None or abs(bound) >= 1e8 else f"{bound:g}{unit}" for bound in (each.low, each.high))
+    above, below = ("" if bound is None else f"{bound:g}{unit}" for bound in (each.above, each.below))
+    if low and high:
+        bounds = [f"{low} to {high}"]
+    else:
+        signs = (("≥", low), (">", above), ("≤", high), ("<", below))
+        bounds = [f"{sign} {bound}" for sign, bound in signs if bound]
+    return " ".join([kind, ", ".join(bounds)]).strip()
 
 
 def _plugins() -> Iterator[str]:

@@ -14,7 +14,8 @@ WORDS = {
     "PeerId": "peer id", "Nanos": "integer", "EventId": "event id", "SubscriptionId": "subscription id",
     "Attributes": "attributes", "Headers": "headers", "Path": "path", "Router": "router", "Counts": "counters",
     "Slot": "slot", "SpaceName": "array of text", "Route": "route", "Generation": "generation", "Key": "key",
-    "TreeMessage": "one of the messages below",
+    "Version": "[integer, integer]", "GroupChoice": "[text, array of peer id]", "Pairs": "array of [peer id, peer id]",
+    "GroupNumbers": "array of [text, integer]", "Value": "boolean or integer or float or text or Range",
 }  # fmt: skip
 """Types that are not structs, in words; `wire_format.py` explains those that are Wend's own."""
 

@@ -6,7 +6,7 @@ from reference_pages.source import fields, one_line, summary
 
 from wend.drivers.live.status import PlanStatus, StatusSnapshot
 from wend.protocol.plugins import Plugin
-from wend.protocol.status import LinkStatus, PeerStatus
+from wend.protocol.status import LinkStatus
 from wend.strategies.registry import PLUGINS
 
 PAGE = """\
@@ -14,10 +14,9 @@ PAGE = """\
 
 <!-- Written by scripts/reference.py. -->
 
-`wend status` and `await client.status()` show what a peer is, how its links are, and what it has counted. The command
-prints them for people, and with `--json` as one object; the call returns a `wend.StatusSnapshot`. The object has the
-fields below, and of each link also `rtt_ns` and `loss`.
-[Notices](notices.md) explains every counter.
+`wend status` prints what a peer is, how its links are, and what it has counted; `wend status --json` prints the fields
+below as one object, with `rtt_ns` and `loss` for each link. `await client.status()` returns them as a
+`wend.StatusSnapshot`. [Notices](notices.md) explains every counter.
 
 ## `wend.StatusSnapshot`
 
@@ -41,9 +40,8 @@ A later version may add fields, which older clients ignore. `version` grows when
 | `down` | The failure detector holds that an outage has begun. The next packet from the neighbour ends it. |
 | `one-way` | The neighbour says that it does not hear this peer. An ACK, or a hello that says otherwise, ends that. |
 
-A peer with the failure detector (strategies `adaptive`, `mrst` and `spt-k`) sends hellos over quiet links. So it knows
-`down`, and `up` is false while the neighbour is silent. A peer without it knows no `down`: its `up` is false after
-a packet went unanswered, until the neighbour is heard again. It learns nothing of a link that it does not use. Before
+The failure detector runs if the strategy asks for it (`adaptive`, `mrst`, `spt-k`, ...). Without it there is no `down`:
+`up` is false from an unanswered packet until the neighbour is heard again, and says nothing of an unused link. Before
 the neighbour is heard for the first time, `up` is false, too.
 
 ## `PlanStatus`
@@ -53,7 +51,7 @@ the neighbour is heard for the first time, `up` is false, too.
 {plan_fields}
 ## Sections of plug-ins
 
-`plugins` has a section for each plug-in with a status of its own.
+`plugins` has a section for each of these plug-ins, if the peer hosts it.
 
 | plug-in | its section |
 | --- | --- |
@@ -71,12 +69,7 @@ group. `snapshot.counters()` gives those that only grow.
 | `clients.now` | a gauge: clients that are connected at this moment |
 | `links.5` | 1 if the field `up` of the link to peer 5 is true, else 0 |
 | `trees.generation` | a number in the section of the plug-in `trees` |
-
-## `PeerStatus`
-
-{peer} Drivers read it by `Peer.status()`; it does not leave the process.
-
-{peer_fields}"""
+"""
 
 
 def page() -> str:
@@ -87,8 +80,6 @@ def page() -> str:
         plan_fields=_table(PlanStatus),
         link=summary(LinkStatus),
         link_fields=_table(LinkStatus),
-        peer=summary(PeerStatus) or "The status of the state machine.",
-        peer_fields=_table(PeerStatus),
         sections=_sections(),
     )
 
@@ -99,9 +90,10 @@ def _table(struct: type) -> str:
 
 
 def _sections() -> str:
-    rows = []
+    sections: dict[str, list[str]] = {}
     for table in PLUGINS.values():
         for name, made in table.items():
-            if made.status is not Plugin.status:
-                rows.append(f"| `{name}` | {one_line(inspect.getdoc(made.status) or '')} |\n")
-    return "".join(rows)
+            about = one_line(inspect.getdoc(made.status) or "")
+            if made.status is not Plugin.status and about:
+                sections.setdefault(about, []).append(name)
+    return "".join(f"| {', '.join(f'`{name}`' for name in names)} | {about} |\n" for about, names in sections.items())

@@ -7,33 +7,32 @@ from reference_pages.source import Field, fields, members, summary
 
 from wend.drivers.live.addressing import address_messages
 from wend.drivers.live.transport import wire
-from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Event, Qos, Range, Subscription
+from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Qos, Subscription
 from wend.model.publication import MAX_ATTRIBUTES_BYTES, MAX_PAYLOAD_BYTES
 from wend.model.units import SECOND
 from wend.protocol import messages
-from wend.protocol.plugins import Routing
+from wend.protocol.plugins import Plugin, Routing
 from wend.security import handshakes, packets, replay, session_layer, transport
 from wend.strategies.registry import PLUGINS
-from wend.strategies.tdo.messages import Gossip
-from wend.strategies.trees.messages import FilterDemand, LinkWeight, TreeMessage
+from wend.strategies.trees.messages import SequencedMessage, TreeMessage
 
 PAGE = """\
 # Wire format
 
 <!-- Written by scripts/reference.py. -->
 
-What peers send each other in UDP datagrams (version {wire}). Every datagram carries one inner datagram: a sender, a
-kind, and a body of [msgpack](https://msgpack.org). An open link frames the body with a header and a checksum, as below.
-Peers with keys seal the same body in [sessions](#sessions), where the session names the sender and the type of the
-packet names the kind. Integers in headers are big-endian. Clients speak the [client protocol](client-protocol.md).
+What peers send each other in UDP datagrams (version {wire}), for those who capture packets or write a dissector. A
+datagram has a sender, a kind, and a body of [msgpack](https://msgpack.org). Without keys it is framed with a
+[header and a checksum](#datagrams-between-peers); with keys it is sealed in a [session](#sessions). Clients speak the
+[client protocol](client-protocol.md).
 
 ## Encoding
 
-- A struct is a map from field names to values. If it has a tag, the map has the key `type` with the tag as value, too.
+- A struct is a map from field names to values. If it has a tag, the key `type` holds it.
 - A struct with `an array` in the place of its tag is an array of its fields, in order, without names.
-- `= value` is the default of a field, and a sender may leave out such a field. A receiver ignores unknown
-  fields, except in `Range`.
+- `= value` is the default of a field that a sender may leave out. A receiver ignores unknown fields, except in `Range`.
 - A name that ends in `_ns` is a time in nanoseconds.
+- `Event` and `Range` are those of the [client protocol](client-protocol.md#frames).
 
 | type | encoded as |
 | --- | --- |
@@ -42,13 +41,10 @@ packet names the kind. Integers in headers are big-endian. Clients speak the [cl
 | subscription id | array: peer (peer id), number |
 | attributes | map from text to boolean, integer, float, text or `Range`; at most {attributes} |
 | headers | map from text to text; at most {headers} |
-| path | array of routers: those between two peers in the underlay |
-| router | text or integer; nil for a router without a name |
+| path | array of the routers between two peers: text or integer, nil for a router without a name |
 | route | array of peer ids that a packet has yet to visit, the destination last |
 | slot | array: text, peer id; a newer control message of the same slot replaces the older one |
 | generation | array: number, peer id that called for it, incarnation of that peer |
-| key | array: trees that use the link already, weight, peer id, peer id |
-| counters | map from text to integer |
 
 {types}## Datagrams between peers
 
@@ -56,42 +52,43 @@ packet names the kind. Integers in headers are big-endian. Clients speak the [cl
 | --- | --- | --- | --- |
 | 0 | 2 | magic | `{magic}` |
 | 2 | 1 | version | {wire} |
-| 3 | 1 | kind | {kinds} |
+| 3 | 1 | kind | as below |
 | 4 | 8 | sender | peer id |
 | 12 | 8 | receiver | peer id, or the number of a multicast group |
 | 20 | 8 | incarnation | of the sender: higher after each restart |
 | 28 | | body | msgpack |
 | | 4 | checksum | the CRC32 of everything before it, lowest byte first |
 
-A receiver drops a datagram that does not have its checksum. The CRC32 of a whole datagram that has it is
-{intact}.
+Integers of the header are big-endian. The CRC32 of a whole datagram, checksum included, is {intact}; a receiver drops
+any other. Kinds:
 
+{kinds}
 A datagram has at most {datagram} bytes, a bundle at most {bundle}. The attributes and headers of an event have at most
 {event} bytes together, its payload at most {payload}. `Ack(tx=7)` from incarnation 3 of peer 1 to peer 2 is
 
     {ack}
 
-`tx` and `number` of acknowledged messages are (incarnation << {shift}) + counter. A retransmission keeps its number.
+`tx` and `number` of acknowledged messages are (incarnation << {shift}) + counter. A retransmission has the number of
+the first transmission.
 
 ### Messages
 
 {link_messages}### Questions about addresses
 
-Peers of a ring find each other's addresses by these. A question to an address whose peer is not known has 2^64 - 1 as
-receiver. An answer is never longer than its question. Peers with given neighbours refuse both.
+Peers of a ring find each other's addresses by these; peers with given neighbours refuse them. If the sender does not
+know the peer at an address, the receiver of its question is 2^64 - 1. An answer is never longer than its question.
 
 {address_messages}### Multicast groups
 
 A datagram to a group holds one `PlainMessage`. The number N of the group is the BLAKE2b hash of its name, with a digest
 of 8 bytes. Unless the peer's file names an address, the group has the address 239.192.0.0 + (N mod 2^18) and the port
-16384 + (N >> 32) mod 16384. The sender uses the socket at which it receives, so receivers know it by its address.
-
-Peers with keys seal these datagrams with the [key of the group](#group-keys).
+16384 + (N >> 32) mod 16384. The sender uses the socket at which it receives, so receivers know it by its address. Peers
+with keys seal these datagrams with the [key of the group](#group-keys).
 
 ## Sessions
 
-Peers with keys speak Noise_IK_25519_ChaChaPoly_BLAKE2s, with the prologue `"{prologue}"`. There is nothing to
-negotiate. Integers in these packets are little-endian. A packet begins with
+Peers with keys speak Noise_IK_25519_ChaChaPoly_BLAKE2s, with the prologue `"{prologue}"`. Integers in these packets are
+little-endian. A packet begins with
 
 | offset | bytes | field | value |
 | --- | --- | --- | --- |
@@ -104,32 +101,26 @@ and goes on with
 | type | packet | fields with their bytes | meaning |
 | --- | --- | --- | --- |
 {packets}
-An index is a random number by which its receiver finds the handshake or the keys. `e`, the encrypted `s` and the
-encrypted introduction are the messages of Noise. An introduction is: version of the datagrams above (1),
+An index is a random number by which its receiver finds the handshake or the keys. `e`, `s` and the introduction are
+those of Noise; `s` and the introduction are encrypted. An introduction is: version of the datagrams above (1),
 incarnation (8), random number of the process (8), number of the handshake (8), length of the certificate (2),
 certificate (DER, at most {certificate}). In an initiation zeros follow, up to the longest certificate, so that no reply
-is larger than its cause.
+is longer than the packet that it answers.
 
-- `mac1` is the keyed BLAKE2s of everything before it. Its key is the BLAKE2s of `"wend mac1"` and the receiver's public
-  key.
-- `mac2` is the BLAKE2s of everything before it under the cookie that the receiver sent, or zeros. A receiver asks for
-  it only while there are many handshakes.
+- `mac1` is the keyed BLAKE2s of everything before it, under the BLAKE2s of `"wend mac1"` and the receiver's public key.
+- `mac2` is the BLAKE2s of everything before it under the receiver's cookie, or zeros. A busy receiver asks for it.
 - A sealed cookie is ChaChaPoly under the BLAKE2s of `"wend cookie"`, the sender's public key and the salt, with mac1 as
-  associated data. A cookie is valid for two to four minutes, for one address.
+  associated data.
 - An initiation is accepted if its incarnation and number are higher than those of the last one of that peer.
-- The nonce of a sealed message is its counter, which is never used again under the same keys. The header of 16 bytes is
-  the associated data. A receiver accepts each counter once, and none that is {window} below the highest.
-- The side that answered seals with new keys once a packet came under them. Kind {nothing} is an empty packet that says
-  so. A peer that was written to and has nothing to say sends one after {keepalive} s; after {silence} s without one the
-  other side begins a handshake.
-- The side that began a handshake begins the next one when its keys are {rekey} s old, the other one after {late} s.
-  Keys that are {end} s old are no longer used. While there are keys, an initiation comes in a transport packet of kind
-  {rekeying}, so that strangers cannot crowd it out; every second attempt comes as it is.
-- A peer sends to the address from which the newest authentic packet came. Handshakes that nobody answers there also try
-  the address that the peer was given.
+- The nonce of a sealed message is its counter, and the header of 16 bytes is the associated data. A receiver accepts
+  each counter once, and none that is {window} below the highest.
+- Kind {nothing} is an empty packet. It confirms new keys, and answers packets after {keepalive} s if there is nothing
+  else to send. A peer that has sent packets and hears nothing for {silence} s begins a handshake.
+- The initiator begins the next handshake when its keys are {rekey} s old, the responder after {late} s. Keys end after
+  {end} s. Kind {rekeying} carries an initiation inside a session.
+- A peer sends to the address from which the newest authentic packet came.
 
-A sealed message costs {overhead} bytes; an open one has 28 of header and 4 of checksum. A session ends when the
-certificate of the other peer ends or is revoked. [Notices](notices.md) lists what a peer refuses.
+A sealed message costs {overhead} bytes, as many as the header and checksum of an open one.
 
 ### Group keys
 
@@ -138,34 +129,40 @@ A multicast packet is sealed with a key of its sender: the first output of HKDF 
 {group_header} bytes is the associated data, and the counter is the nonce. A receiver accepts each counter of a sender
 and salt once.
 
-The members of a group agree on its keeper: in a cluster, the first active coordinator. It makes the key, and another
-one when members come, go, restart or are revoked, and every hour. Messages about it are transport packets of kind
-{group_key}:
+The keeper of a group, in a cluster the first active coordinator, makes its key. It makes another one when members come,
+go, restart or are revoked, and every hour. Messages about keys are transport packets of kind {group_key}:
 
 | type | message | fields with their bytes | meaning |
 | --- | --- | --- | --- |
-| 1 | told | group 8, epoch 8, former epoch 8, key 32 | The former key opens packets for 2 s more; 0: none does. |
-| 2 | taken | group 8, epoch 8 | The member has it. |
+| 1 | told | group 8, epoch 8, former epoch 8, key 32 | The former key opens packets for 2 s more; 0: there is none. |
+| 2 | taken | group 8, epoch 8 | The member has the key. |
 | 3 | asked | group 8, epoch 8 | The member lacks the key, and can use none up to this epoch of the keeper. |
 
-A key is accepted from the keeper alone, and only with a higher epoch than before. A packet of an epoch that its
-receiver does not know waits for up to a second.
+A member accepts a key from the keeper alone, and only with a higher epoch. A packet of an unknown epoch waits for up to
+a second.
 
 ## Messages of plug-ins
 
-`Control`, `PlainMessage` and `DirectMessage` name a plug-in and carry one of its messages as `body`. A peer refuses a
-message for a plug-in that it does not host.
+`Control`, `PlainMessage` and `DirectMessage` name a plug-in and carry one of its messages as `body`. These are the
+messages of `adaptive`, the default strategy:
 
-{plugins}### Headers of packets
+{plugins}### Other strategies
+
+The tags of their messages, and the file under `src/wend/` that documents each message and field:
+
+{others}
+### Headers of packets
 
 A routing plug-in may write a header for the next hop into `Data`. The header is an array.
 
 {packet_headers}"""
 
-KINDS = (
-    "0: one message; 1: a bundle, an array of messages; 2: a question about addresses, or its answer; "
-    "3: one message to a multicast group"
-)
+KINDS = """\
+- 0: one message
+- 1: a bundle, an array of messages
+- 2: a question about addresses, or its answer
+- 3: one message to a multicast group
+"""
 PACKETS = (
     (
         packets.INITIATION, "initiation",
@@ -188,8 +185,8 @@ PACKETS = (
         "the sealed body of a datagram of that kind",
     ),
 )  # fmt: skip
-NESTED = (Event, Range, Subscription, Qos)
-"""Structs that stand in messages."""
+NESTED = (Subscription, Qos)
+"""Structs that stand in messages, but for those of the client protocol."""
 
 
 def page() -> str:
@@ -208,9 +205,10 @@ def page() -> str:
         shift=messages.TX_SHIFT,
         ack=ack.hex(" "),
         types=structs(NESTED, "struct"),
-        link_messages=structs((*members(messages.Message), messages.ControlFragment)),
+        link_messages=structs((*members(messages.Message), messages.ControlFragment, messages.FailureNews)),
         address_messages=structs((*members(address_messages.AddressMessage), address_messages.KnownAddress)),
-        plugins="".join(_plugins()),
+        plugins="".join(_default_plugins()),
+        others="".join(_other_plugins()),
         packet_headers=_packet_headers(),
         prologue=handshakes.PROLOGUE.decode(),
         sealed_magic=packets.MAGIC.decode(),
@@ -256,31 +254,35 @@ def _field(field: Field) -> str:
     return f"`{field.name}` {field.type}{default}"
 
 
-def _plugins() -> Iterator[str]:
-    shown: dict[object, str] = {}
+DEFAULT = ("link-state", "flooded")
+"""The plug-ins with messages that the default strategy needs."""
+
+
+def _default_plugins() -> Iterator[str]:
+    for kind, table in PLUGINS.items():
+        for name, made in table.items():
+            if name in DEFAULT:
+                yield f"### {kind.capitalize()}: `{name}`\n\n{structs(_messages(made))}"
+
+
+def _other_plugins() -> Iterator[str]:
+    """A line for plug-ins with the same messages: their files, and the tags."""
     for kind, table in PLUGINS.items():
         alike: dict[object, list[str]] = {}
         for name, made in table.items():
-            if made.messages is not None:
+            if made.messages is not None and name not in DEFAULT:
                 alike.setdefault(made.messages, []).append(name)
-        for union, names in alike.items():
-            title = ", ".join(f"`{name}`" for name in names)
-            yield f"### {kind.capitalize()}: {title}\n\n"
-            old = [struct for struct in members(union) if struct in shown]
-            if old:
-                yield ", ".join(f"`{struct.__name__}` as for {shown[struct]}" for struct in old) + "\n\n"
-            new = tuple(struct for struct in members(union) if struct not in shown)
-            if new:
-                shown |= dict.fromkeys(new, title)
-                yield structs((*new, *(inner for struct in new for inner in INSIDE.get(struct.__name__, ()))))
+        for names in alike.values():
+            structs = _messages(table[names[0]])
+            files = sorted({struct.__module__.replace(".", "/").removeprefix("wend/") + ".py" for struct in structs})
+            tags = ", ".join(f"`{struct.__struct_config__.tag}` {struct.__name__}" for struct in structs)
+            yield f"- {kind} {', '.join(f'`{name}`' for name in names)} (`{'`, `'.join(files)}`): {tags}\n"
 
 
-INSIDE: dict[str, tuple[type[msgspec.Struct], ...]] = {
-    "Shuffle": (Gossip,),
-    "SequencedMessage": (LinkWeight, *members(TreeMessage)),
-    "SubtreeInterest": (FilterDemand,),
-}
-"""Structs that stand in a message of a plug-in, by the name of that message."""
+def _messages(plugin: type[Plugin]) -> tuple[type[msgspec.Struct], ...]:
+    """The messages of a plug-in, and those within them."""
+    found = members(plugin.messages)
+    return (*found, *(members(TreeMessage) if SequencedMessage in found else ()))
 
 
 def _packet_headers() -> str:

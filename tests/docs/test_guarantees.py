@@ -13,7 +13,6 @@ from wend.model.publication import MAX_ATTRIBUTES_BYTES, MAX_PAYLOAD_BYTES
 from wend.model.units import SECOND
 from wend.protocol.config import DeliverySettings
 from wend.protocol.delivery.late_joiners import HOLD_NS
-from wend.protocol.delivery.pending import GATHER_NS
 from wend.protocol.link.window import DuplicateFilter, SequenceWindow
 from wend.protocol.notices import AWAY, DROPS
 from wend.strategies.subscriptions.summary import SUMMARY_BYTES
@@ -49,15 +48,14 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert f"beyond {listener.QUEUE_MSGS:,} or {listener.QUEUE_BYTES >> 20} MiB".replace(",", " ") in PAGE
     assert (listener.STALL_S, peer.LINGER_S) == (60.0, 0.5)
     assert f"first wait {TREE_HOLD_NS // SECOND} s" in PAGE
-    assert f"for {HOLD_NS // SECOND} s, and longer" in PAGE
-    assert f"more than {GATHER_NS // SECOND} s after the first" in PAGE
+    assert f"for {HOLD_NS // SECOND} s, and longer" in " ".join(PAGE.split())
     assert f"for {DuplicateFilter().incarnations} incarnations" in PAGE
     assert f"the last {SequenceWindow().size} events" in PAGE
     assert f"at most {MAX_PAYLOAD_BYTES >> 10} KiB" in PAGE
     assert f"{MAX_ATTRIBUTES} attributes and {MAX_HEADERS} headers" in PAGE
     assert MAX_ATTRIBUTES_BYTES == SUMMARY_BYTES == 48_000 and PAGE.count("48 000 bytes") == 2
     subscriptions = f"{broker.MAX_HANDLES:,} subscriptions".replace(",", " ")
-    assert f"serves {listener.MAX_CLIENTS} clients, and each of them {subscriptions}" in PAGE
+    assert f"serves {listener.MAX_CLIENTS} clients, and each of them {subscriptions}" in " ".join(PAGE.split())
     assert DeliverySettings().grace_ns == 30 * SECOND
 
 

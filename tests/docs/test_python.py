@@ -67,8 +67,6 @@ def test_the_page_names_all_that_is_public() -> None:
         wend.PublishReceipt,
         wend.Arrival,
         wend.EventId,
-        wend.StatusSnapshot,
-        wend.LinkStatus,
     ],
 )
 def test_the_page_names_what_they_offer(kind: type) -> None:

@@ -157,12 +157,6 @@ def test_an_event_arrives_on_real_links(folder: Path) -> None:
 # ---------------------------------------------------------------- the tables
 
 
-def test_the_table_names_every_plugin_of_the_tree() -> None:
-    rows = re.findall(r"^\| (\w+) \| .+\? \| (.+) \|$", (ROOT / PAGE).read_text(), re.MULTILINE)
-    named = {kind: re.findall(r"`([\w-]+)`", names) for kind, names in rows}
-    assert named == {kind: [name for name in table if ":" not in name] for kind, table in PLUGINS.items()}
-
-
 @pure_only
 @pytest.mark.parametrize(
     ("heading", "union"),
@@ -205,7 +199,6 @@ def test_the_page_names_every_declaration() -> None:
         ("membership", plugins.Membership),
         ("routing", plugins.Routing),
         ("interest", plugins.Interest),
-        ("interest's table", plugins.SubscriptionQueries),
     ):
         named = {name for of, cell, _ in rows if of == whose for name in re.findall(r"`(\w+)", cell)}
         common = set() if kind is plugins.Graph else public(plugins.Graph)
