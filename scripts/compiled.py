@@ -65,7 +65,7 @@ CORE = (
     "drivers/sim/engine.py",
     "drivers/sim/managed_network.py",
     "drivers/sim/network.py",
-    "drivers/sim/swarm.py",
+    "drivers/sim/dht_simulation.py",
 )
 """The modules at work for every packet. Those that only declare messages and settings stay as they are."""
 PLUGINS = ("strategies/", "protocol/plugins/")

@@ -21,9 +21,8 @@ from wend.topology.component_reliability import UnderlayFaults, in_time, reliabi
 from wend.topology.faults import Faults, Intervals, Outage, draw_outages, without_partitions
 from wend.topology.graph import Overlay
 from wend.topology.placement import Placement, place
-from wend.topology.routing import Index
 from wend.topology.traceroute import Hop, Tracer
-from wend.topology.underlay import Underlay
+from wend.topology.underlay import Index, Underlay
 
 
 def placement_of(s: Scenario) -> Placement:
@@ -118,7 +117,7 @@ class Traceroutes:
     def find(self, a: PeerId, b: PeerId, now: Nanos, attempt: int) -> tuple[Hop, ...] | None:
         """The routers between two peers, with None after the last if the path is broken. None alone if the
         asking peer's own last mile is down."""
-        hops = self._tracer.trace(a, b, attempt).hops
+        hops = self._tracer.trace(a, b, attempt)
         if self._faults is not None:
             for number, component in enumerate(self._components(a, b)):
                 if not self._faults.component_up(component, now) and not self._rerouted(component, a, b):

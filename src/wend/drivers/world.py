@@ -30,12 +30,11 @@ from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
 from wend.strategies.registry import membership_of, plugin
 from wend.topology import faults, generators, maps
-from wend.topology.all_pairs import all_pairs
 from wend.topology.background_links import draw_background
 from wend.topology.graph import Overlay, OverlayLink
 from wend.topology.link_disturbances import draw_disturbances
+from wend.topology.overlay_routes import routed, shortest_delays
 from wend.topology.peer_clusters import domain_clusters, near_clusters
-from wend.topology.routed_overlay import routed
 
 if TYPE_CHECKING:  # underlays bring a compiler with them, and most scenarios have none
     from wend.drivers.scenario_underlay import Traceroutes
@@ -145,8 +144,8 @@ class World:
 
     @cached_property
     def shortest_ns(self) -> list[list[Nanos]]:
-        links = [(link.a, link.b, link.delay_ns) for link in self.overlay.links]
-        return [list(map(int, row)) for row in all_pairs(self.overlay.peers, links)]
+        delays: list[list[Nanos]] = shortest_delays(self.overlay).tolist()
+        return delays
 
     @cached_property
     def deadlines_ns(self) -> list[list[Nanos]]:

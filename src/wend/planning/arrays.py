@@ -7,7 +7,6 @@ Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
-Number = int | np.signedinteger
 
 TOLERANCE = 1e-6
 """Relative: ten times the tolerance of the solver."""

@@ -18,8 +18,9 @@ import numpy as np
 
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
-from wend.planning.arrays import Floats, Ints, Longs, Number
+from wend.planning.arrays import Floats, Ints, Longs
 from wend.planning.flow_network import CsrGraph
+from wend.topology.heap import Number, pop, push
 
 FAR = np.iinfo(np.int64).max
 
@@ -44,59 +45,20 @@ def paths_from(graph: CsrGraph, source: int, receivers: Ints, k: int, *, spare_e
 
 
 @compiled
-def _push(keys: Longs, nodes: Ints, size: Number, key: Number, node: Number) -> int:
-    """Add to a binary heap ordered by (key, place)."""
-    i = int(size)
-    while i > 0:
-        up = (i - 1) >> 1
-        if keys[up] < key or (keys[up] == key and nodes[up] <= node):
-            break
-        keys[i] = keys[up]
-        nodes[i] = nodes[up]
-        i = up
-    keys[i] = key
-    nodes[i] = node
-    return int(size) + 1
-
-
-@compiled
-def _pop(keys: Longs, nodes: Ints, size: int) -> int:
-    """Remove the top, which the caller has read."""
-    size -= 1
-    key, node = keys[size], nodes[size]
-    i = 0
-    while True:
-        down = 2 * i + 1
-        if down >= size:
-            break
-        right = down + 1
-        if right < size and (keys[right] < keys[down] or (keys[right] == keys[down] and nodes[right] < nodes[down])):
-            down = right
-        if key < keys[down] or (key == keys[down] and node <= nodes[down]):
-            break
-        keys[i] = keys[down]
-        nodes[i] = nodes[down]
-        i = down
-    keys[i] = key
-    nodes[i] = node
-    return size
-
-
-@compiled
 def _distances(ptr: Ints, head: Ints, delay: Longs, source: int, keys: Longs, nodes: Ints) -> Longs:
     distance = np.full(len(ptr) - 1, FAR, dtype=np.int64)
     distance[source] = 0
-    size = _push(keys, nodes, np.int64(0), np.int64(0), np.int32(source))
+    size = push(keys, nodes, np.int64(0), np.int64(0), np.int32(source))
     while size:
         so_far, here = keys[0], nodes[0]
-        size = _pop(keys, nodes, size)
+        size = pop(keys, nodes, size)
         if so_far > distance[here]:
             continue
         for arc in range(ptr[here], ptr[here + 1]):
             total = so_far + delay[arc]
             if total < distance[head[arc]]:
                 distance[head[arc]] = total
-                size = _push(keys, nodes, size, total, head[arc])
+                size = push(keys, nodes, size, total, head[arc])
     return distance
 
 
@@ -208,11 +170,11 @@ def _search_back(
     search reached the source."""
     ahead[target] = 0
     seen[target] = search
-    size = _push(keys, heap, np.int64(0), distance[target], np.int32(target))
+    size = push(keys, heap, np.int64(0), distance[target], np.int32(target))
     best = FAR
     while size and keys[0] <= best:
         estimate, here = keys[0], heap[0]
-        size = _pop(keys, heap, size)
+        size = pop(keys, heap, size)
         if estimate > ahead[here] + distance[here]:
             continue
         if here == source:
@@ -227,7 +189,7 @@ def _search_back(
             if seen[before] != search or total < ahead[before]:
                 seen[before] = search
                 ahead[before] = total
-                size = _push(keys, heap, size, total + distance[before], before)
+                size = push(keys, heap, size, total + distance[before], before)
     return best < FAR
 
 

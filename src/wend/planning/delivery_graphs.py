@@ -16,10 +16,11 @@ import numpy as np
 
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
-from wend.planning.arrays import Ints, Longs, Number
+from wend.planning.arrays import Ints, Longs
 from wend.planning.candidate_paths import CandidatePaths, paths_from, with_room
 from wend.planning.flow_network import CsrGraph, FlowNetwork
 from wend.planning.flow_workload import FlowWorkload
+from wend.topology.heap import Number
 
 Find = Callable[[CsrGraph, int, Ints, int], CandidatePaths]
 

@@ -52,10 +52,7 @@ def draw_background(
 
 
 def _on_underlay(flows: BackgroundFlows, seed: int, overlay: Overlay, placement: "Placement") -> tuple[SharedLink, ...]:
-    paths = placement.paths(
-        np.array([link.a for link in overlay.links], dtype=np.int64),
-        np.array([link.b for link in overlay.links], dtype=np.int64),
-    )
+    paths = placement.paths(*overlay.ends)
     arcs: dict[tuple[int, int], list[Arc]] = {}
     for number, link in enumerate(overlay.links):
         path: Sequence[int] = paths[number].tolist()

@@ -5,6 +5,8 @@ from functools import cached_property
 from math import inf, nan
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
@@ -56,6 +58,12 @@ class Overlay:
                     f"link {link.a}-{link.b} is a loop, a duplicate, or not ordered between peers 0 to {peers - 1}"
                 )
             self._index[link.a, link.b] = self._index[link.b, link.a] = i
+
+    @cached_property
+    def ends(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The lower and the higher peer of each link."""
+        a, b = np.array([(link.a, link.b) for link in self.links], dtype=np.int64).reshape(-1, 2).T.copy()
+        return a, b
 
     @cached_property
     def _neighbours(self) -> tuple[tuple[PeerId, ...], ...]:

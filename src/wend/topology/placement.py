@@ -16,8 +16,8 @@ from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.model.units import MS, Nanos
 from wend.topology.graph import Overlay, OverlayLink
-from wend.topology.routing import Index, ShortestPaths, UnderlayPaths, shortest_paths
-from wend.topology.underlay import Ints, Underlay
+from wend.topology.routing import ShortestPaths, UnderlayPaths, shortest_paths
+from wend.topology.underlay import Index, Ints, Underlay
 
 Pair = tuple[PeerId, PeerId]
 
@@ -75,8 +75,7 @@ class Placement:
         """The components of each overlay link: those of link l are `components[starts[l]:starts[l + 1]]`.
 
         They include the two last miles."""
-        a = np.array([link.a for link in overlay.links], dtype=np.int64)
-        b = np.array([link.b for link in overlay.links], dtype=np.int64)
+        a, b = overlay.ends
         paths = self.paths(a, b)
         starts = paths.starts + 2 * np.arange(len(paths.starts))
         components = np.empty(starts[-1], dtype=np.int32)

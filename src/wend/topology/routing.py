@@ -6,19 +6,18 @@ paths of equal delay then have different costs, and every part of a shortest pat
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
-from wend.topology.underlay import Ints, Underlay
+from wend.topology.heap import pop, push
+from wend.topology.underlay import Index, Ints, Underlay
 
 _TIE_BITS = 24
 _FAR = np.iinfo(np.int64).max
 _LONGEST = _FAR >> (_TIE_BITS + 2)
-Index = NDArray[np.int32]
 
 
 class UnderlayPaths:
@@ -142,58 +141,25 @@ def _dijkstra(starts: Ints, there: Index, link: Index, costs: Ints, sources: Int
     distance = np.full((len(sources), nodes), _FAR, dtype=np.int64)
     before = np.full((len(sources), nodes), -1, dtype=np.int32)
     by = np.full((len(sources), nodes), -1, dtype=np.int32)
-    # A binary heap that knows the position of each node: a shorter path moves a node instead of adding it twice.
-    heap = np.empty(nodes, dtype=np.int32)
-    place = np.empty(nodes, dtype=np.int32)
+    keys = np.empty(len(there) + 1, dtype=np.int64)
+    heap = np.empty(len(there) + 1, dtype=np.int32)
     for row in range(len(sources)):
         d = distance[row]
-        place[:] = -1
         d[sources[row]] = 0
-        heap[0] = sources[row]
-        place[sources[row]] = 0
-        size = 1
-        while size > 0:
-            here = heap[0]
-            place[here] = -2
-            size -= 1
-            if size > 0:
-                last = heap[size]
-                hole = 0
-                while True:
-                    child = 2 * hole + 1
-                    if child >= size:
-                        break
-                    if child + 1 < size and d[heap[child + 1]] < d[heap[child]]:
-                        child += 1
-                    if d[heap[child]] >= d[last]:
-                        break
-                    heap[hole] = heap[child]
-                    place[heap[hole]] = hole
-                    hole = child
-                heap[hole] = last
-                place[last] = hole
+        size = push(keys, heap, np.int64(0), np.int64(0), np.int32(sources[row]))
+        while size:
+            so_far, here = keys[0], heap[0]
+            size = pop(keys, heap, size)
+            if so_far > d[here]:
+                continue
             for i in range(starts[here], starts[here + 1]):
                 other = there[i]
-                if place[other] == -2:
-                    continue
-                total = d[here] + costs[link[i]]
+                total = so_far + costs[link[i]]
                 if total < d[other]:
                     d[other] = total
                     before[row, other] = here
                     by[row, other] = link[i]
-                    hole = place[other]
-                    if hole == -1:
-                        hole = size
-                        size += 1
-                    while hole > 0:
-                        parent = (hole - 1) // 2
-                        if d[heap[parent]] <= total:
-                            break
-                        heap[hole] = heap[parent]
-                        place[heap[hole]] = hole
-                        hole = parent
-                    heap[hole] = other
-                    place[other] = hole
+                    size = push(keys, heap, size, total, other)
     return distance, before, by
 
 

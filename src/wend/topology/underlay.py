@@ -18,6 +18,7 @@ from wend.model.errors import ConfigError
 from wend.model.rates import Capacity
 
 Ints = NDArray[np.int64]
+Index = NDArray[np.int32]
 Bytes = NDArray[np.int8]
 Floats = NDArray[np.float64]
 

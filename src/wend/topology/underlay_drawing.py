@@ -41,9 +41,7 @@ def draw(placement: Placement, overlay: Overlay, title: str, landmarks: Iterable
     size = WIDTH - 2 * (_MARGIN + _INSET), height_for(known, WIDTH - 2 * (_MARGIN + _INSET), *_HEIGHTS)
     bottom = _HEAD + size[1] + 2 * _MARGIN
     spots = fit(known, (WIDTH / 2, (_HEAD + bottom) / 2), size)
-    a = np.array([link.a for link in overlay.links], dtype=np.int64)
-    b = np.array([link.b for link in overlay.links], dtype=np.int64)
-    components = placement.paths(a, b).components.astype(np.int64)
+    components = placement.paths(*overlay.ends).components.astype(np.int64)
     through = meeting_routers(placement, overlay)
     over = np.bincount(components[components >= under.routers] - under.routers, minlength=under.links)
     roots = frozenset(landmarks)

@@ -1,8 +1,8 @@
 """ORACLE: the best possible delivery, with knowledge of every past and future failure.
 
-It computes the earliest arrival of each publication at every subscriber (`drivers/arrivals.py`). It needs the future,
-so it is not a strategy of a peer but a computation beside the simulator. It ignores packet loss and whatever else
-disturbs packets on links that are up.
+It computes the earliest arrival of each publication at every subscriber (`drivers/arrivals.py`). No peer can know the
+future, so this is a computation beside the simulator, not a strategy. It ignores packet loss and other disturbances on
+links that are up.
 """
 
 from collections import Counter

@@ -60,8 +60,8 @@ def play(world: World) -> Outcome:
 
 
 def summarise(made: Engine | Oracle, wall_s: float) -> Summary:
-    """Summarise a run. Only expected deliveries count: a subscriber that was down at the publication, or had left, is
-    not expected to get the event."""
+    """Summarise a run. Only expected deliveries count: no event is expected at a subscriber that was down or had left
+    when it was published."""
     expected = sum(len(subscribers) for _, subscribers in made.expected.values())
     deliveries = made.trace.deliveries
     delay, deadline = deliveries.numbers("delay_ns", "deadline_ns").T.astype(np.float64)
