@@ -11,12 +11,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from wend.drivers.settings import ByName, Configuration
-from wend.model.background import BackgroundFlows
 from wend.model.choices import PluginChoices
 from wend.model.errors import ConfigError
 from wend.model.fault_settings import Congestion, DelaySpikes, Outages, Partitions
 from wend.model.rates import parse_rate
-from wend.model.scenario import AGGREGATE, DRAWN, STATED, Charge, Content, Pace, QueueDiscipline, TraceLevel, read_toml
+from wend.model.scenario import (
+    AGGREGATE,
+    DRAWN,
+    STATED,
+    BackgroundFlows,
+    Charge,
+    Content,
+    Pace,
+    QueueDiscipline,
+    TraceLevel,
+    read_toml,
+)
 from wend.model.setting_rules import OnlyFor, Rule, check_rules
 from wend.model.settings import Setting, everyday, setting, settings_of
 from wend.model.units import MS, SECOND, Nanos

@@ -22,7 +22,7 @@ from wend.model.events import PeerId, Qos
 from wend.model.forwarding import Forwarding, read_forwarding
 from wend.model.paths import Path
 from wend.model.plan import fingerprint
-from wend.model.rates import BITS_PER_BYTE, parse_rate
+from wend.model.rates import BITS_PER_BYTE, Capacity, parse_rate
 from wend.model.scenario import AGGREGATE, STATED
 from wend.model.units import MS, Nanos, seconds
 from wend.protocol.config import PeerConfig
@@ -39,9 +39,6 @@ from wend.topology.peer_clusters import domain_clusters, near_clusters
 if TYPE_CHECKING:  # underlays bring a compiler with them, and most scenarios have none
     from wend.drivers.scenario_underlay import Traceroutes
     from wend.topology.placement import Placement
-
-Capacity = tuple[float, float]
-"""(messages/s, bit/s), infinite if there is no limit."""
 
 
 class World:

@@ -9,11 +9,14 @@ known of a value that lasts, moves or was measured badly.
 
 import math
 from numbers import Integral, Rational, Real
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
 from wend.model.units import FOREVER, HOUR, Nanos
+
+if TYPE_CHECKING:
+    from wend.model.publication import Publication
 
 PeerId = int
 Scalar = bool | int | float | str
@@ -149,20 +152,7 @@ _ATTRIBUTE_BYTES = 64
 _HEADER_BYTES = 128
 
 
-class EventContent(Protocol):
-    """An event, or what will be one."""
-
-    @property
-    def attributes(self) -> Attributes: ...
-
-    @property
-    def payload(self) -> bytes: ...
-
-    @property
-    def headers(self) -> Headers: ...
-
-
-def event_bytes(event: EventContent) -> int:
+def event_bytes(event: "Event | Publication") -> int:
     """The approximate memory of an event, by which queues and stores are bounded; on the wire it takes less."""
     size = _EVENT_BYTES + len(event.payload) + _ATTRIBUTE_BYTES * len(event.attributes)
     for name, value in event.attributes.items():

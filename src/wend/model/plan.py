@@ -28,7 +28,7 @@ import numpy as np
 from wend.model.error_text import misfit, unreadable
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
-from wend.model.folders import put
+from wend.model.files import put
 
 VERSION = 3
 _CONTENT = b"wend.plan"

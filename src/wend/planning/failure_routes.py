@@ -14,12 +14,13 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
-from wend.planning.arrays import Flags, Floats, Longs
+from wend.planning.arrays import Flags, Floats, Longs, offsets, owners
 from wend.planning.delivery_graphs import DeliveryGraphs, Find, chosen, delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import FlowWorkload
 from wend.planning.models import TIGHT, Solution, balance, least_usage
 from wend.planning.problem import Problem, problem_of, rows_of
+from wend.topology.underlay import components
 
 SURVIVABLE = (0, 1)
 """How many links may fail at once."""
@@ -98,18 +99,10 @@ _NOTHING = Solution(np.zeros(0), 0.0, 0.0, 0)
 
 def _still_connected(left: FlowNetwork, workload: FlowWorkload, a: PeerId, b: PeerId) -> tuple[Longs, FlowWorkload]:
     """The flows without the receivers that their publisher no longer reaches, and their numbers."""
-    side = np.zeros(left.peers, dtype=bool)
-    todo, graph = [a], left.graph
-    side[a] = True
-    while todo:
-        here = todo.pop()
-        for there in graph.head[graph.ptr[here] : graph.ptr[here + 1]].tolist():
-            if not side[there]:
-                side[there] = True
-                todo.append(there)
-    if side[b]:
+    _, side = components(left.peers, np.column_stack((left.graph.tail, left.graph.head)))
+    if side[a] == side[b]:
         return np.arange(len(workload)), workload
-    whose = np.repeat(np.arange(len(workload)), np.diff(workload.ptr))
+    whose = owners(workload.ptr)
     kept = side[workload.receivers] == side[workload.publisher[whose]]
     flows = np.unique(whose[kept])
     return flows, _some_flows(workload, flows, kept)
@@ -117,9 +110,9 @@ def _still_connected(left: FlowNetwork, workload: FlowWorkload, a: PeerId, b: Pe
 
 def _some_flows(workload: FlowWorkload, flows: Longs, kept: Flags | None = None) -> FlowWorkload:
     """Some flows of a workload, with all receivers or with those that are kept."""
-    whose = np.repeat(np.arange(len(workload)), np.diff(workload.ptr))
+    whose = owners(workload.ptr)
     mine = np.isin(whose, flows) if kept is None else np.isin(whose, flows) & kept
-    ptr = np.concatenate(([0], np.cumsum(np.bincount(whose[mine], minlength=len(workload))[flows]))).astype(np.int64)
+    ptr = offsets(np.bincount(whose[mine], minlength=len(workload))[flows])
     return FlowWorkload(
         workload.publisher[flows], ptr, workload.receivers[mine], workload.demand[:, flows], workload.weight[flows]
     )
@@ -143,23 +136,16 @@ def _local(
     known = failure.arcs[failure.arcs < len(back)]
     back[known] = np.arange(len(failure.arcs))[failure.arcs < len(back)]
     crossing = np.add.reduceat(back[graphs.arcs] < 0, graphs.ptr[:-1]) > 0
-    of = np.repeat(np.arange(len(workload)), np.diff(graphs.of_flow))
+    of = owners(graphs.of_flow)
     moved = np.unique(of[crossing & (shares > 0)])
     stay = np.setdiff1d(np.arange(len(workload)), moved)
     unmoved = chosen(graphs, np.flatnonzero(np.isin(of, stay)))
-    some = DeliveryGraphs(
-        np.concatenate(([0], np.cumsum(np.diff(graphs.of_flow)[stay]))).astype(np.int64),
-        unmoved.ptr,
-        back[unmoved.arcs].astype(np.int32),
-        unmoved.level,
-    )
+    of_stay = offsets(np.diff(graphs.of_flow)[stay])
+    some = unmoved._replace(of_flow=of_stay, arcs=back[unmoved.arcs].astype(np.int32))
     base = problem_of(failure.network, _some_flows(workload, stay), some).loads(shares[np.isin(of, stay)])
     mine = np.flatnonzero(np.isin(failure.flows, moved))
-    each = np.repeat(np.arange(len(failure.flows)), np.diff(failure.graphs.of_flow))
-    picked = chosen(failure.graphs, np.flatnonzero(np.isin(each, mine)))
-    candidates = picked._replace(
-        of_flow=np.concatenate(([0], np.cumsum(np.diff(failure.graphs.of_flow)[mine]))).astype(np.int64)
-    )
+    picked = chosen(failure.graphs, np.flatnonzero(np.isin(owners(failure.graphs.of_flow), mine)))
+    candidates = picked._replace(of_flow=offsets(np.diff(failure.graphs.of_flow)[mine]))
     problem = problem_of(failure.network, _some_flows(failure.workload, mine), candidates)._replace(base=base)
     limit = highest * (1 + TIGHT)
     if not len(mine):
@@ -180,12 +166,9 @@ def _as_routes(failure: _Failure, flows: Longs, graphs: DeliveryGraphs, solution
 
 
 def _overload(failure: _Failure, k: int) -> str:
-    loads = failure.problem.loads(failure.best.shares)
+    loads, names = failure.problem.loads(failure.best.shares), failure.network.names
     worst = int((loads / failure.problem.capacity).argmax())
-    rows, names = rows_of(failure.network), failure.network.names
-    load = rows.rate(worst, float(loads[worst]))
-    capacity = rows.rate(worst, float(failure.problem.capacity[worst]))
     return (
         f"the workload does not survive the failure of link {names[failure.a]}-{names[failure.b]} with k = {k}: at "
-        f"best, {rows.name(worst, names)} would carry {load} and can carry {capacity}"
+        f"best, {rows_of(failure.network).overload(worst, float(loads[worst]), names)}"
     )

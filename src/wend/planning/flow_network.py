@@ -37,6 +37,11 @@ class CsrGraph(NamedTuple):
     width: Floats
     """The capacity of the arc for the search for bottlenecks."""
 
+    def arc(self, a: PeerId, b: PeerId) -> int:
+        """The index of the arc from a to its neighbour b."""
+        first, last = self.ptr[a : a + 2]
+        return int(first + np.searchsorted(self.head[first:last], b))
+
 
 class FlowNetwork:
     """An overlay and its capacities, per link and per peer, in messages/s and bit/s."""
@@ -84,11 +89,6 @@ class FlowNetwork:
             width=left.widths(tail),
         )
         return left, arcs
-
-    def arc(self, a: PeerId, b: PeerId) -> int:
-        """The index of the arc from a to its neighbour b."""
-        first, last = self.graph.ptr[a : a + 2]
-        return int(first + np.searchsorted(self.graph.head[first:last], b))
 
     def _links(self, link: Rate | None) -> Floats:
         stated = np.array([(e.capacity_msgs, e.capacity_bps) for e in self.overlay.links], dtype=float).reshape(-1, 2).T

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from wend.model.background import BackgroundFlows
 from wend.model.events import PeerId
 from wend.model.randomness import stream
+from wend.model.scenario import BackgroundFlows
 from wend.model.units import MS, Nanos
 from wend.topology.graph import Overlay
 

@@ -12,6 +12,7 @@ from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.rates import Capacity
 from wend.model.units import Nanos
+from wend.topology.underlay import components
 
 
 class OverlayLink(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -82,10 +83,4 @@ class Overlay:
 
     def connected(self) -> bool:
         """Whether every peer has a route to every other."""
-        seen, todo = {0}, [0]
-        while todo:
-            for n in self._neighbours[todo.pop()]:
-                if n not in seen:
-                    seen.add(n)
-                    todo.append(n)
-        return len(seen) == self.peers
+        return components(self.peers, np.column_stack(self.ends))[0] == 1

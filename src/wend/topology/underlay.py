@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from wend.model.errors import ConfigError
 from wend.model.rates import Capacity
+from wend.model.units import Nanos, millis
 
 Ints = NDArray[np.int64]
 Index = NDArray[np.int32]
@@ -147,6 +148,18 @@ def choose(rng: np.random.Generator, weights: Floats | Sequence[float]) -> int:
     """A random index, with a probability proportional to its weight."""
     sums = np.cumsum(np.asarray(weights, dtype=np.float64))
     return min(int(np.searchsorted(sums, rng.random() * sums[-1], side="right")), len(sums) - 1)
+
+
+def draw_delay(rng: np.random.Generator, range_ms: tuple[float, float]) -> Nanos:
+    return int(rng.integers(millis(range_ms[0]), millis(range_ms[1]), endpoint=True))
+
+
+def check_ranges(what: str, shape: Any, fields: Sequence[str]) -> None:
+    """Raise ConfigError unless these fields of a network's parameters are ranges of positive delays."""
+    for field in fields:
+        low, high = getattr(shape, field)
+        if not 0 < low <= high:
+            raise ConfigError(f"{what}: {field} must be a range of positive delays, got {low:g}-{high:g}")
 
 
 def summary(underlay: Underlay) -> dict[str, Any]:

@@ -67,11 +67,17 @@ def test_safety_a_notification_of_nothing() -> None:
     subscriber = world().topics[0].subscribers[0]
     publisher = world().topics[0].publisher
     assert found == Violation(
-        "safety", EventId(publisher, 1, 77), subscriber, 20, "notified of what nobody published", CALM.strategy, 3
+        "safety",
+        EventId(publisher, 1, 77),
+        subscriber,
+        20,
+        "notified of an event that nobody published",
+        CALM.strategy,
+        3,
     )
     assert str(found) == (
         f"safety of event {publisher}.1.77 is broken at peer {subscriber}, 0.000000 s: "
-        f"notified of what nobody published ({CALM.strategy}, seed 3)"
+        f"notified of an event that nobody published ({CALM.strategy}, seed 3)"
     )
 
 
