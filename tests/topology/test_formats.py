@@ -117,7 +117,7 @@ graph [ DateObtained "22/10/10" node [ id 0 label "K&#246;ln" Longitude 6.95 Lat
             "an edge leads from 1 to 2, and one of them is not a node",
         ),
         ("graph [ node [ id 1 ] ]", "not a connected network"),
-        ("graph [ node [ id 1 kind 7 ] ]", "has kind 7, which is none of access, transit"),
+        ("graph [ node [ id 1 kind 7 ] ]", "has kind 7, not one of access, transit"),
         ("graph [ node [ id 1 domain x ] ]", "has domain 'x', which is not a whole number"),
         ("graph " * 60 + "[ " * 60, "nested too deeply|has no key"),
         ('graph [ node [ id 1 ] node [ id 2 ] edge [ source 1 target 2 delay "soon" ] ]', "is not a number"),
@@ -161,7 +161,7 @@ def test_a_name_that_graphml_cannot_hold_is_refused(tmp_path: Path, name: str) -
     for each in (name, "other"):
         draft.router(RouterKind.ACCESS, 0, name=each)
     draft.link(0, 1, LinkKind.INNER, MS)
-    with pytest.raises(ConfigError, match="has a character that GraphML cannot hold") as error:
+    with pytest.raises(ConfigError, match="has a character that GraphML does not allow") as error:
         formats.write(draft.done(), tmp_path / "net.graphml")
     str(error.value).encode()
     assert not list(tmp_path.iterdir())

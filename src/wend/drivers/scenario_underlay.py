@@ -1,9 +1,9 @@
 """A scenario on an underlay: the placement of its peers, the overlay over it, and the failures of its components.
 
-An overlay link fails only if a component of it fails: a router, an underlay link or a last mile. Components fail
-independently of each other. The per-second draw gives all routers and links the same probability of failure, chosen
-so that overlay links fail with the scenario's Pf on average. So one Pf with and without an underlay differs only in
-which links fail together.
+An overlay link fails only if one of its components fails: a router, an underlay link or a last mile. Components fail
+independently of each other. The per-second draw gives all routers and links the same probability of failure, so that
+overlay links fail with the scenario's Pf on average. So with and without an underlay, the same Pf differs only in which
+links fail together.
 """
 
 from collections.abc import Iterator

@@ -54,8 +54,8 @@ class World:
         outages: faults.Faults | None = None,
         deadlines: Mapping[tuple[PeerId, PeerId], Nanos] | None = None,
     ) -> None:
-        """`topics`, `outages` of links, and `deadlines` by publisher and subscriber: as given, not as the scenario
-        draws them. A pair without a deadline has that of the scenario's factor."""
+        """`topics`, `outages` of links, and `deadlines` by publisher and subscriber replace those of the scenario.
+        Pairs without a deadline have that of the scenario's factor."""
         self.scenario = scenario
         self.overlay = overlay
         self.placement = placement
@@ -183,8 +183,8 @@ class World:
         return Counter(arc for shared in self.background if shared.link is None for arc in shared.arcs)
 
     def _wait_ns(self, to: PeerId, link: OverlayLink) -> Nanos:
-        """The longest time in queues on the link to a neighbour, on top of the link's delay. Packets of background
-        flows may be larger than those of peers."""
+        """The longest time that a packet waits in queues on the link to a neighbour. Packets of background flows may be
+        larger than those of peers."""
         largest = min(FRAGMENT_BYTES, max(topic.payload_bytes for topic in self.topics))
         if self.scenario.background_flows is not None:
             largest = max(largest, self.scenario.background_flows.packet_bytes)
@@ -265,7 +265,8 @@ def build(scenario: Scenario) -> World:
 
 
 def _with_capacities(s: Scenario, overlay: Overlay) -> Overlay:
-    """The overlay with the scenario's capacities. Without a `link_capacity` there are none, whatever the map states."""
+    """The overlay with the scenario's capacities. Without a `link_capacity` there are none, even if the map states
+    some."""
     stated = [min(link.capacity_msgs, link.capacity_bps) < inf for link in overlay.links]
     if s.link_capacity == STATED:
         if not any(stated):
@@ -284,7 +285,7 @@ def _with_capacities(s: Scenario, overlay: Overlay) -> Overlay:
 
 
 def _peer_capacities(s: Scenario, overlay: Overlay) -> tuple[Capacity, ...]:
-    """The capacities of peers: as the topology states them, else as the scenario says; without `peer_capacity` none."""
+    """The capacities of peers, of the topology or else of the scenario. Without `peer_capacity` there are none."""
     if s.peer_capacity is None:
         return ((inf, inf),) * overlay.peers
     if s.peer_capacity == STATED:

@@ -47,7 +47,7 @@ def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
 
 def check_writable(path: Path, *, inside: bool = False) -> None:
     """Check that the path can be written or, with `inside`, that files can be written into it. It tries to write,
-    because permission bits do not tell about read-only file systems."""
+    because permission bits do not reveal read-only file systems."""
     _check_local(path)
     try:
         full = path.absolute()

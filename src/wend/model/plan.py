@@ -215,8 +215,7 @@ def read_plan(folder: Path) -> Plan:
 
 
 def fingerprint(peers: int, links: Iterable[tuple[PeerId, PeerId]]) -> str:
-    """A hash of the links of a topology. It ignores delays and capacities, because a plan remains valid when they
-    change."""
+    """A hash of the links of a topology. Delays and capacities do not count: a plan stays valid when they change."""
     text = f"{peers};" + ";".join(f"{a}-{b}" for a, b in sorted((min(e), max(e)) for e in links))
     return hashlib.sha256(text.encode()).hexdigest()
 

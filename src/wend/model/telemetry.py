@@ -8,11 +8,11 @@ were written, and is complete when it has its name:
 Every row also says its peer, incarnation and segment; with its place in the file it has a key that no other row has.
 Copies of one segment are the same rows, so a reader takes one of them.
 
-Times are nanoseconds of Unix time as the peer's host believes: the wall clock at the start of the incarnation plus what
-a monotonic clock has counted since. So a clock that is set while a peer runs moves nothing, and clocks of two hosts may
-differ by any amount. Ages do not depend on clocks: they are summed up hop by hop.
+Times are nanoseconds of Unix time by the peer's host: the wall clock at the start of the incarnation, plus the
+monotonic time since. So setting the clock while a peer runs changes nothing, and the clocks of two hosts may differ by
+any amount. Ages do not depend on clocks: they are summed up hop by hop.
 
-Events are sampled by their id (`is_sampled`), so all peers write about the same ones.
+Events are sampled by their ids (`is_sampled`), so all peers write about the same events.
 """
 
 import re
@@ -21,7 +21,8 @@ from typing import NamedTuple
 from wend.model.events import EventId
 
 SCHEMA = 1
-"""Grows when a column changes its meaning. A new column needs no new number: readers ignore what they do not know."""
+"""Increased when a column changes its meaning. New columns do not count: readers ignore columns that they do not
+know."""
 
 TABLES: dict[str, tuple[tuple[str, str], ...]] = {
     # Once a period for each link: its state, and what happened since the row before. `sent` are transmissions of

@@ -1,4 +1,4 @@
-"""The version of the package, for those who may not import all of it."""
+"""The version of the package, for modules that may not import all of it."""
 
 __version__ = "0.1.0"
 

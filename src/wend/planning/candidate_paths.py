@@ -5,9 +5,9 @@ last one is removed, and an A* search runs backwards from the receiver. Its heur
 stays a lower bound when arcs are removed. So the search is exact and visits a few dozen nodes instead of all.
 
 The bottleneck is the set of arcs of least width on a path, without those at the publisher and at the receiver. If that
-set is empty, it is the narrowest inner arc. If the path has no inner arc, it is the narrower end, provided that another
-arc leaves the publisher (or reaches the receiver). The thesis stops before this last step (`spare_ends=True`), which
-leaves receivers two hops away with a single path.
+set is empty, the narrowest inner arc takes its place. If the path has no inner arc, it is the narrower end arc,
+provided that another arc leaves the publisher (or reaches the receiver). The thesis omits this last step
+(`spare_ends=True`), so receivers two hops away have a single path.
 
 Of paths with equal delay the first in the order of ids wins, in every process.
 """

@@ -1,10 +1,10 @@
 """Delivery graphs: the routes of one message to all receivers of its flow (thesis, definition 3.2).
 
-The thesis takes the union of the k-th paths to all receivers. If two of them part and meet again, a peer would get the
-message twice. So a union is turned into trees: each path joins the tree at the last peer that is already in it. The
-result depends on the order of the receivers, so each union gives two trees: near receivers first, and far receivers
-first. The first union is already a tree. In a tree every peer but the publisher receives the message once: a peer
-copies it where routes part, and each link and peer counts once.
+The thesis takes the union of the k-th paths to all receivers. If two paths part and meet again, a peer would get the
+message twice. So each union becomes two trees: a path joins the tree at the last of its peers that is already in it,
+and the receivers come nearest first in one tree, farthest first in the other. The first union is already a tree. In a
+tree every peer but the publisher receives the message once: a peer copies it where routes part, and each link and peer
+counts once.
 
 A receiver with fewer than k paths contributes its last one, so every delivery graph reaches all receivers.
 """

@@ -1,11 +1,11 @@
 """Plans that survive the failure of any single link: for every failure, routes that avoid it within all capacities.
 
 Routes after a failure are chosen before it. For each link the planner solves the balance problem on the network without
-it. The highest of these loads, over all links, is the least that any choice of routes can promise: `highest`. A failure
-should move few flows. So the planner first lets only the flows move that cross the failed link, while the others keep
-their routes. If that needs no more than `highest`, it is the plan for this failure; otherwise all flows may move.
+it. No choice of routes can promise less than the highest of these loads, `highest`. A failure should move few flows. So
+the planner first moves only the flows that cross the failed link. If the load is then at most `highest`, that is the
+plan for this failure; otherwise all flows may move.
 
-If a link is a bridge, its failure cuts receivers off. They are left out of that failure's plan, and counted.
+The failure of a bridge cuts receivers off. They are left out of that failure's plan and counted.
 """
 
 from typing import NamedTuple
@@ -131,7 +131,7 @@ def _routes(
 def _local(
     failure: _Failure, workload: FlowWorkload, graphs: DeliveryGraphs, shares: Floats, highest: float
 ) -> RoutesAfterFailure | None:
-    """Routes that move only flows that cross the failed link; None if these load something higher than `highest`."""
+    """Routes that move only flows across the failed link; None if a link or peer then has a load above `highest`."""
     back = np.full(len(graphs.arcs) and int(graphs.arcs.max()) + 1, -1, dtype=np.int64)
     known = failure.arcs[failure.arcs < len(back)]
     back[known] = np.arange(len(failure.arcs))[failure.arcs < len(back)]

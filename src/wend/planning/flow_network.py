@@ -1,8 +1,8 @@
 """A flow network: the topology with capacities, as the arrays that planning needs.
 
-A link has its capacity in each direction, so an overlay link is two arcs here. A capacity is in messages per second,
-in bits per second, or both; it is infinite if none is stated. A peer's capacity limits the load that it receives
-over its links. Its own events do not count, because they come over no link.
+A link has its capacity in each direction, so an overlay link is two arcs here. A capacity is in messages per second, in
+bits per second, or both; without a statement it is infinite. A peer's capacity limits the load that it receives over
+its links. Its own events do not count.
 """
 
 from copy import copy

@@ -102,8 +102,8 @@ def read_workload(path: Path, names: Sequence[str]) -> FlowWorkload:
 
 
 def write_workload(workload: FlowWorkload, path: Path, names: Sequence[str] = ()) -> None:
-    """Write the merged flows as JSON lines or, if the path ends in .parquet, as Parquet. Peers have their names if
-    `names` tell them apart."""
+    """Write the merged flows as JSON lines or, if the path ends in .parquet, as Parquet. Peers are called by `names` if
+    their numbers would be ambiguous."""
     import pyarrow as arrow
     from pyarrow import parquet
 

@@ -8,6 +8,7 @@ capacities, so `y`, the highest load, is a utilisation. A plan with y of at most
 - blend: (1 - b) x usage + b x y, each divided by its value with single shortest paths, unless that is 0.
 """
 
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -37,16 +38,12 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 def parse_goal(text: str) -> Goal:
-    if text == "min-usage":
-        return Goal("min-usage")
-    if text == "balance":
-        return Goal("balance")
+    if text in ("min-usage", "balance"):
+        return Goal(text)
     kind, _, weight = text.partition(":")
-    try:
+    with suppress(ValueError):
         if kind == "blend" and 0 <= float(weight) <= 1:
             return Goal("blend", float(weight))
-    except ValueError:
-        pass
     raise ConfigError(f"the goal must be min-usage, balance or blend:B with B in 0..1, got {text!r}")
 
 

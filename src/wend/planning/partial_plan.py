@@ -3,8 +3,8 @@
 A delivered message is worth its flow's weight. A subtree of a delivery graph, from the publisher on, serves some of the
 receivers, so a slow receiver does not delay the others. There are far too many subtrees to list, so column generation
 finds them: given the prices (dual values) of the binding rows, one pass over each tree from its leaves finds the
-subtree whose value exceeds its price by most. When no subtree is worth its price, the linear program is optimal over
-all of them.
+subtree whose value exceeds its price by most. When every subtree costs at least its value, the linear program is
+optimal over all of them.
 
 With thousands of flows that would take long, because the program's first prices jump. So multiplicative weights come
 first: the price of a row rises while its demand exceeds its capacity and falls otherwise. Every round also proves an

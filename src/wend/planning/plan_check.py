@@ -255,7 +255,7 @@ def _on_all(
 ) -> Iterator[tuple[str, int, Floats, Floats]]:
     """For links and peers, in both units: the word for them, the unit, and all their loads and capacities."""
     for unit in range(len(SUFFIX)):
-        into = np.bincount(plan.arcs["b"], weights=loads[unit], minlength=plan.head.peers)
+        into = np.bincount(plan.arcs["b"], weights=loads[unit], minlength=plan.head.peers).astype(float)
         yield "link", unit, loads[unit], arcs[unit]
         yield "peer", unit, into, peers[unit]
 

@@ -1,8 +1,8 @@
 """Drawing of a plan as SVG: the utilisation of every link, with single shortest paths and as planned.
 
-The two maps are side by side; wide ones are one above the other. If the two directions of a link differ, each has a
-line of its own, with an arrow. The peers that the lists below the maps name are labelled. Tooltips show the load of
-each link.
+The two maps are side by side, or one above the other if they are wide. If the two directions of a link differ, each has
+its own line with an arrow. Lists below the maps name the fullest links and peers, which have labels. Tooltips show the
+load of each link.
 """
 
 from typing import Any, NamedTuple

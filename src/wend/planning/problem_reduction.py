@@ -5,8 +5,8 @@
 - drop a graph that loads all rows of another graph and is not shorter;
 - merge flows whose remaining graphs load the same rows.
 
-Each reduction enables others, so they repeat until nothing changes. Of popular messages hardly anything remains: most
-peers must receive most messages on any route.
+Each reduction enables others, so they repeat until nothing changes. Hardly anything remains of popular messages: most
+peers receive most of them on any route.
 """
 
 from typing import NamedTuple

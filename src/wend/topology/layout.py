@@ -1,7 +1,7 @@
 """Layout of drawings: the positions of nodes, and the aspect ratio that they give to a picture.
 
-A map's own positions come first, with north on top. If a map has none, a spring layout chooses them. All drawings
-use this module, so a network looks the same in all of them."""
+The positions are those of the map, with north on top, or of a spring layout if the map states none. All drawings use
+this module, so a network looks the same in all of them."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Disturbances of links: they corrupt, reorder or delay packets, or other traffic congests them.
 
-A run draws delay spikes and background loads once, from its seed, for every link of the overlay. If the scenario
-has an underlay, it draws them for the links of the underlay: overlay links that share one are disturbed together.
+A run draws delay spikes and background loads once, from its seed, for every link of the overlay. On an underlay it
+draws them for the underlay's links, so overlay links that share one are disturbed together.
 """
 
 from bisect import bisect_right

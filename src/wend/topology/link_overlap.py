@@ -1,7 +1,7 @@
 """Overlap of overlay links: Q, the number of network devices that two links share (esposito, section 3.4).
 
-End hosts do not count: with them, any two links of one peer would overlap. A lower Q means more diverse links; two
-links with Q = 0 share no device, and do not fail together.
+End hosts do not count, because any two links of one peer share it. A lower Q means more diverse links; two links with
+Q = 0 share no device and do not fail together.
 """
 
 import numpy as np

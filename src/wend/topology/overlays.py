@@ -1,4 +1,4 @@
-"""Overlays that topology discovery ends with, computed centrally: the reference for the overlays that peers build by
+"""The overlays that topology discovery converges to, computed centrally: the reference for those that peers build by
 messages.
 
 `landmark` builds the thesis's trees (quist, section 5.1). A peer's parent is the last peer whose router lies on the

@@ -6,8 +6,8 @@ host may add a link to another AS with many links. *HOT* (Li, Alderson, Willinge
 links in the middle: the core is sparse, each gateway has two core routers, and the number of access routers per
 gateway has a heavy tail.
 
-`homing` is the parameter that the paper studies. With `single` an AS joins with one border link, so two trees into an
-AS share it; with `multi` every AS has two or more border links, at different routers.
+The paper studies the parameter `homing`. With `single` an AS joins with one border link, so two trees into the AS share
+it; with `multi` every AS has two or more border links, at different routers.
 """
 
 import math

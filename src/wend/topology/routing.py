@@ -1,8 +1,8 @@
 """Underlay routing: one shortest path by delay between any two routers, the same in both directions.
 
-If each source broke ties by itself, a third of the paths would be asymmetric, and the suffix of a path would not be
-the path from its first router. So each link's cost has, below its nanoseconds, 16 bits of a hash of its ends. Two
-paths of equal delay then have different costs, and every part of a shortest path is itself a shortest path.
+If each source broke ties by itself, a third of the paths would be asymmetric, and the end of a path would not be the
+path from its first router. So the cost of a link has 16 bits of a hash of its ends below the nanoseconds. Two paths of
+equal delay then have different costs, and every part of a shortest path is itself a shortest path.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """Synthetic traceroute records of a known underlay, and a score for the topology inferred from them.
 
-Every record is one trace between two peers at some time. Like real records they are incomplete and contradict each
-other: hops do not answer (`loss`), some routers never answer (`anonymous`), traces end early (`cut`). If a path changes
-during a trace (`flap`), the trace begins on one path and ends on another, and shows a link that does not exist.
+A record is one trace between two peers. Like real records, they are incomplete and contradict each other: hops do not
+answer (`loss`), some routers never answer (`anonymous`), traces end early (`cut`). If a path changes during a trace
+(`flap`), the trace begins on one path, ends on another, and shows a link that does not exist.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
 """An underlay: the routers and physical links that an overlay runs over.
 
-Two overlay links that look independent may run through one router and fail with it, so Wend models the underlay as a
-network of its own. Routers and links have a kind, because their reliability depends on it (quist, Table 7.1); routers
-have a domain, because peers cluster by it. The data is in columns, for the compiled code that walks over all pairs.
+Overlay links that look independent may run through one router and fail with it, so Wend models the underlay as a
+network of its own. The reliability of routers and links depends on their kinds (quist, Table 7.1), and peers cluster by
+the domains of routers. The data is in columns, for the compiled code that walks over all pairs.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,9 @@
 """Drawing of an underlay with an overlay on it, as SVG. It shows where overlay links that look independent meet.
 
-The underlay is faint. The more overlay links run over an underlay link, the wider it is drawn. A router that several
-overlay links share is a disc, larger for more links: its failure takes all of them down at once. A tooltip says how
-many. Underlay links with one overlay link, and routers that only the links of their own peer use, are not shared and
-have no colour. Overlay links are curves between peers, above the underlay. Peers are large discs with their numbers;
-landmarks are stars.
+The underlay is faint. An underlay link is wider the more overlay links use it. A router that several overlay links
+share is a disc, larger for more links: its failure takes all of them down. A tooltip says how many. Underlay links with
+one overlay link, and routers that only the links of their own peer use, are not shared and have no colour. Overlay
+links are curves between peers, above the underlay. Peers are large discs with their numbers; landmarks are stars.
 """
 
 import math

@@ -250,7 +250,7 @@ def test_a_plan_for_another_topology_or_peer_is_one_sentence(tmp_path: Path) -> 
     plan_of(6, GRAPH, HALVES).write(tmp_path)
     with pytest.raises(ConfigError, match="is a plan for another topology"):
         read_forwarding(tmp_path, fingerprint(2, [(0, 1)]))
-    with pytest.raises(ConfigError, match="is a plan for 6 peers, and 17 is none of them"):
+    with pytest.raises(ConfigError, match="is a plan for 6 peers, and 17 is not one of them"):
         read_forwarding(tmp_path, peer=17)
 
 
