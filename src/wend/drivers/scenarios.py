@@ -27,8 +27,7 @@ from wend.model.scenario import (
     TraceLevel,
     read_toml,
 )
-from wend.model.setting_rules import OnlyFor, Rule, check_rules
-from wend.model.settings import Setting, everyday, setting, settings_of
+from wend.model.settings import OnlyFor, Rule, Setting, check_rules, everyday, setting, settings_of
 from wend.model.units import MS, SECOND, Nanos
 
 if TYPE_CHECKING:

@@ -105,11 +105,6 @@ class Placement:
         found: list[int] = self.underlay.domain[self.homes].tolist()
         return found
 
-    def kind(self, component: int) -> str:
-        """The kind of a component: router, link, peer or last mile."""
-        bounds = (self.first_link, self.first_peer, self.first_last_mile, self.components)
-        return ("router", "link", "peer", "last mile")[int(np.searchsorted(bounds, component, side="right"))]
-
 
 def place(underlay: Underlay, peers: int, seed: int, *, share: bool = False, last_mile_ns: Nanos = MS) -> Placement:
     """Attach peers to random access routers. With `share`, several peers may have the same router."""

@@ -66,9 +66,6 @@ class ShortestPaths:
     def row(self, router: int) -> int:
         return self._row[router]
 
-    def delay(self, source: int, target: int) -> int:
-        return int(self.delay_ns[self._row[source], target])
-
     def hops(self) -> Ints:
         """(sources, routers): the number of links of each path."""
         return _hops(self.delay_ns, self._before)
@@ -82,10 +79,6 @@ class ShortestPaths:
         targets = np.asarray(targets, dtype=np.int64)
         starts, components = _extract(rows, targets, self.sources, self._before, self._by, self.underlay.routers)
         return UnderlayPaths(starts, components, self.underlay.routers)
-
-    def path(self, source: int, target: int) -> list[int]:
-        """The routers from source to target, with both ends."""
-        return self.paths(np.array([source]), np.array([target])).via(0)
 
 
 def shortest_paths(underlay: Underlay, sources: Ints | None = None) -> ShortestPaths:

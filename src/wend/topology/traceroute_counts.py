@@ -25,26 +25,13 @@ from numpy.typing import NDArray
 Codes = NDArray[np.int64]
 
 RECORDS = pa.schema(
-    [
-        pa.field("source", pa.int64()),
-        pa.field("target", pa.int64()),
-        pa.field("time_ns", pa.int64()),
-        pa.field("hops", pa.list_(pa.string())),
-        pa.field("reached", pa.bool_()),
-    ]
-)
+    [("source", pa.int64()), ("target", pa.int64()), ("time_ns", pa.int64()), ("hops", pa.list_(pa.string())),
+     ("reached", pa.bool_())]
+)  # fmt: skip
 COUNTS = pa.schema(
-    [
-        pa.field("kind", pa.string()),
-        pa.field("a", pa.string()),
-        pa.field("b", pa.string()),
-        pa.field("gap", pa.int32()),
-        pa.field("middle", pa.string()),
-        pa.field("seen", pa.int64()),
-        pa.field("first_ns", pa.int64()),
-        pa.field("last_ns", pa.int64()),
-    ]
-)
+    [("kind", pa.string()), ("a", pa.string()), ("b", pa.string()), ("gap", pa.int32()), ("middle", pa.string()),
+     ("seen", pa.int64()), ("first_ns", pa.int64()), ("last_ns", pa.int64())]
+)  # fmt: skip
 _AT_ONCE = 100_000
 """The number of records that are counted together. More records give fewer rows."""
 

@@ -75,11 +75,6 @@ class Underlay(msgspec.Struct, frozen=True, eq=False):
     def degrees(self) -> Ints:
         return np.bincount(self.ends.ravel(), minlength=self.routers)
 
-    def same(self, other: "Underlay") -> bool:
-        """Whether both are equal in everything that routing and reliability use."""
-        columns = ("router_kind", "domain", "ends", "link_kind", "delay_ns")
-        return all(np.array_equal(getattr(self, c), getattr(other, c)) for c in columns)
-
 
 class Draft:
     """Builds an underlay: callers add routers and links one by one, `done` checks and sorts them."""

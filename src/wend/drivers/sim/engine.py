@@ -114,7 +114,7 @@ class Engine:
         }
         """The function for each kind of agenda entry other than messages."""
         self._handlers: dict[type, Callable[[Nanos, PeerId, Any], None]] = {
-            Receipt: self._receipt,
+            Receipt: self._ignore,
             Missed: self.record_missed,
             Persist: self.store,
             Drop: self.record_drop,
@@ -124,7 +124,7 @@ class Engine:
             JoinMulticast: self._join,
             LeaveMulticast: self._leave_group,
             Multicast: self._multicast,
-            MulticastMembers: self._multicast_members,
+            MulticastMembers: self._ignore,
         }
 
     @property
@@ -344,8 +344,8 @@ class Engine:
         number = deliver.subscription[1]
         self._delivered(self._row(now, publisher, incarnation, sequence, peer, number, now - born, deadline))
 
-    def _receipt(self, now: Nanos, peer: PeerId, receipt: Receipt) -> None:
-        pass
+    def _ignore(self, now: Nanos, peer: PeerId, effect: Effect) -> None:
+        """`publish` reads receipts, and simulated peers have no keys of groups."""
 
     def record_missed(self, now: Nanos, peer: PeerId, missed: Missed) -> None:
         self.notices["missed"] += sum(missed.counts.values())
@@ -379,9 +379,6 @@ class Engine:
 
     def _leave_group(self, now: Nanos, peer: PeerId, leave: LeaveMulticast) -> None:
         self._groups.get(leave.group, set()).discard(peer)
-
-    def _multicast_members(self, now: Nanos, peer: PeerId, told: MulticastMembers) -> None:
-        """Simulated peers have no keys."""
 
     def _multicast(self, now: Nanos, peer: PeerId, cast: Multicast) -> None:
         """Send to the other members of the group. Members that multicast does not reach count as losses, too."""

@@ -67,16 +67,6 @@ class RouterTable:
                 raise ConfigError(f"a path between two routers may take {LONGEST_US} us, one takes {delay_us.max():g}")
             self.paths[rows] = delay_us.astype(np.int32) * MOST_LINKS + _depths(before)
 
-    @property
-    def delay_us(self) -> NDArray[np.int32]:
-        found: NDArray[np.int32] = self.paths // MOST_LINKS
-        return found
-
-    @property
-    def links(self) -> NDArray[np.int32]:
-        found: NDArray[np.int32] = self.paths % MOST_LINKS
-        return found
-
 
 def _depths(before: NDArray[np.int32]) -> NDArray[np.uint8]:
     """The depth of each node in the tree of its row, from its predecessors. Each pass doubles the stretch counted."""

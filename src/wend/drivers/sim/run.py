@@ -16,7 +16,7 @@ from wend.drivers.tally import arrived, summarised
 from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
-from wend.model.summary import DetectionDelays, Summary
+from wend.model.summary import Summary
 from wend.model.trace import Trace
 from wend.model.units import Nanos
 from wend.strategies.registry import ROUTING, load
@@ -82,10 +82,6 @@ def summarise(made: Engine | Oracle, wall_s: float) -> Summary:
         notices=made.notices,
         wall_s=wall_s,
         trace_sha256=made.trace.sha256(),
-        known=_known(made) if isinstance(made, Engine) else None,
+        known=known_after_ms(made.world.overlay, made.world.faults, made.noticed) if isinstance(made, Engine) else None,
         missing=explain_missing(made) if isinstance(made, Engine) else None,
     )
-
-
-def _known(made: Engine) -> DetectionDelays:
-    return known_after_ms(made.world.overlay, made.world.faults, made.noticed)
