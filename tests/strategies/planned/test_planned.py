@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from tests.plans import Arcs, Flow, plan_of
 from tests.protocol.talk import GRAPH, A, B, C, D, S, ScriptedMembership, T, Talk, event, tx
-from wend.model import folders
+from wend.model import files
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.forwarding import Forwarding, read_forwarding
@@ -297,7 +297,7 @@ def test_a_write_that_is_torn_leaves_one_plan_or_the_other(
 ) -> None:
     """Stopped before each step that moves something, there is a plan that peers can follow."""
     before, after = plan_of(6, GRAPH, HALVES), plan_of(6, GRAPH, BOTH)
-    exchange, replace, steps = folders.exchange, Path.replace, iter(list[str]())
+    exchange, replace, steps = files.exchange, Path.replace, iter(list[str]())
 
     def step(move: Callable[..., Any]) -> Callable[..., Any]:
         def moved(*paths: Path) -> Any:
@@ -307,7 +307,7 @@ def test_a_write_that_is_torn_leaves_one_plan_or_the_other(
 
         return moved
 
-    monkeypatch.setattr(folders, "exchange", step(exchange) if at_once else lambda *_: False)
+    monkeypatch.setattr(files, "exchange", step(exchange) if at_once else lambda *_: False)
     monkeypatch.setattr(Path, "replace", step(replace))
     found = []
     for number in range(9):
