@@ -38,8 +38,10 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 def parse_goal(text: str) -> Goal:
-    if text in ("min-usage", "balance"):
-        return Goal(text)
+    if text == "min-usage":
+        return Goal("min-usage")
+    if text == "balance":
+        return Goal("balance")
     kind, _, weight = text.partition(":")
     with suppress(ValueError):
         if kind == "blend" and 0 <= float(weight) <= 1:
