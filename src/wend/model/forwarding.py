@@ -39,9 +39,9 @@ class Forwarding:
             graph, tail, head = graph[own], tail[own], head[own]
         order = np.argsort(graph, kind="stable")  # hops are sorted by peer, and stay so within each graph
         self._graph, self._tail, self._head = graph[order], tail[order], head[order]
-        wanted = range(self.peers) if peer is None else (peer,)
+        publishers = range(self.peers) if peer is None else (peer,)
         publishing = set(np.unique(plan.flows["publisher"]).tolist())
-        self._publishes = {p: plan.publishes(p) for p in wanted if p in publishing}
+        self._publishes = {p: plan.publishes(p) for p in publishers if p in publishing}
 
     def publishes(self, peer: PeerId) -> tuple[OwnFlow, ...]:
         return self._publishes.get(peer, ())

@@ -98,8 +98,8 @@ class Segment(NamedTuple):
 
 def segment_of(name: str) -> Segment | None:
     """What the name of a file says; None if it is not that of a segment."""
-    found = _NAME.fullmatch(name)
-    return None if found is None else Segment(found[1], *(int(found[at]) for at in range(2, 6)))
+    match = _NAME.fullmatch(name)
+    return None if match is None else Segment(match[1], *(int(match[at]) for at in range(2, 6)))
 
 
 def sample_bound(share: float) -> int:

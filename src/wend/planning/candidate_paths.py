@@ -39,9 +39,9 @@ def paths_from(graph: CsrGraph, source: int, receivers: Ints, k: int, *, spare_e
     """Up to k bottleneck-disjoint paths to each receiver; none if it is unreachable."""
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
-    wanted = np.asarray(receivers, dtype=np.int32)
-    first, ptr, arcs = _search(*graph, source, wanted, k, spare_ends)
-    return CandidatePaths(wanted, first, ptr, arcs)
+    targets = np.asarray(receivers, dtype=np.int32)
+    first, ptr, arcs = _search(*graph, source, targets, k, spare_ends)
+    return CandidatePaths(targets, first, ptr, arcs)
 
 
 @compiled

@@ -72,13 +72,13 @@ def routes_after_failures(
     failure after which the workload does not fit."""
     failures = []
     for link in network.overlay.links:
-        found = _failure(network, workload, min(link.a, link.b), max(link.a, link.b), k, find)
-        if found.best.y > 1 + TIGHT:
-            raise ConfigError(_overload(found, k))
-        failures.append(found)
+        failure = _failure(network, workload, min(link.a, link.b), max(link.a, link.b), k, find)
+        if failure.best.y > 1 + TIGHT:
+            raise ConfigError(_overload(failure, k))
+        failures.append(failure)
     highest = max((each.best.y for each in failures), default=0.0)
-    made = [_routes(each, workload, graphs, shares, highest) for each in failures]
-    return sorted(made, key=lambda each: (each.a, each.b))
+    routes = [_routes(each, workload, graphs, shares, highest) for each in failures]
+    return sorted(routes, key=lambda each: (each.a, each.b))
 
 
 def _failure(network: FlowNetwork, workload: FlowWorkload, a: PeerId, b: PeerId, k: int, find: Find) -> _Failure:
@@ -124,8 +124,8 @@ def _routes(
     local = _local(failure, workload, graphs, shares, highest)
     if local is not None:
         return local
-    found = least_usage(failure.problem, limit=failure.best.y * (1 + TIGHT)) or failure.best
-    return _as_routes(failure, failure.flows, failure.graphs, found)
+    solution = least_usage(failure.problem, limit=failure.best.y * (1 + TIGHT)) or failure.best
+    return _as_routes(failure, failure.flows, failure.graphs, solution)
 
 
 def _local(
@@ -154,8 +154,8 @@ def _local(
     best = balance(problem)
     if best.y > limit:
         return None
-    found = least_usage(problem, limit=best.y * (1 + TIGHT)) or best
-    return _as_routes(failure, failure.flows[mine], candidates, found)
+    solution = least_usage(problem, limit=best.y * (1 + TIGHT)) or best
+    return _as_routes(failure, failure.flows[mine], candidates, solution)
 
 
 def _as_routes(failure: _Failure, flows: Longs, graphs: DeliveryGraphs, solution: Solution) -> RoutesAfterFailure:

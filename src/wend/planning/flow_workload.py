@@ -90,10 +90,10 @@ def workload_of(flows: Iterable[Flow], names: Sequence[str], where: str = "workl
     builder = WorkloadBuilder()
     for flow in demands(flows, names, where):
         builder.add(flow.publisher, flow.receivers, flow.rate_msgs, flow.rate_bps, flow.weight)
-    made = builder.build()
-    if not len(made):
+    workload = builder.build()
+    if not len(workload):
         raise ConfigError(f"{where} has no flow with a receiver other than its publisher")
-    return made
+    return workload
 
 
 def read_workload(path: Path, names: Sequence[str]) -> FlowWorkload:
@@ -162,7 +162,7 @@ def draw_workload(
     for number, count in enumerate(counts.tolist()):
         chosen = rng.choice(receiving, count, replace=False, shuffle=False)
         builder.add(publishing[number % len(publishing)], chosen, rate, bits, 1.0)
-    made = builder.build()
-    if not len(made):
+    workload = builder.build()
+    if not len(workload):
         raise ConfigError(f"of {peers} peers none receives a message of another")
-    return made
+    return workload

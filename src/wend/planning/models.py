@@ -73,9 +73,9 @@ def solve(problem: Problem, goal: Goal, *, reduced: bool = True) -> Solution | N
 
 def balance(problem: Problem, *, reduced: bool = True) -> Solution:
     """The solution with the least y, which may be above 1. The workload fits if `y <= 1`."""
-    found = _optimise(problem, cost=0.0, cost_y=1.0, limit=None, reduced=reduced)
-    assert found is not None, "without a limit every choice is feasible"
-    return found
+    solution = _optimise(problem, cost=0.0, cost_y=1.0, limit=None, reduced=reduced)
+    assert solution is not None, "without a limit every choice is feasible"
+    return solution
 
 
 def least_usage(problem: Problem, *, limit: float = 1.0, reduced: bool = True) -> Solution | None:

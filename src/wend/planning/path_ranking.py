@@ -78,7 +78,7 @@ def _shortest(graph: CsrGraph, costs: Floats, source: int, target: int, k: int) 
 def _collect(receivers: Ints, source: int, choose: Callable[[int], list[Ints]]) -> CandidatePaths:
     targets = np.asarray(receivers, dtype=np.int32)
     each = [choose(target) for target in targets.tolist()]
-    paths = [path for found in each for path in found]
-    first = offsets([len(found) for found in each]).astype(np.int32)
+    paths = [path for choice in each for path in choice]
+    first = offsets([len(choice) for choice in each]).astype(np.int32)
     ptr = offsets([len(path) for path in paths]).astype(np.int32)
     return CandidatePaths(targets, first, ptr, np.concatenate([*paths, np.zeros(0, dtype=np.int32)]))

@@ -26,9 +26,9 @@ _FINE, _TWICE, _BACK, _ORPHAN, _UNREACHED, _DEAD_END = range(6)
 def check(plan: Plan, network: FlowNetwork | None = None) -> list[str]:
     """Every fault, in the order of the files; empty for a sound plan. With `network`, check its capacities, too."""
     for stage in (_shape, _topology, _flows, _graphs, _hops, _trees, _loads, _failures):
-        found = list(stage(plan))
-        if found:
-            return found
+        problems = list(stage(plan))
+        if problems:
+            return problems
     return [] if network is None else list(_fits(plan, network))
 
 
@@ -308,9 +308,9 @@ def _reached(plan: Plan) -> Floats:
     flow = plan.graphs["flow"][plan.hops["graph"]].astype(np.int64)
     peers = plan.head.peers
     whose = owners(plan.flows["receivers_ptr"])
-    wanted = np.zeros(plan.head.flows * peers, dtype=bool)
-    wanted[whose * peers + plan.flows["receivers"]] = True
-    share = plan.graphs["share"][plan.hops["graph"]] * wanted[flow * peers + plan.hops["next"]]
+    is_receiver = np.zeros(plan.head.flows * peers, dtype=bool)
+    is_receiver[whose * peers + plan.flows["receivers"]] = True
+    share = plan.graphs["share"][plan.hops["graph"]] * is_receiver[flow * peers + plan.hops["next"]]
     return np.asarray(np.bincount(flow, weights=share, minlength=plan.head.flows), dtype=np.float64)
 
 

@@ -36,9 +36,9 @@ class ReducedProblem(NamedTuple):
 
     def shares(self, original: Problem, merged: Floats) -> Floats:
         """The shares of the original problem's graphs, from those of the merged problem."""
-        found = np.zeros(len(original.hops))
-        found[self.graphs] = np.where(self.choice >= 0, merged[self.choice] if len(merged) else 0.0, 1.0)
-        return found
+        shares = np.zeros(len(original.hops))
+        shares[self.graphs] = np.where(self.choice >= 0, merged[self.choice] if len(merged) else 0.0, 1.0)
+        return shares
 
 
 def reduce(problem: Problem, *, limit: float | None, priced: bool) -> ReducedProblem:

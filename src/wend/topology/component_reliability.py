@@ -43,8 +43,8 @@ def reliabilities(placement: Placement, seed: int) -> Floats:
 
 def of_paths(starts: Ints, components: NDArray[np.int32], reliability: Floats) -> Floats:
     """The reliability of each path: the product over its components."""
-    found: Floats = np.exp(np.add.reduceat(np.log(reliability)[components], starts[:-1]))
-    return found
+    products: Floats = np.exp(np.add.reduceat(np.log(reliability)[components], starts[:-1]))
+    return products
 
 
 def per_event(reliability: Floats, seed: int, event: int) -> NDArray[np.bool_]:

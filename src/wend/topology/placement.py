@@ -47,8 +47,8 @@ class Placement:
     def direct_ns(self) -> Ints:
         """(peers, peers): the delay between the routers of two peers."""
         rows = np.array([self._shortest.row(int(home)) for home in self.homes], dtype=np.int64)
-        found: Ints = self._shortest.delay_ns[rows][:, self.homes]
-        return found
+        delays: Ints = self._shortest.delay_ns[rows][:, self.homes]
+        return delays
 
     def pairs(self) -> tuple[Ints, Ints]:
         """All pairs of peers in order, the lower peer first."""
@@ -65,10 +65,10 @@ class Placement:
 
     def overlay(self, pairs: Iterable[Pair], loss: float = 0.0) -> Overlay:
         """An overlay with these links. A link's delay is that of its underlay path and two last miles."""
-        wanted = sorted({(min(a, b), max(a, b)) for a, b in pairs if a != b})
+        links = sorted({(min(a, b), max(a, b)) for a, b in pairs if a != b})
         delays = self.direct_ns
         return Overlay(
-            self.peers, [OverlayLink(a, b, int(delays[a, b]) + 2 * self.last_mile_ns, loss) for a, b in wanted]
+            self.peers, [OverlayLink(a, b, int(delays[a, b]) + 2 * self.last_mile_ns, loss) for a, b in links]
         )
 
     def link_components(self, overlay: Overlay) -> tuple[Ints, Index]:
@@ -97,13 +97,13 @@ class Placement:
     def _link_domains(self) -> list[int]:
         """For each underlay link its domain, -1 between two domains."""
         ends = self.underlay.domain[self.underlay.ends]
-        found: list[int] = np.where(ends[:, 0] == ends[:, 1], ends[:, 0], -1).tolist()
-        return found
+        domains: list[int] = np.where(ends[:, 0] == ends[:, 1], ends[:, 0], -1).tolist()
+        return domains
 
     @cached_property
     def _peer_domains(self) -> list[int]:
-        found: list[int] = self.underlay.domain[self.homes].tolist()
-        return found
+        domains: list[int] = self.underlay.domain[self.homes].tolist()
+        return domains
 
 
 def place(underlay: Underlay, peers: int, seed: int, *, share: bool = False, last_mile_ns: Nanos = MS) -> Placement:

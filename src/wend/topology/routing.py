@@ -33,8 +33,8 @@ class UnderlayPaths:
         return len(self.starts) - 1
 
     def __getitem__(self, path: int) -> Index:
-        found: Index = self.components[self.starts[path] : self.starts[path + 1]]
-        return found
+        components: Index = self.components[self.starts[path] : self.starts[path + 1]]
+        return components
 
     def via(self, path: int) -> list[int]:
         """The routers of a path."""
@@ -42,14 +42,14 @@ class UnderlayPaths:
 
     def lengths(self) -> Ints:
         """The number of routers of each path."""
-        found: Ints = (np.diff(self.starts) + 1) // 2
-        return found
+        counts: Ints = (np.diff(self.starts) + 1) // 2
+        return counts
 
     def links(self) -> Ints:
         """The links that the paths use, each once, in order."""
         used = np.unique(self.components)
-        found: Ints = used[used >= self.routers].astype(np.int64) - self.routers
-        return found
+        links: Ints = used[used >= self.routers].astype(np.int64) - self.routers
+        return links
 
 
 class ShortestPaths:
@@ -83,10 +83,10 @@ class ShortestPaths:
 
 def shortest_paths(underlay: Underlay, sources: Ints | None = None) -> ShortestPaths:
     """The paths from the given routers, or from all."""
-    wanted = np.arange(underlay.routers) if sources is None else np.unique(np.asarray(sources, dtype=np.int64))
+    routers = np.arange(underlay.routers) if sources is None else np.unique(np.asarray(sources, dtype=np.int64))
     _check_lengths(underlay)
-    distance, before, by = shortest(underlay.routers, underlay.ends, unique(underlay), wanted)
-    return ShortestPaths(underlay, wanted, distance >> _TIE_BITS, before, by)
+    distance, before, by = shortest(underlay.routers, underlay.ends, unique(underlay), routers)
+    return ShortestPaths(underlay, routers, distance >> _TIE_BITS, before, by)
 
 
 def _check_lengths(underlay: Underlay) -> None:

@@ -112,9 +112,9 @@ class _Paths:
         known = self.node >= self.peers
         keys = np.sort(self.trace[known] * len(self.names) + self.node[known])
         twice = keys[1:][keys[1:] == keys[:-1]] // len(self.names)
-        found = np.zeros(len(self.time), dtype=bool)
-        found[twice] = True
-        return found
+        looped = np.zeros(len(self.time), dtype=bool)
+        looped[twice] = True
+        return looped
 
 
 def _count(batch: pa.RecordBatch, longest: int) -> Iterator[pa.Table]:

@@ -212,5 +212,5 @@ def _worst_loss(world: World) -> float:
     lost = [link.loss for link in world.overlay.links]
     if world.disturbances is not None:
         pairs = zip(lost, world.disturbances.links, strict=True)
-        lost = [1 - (1 - loss) * (1 - found.corruption) for loss, found in pairs]
+        lost = [1 - (1 - loss) * (1 - conditions.corruption) for loss, conditions in pairs]
     return max(lost, default=0.0)

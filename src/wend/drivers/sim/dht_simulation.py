@@ -134,7 +134,7 @@ class DhtSimulation:
         """The wake-ups in the agenda."""
         self._incarnations = [0] * config.peers
         self._stores: dict[PeerId, list[Record]] = {}
-        self._wanted: dict[PeerId, dict[int, LocalSubscription]] = {}
+        self._subscriptions: dict[PeerId, dict[int, LocalSubscription]] = {}
         """The subscriptions of applications. They subscribe again when their peer restarts."""
         self._ids: dict[EventId, tuple[int, Nanos]] = {}
         """By event: its publication's position and time."""
@@ -256,11 +256,11 @@ class DhtSimulation:
     def _counted(self, message: Any) -> MessageCounts:
         kind = type(message)
         key = (message.plugin, type(message.body)) if kind is PlainMessage or kind is DirectMessage else (LINKS, kind)
-        found = self._counts.get(key)
-        if found is None:
-            found = self._counts[key] = MessageCounts()
-            self.results.messages[MessageClass(key[0], key[1].__name__)] = found
-        return found
+        counts = self._counts.get(key)
+        if counts is None:
+            counts = self._counts[key] = MessageCounts()
+            self.results.messages[MessageClass(key[0], key[1].__name__)] = counts
+        return counts
 
     # ---------------------------------------------------------------- peers that come and go
 
@@ -280,22 +280,22 @@ class DhtSimulation:
 
     def _start(self, now: Nanos, peer: PeerId, config: PeerConfig, contacts: Sequence[PeerId]) -> None:
         self._incarnations[peer] += 1
-        made = make_peer(config.with_(peer=peer, incarnation=self._incarnations[peer]))
-        self.peers[peer] = made
+        target = make_peer(config.with_(peer=peer, incarnation=self._incarnations[peer]))
+        self.peers[peer] = target
         if self._contacts is None:
             neighbours = tuple([Neighbour(each, self._delay_ns(peer, each)) for each in contacts])
         else:
             neighbours = tuple([self._contacts[each] for each in contacts])
-        wanted = tuple(self._wanted.get(peer, {}).values())
+        subscriptions = tuple(self._subscriptions.get(peer, {}).values())
         stored = tuple(self._stores.get(peer, ()))
-        self._carry_out(now, peer, made.handle(now, Started(neighbours, wanted, (), stored)), None)
+        self._carry_out(now, peer, target.handle(now, Started(neighbours, subscriptions, (), stored)), None)
 
     def _someone(self, peer: PeerId) -> tuple[PeerId, ...]:
         """A random live peer; none if this is the first peer."""
         for _ in range(_TRIES):
-            found = self._bootstrap.randrange(self.config.peers)
-            if found != peer and self.peers[found] is not None:
-                return (found,)
+            candidate = self._bootstrap.randrange(self.config.peers)
+            if candidate != peer and self.peers[candidate] is not None:
+                return (candidate,)
         return tuple([other for other, up in enumerate(self.peers) if up is not None and other != peer][:1])
 
     def _change(self, now: Nanos, peer: PeerId, change: PeerChange) -> None:
@@ -315,9 +315,9 @@ class DhtSimulation:
 
     def _in_order(self) -> Iterator[Call]:
         """The calls by time. At one time, subscriptions come before their ends, and both before publications."""
-        made = self.workload
-        events = [(event.time_ns, event.peer, position) for position, event in enumerate(made.publications)]
-        calls: tuple[Sequence[Call], ...] = (made.subscriptions, made.unsubscriptions, events)
+        workload = self.workload
+        events = [(event.time_ns, event.peer, position) for position, event in enumerate(workload.publications)]
+        calls: tuple[Sequence[Call], ...] = (workload.subscriptions, workload.unsubscriptions, events)
         return merge(*(sorted(each, key=_time) for each in calls), key=_time)
 
     def _next_call(self) -> None:
@@ -328,12 +328,12 @@ class DhtSimulation:
     def _call(self, now: Nanos, peer: PeerId, call: Any) -> None:
         target = self.peers[peer]
         if type(call) is TimedSubscription:
-            wanted = LocalSubscription(call.number, call.filter, call.qos)
-            self._wanted.setdefault(peer, {})[call.number] = wanted
+            subscription = LocalSubscription(call.number, call.filter, call.qos)
+            self._subscriptions.setdefault(peer, {})[call.number] = subscription
             if target is not None:
-                self._carry_out(now, peer, target.handle(now, Subscribed(wanted)), None)
+                self._carry_out(now, peer, target.handle(now, Subscribed(subscription)), None)
         elif type(call) is TimedUnsubscription:
-            self._wanted.get(peer, {}).pop(call.number, None)
+            self._subscriptions.get(peer, {}).pop(call.number, None)
             if target is not None:
                 self._carry_out(now, peer, target.handle(now, Unsubscribed(call.number)), None)
         elif target is None:

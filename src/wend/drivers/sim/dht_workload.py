@@ -104,17 +104,17 @@ def due_pairs(workload: Workload, pairs: Pairs, settling_ns: Nanos = 0) -> Pairs
 def _downtimes(workload: Workload) -> dict[PeerId, list[tuple[Nanos, Nanos]]]:
     """By peer: when it is down."""
     gone: dict[PeerId, Nanos] = {}
-    found: dict[PeerId, list[tuple[Nanos, Nanos]]] = {}
+    downtimes: dict[PeerId, list[tuple[Nanos, Nanos]]] = {}
     for change in sorted(workload.changes, key=lambda change: change.time_ns):
         for peer in change.peers:
             if change.what in ("crash", "leave"):
                 gone.setdefault(peer, change.time_ns)
             else:
                 start = gone.pop(peer, 0 if change.what == "join" else change.time_ns)
-                found.setdefault(peer, []).append((start, change.time_ns))
+                downtimes.setdefault(peer, []).append((start, change.time_ns))
     for peer, start in gone.items():
-        found.setdefault(peer, []).append((start, FOREVER))
-    return found
+        downtimes.setdefault(peer, []).append((start, FOREVER))
+    return downtimes
 
 
 def _column(values: list[int]) -> Ints:

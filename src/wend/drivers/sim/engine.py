@@ -291,12 +291,12 @@ class Engine:
         leaving.happen(now)
         return []
 
-    def _gated(self, peer: PeerId, made: Peer) -> Peer | LimitedPeer:
+    def _gated(self, peer: PeerId, target: Peer) -> Peer | LimitedPeer:
         msgs, bps = self.world.peer_capacity[peer]
         if min(msgs, bps) == inf:
-            return made
+            return target
         queue = Queue(msgs, bps, self.scenario.queue_msgs)
-        return LimitedPeer(made, queue, self.scenario.charge == "all", self.agenda, self._ledger)
+        return LimitedPeer(target, queue, self.scenario.charge == "all", self.agenda, self._ledger)
 
     def publish(self, now: Nanos, peer: PeerId, topic: Topic) -> list[Effect]:
         """Publish the next event of a topic."""
@@ -371,8 +371,8 @@ class Engine:
     def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
         self.notices["paths"] += 1
         asked = self._traces[peer, effect.peer] = self._traces[peer, effect.peer] + 1
-        found = PathFound(effect.peer, self.world.path(peer, effect.peer, now, asked))
-        self.agenda.push(now + TRACE_NS, MESSAGE, peer, found)
+        path = PathFound(effect.peer, self.world.path(peer, effect.peer, now, asked))
+        self.agenda.push(now + TRACE_NS, MESSAGE, peer, path)
 
     def _join(self, now: Nanos, peer: PeerId, join: JoinMulticast) -> None:
         self._groups.setdefault(join.group, set()).add(peer)

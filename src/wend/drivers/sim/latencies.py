@@ -78,8 +78,8 @@ def _depths(before: NDArray[np.int32]) -> NDArray[np.uint8]:
     while (more := depth[above]).any():
         depth += more
         above = above[above]
-    found: NDArray[np.uint8] = depth.reshape(rows, nodes)
-    return found
+    depths: NDArray[np.uint8] = depth.reshape(rows, nodes)
+    return depths
 
 
 @lru_cache(maxsize=1)
@@ -111,8 +111,8 @@ class RouterLatencies:
         if a == b:
             return 0, 0
         routers = self._routers
-        found: int = self._paths[routers[a] * self._size + routers[b]]
-        return (found >> LINK_BITS) * _US + 2 * LAN_NS, (found & (MOST_LINKS - 1)) + 2
+        entry: int = self._paths[routers[a] * self._size + routers[b]]
+        return (entry >> LINK_BITS) * _US + 2 * LAN_NS, (entry & (MOST_LINKS - 1)) + 2
 
     def nearest(self, peer: PeerId, others: Sequence[PeerId]) -> PeerId:
         """The nearest of some other peers; of equal ones the first."""
