@@ -67,7 +67,11 @@ class World:
         self.end_ns = self.stop_ns + scenario.drain_ns
         heal = self.end_ns if scenario.heal_ns is None else self.begin_ns + scenario.heal_ns
         self._component_faults = outages or _link_faults(scenario, overlay, placement, self.begin_ns, heal)
-        self.partitions = _partitions(scenario, overlay.peers, self.begin_ns, heal)
+        self.partitions: list[faults.Partition] = []
+        if scenario.peer_partitions is not None:
+            self.partitions = faults.draw_partitions(
+                overlay.peers, scenario.peer_partitions, begin=self.begin_ns, end=heal, seed=scenario.seed
+            )
         self.faults = faults.with_partitions(overlay, self._component_faults, self.partitions)
         """The outages of links, in partitions too."""
         self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
@@ -89,7 +93,10 @@ class World:
         """The links with other traffic."""
         self._given_deadlines = dict(deadlines or {})
         self.topics = topics_of(scenario, overlay) if topics is None else topics
-        self.plan = None if scenario.plan is None else _plan(scenario.plan, overlay)
+        self.plan: Forwarding | None = None
+        if scenario.plan is not None:
+            links = [(link.a, link.b) for link in overlay.links]
+            self.plan = read_forwarding(File(scenario.plan), fingerprint(overlay.peers, links))
         self.switches: list[tuple[Nanos, PeerId, Forwarding]] = []
         """Times at which a peer gets another plan, for tests that build a world by hand."""
         self.paths: Callable[[PeerId, PeerId], Path | None] | None = None
@@ -352,14 +359,3 @@ def _churn(s: Scenario, crashes: faults.Intervals, peers: int, begin: Nanos, end
         if not any(peer == crashed and start <= b and a <= until for crashed, a, b in down)
     ]
     return faults.Intervals(peers, absent)
-
-
-def _partitions(s: Scenario, peers: int, begin: Nanos, end: Nanos) -> list[faults.Partition]:
-    if s.peer_partitions is None:
-        return []
-    return faults.draw_partitions(peers, s.peer_partitions, begin=begin, end=end, seed=s.seed)
-
-
-def _plan(folder: str, overlay: Overlay) -> Forwarding:
-    links = [(link.a, link.b) for link in overlay.links]
-    return read_forwarding(File(folder), fingerprint(overlay.peers, links))

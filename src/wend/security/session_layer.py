@@ -260,7 +260,10 @@ class SessionLayer:
         return keys.peer, keys.incarnation, kind, body
 
     def _refuse_keys(self, keys: TransportKeys | None) -> None:
-        self.refused["unknown-keys" if keys is None else "old-keys"] += 1
+        if keys is None:
+            self.refused["unknown-keys"] += 1
+        else:
+            self.refused["old-keys"] += 1
 
     def _on_key_packet(self, now: Nanos, session: PeerSession, kind: int, body: bytes, address: Address) -> None:
         """Handle a packet without a message for the driver."""

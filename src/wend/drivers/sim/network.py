@@ -85,14 +85,14 @@ class QuietHellos:
 
     def release(self, peer: PeerId, everything: bool = True) -> None:
         """Give hellos their places in the agenda."""
-        left = []
+        waiting = []
         for hello in sorted(self.by_peer[peer]):
             arrives, count, link, received = hello
             if everything or link.suspected or link.last_hello is not received.message:
                 heappush(self._agenda.heap, (arrives, MESSAGE, count, peer, received))
             else:
-                left.append(hello)
-        self.by_peer[peer] = left
+                waiting.append(hello)
+        self.by_peer[peer] = waiting
 
 
 class Transport:
