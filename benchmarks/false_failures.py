@@ -1,4 +1,4 @@
-"""False failures: what busy peers and busy hosts take for outages, where no link ever fails.
+"""False failures: outages that busy peers and busy hosts see although no link ever fails.
 
 - `load`: two linked peers on loopback are offered 10 events per millisecond for 30 seconds.
 - `hog`: 20 peers with five or six links each publish an event per second that all others want, for 20 seconds, beside
@@ -65,7 +65,7 @@ async def _clients(peers: int) -> AsyncIterator[list[Client]]:
 
 
 async def _counts(clients: list[Client]) -> Counter[str]:
-    """What all peers together have counted."""
+    """The counts of all peers together."""
     found: Counter[str] = Counter()
     for client in clients:
         status = await client.status()

@@ -6,7 +6,7 @@ of their own. Rounds are interleaved, so that all meet the same load of the mach
 "without" are `client.post`, QoS 0, and the usual ones of NATS and Zenoh.
 
 `python -m benchmarks.throughput [--rounds N] [--only NAME,NAME] [--events N] [--json]`. It measures mosquitto,
-nats-server and Zenoh where they and their Python clients (the extra `lab`) are installed.
+nats-server and Zenoh if they and their Python clients (the extra `lab`) are installed.
 """
 
 import argparse

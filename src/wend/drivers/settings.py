@@ -179,7 +179,7 @@ class Configuration:
         )
 
     def field_values(self) -> dict[str, Any]:
-        """The peers' settings that differ from what is declared, by field, as `PeerConfig` takes them."""
+        """The peers' settings that differ from the declared defaults, by field, as `PeerConfig` takes them."""
         known = known_settings()
         return {known[name].field: value for name, value in self.settings.items() if value != known[name].default}
 

@@ -1,4 +1,4 @@
-"""The workload of a scenario: who publishes what and when, and who wants it.
+"""The workload of a scenario: its topics, their publishers and subscribers, and the times of publications.
 
 Topics are drawn, or one is made of each flow of a file. With content, subscriptions are filters over attributes.
 """

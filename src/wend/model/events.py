@@ -1,4 +1,4 @@
-"""Events and subscriptions: what is published, who wants it, and how soon.
+"""Events and subscriptions, and how soon a subscriber needs its events.
 
 An event's identity is (publisher, incarnation, sequence). A publisher that restarts begins a new incarnation, so its
 sequence numbers never collide with earlier ones.
@@ -118,7 +118,7 @@ GroupChoice = tuple[str, tuple[PeerId, ...]]
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What an application publishes. Immutable."""
+    """An event that an application published. Immutable."""
 
     id: EventId
     attributes: Annotated[Attributes, msgspec.Meta(max_length=MAX_ATTRIBUTES)]

@@ -113,7 +113,7 @@ class OwnFlow(msgspec.Struct, frozen=True, gc=False):
     receivers: tuple[PeerId, ...]
     shares: tuple[tuple[int, float], ...]
     backups: tuple[tuple[PeerId, PeerId, tuple[tuple[int, float], ...]], ...] = ()
-    """After the failure of a link, by its ends: the share of each delivery graph. After others the shares stay."""
+    """By failed link (its ends): the share of each delivery graph. Failures that are not listed change no share."""
 
 
 class Plan:

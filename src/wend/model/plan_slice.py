@@ -1,4 +1,4 @@
-"""The part of a plan that one peer needs, as bytes: what `wend plan push` hands to a peer, and what the peer stores.
+"""The part of a plan that one peer needs, as bytes. `wend plan push` sends it to the peer, which stores it.
 
 A part names the plan, its peer, and the links of that peer in the plan's topology. If every peer has checked its own
 links, their topology is that of the plan. The part contains the flows of the peer, and the hops of all delivery graphs

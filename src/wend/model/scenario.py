@@ -59,7 +59,7 @@ class BackgroundFlows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rtt_ms: tuple[float, float] = (20.0, 100.0)
     """The range from which each flow draws its round trip, without the time in the queue."""
     packet_bytes: int = 1500
-    """The size of its packets, where the capacity is in bits; else each is one message."""
+    """The size of its packets if the capacity is in bits; otherwise each packet is one message."""
 
     def check(self, name: str) -> None:
         low, high = self.rtt_ms

@@ -51,7 +51,7 @@ _BOUNDS = (("low", ge, "at least"), ("high", le, "at most"), ("above", gt, "abov
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)  # so are subclasses, by inheritance
 class Settings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A group of settings. A subclass declares the fields; its docstring says what they are about."""
+    """A group of settings. A subclass declares the fields, and its docstring describes them."""
 
     title: ClassVar[str] = ""
     """The heading of the group in the help and on the reference page."""
@@ -96,7 +96,7 @@ class Setting(msgspec.Struct, frozen=True):
     """One setting: its declaration, then what follows from the declared field."""
 
     about: str
-    """One sentence: what it is for."""
+    """Its purpose, in one sentence."""
     unit: str = ""
     """How people think of a duration (`ms`, `s`, `min`), or the end of the field's name. Bounds of durations count in
     it."""
@@ -178,7 +178,8 @@ class Setting(msgspec.Struct, frozen=True):
     # ---------------------------------------------------------------- as people write it
 
     def read(self, value: Any) -> Any:
-        """The value that code sees, from what a person wrote. Raises ConfigError with the sentence that they need."""
+        """The typed value of a text or number that a person wrote. Raises ConfigError with a sentence for that
+        person."""
         if value is None and self.optional:
             return None
         typed = self._read_pair(value) if self.pair else self._read_one(value)
@@ -187,7 +188,7 @@ class Setting(msgspec.Struct, frozen=True):
         return typed
 
     def write(self, value: Any) -> SettingValue:
-        """The inverse of `read`: what a person would write."""
+        """The inverse of `read`: the value as a person would write it."""
         if value is None:
             return None
         if self.pair:

@@ -1,4 +1,4 @@
-"""Telemetry: what a live peer writes down, as tables. Peers write them in segments, jobs on Spark read them.
+"""Telemetry: the tables that live peers write, in segments, and that jobs on Spark read.
 
 A segment is one Parquet file of one table. It holds rows of one incarnation of one peer, in the order in which they
 were written, and is complete when it has its name:
@@ -27,7 +27,7 @@ know."""
 TABLES: dict[str, tuple[tuple[str, str], ...]] = {
     # Once a period for each link: its state, and what happened since the row before. `sent` are transmissions of
     # events, `lost` those that timed out and that no outage explains. `round_trip_ns` is smoothed, and
-    # `capacity_bps` measured while packets waited; both are 0 where they are not known.
+    # `capacity_bps` measured while packets waited; both are 0 if unknown.
     "links": (
         ("time_ns", "q"), ("neighbour", "q"), ("state", "s"), ("delay_ns", "q"), ("reliability", "d"),
         ("sent", "q"), ("acknowledged", "q"), ("lost", "q"), ("queue_ns", "q"), ("queue_bytes", "q"),
@@ -40,7 +40,7 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("time_ns", "q"), ("neighbour", "q"), ("state", "s"), ("heard_ns", "q"), ("detection_ns", "q"),
         ("delay_ns", "q"),
     ),
-    # A sampled event was published here, for so many other peers (-1: the interest does not name them).
+    # A sampled event was published here. `expected` counts its other peers (-1: the interest does not name them).
     "publications": (
         ("time_ns", "q"), ("publisher", "q"), ("publisher_incarnation", "q"), ("sequence", "q"), ("topic", "s"),
         ("size_bytes", "q"), ("expected", "q"),
@@ -83,7 +83,7 @@ _WORD = 0xFFFFFFFFFFFFFFFF
 
 
 class Segment(NamedTuple):
-    """What the name of a segment says."""
+    """The parts of a segment's name."""
 
     table: str
     schema: int
@@ -97,7 +97,7 @@ class Segment(NamedTuple):
 
 
 def segment_of(name: str) -> Segment | None:
-    """What the name of a file says; None if it is not that of a segment."""
+    """The parts of a file's name; None if it is not a segment."""
     match = _NAME.fullmatch(name)
     return None if match is None else Segment(match[1], *(int(match[at]) for at in range(2, 6)))
 

@@ -13,7 +13,7 @@ TOLERANCE = 1e-6
 
 
 def offsets(sizes: npt.ArrayLike) -> Longs:
-    """Where each of several runs begins that follow each other in one array, and where the last one ends."""
+    """The start of each run if runs of these sizes follow each other in one array, and the end of the last."""
     return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 
 

@@ -118,7 +118,7 @@ def _ban(
 def _end(
     ptr: Ints, head: Ints, back: Ints, width: Floats, path: Ints, length: int, banned: Ints, stamp: int
 ) -> int:  # fmt: skip
-    """The narrower of the two end arcs, if another arc is left at that end, else the other one; -1 if neither."""
+    """The narrower of the two end arcs if that end has another arc, or else the other one; -1 if neither."""
     leave, reach = path[0], path[length - 1]
     out = 0
     source = head[back[leave]]

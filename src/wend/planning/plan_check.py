@@ -1,7 +1,7 @@
 """Checks of a plan, from its files alone and independent of the code that makes plans.
 
-Each fault is one sentence. Of the faults of one kind the first few are shown and the others counted. If a stage finds
-faults, later stages do not run, because they rely on it.
+Each fault is one sentence. Of each kind the first few faults are shown and the rest counted. If a stage finds faults,
+later stages do not run, because they rely on it.
 """
 
 from collections.abc import Iterator, Sequence

@@ -26,7 +26,7 @@ _INSET = 44.0
 _HEIGHTS = (160.0, 620.0)
 _NAMED = 5
 _LABELLED = 60
-"""The drawing labels every peer, where there is space, in plans of at most this many."""
+"""In plans of at most this many peers, the drawing labels all for which there is space."""
 # highest load, colour, line width, legend
 STEPS = tuple(
     zip(

@@ -75,7 +75,7 @@ def waxman(
         for _ in range(m):
             weights = np.where(linked[node], 0.0, pull[node])[present]
             a, b = node, present.start + choose(rng, weights) if weights.any() else node
-            if a == b:  # in a tiny graph the node is linked to all others already: two others get the link
+            if a == b:  # in a tiny graph the node has all possible links: two other nodes get this one
                 a, b = divmod(choose(rng, np.where(linked, 0.0, pull).ravel()), nodes)
             linked[a, b] = linked[b, a] = True
             links.append((min(a, b), max(a, b)))

@@ -195,7 +195,7 @@ def drawn_from(delay_ms: tuple[float, float]) -> str:
 
 
 def delay_of(data: Attributes, drawn: Nanos, where: str) -> Nanos:
-    """The delay that the map states, else the drawn one."""
+    """The delay that the map states, or else the drawn one."""
     for key, scale in DELAYS.items():
         if data.get(key) is not None:
             try:

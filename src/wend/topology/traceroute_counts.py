@@ -1,7 +1,7 @@
 """Counts of traceroute records: the stage of topology inference that reads every hop, on Arrow columns.
 
 A record is `source, target, time_ns, hops, reached`. Hops are addresses, null if no router answered. The counts have
-few rows, however many records there are:
+few rows, no matter how many records there are:
 
     link     a and b answered one after the other
     hole     between a and b `gap` hops did not answer

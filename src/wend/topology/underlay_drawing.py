@@ -26,7 +26,7 @@ WIDTH = 1200.0
 _MARGIN, _INSET, _HEAD = 32.0, 70.0, 84.0
 _HEIGHTS = (320.0, 1000.0)
 _LABELLED = 70
-"""The drawing names every router, where there is space, in networks of at most this many."""
+"""In networks of at most this many routers, the drawing names all for which there is space."""
 _CURVED = 150
 """The drawing has curves for overlay links in overlays of at most this many."""
 _NUMBERED = 60
@@ -164,7 +164,7 @@ def _names(
     landmarks: frozenset[PeerId],
     lines: Segments,
 ) -> Iterator[str]:
-    """The name of the router that the text below the map names, then others, the best connected first."""
+    """Names of routers: the one in the text below the map, then the rest, the best connected first."""
     under, names = placement.underlay, placement.underlay.names
     worst = [int(np.argmax(through))] if (through > 1).any() else []
     links = np.bincount(under.ends.ravel(), minlength=under.routers)

@@ -35,7 +35,7 @@ class Reno:
         self.window += 1.0 if self.window < self.threshold else self.increase(now, rtt_ns)
 
     def increase(self, now: Nanos, rtt_ns: Nanos) -> float:
-        """What one ACK adds after slow start."""
+        """How much one ACK adds after slow start."""
         return 1.0 / self.window
 
     def lost(self, now: Nanos) -> None:

@@ -21,7 +21,7 @@ UNKNOWN_HOPS = -1
 
 
 class MessageClass(NamedTuple):
-    """Messages are counted by the plug-in and the type of what they carry."""
+    """Messages are counted by plug-in and type of content."""
 
     plugin: str
     body: str

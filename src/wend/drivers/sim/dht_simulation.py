@@ -84,7 +84,7 @@ _TRIES = 64
 
 
 class DhtConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What is the same for all peers of a run."""
+    """The configuration that all peers of a run share."""
 
     peers: int
     strategy: str
