@@ -17,18 +17,17 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import uvloop
 
+from benchmarks.loopback import client_of, write_peer
 from benchmarks.rows import Row
 from benchmarks.sampling import Sampler
-from wend.drivers.live.client.client import Client, connect
+from wend.drivers.live.client.client import Client
 from wend.drivers.live.client.event_streams import EventStream
 from wend.matching.filters import topic_filter
-from wend.model.errors import ConnectionLost
 
 RATE = 50.0
 SECONDS = 6.0
@@ -37,24 +36,14 @@ PEERS = 6
 STEPS = (1, 2, 4, 5)
 """The neighbours of a peer on the ring: all but the opposite one."""
 _PORT = 17700
-_START_S = 60.0
 _WARM_UP_S = 1.5
 _ACK = bytes(48)
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_FILE = """
-id = {id}
-listen = "127.0.0.1:{port}"
-clients = "127.0.0.1:{clients}"
+_SETTINGS = """
 strategy = "adaptive"
 persistence = true
 store = "peer-{id}.store"
 advertise = ["topic = 't{id}'"]
-"""
-_NEIGHBOUR = """
-[[neighbours]]
-id = {id}
-address = "127.0.0.1:{port}"
-delay = "1ms"
 """
 
 
@@ -87,7 +76,7 @@ def carry(rate: float = RATE, seconds: float = SECONDS) -> dict[str, float]:
 async def _carry(folder: Path, rate: float, seconds: float) -> dict[str, float]:
     async with AsyncExitStack() as open_:
         peers = [open_.enter_context(_peer(folder, number)) for number in range(PEERS)]
-        clients = [await open_.enter_async_context(_client(number)) for number in range(PEERS)]
+        clients = [await open_.enter_async_context(client_of(_PORT, number)) for number in range(PEERS)]
         got: Counter[int] = Counter()
         for number, client in enumerate(clients):
             for other in range(PEERS):
@@ -119,12 +108,8 @@ async def _carry(folder: Path, rate: float, seconds: float) -> dict[str, float]:
 
 
 def _peer(folder: Path, number: int) -> "_Child":
-    file = folder / f"peer-{number}.toml"
     neighbours = [(number + step) % PEERS for step in STEPS]
-    file.write_text(
-        _FILE.format(id=number, port=_PORT + number, clients=_PORT + 100 + number)
-        + "".join(_NEIGHBOUR.format(id=other, port=_PORT + other) for other in neighbours)
-    )
+    file = write_peer(folder, _PORT, number, neighbours, _SETTINGS.format(id=number))
     return _Child("--peer", str(file), str(folder / f"split-{number}.json"))
 
 
@@ -137,23 +122,6 @@ class _Child(subprocess.Popen[bytes]):
     def __exit__(self, *_: object) -> None:
         self.terminate()
         self.wait(timeout=10.0)
-
-
-@asynccontextmanager
-async def _client(number: int) -> AsyncIterator[Client]:
-    give_up = time.monotonic() + _START_S
-    while True:
-        try:
-            client = await connect(f"wend://127.0.0.1:{_PORT + 100 + number}")
-            break
-        except ConnectionLost:
-            if time.monotonic() > give_up:
-                raise
-            await asyncio.sleep(0.05)
-    try:
-        yield client
-    finally:
-        await client.close()
 
 
 async def _read(number: int, events: EventStream, got: Counter[int]) -> None:

@@ -1,4 +1,4 @@
-"""False failures: what busy peers and busy hosts take for outages, where no link ever fails.
+"""False failures: outages that busy peers and busy hosts see although no link ever fails.
 
 - `load`: two linked peers on loopback are offered 10 events per millisecond for 30 seconds.
 - `hog`: 20 peers with five or six links each publish an event per second that all others want, for 20 seconds, beside
@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,10 +23,10 @@ from pathlib import Path
 
 import uvloop
 
+from benchmarks.loopback import client_of, peer_command, start_quietly, url_of, write_peer
 from wend.drivers.live.client.client import Client, connect
 from wend.drivers.live.client.event_streams import EventStream
 from wend.matching.filters import topic_filter
-from wend.model.errors import ConnectionLost
 
 LOAD_PER_S = 10_000
 LOAD_SECONDS, HOG_SECONDS = 30.0, 20.0
@@ -36,72 +35,37 @@ STEPS = (1, 4, 9)
 """To which peers ahead on a ring a peer has links."""
 WARM_UP_S = 3.0
 SETTLE_S = 2.0
-_START_S = 120.0
 _PORT = 18_500
-_FILE = """
-id = {id}
-listen = "127.0.0.1:{port}"
-clients = "127.0.0.1:{clients}"
-"""
-_NEIGHBOUR = """
-[[neighbours]]
-id = {id}
-address = "127.0.0.1:{port}"
-delay = "1ms"
-"""
 _HOG = "while True: pass"
 
 
 @contextmanager
 def _processes(commands: list[list[str]]) -> Iterator[None]:
     """Run these processes, and end them."""
-    quiet = subprocess.DEVNULL
-    found = [subprocess.Popen(each, stdin=quiet, stdout=quiet, stderr=quiet) for each in commands]
+    processes = [start_quietly(each) for each in commands]
     try:
         yield
     finally:
-        for process in found:
+        for process in processes:
             process.terminate()
-        for process in found:
+        for process in processes:
             process.wait()
 
 
 def _peers(folder: Path, links: set[tuple[int, int]], peers: int) -> list[list[str]]:
     """The commands of peers with these links."""
-    commands = []
-    for me in range(peers):
-        text = _FILE.format(id=me, port=_PORT + me, clients=_PORT + 100 + me)
-        for a, b in sorted(links):
-            if me in (a, b):
-                other = a + b - me
-                text += _NEIGHBOUR.format(id=other, port=_PORT + other)
-        file = folder / f"peer-{me}.toml"
-        file.write_text(text)
-        commands.append([sys.executable, "-m", "wend.console.start", "peer", "--config", str(file)])
-    return commands
+    neighbours = {me: [a + b - me for a, b in sorted(links) if me in (a, b)] for me in range(peers)}
+    return [peer_command(write_peer(folder, _PORT, me, others)) for me, others in neighbours.items()]
 
 
 @asynccontextmanager
 async def _clients(peers: int) -> AsyncIterator[list[Client]]:
-    give_up = time.monotonic() + _START_S
     async with AsyncExitStack() as open_:
-        found = []
-        for number in range(peers):
-            while True:
-                try:
-                    client = await connect(f"wend://127.0.0.1:{_PORT + 100 + number}")
-                    break
-                except ConnectionLost:
-                    if time.monotonic() > give_up:
-                        raise
-                    await asyncio.sleep(0.1)
-            open_.push_async_callback(client.close)
-            found.append(client)
-        yield found
+        yield [await open_.enter_async_context(client_of(_PORT, number)) for number in range(peers)]
 
 
 async def _counts(clients: list[Client]) -> Counter[str]:
-    """What all peers together have counted."""
+    """The counts of all peers together."""
     found: Counter[str] = Counter()
     for client in clients:
         status = await client.status()
@@ -133,7 +97,7 @@ def _report(before: Counter[str], after: Counter[str], published: int, wanted: i
 async def load(seconds: float) -> dict[str, float]:
     """Two peers that are offered more than they can carry."""
     with tempfile.TemporaryDirectory() as folder, _processes(_peers(Path(folder), {(0, 1)}, 2)):
-        async with _clients(2) as (publisher, subscriber), connect(f"wend://127.0.0.1:{_PORT + 100}") as observer:
+        async with _clients(2) as (publisher, subscriber), connect(url_of(_PORT, 0)) as observer:
             got: Counter[str] = Counter()
             async with subscriber.subscribe(topic_filter("t")) as events:
                 reader = asyncio.create_task(_read(events, got))

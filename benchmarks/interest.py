@@ -70,7 +70,7 @@ KINDS = ("topic", "topic and range", "two ranges")
 
 class Metrics(NamedTuple):
     adds: float
-    """Per CPU second, like the others."""
+    """Per CPU second, like the other rates."""
     removes: float
     matched: float
     index: float

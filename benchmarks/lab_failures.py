@@ -2,7 +2,7 @@
 
 A window of the lab's comparison (20 peers of degree 5) runs at ordinary priority, first with Wend, then with a plain
 UDP tree. Each outage has two ends; a peer that declares a link down says `link-down`. The oracle has the least delay
-that is possible; a tree loses the events on long routes first, so the median of what it delivers is lower still.
+that is possible; a tree loses the events on long routes first, so the median delay of its deliveries is even lower.
 
 `python -m benchmarks.lab_failures [--pf 0.06] [--duration 60] [--topology 1] [--json]`, as root.
 """
@@ -23,7 +23,7 @@ LINK_STATE = "link-state"
 
 
 class CountingWend(Wend):
-    """Wend as the comparison runs it. It keeps what its peers have counted at the begin and the end of the window."""
+    """Wend as the comparison runs it. It keeps the counts of its peers at the start and the end of the window."""
 
     def __init__(self) -> None:
         super().__init__("wend", "adaptive")
@@ -34,7 +34,7 @@ class CountingWend(Wend):
         return None
 
     def since(self, what: str) -> Counter[str]:
-        """What all peers counted in the window, by name."""
+        """The counts of all peers in the window, by name."""
         begin, end = (sum((Counter(getattr(one, what)) for one in self.counted[at]), Counter()) for at in (0, -1))
         return end - begin
 

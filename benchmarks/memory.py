@@ -1,7 +1,7 @@
 """Memory of an idle simulated peer, by its number of links.
 
 Each peer has started, its neighbours have acknowledged all control, and nothing else has happened. tracemalloc counts
-what the peers allocate, so code and what all peers share is left out.
+what the peers allocate, without code and data that all peers share.
 
 `python -m benchmarks.memory [strategy]`; with `--lines LINKS` it lists the lines that allocate most for so many links.
 """
@@ -26,7 +26,7 @@ _SHOWN = 30
 
 
 def idle_peer(number: int, links: int, strategy: str = STRATEGY) -> Peer:
-    """A peer with so many links of its own, to neighbours that have nothing to say."""
+    """A peer with this many links, to silent neighbours."""
     peer = make_peer(PeerConfig(peer=number * _APART, strategy=strategy))
     neighbours = tuple(Neighbour(number * _APART + 1 + i, 10 * MS) for i in range(links))
     for effect in peer.handle(0, Started(neighbours)):

@@ -30,7 +30,8 @@ from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import BITS, MESSAGES, FlowWorkload
 from wend.planning.problem import charges, rows_of
 from wend.planning.solver import LinearProgram
-from wend.topology.all_pairs import all_pairs
+from wend.topology.graph import Overlay, OverlayLink
+from wend.topology.overlay_routes import shortest_delays
 
 
 class OnTimeBound(NamedTuple):
@@ -79,10 +80,10 @@ class _Model:
 
     def _distances(self, delay: Floats) -> Floats:
         graph = self.network.graph
-        # all_pairs knows links, not arcs: the lower delay of the two directions keeps a lower bound.
+        # An overlay has links, not arcs: the lower delay of the two directions keeps a lower bound.
         both = np.minimum(delay, delay[graph.back])
         links = zip(graph.tail.tolist(), graph.head.tolist(), both.astype(int).tolist(), strict=True)
-        found = all_pairs(self.network.peers, [(a, b, d) for a, b, d in links if a < b])
+        found = shortest_delays(Overlay(self.network.peers, [OverlayLink(a, b, d) for a, b, d in links if a < b]))
         return np.where(found < 0, np.inf, found.astype(float))
 
     def _rows(self, low: float, high: float, count: int) -> Ints:

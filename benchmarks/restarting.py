@@ -1,4 +1,4 @@
-"""How long a peer takes to start with a large backlog, and what one event of the backlog costs in memory.
+"""The time that a peer takes to start with a large backlog, and the memory of one event of the backlog.
 
 The store has a durable subscription with 100 000 events. The reference decodes the same records, without a store
 around them.

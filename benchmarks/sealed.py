@@ -48,7 +48,7 @@ class _Arrivals(Observer):
 
 
 class _Datagrams:
-    """Counts what the sockets send."""
+    """Counts the datagrams that the sockets send."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -97,7 +97,7 @@ class _Pair:
         await asyncio.sleep(0.2)
 
     async def carry(self, payload: bytes, at_once: int, events: int) -> float:
-        """Seconds of the processor for so many events."""
+        """Processor seconds for these events."""
         arrivals = self._arrivals
         before, begin = arrivals.count, time.process_time()
         for number in range(0, events, at_once):
@@ -114,7 +114,7 @@ class _Pair:
 
 
 async def costs(payload: bytes, at_once: int, rounds: int, events: int, datagrams: _Datagrams) -> list[list[Cost]]:
-    """What one event and one datagram cost, without keys and with: for each round both, one after the other."""
+    """The costs of one event and of one datagram, without and with keys, alternating in each round."""
     pairs = [_Pair(sealed=False), _Pair(sealed=True)]
     for pair in pairs:
         await pair.start()

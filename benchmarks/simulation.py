@@ -169,7 +169,7 @@ def measured() -> dict[str, float]:
 
 
 def _compiled() -> dict[str, float] | None:
-    """The same on the compiled core, in a process of its own; None where it is not built."""
+    """The same on the compiled core, in another process; None if the core is not built."""
     if not (COMPILED / "stamp").is_file():
         return None
     environment = {**os.environ, "PYTHONPATH": f"{COMPILED}{os.pathsep}{COMPILED.parents[1]}"}

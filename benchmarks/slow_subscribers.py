@@ -1,4 +1,4 @@
-"""What slow durable subscribers cost the others: the delay of others' events with and without them, in turn.
+"""The cost of slow durable subscribers: the delay of other subscribers' events, alternately with and without them.
 
 Two peers run in processes of their own, with persistence and stores. A publisher at one of them sends to a plain and a
 durable subscriber at the other. Every second time, three more durable subscriptions at that peer want the same events:
@@ -61,7 +61,7 @@ class SlowSubscribers:
                 await asyncio.sleep(0.01)
 
     async def end(self, published: int) -> list[str]:
-        """Remove them. Returns what is wrong: a bound that does not hold, or an event that is not accounted for."""
+        """Remove them. Returns the faults: a bound that does not hold, or an event that is not accounted for."""
         self._process.kill()
         await asyncio.to_thread(self._process.wait)
         wrong: list[str] = []
@@ -96,7 +96,7 @@ async def _read(url: str) -> None:
 
 
 async def _delays(publisher: wend.Client, others: list[wend.EventStream], events: int, rate: float) -> list[float]:
-    """The delays of events at all others, in seconds."""
+    """The delays of events at all other subscribers, in seconds."""
     found: list[float] = []
 
     async def read(stream: wend.EventStream) -> None:
@@ -196,7 +196,7 @@ def main() -> None:
         print(json.dumps(found))
         return
     print(f"p99 {found['with_ms']:.1f} ms, {found['without_ms']:.1f} ms without them: {found['ratio']:.2f} x")
-    print("\n".join(found["wrong"]) or "bounds hold, and what was missed is reported")
+    print("\n".join(found["wrong"]) or "bounds hold, and missed events are reported")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What an update of a stream costs after a short and after a long history: seconds for each further hour of segments.
+"""The cost of updating a stream after a short and after a long history: seconds for each further hour of segments.
 
     python -m benchmarks.telemetry_history --peers 20 --hours 96
 

@@ -94,7 +94,7 @@ def lateness(folder: Path) -> dict[str, float | None]:
 
 
 def fresh(scenario: dict[str, Any]) -> dict[str, float]:
-    """What is on time on fresh seeds of the same scenario, by strategy."""
+    """The share of events on time with new seeds of the same scenario, by strategy."""
     fields = {**scenario, "duration": "60s"}
     return {
         name: fmean(

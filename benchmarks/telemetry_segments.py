@@ -3,7 +3,7 @@
     python -m benchmarks.telemetry_segments DIR --peers 100 --hours 24 --samples 100000000 --deliveries 10000000
 
 Links fail now and then, and both ends see it. Every peer publishes to a fixed set of receivers along a tree; now and
-then an event waits at a peer for so long that it is late. The tests of the jobs on telemetry use it for small overlays.
+then an event waits so long at a peer that it is late. The tests of the jobs on telemetry use it for small overlays.
 """
 
 import argparse
@@ -28,7 +28,7 @@ TYPES = {"q": pa.int64(), "d": pa.float64(), "s": pa.string()}
 
 @dataclass
 class InventedOverlay:
-    """What is true, so that results can be compared with it."""
+    """The ground truth, for comparison with results."""
 
     peers: int
     duration_ns: int
@@ -44,7 +44,7 @@ class InventedOverlay:
     offsets: dict[int, int] = field(default_factory=dict)
     """peer -> by how much its clock is ahead"""
     queues: dict[tuple[int, int], float] = field(default_factory=dict)
-    """(sender, receiver) -> the share of events that wait there for long, where it is not one in a hundred"""
+    """(sender, receiver) -> the share of events that wait there for long; by default one in a hundred"""
     busy: dict[int, float] = field(default_factory=dict)
     """peer -> the share of events that wait in its host"""
     rerouting_ns: int = 0
@@ -185,7 +185,7 @@ def link_samples(overlay: InventedOverlay, peer: int, begin: int, end: int) -> R
 
 
 def changes(overlay: InventedOverlay, peer: int, begin: int, end: int) -> Rows:
-    """What a peer saw of the outages of its links."""
+    """The changes of links that a peer saw."""
     found: list[tuple[int, int, str, int]] = []
     for (a, b), outages in overlay.outages.items():
         if peer not in (a, b):
@@ -249,7 +249,7 @@ def events(overlay: InventedOverlay, begin: int, end: int) -> dict[str, dict[int
 
 
 def _rest_of_outage(overlay: InventedOverlay, a: int, b: int, times: Ints) -> Ints:
-    """For how long the link is still down, 0 where it is up."""
+    """How long the link is still down, or 0."""
     outages = np.array(overlay.outages[min(a, b), max(a, b)] or [(-1, -1)], np.int64)
     at = np.maximum(np.searchsorted(outages[:, 0], times, "right") - 1, 0)
     rest: Ints = np.where(times >= outages[at, 0], np.maximum(outages[at, 1] - times, 0), 0)
@@ -276,7 +276,7 @@ def true_outages(overlay: InventedOverlay) -> Iterator[tuple[int, int, int, int]
 
 
 def sized_overlay(peers: int, hours: float, samples: int, deliveries: int) -> InventedOverlay:
-    """An overlay whose segments have about so many rows."""
+    """An overlay whose segments have about this many rows."""
     duration = int(hours * 3600 * SECOND)
     degree, receivers = min(10, peers - 1), min(10, peers - 1)
     return InventedOverlay(

@@ -71,7 +71,7 @@ def _flapping(rng: np.random.Generator, begin: int, end: int, every: int, length
 
 
 def _joined(spans: list[Span]) -> list[Span]:
-    """Spans in order, those that touch as one."""
+    """The spans in order; adjacent ones are merged."""
     found: list[Span] = []
     for begin, end in sorted(spans):
         if found and begin <= found[-1][1] + 2 * SECOND:

@@ -6,7 +6,7 @@ of their own. Rounds are interleaved, so that all meet the same load of the mach
 "without" are `client.post`, QoS 0, and the usual ones of NATS and Zenoh.
 
 `python -m benchmarks.throughput [--rounds N] [--only NAME,NAME] [--events N] [--json]`. It measures mosquitto,
-nats-server and Zenoh where they and their Python clients (the extra `lab`) are installed.
+nats-server and Zenoh if they and their Python clients (the extra `lab`) are installed.
 """
 
 import argparse
@@ -25,22 +25,12 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.carrying import Spent
+from benchmarks.loopback import peer_command, start_quietly, url_of, write_peer
 
 ROUNDS = 5
 EVENTS = 20_000
 RATE = 1000.0
 RATE_EVENTS = 3000
-_PEER = """
-id = {me}
-listen = "127.0.0.1:{udp}"
-clients = "127.0.0.1:{tcp}"
-"""
-_NEIGHBOUR = """
-[[neighbours]]
-id = {other}
-address = "127.0.0.1:{udp}"
-delay = "1ms"
-"""
 _MOSQUITTO = """
 listener {port} 127.0.0.1
 allow_anonymous true
@@ -69,20 +59,15 @@ class System(NamedTuple):
 
 
 def _run(processes: list["subprocess.Popen[bytes]"], *command: str) -> None:
-    quiet = subprocess.DEVNULL
-    processes.append(subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet))
+    processes.append(start_quietly(command))
 
 
 def _wend(peers: int) -> Start:
     def start(folder: Path, port: int, processes: list["subprocess.Popen[bytes]"]) -> Addresses:
         for me in range(peers):
-            text = _PEER.format(me=me, udp=port + me, tcp=port + 10 + me)
-            for other in range(peers):
-                text += _NEIGHBOUR.format(other=other, udp=port + other) if other != me else ""
-            file = folder / f"peer-{me}.toml"
-            file.write_text(text)
-            _run(processes, sys.executable, "-m", "wend.console.start", "peer", "--config", str(file))
-        return Addresses(f"wend://127.0.0.1:{port + 10}", f"wend://127.0.0.1:{port + 9 + peers}")
+            file = write_peer(folder, port, me, [other for other in range(peers) if other != me])
+            _run(processes, *peer_command(file))
+        return Addresses(url_of(port, 0), url_of(port, peers - 1))
 
     return start
 

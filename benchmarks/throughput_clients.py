@@ -22,7 +22,7 @@ SIZE = 100
 TASKS = 64
 """How many publications of a Wend client wait for their receipts at a time."""
 SILENCE_S = 3.0
-"""A subscriber that gets nothing for so long has got everything."""
+"""After this silence, a subscriber has got everything."""
 _STAMP = struct.Struct("!q")
 _WARM = b"warm"
 _REST = bytes(SIZE - _STAMP.size)
@@ -35,7 +35,7 @@ def stamped() -> bytes:
 
 
 class Arrivals:
-    """What a subscriber got."""
+    """The messages that a subscriber got."""
 
     def __init__(self, count: int) -> None:
         self._count = count

@@ -65,7 +65,7 @@ CORE = (
     "drivers/sim/engine.py",
     "drivers/sim/managed_network.py",
     "drivers/sim/network.py",
-    "drivers/sim/swarm.py",
+    "drivers/sim/dht_simulation.py",
 )
 """The modules at work for every packet. Those that only declare messages and settings stay as they are."""
 PLUGINS = ("strategies/", "protocol/plugins/")
@@ -102,7 +102,7 @@ def prepared(source: str, module: str) -> tuple[str, str]:
 
     mypyc ignores the keywords of a class, so Structs and settings stay Python, but for `NATIVE`, with the named tuples
     that are fields of theirs: the module imports them. It also allows no Python class to inherit from a compiled one,
-    unless that says so: plug-ins from outside the tree and tests do. All other lines stay where they are, because
+    unless that says so; plug-ins from outside the tree and tests need it. All other lines stay where they are, because
     tracebacks name them.
     """
     tree = ast.parse(source)
@@ -207,7 +207,7 @@ def _home(module: str) -> str:
 
 
 def fingerprint() -> str:
-    """What the build depends on: the sources, this script, Python and mypy."""
+    """A hash of everything that the build depends on: the sources, this script, Python and mypy."""
     from mypy.version import __version__ as mypy
 
     digest = blake2b(f"{sys.version} {mypy}".encode(), digest_size=16)

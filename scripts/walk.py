@@ -90,7 +90,7 @@ async def _profiled(publish: Any, receive: Callable[[], Any]) -> Visits:
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(str(SOURCE)) and _carries(frame):
             file = Path(code.co_filename).relative_to(SOURCE)
-            # What an event is, not a place that it passes; and a busy machine makes a message older.
+            # These declare events and messages; an event does not pass them.
             if file.parts[0] == "model" or file.name == "messages.py":
                 return
             functions = visits.setdefault(str(file), [])
@@ -107,7 +107,7 @@ async def _profiled(publish: Any, receive: Callable[[], Any]) -> Visits:
 
 
 def _carries(frame: FrameType) -> bool:
-    """Whether the function is handed the event, in whatever form. The ACK that returns for it is not on its way."""
+    """Whether the function gets the event, in any form. The returning ACK is not part of the walk."""
     code = frame.f_code
     if frame.f_back is not None and frame.f_back.f_code.co_name == "answered":
         return False

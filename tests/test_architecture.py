@@ -70,7 +70,6 @@ ALLOWED = {
     # How they and all other results are put in their places.
     "model/files.py": {"os", "pathlib", "shutil"},
     "model/flows.py": {"pathlib", "pyarrow.parquet"},
-    "model/folders.py": {"pathlib"},
     "model/forwarding.py": {"pathlib"},
     "model/plan.py": {"pathlib", "pyarrow.parquet"},
     # The one place that makes generators, each from a seed.

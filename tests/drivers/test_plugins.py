@@ -150,7 +150,7 @@ def test_a_graph_is_loaded_with_the_plug_in_that_needs_it(folder: Path) -> None:
         (
             "routing",
             "outsider:TakenSetting",
-            "'outsider:TakenSetting' declares the setting detection, which there is already",
+            "'outsider:TakenSetting' declares the setting detection, which exists already",
         ),
         ("routing", "outsider:Parameter", "'outsider:Parameter' cannot be made: "),
         ("routing", "outsider.py:Mine", "there is no module outsider.py, neither"),
@@ -168,7 +168,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(folder: Path, kind: Kind, 
 
 
 def test_a_setting_of_the_world_is_taken_too(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="a plug-in declares the setting 'degree', which there is already"):
+    with pytest.raises(ConfigError, match="a plug-in declares the setting 'degree', which exists already"):
         SMALL.with_(strategy="outsider:TakenWorldSetting")
 
 

@@ -214,7 +214,7 @@ def test_it_may_not_take_a_name_of_the_driver_s() -> None:
     kind = type("Rated", (PLUGINS["routing"]["d-tree"],), {"settings": Rates})
     PLUGINS["routing"]["outside:Rated"] = kind
     try:
-        with pytest.raises(ConfigError, match="a plug-in declares the setting 'rate', which there is already"):
+        with pytest.raises(ConfigError, match="a plug-in declares the setting 'rate', which exists already"):
             Scenario(strategy="outside:Rated")
     finally:
         del PLUGINS["routing"]["outside:Rated"]

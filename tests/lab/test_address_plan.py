@@ -11,8 +11,8 @@ from wend.lab import address_plan
 from wend.lab.address_plan import StaticRoute
 from wend.model.errors import ConfigError
 from wend.model.units import MS
-from wend.topology.all_pairs import all_pairs
 from wend.topology.graph import Overlay, OverlayLink
+from wend.topology.overlay_routes import shortest_delays
 
 
 @st.composite
@@ -45,7 +45,7 @@ def test_every_address_is_unique_and_both_ends_of_a_link_agree(overlay: Overlay)
 def test_following_the_routes_takes_the_shortest_delay_to_every_node(overlay: Overlay) -> None:
     network = address_plan.nodes("lab", overlay)
     tables = [{route.target: route for route in routes} for routes in address_plan.shortest_routes(overlay, network)]
-    shortest = all_pairs(overlay.peers, [(k.a, k.b, k.delay_ns) for k in overlay.links])
+    shortest = shortest_delays(overlay)
     for source in network:
         for target in network:
             here, total, steps = source.number, 0, 0

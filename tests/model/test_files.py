@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from wend.model import folders
+from wend.model import files
 from wend.model.errors import ConfigError
 from wend.model.files import drafted, written
 
@@ -65,7 +65,7 @@ def test_the_old_folder_survives_a_move_that_fails(
         return replace(path, target)
 
     monkeypatch.setattr(Path, "replace", fails)
-    monkeypatch.setattr(folders, "exchange", lambda *_: False)  # as on systems that cannot swap folders
+    monkeypatch.setattr(files, "exchange", lambda *_: False)  # as on systems that cannot swap folders
     with pytest.raises(ConfigError, match="Input/output error") as raised, drafted(out) as (draft, _):
         draft.mkdir()
     left = list(tmp_path.rglob("part"))

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 import pytest
 
 from wend.model.errors import ConfigError
-from wend.model.setting_rules import OnlyFor, Rule, check_rules, unused_settings
-from wend.model.settings import Settings, setting, settings_of
+from wend.model.settings import OnlyFor, Rule, Settings, check_rules, setting, settings_of, unused_settings
 
 
 class Engine(Settings):

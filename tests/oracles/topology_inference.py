@@ -7,10 +7,19 @@ from itertools import pairwise
 import msgspec
 
 from wend.topology.inference import LONGEST, Node, merge
-from wend.topology.traceroute import Traceroute
+from wend.topology.traceroute import Hop
 
 Hole = tuple[Node, Node, int]
 """The nodes around a hole, the lower first, and the number of hops that did not answer."""
+
+
+class Traceroute(msgspec.Struct, frozen=True):
+    """The result of a trace. `hops` are the routers on the path, None for those that did not answer."""
+
+    source: int
+    target: int
+    hops: tuple[Hop, ...]
+    reached: bool = True
 
 
 class InferredNetwork(msgspec.Struct):

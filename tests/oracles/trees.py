@@ -16,8 +16,8 @@ from wend.model.randomness import stream
 from wend.studies.quist.joint_reliability import joint_reliability
 from wend.topology.graph import Overlay
 from wend.topology.placement import Placement
-from wend.topology.routing import Index, shortest
-from wend.topology.underlay import Floats, Ints
+from wend.topology.routing import shortest
+from wend.topology.underlay import Floats, Index, Ints
 
 _SCALE = 1 << 40
 """The factor that turns -ln r into an integer, so that sums are exact."""

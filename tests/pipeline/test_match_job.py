@@ -282,7 +282,7 @@ def test_a_table_that_cannot_be_used_is_refused(spark: Any, tmp_path: Path, name
         ({"id": [1]}, "has no column but id"),
         ({"id": [1], "attributes": ["{}"], "x": [1]}, "has a column x beside attributes"),
         ({"id": [1], "x": pa.array([{"from": 1}])}, "the column x of"),
-        ({"id": [1], "x": pa.array([{"low": 5, "high": 2}])}, "a range from 5 to 2 holds nothing"),
+        ({"id": [1], "x": pa.array([{"low": 5, "high": 2}])}, "a range from 5 to 2 is empty"),
         ({"id": [1], "attributes": ['{"x": [1]}']}, "of an event"),
         ({"id": [1], "attributes": pa.array([None], pa.string())}, "has null for attributes"),
     ],

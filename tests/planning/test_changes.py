@@ -76,10 +76,10 @@ def test_nothing_changed_is_no_reason_and_each_change_is_one() -> None:
     def reasons(rows: Rows, flows: Rows) -> str:
         return "; ".join(changes_since(made, network(rows), workload(flows)).reasons(0.2))
 
-    assert reasons(LINKS[:3], [flow(0, [2], 4.0)]) == "the links are other ones"
-    assert reasons(LINKS, [FLOWS[0], flow(1, [3], 6.0)]) == "25 % of the workload is another"
+    assert reasons(LINKS[:3], [flow(0, [2], 4.0)]) == "the network has other links"
+    assert reasons(LINKS, [FLOWS[0], flow(1, [3], 6.0)]) == "25 % of the workload has changed"
     assert reasons(LINKS, [FLOWS[0], flow(1, [3], 5.0)]) == ""
-    assert reasons(LINKS, [FLOWS[0], flow(1, [2, 3], 4.0)]) == "100 % of the workload is another"
+    assert reasons(LINKS, [FLOWS[0], flow(1, [2, 3], 4.0)]) == "100 % of the workload has changed"
     worse = [link(0, 1, availability=0.5), *LINKS[1:]]
     assert reasons(worse, FLOWS) == "the capacity of a link has changed by 50 %"
     full = [flow(0, [2], 4.7), flow(1, [3], 4.7)]
@@ -106,7 +106,7 @@ def test_the_watch_plans_again_when_something_changed_and_says_why(
     assert not again["replanned"] and "the plan stays: workload 0 %" in again["sentence"]
     write(tmp_path / "tables", links=LINKS, flows=[FLOWS[0], flow(1, [3], 8.0)])
     changed = look(tmp_path, capsys)
-    assert changed["replanned"] and changed["why"] == ["50 % of the workload is another"]
+    assert changed["replanned"] and changed["why"] == ["50 % of the workload has changed"]
     assert read_plan(tmp_path / "plan").id == changed["plan"]
     assert not look(tmp_path, capsys)["replanned"]
 

@@ -34,7 +34,7 @@ def plain(network: FlowNetwork, made: FlowWorkload, flow: int, k: int) -> list[f
 
     def delay(receiver: int) -> int:
         path = paths[receiver][0]
-        return sum(int(network.graph.delay[network.arc(a, b)]) for a, b in pairwise(path))
+        return sum(int(network.graph.delay[network.graph.arc(a, b)]) for a, b in pairwise(path))
 
     near = sorted(made.of(flow).tolist(), key=lambda r: (delay(r), r))
     found: list[frozenset[tuple[int, int]]] = []

@@ -54,7 +54,7 @@ def test_a_link_has_its_capacity_in_each_direction_and_a_peer_the_sum_of_its_lin
     assert network.arc_capacity[MESSAGES].tolist() == [10, 10, 30, 30]
     assert network.peer_capacity[MESSAGES].tolist() == [10, 40, 30]
     assert np.isinf(network.peer_capacity[BITS]).all()
-    assert [network.arc(a, b) for a, b in ((0, 1), (1, 0), (1, 2), (2, 1))] == [0, 1, 2, 3]
+    assert [network.graph.arc(a, b) for a, b in ((0, 1), (1, 0), (1, 2), (2, 1))] == [0, 1, 2, 3]
     assert graph.back.tolist() == [1, 0, 3, 2]
 
 

@@ -135,7 +135,7 @@ def simple_paths(network: FlowNetwork, source: int, target: int) -> list[Path]:
 
 def measured(network: FlowNetwork, path: Path) -> tuple[int, float, float]:
     """Delay, sum of 1 / width, bottleneck."""
-    arcs = [network.arc(a, b) for a, b in pairwise(path)]
+    arcs = [network.graph.arc(a, b) for a, b in pairwise(path)]
     widths = network.graph.width[arcs]
     return int(network.graph.delay[arcs].sum()), float((1 / widths).sum()), float(widths.min())
 

@@ -115,8 +115,8 @@ def test_another_network_is_detected() -> None:
     narrow = [(a, b, d, 10.0 if (a, b) == (3, 5) else c) for a, b, d, c in BUTTERFLY]
     assert check(plan, FlowNetwork(overlay(7, narrow))) == ["link 3 -> 5 carries 35 msg/s and can carry 10 msg/s"]
     assert check(plan, FlowNetwork(overlay(7, BUTTERFLY), peer=Rate(34.0))) == [
-        "peer 3 receives 35 msg/s and can receive 34 msg/s",
-        "peer 5 receives 35 msg/s and can receive 34 msg/s",
+        "peer 3 carries 35 msg/s and can carry 34 msg/s",
+        "peer 5 carries 35 msg/s and can carry 34 msg/s",
     ]
 
 

@@ -131,7 +131,7 @@ def test_brute_force_over_all_paths_is_a_bound_and_never_far(network: FlowNetwor
     )
     plan = fitted(network, single, 0.9)
     capacity = {
-        (a, b): float(min(network.arc_capacity[:, network.arc(a, b)]))
+        (a, b): float(min(network.arc_capacity[:, network.graph.arc(a, b)]))
         for link in network.overlay.links
         for a, b in ((link.a, link.b), (link.b, link.a))
     }

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from wend.model.errors import ConfigError
 from wend.security.certificates import (
-    MAX_CERTIFICATE,
     MAX_GROUPS,
     MAX_PEER_ID,
     MAX_SERIAL,
@@ -29,6 +28,7 @@ from wend.security.certificates import (
     sign,
 )
 from wend.security.identity import Identity, Untrusted
+from wend.security.packets import MAX_CERTIFICATE_BYTES
 
 ROOT_SECRET, SIGNING, SESSION = b"r" * 32, b"e" * 32, b"x" * 32
 BEGIN, NOW, END = 1_000_000_000, 1_000_050_000, 1_000_100_000
@@ -79,7 +79,7 @@ def test_what_the_root_signs_is_read_back(
     made = signed(
         root=root, name=name, peer=peer, groups=groups, serial=serial, not_before_s=begin, not_after_s=begin + length
     )
-    assert len(made) <= MAX_CERTIFICATE
+    assert len(made) <= MAX_CERTIFICATE_BYTES
     expected = Identity(
         serial=serial,
         name=name,

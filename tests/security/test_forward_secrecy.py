@@ -21,7 +21,7 @@ from wend.model.units import SECOND
 from wend.security import handshakes, packets
 from wend.security.handshakes import PROLOGUE
 from wend.security.noise import Answer, Initiation, KeyPair, SymmetricState, derive
-from wend.security.sizes import KEY_BYTES, TAG_BYTES
+from wend.security.packets import KEY_BYTES, TAG_BYTES
 
 STATIC = {peer: KeyPair(credentials_of(peer).session_secret) for peer in (1, 2)}
 Read = list[tuple[int, bytes]]

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from wend.drivers.sim.swarm_workload import Workload, brute_force
+from tests.drivers.sim.delivery_accounts import brute_force
+from wend.drivers.sim.dht_workload import Workload
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
 from wend.studies.claims import load_claims

@@ -2,12 +2,19 @@
 
 from functools import cache
 
+import numpy as np
 from hypothesis import strategies as st
 
 from wend.topology.catalog import make
 from wend.topology.graph import Overlay
 from wend.topology.placement import Placement, place
 from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay
+
+
+def is_same(one: Underlay, other: Underlay) -> bool:
+    """Whether two networks are equal in everything that routing and reliability use."""
+    columns = ("router_kind", "domain", "ends", "link_kind", "delay_ns")
+    return all(np.array_equal(getattr(one, column), getattr(other, column)) for column in columns)
 
 
 @cache

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import dijkstra
 
 from wend.topology import paths
-from wend.topology.all_pairs import all_pairs
+from wend.topology.graph import Overlay, OverlayLink
+from wend.topology.overlay_routes import shortest_delays
 
 Costs = dict[int, dict[int, int]]
 
@@ -103,9 +104,9 @@ def test_k_shortest_from_or_to_an_unknown_peer_are_none() -> None:
 
 
 @given(graphs(wide))
-def test_all_pairs_are_the_trees_of_all(costs: Costs) -> None:
-    links = [(a, b, cost) for a, row in costs.items() for b, cost in row.items() if a < b]
-    table = all_pairs(len(costs), links)
+def test_the_shortest_delays_of_an_overlay_are_those_of_all_trees(costs: Costs) -> None:
+    links = [OverlayLink(a, b, cost) for a, row in costs.items() for b, cost in row.items() if a < b]
+    table = shortest_delays(Overlay(len(costs), links))
     for source in costs:
         distance, _ = paths.tree(costs, source)
         assert table[source].tolist() == [distance.get(p, -1) for p in costs]

@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from wend.model.units import SECOND
 from wend.topology import generators
-from wend.topology.all_pairs import all_pairs
 from wend.topology.faults import Intervals, PerSecond
-from wend.topology.routed_overlay import routed
+from wend.topology.overlay_routes import routed, shortest_delays
 
 
 @given(st.integers(0, 50))
@@ -16,7 +15,7 @@ def test_routes_are_shortest_and_fail_with_their_links(seed: int) -> None:
     overlay = generators.regular(8, 3, delay_ms=(10, 50), loss=0.01, seed=seed)
     faults = PerSecond(len(overlay.links), 0.2, begin=0, end=5 * SECOND, seed=seed)
     full, down, _ = routed(overlay, faults)
-    shortest = all_pairs(8, [(link.a, link.b, link.delay_ns) for link in overlay.links])
+    shortest = shortest_delays(overlay)
     assert len(full.links) == 28
     for index, link in enumerate(full.links):
         assert link.delay_ns == shortest[link.a, link.b]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from wend.model.error_text import either, listed
 from wend.model.errors import ConfigError
-from wend.model.setting_rules import unused_settings
-from wend.model.settings import Settings, flag_of, settings_of
+from wend.model.settings import Settings, flag_of, settings_of, unused_settings
 
 if TYPE_CHECKING:
     from wend.drivers.scenarios import Scenario

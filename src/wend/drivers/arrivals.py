@@ -1,7 +1,7 @@
 """Earliest arrivals: the best possible delivery, with knowledge of every past and future failure.
 
-A packet uses links that are up when it is sent. A peer may hold it until a link is up again: otherwise the result would
-be no upper bound on delivery. The simulator runs this as ORACLE; live overlays and the lab are compared with it.
+A packet uses links that are up when it is sent. A peer may hold a packet until a link is up again, so the result is an
+upper bound on delivery. The simulator runs this as ORACLE; live overlays and the lab are compared with it.
 """
 
 import heapq
@@ -17,7 +17,8 @@ ORACLE = "oracle"
 def earliest_arrivals(
     world: World, publisher: PeerId, now: Nanos, subscribers: set[PeerId] | None = None
 ) -> tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]:
-    """The arrival time and parent of every peer for a packet published now, or of the wanted peers at least."""
+    """The arrival time and the parent of each peer for a packet that is published now: of all peers, or at least of the
+    subscribers."""
     up, next_change, end = world.faults.up, world.faults.next_change, world.end_ns
     overlay = world.overlay
     arrival: dict[PeerId, Nanos] = {publisher: now}

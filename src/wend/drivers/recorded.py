@@ -2,8 +2,8 @@
 
 Peers of a recording have any ids. In the world they have the numbers from 0 on, in the order of their ids.
 
-If the time of every publication was recorded, a run can publish at these times. Or it shifts them: a seed draws an
-amount for each flow, by which its times rotate within the recording. The gaps between its publications stay, but other
+If the time of every publication was recorded, a run publishes at these times, or shifts them: a seed draws an amount
+for each flow, by which its times rotate within the recording. The gaps between publications stay the same, but other
 events meet the outages. If only rates are known, a seed draws the times. It also draws losses; everything else is as
 recorded.
 """
@@ -35,8 +35,8 @@ AS_SHIPPED = {each.name: each.default for each in settings_of(LinkSettings) if e
 
 
 class RecordedLink(msgspec.Struct, frozen=True, array_like=True):
-    """A link between two peers, a < b, with its outages: (from, until) since the begin of the recording. Those of the
-    time just before have negative times."""
+    """A link between two peers, a < b, with its outages: (from, until) since the start of the recording. Earlier
+    outages have negative times."""
 
     a: PeerId
     b: PeerId
@@ -52,9 +52,9 @@ class RecordedFlow(msgspec.Struct, frozen=True, array_like=True):
     size_bytes: int = 0
     weight: float = 1.0
     deadlines_ns: tuple[Nanos, ...] = ()
-    """By receiver; none: a multiple of the shortest delay, by the scenario's factor."""
+    """By receiver; empty: the scenario's multiple of the shortest delay."""
     times_ns: tuple[Nanos, ...] = ()
-    """Of its publications, since the begin of the recording; none: only its rate is known."""
+    """The times of its publications since the start of the recording; empty if only the rate is known."""
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -77,9 +77,9 @@ class Recording(msgspec.Struct, frozen=True):
 
 
 def recorded_world(recording: Recording, seed: int, settings: Mapping[str, Any], *, moved: bool = True) -> World:
-    """The world in which a recording happens again, for peers with these settings. `moved`: not at the recorded times
-    of publication, but at those that the seed draws. Flows of and to peers without links are left out. Raises
-    `ConfigError` if nothing is left."""
+    """The world in which a recording happens again, for peers with these settings. With `moved`, the seed draws the
+    times of publication. Flows from and to peers without links are left out. Raises `ConfigError` if nothing remains.
+    """
     numbers = {peer: number for number, peer in enumerate(recording.peers)}
     links = [
         OverlayLink(numbers[link.a], numbers[link.b], max(1, link.delay_ns), min(max(link.loss, 0.0), 0.99))
@@ -126,7 +126,7 @@ def _topics(
             phase, step = times[0], 0
         else:
             phase = int(drawn.integers(period))
-            step = round(GOLDEN * period)  # as publishers that know of no outage
+            step = round(GOLDEN * period)  # publishers do not know of outages
         topics.append(
             Topic(
                 f"flow{number}", publisher, tuple(receivers), phase, period, flow.size_bytes, flow.weight, step, times
@@ -140,7 +140,7 @@ def _topics(
 
 
 def _moved(times_ns: tuple[Nanos, ...], by_ns: Nanos, recording: Recording) -> tuple[Nanos, ...]:
-    """Times that go round within the recording, each of them once: those that are equal follow each other."""
+    """The times, rotated within the recording. Equal times become consecutive nanoseconds."""
     moved: list[Nanos] = []
     for time in sorted((time + by_ns) % recording.duration_ns for time in times_ns):
         moved.append(max(time, moved[-1] + 1) if moved else time)

@@ -2,9 +2,8 @@
 
 from typing import Literal, TypedDict
 
-from wend.model.background import BackgroundFlows
 from wend.model.fault_settings import Congestion, DelaySpikes, Outages, Partitions
-from wend.model.scenario import Content
+from wend.model.scenario import BackgroundFlows, Content
 
 
 class ScenarioFields(TypedDict, total=False):

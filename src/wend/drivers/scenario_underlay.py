@@ -1,9 +1,9 @@
 """A scenario on an underlay: the placement of its peers, the overlay over it, and the failures of its components.
 
-An overlay link fails only if a component of it fails: a router, an underlay link or a last mile. Components fail
-independently of each other. The per-second draw gives all routers and links the same probability of failure, chosen
-so that overlay links fail with the scenario's Pf on average. So one Pf with and without an underlay differs only in
-which links fail together.
+An overlay link fails only if one of its components fails: a router, an underlay link or a last mile. Components fail
+independently of each other. The per-second draw gives all routers and links the same probability of failure, so that
+overlay links fail with the scenario's Pf on average. So with and without an underlay, the same Pf differs only in which
+links fail together.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,8 @@ from wend.topology.component_reliability import UnderlayFaults, in_time, reliabi
 from wend.topology.faults import Faults, Intervals, Outage, draw_outages, without_partitions
 from wend.topology.graph import Overlay
 from wend.topology.placement import Placement, place
-from wend.topology.routing import Index
 from wend.topology.traceroute import Hop, Tracer
-from wend.topology.underlay import Underlay
+from wend.topology.underlay import Index, Underlay
 
 
 def placement_of(s: Scenario) -> Placement:
@@ -118,7 +117,7 @@ class Traceroutes:
     def find(self, a: PeerId, b: PeerId, now: Nanos, attempt: int) -> tuple[Hop, ...] | None:
         """The routers between two peers, with None after the last if the path is broken. None alone if the
         asking peer's own last mile is down."""
-        hops = self._tracer.trace(a, b, attempt).hops
+        hops = self._tracer.trace(a, b, attempt)
         if self._faults is not None:
             for number, component in enumerate(self._components(a, b)):
                 if not self._faults.component_up(component, now) and not self._rerouted(component, a, b):

@@ -11,14 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from wend.drivers.settings import ByName, Configuration
-from wend.model.background import BackgroundFlows
 from wend.model.choices import PluginChoices
 from wend.model.errors import ConfigError
 from wend.model.fault_settings import Congestion, DelaySpikes, Outages, Partitions
 from wend.model.rates import parse_rate
-from wend.model.scenario import AGGREGATE, DRAWN, STATED, Charge, Content, Pace, QueueDiscipline, TraceLevel, read_toml
-from wend.model.setting_rules import OnlyFor, Rule, check_rules
-from wend.model.settings import Setting, everyday, setting, settings_of
+from wend.model.scenario import (
+    AGGREGATE,
+    DRAWN,
+    STATED,
+    BackgroundFlows,
+    Charge,
+    Content,
+    Pace,
+    QueueDiscipline,
+    TraceLevel,
+    read_toml,
+)
+from wend.model.settings import OnlyFor, Rule, Setting, check_rules, everyday, setting, settings_of
 from wend.model.units import MS, SECOND, Nanos
 
 if TYPE_CHECKING:
@@ -28,7 +37,7 @@ if TYPE_CHECKING:
 
 MIN_DELAY_MS = 1e-3
 MAX_S = 1e8
-"""Three years: a longer time is a slip."""
+"""Three years: a longer time is a typing error."""
 MAX_MS = 1e3 * MAX_S
 SIMULATED: dict[str, Any] = {
     "estimator": "nominal",  # as in the dcrd paper, section IV-A
@@ -41,7 +50,7 @@ SIMULATED: dict[str, Any] = {
 ROUTERS = Rule(("underlay",), "concerns routers, and there are none: name an underlay")
 QUEUES = Rule(("link_capacity",), "concerns the queues of links, and there are none: give a link_capacity")
 CAPACITIES = Rule(("link_capacity", "peer_capacity"), "nothing has a capacity")
-FLOWS = Rule(("flows",), "flows say who publishes what, and how often")
+FLOWS = Rule(("flows",), "flows state who publishes what, and how often")
 
 
 def check_capacity(name: str, text: str, words: tuple[str, ...]) -> None:
@@ -57,7 +66,7 @@ class Scenario(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     title: ClassVar[str] = "Run"
     undeclared: ClassVar[frozenset[str]] = frozenset({"settings"})
 
-    seed: Annotated[int, everyday("Decides everything that is drawn.", low=-(2**63), high=2**63 - 1)] = 1
+    seed: Annotated[int, everyday("The seed of everything random.", low=-(2**63), high=2**63 - 1)] = 1
     duration_ns: Annotated[Nanos, everyday("How long publishers publish.", unit="s", low=1e-3, high=MAX_S)] = (
         600 * SECOND
     )
@@ -189,7 +198,7 @@ class Scenario(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         ),
     ] = None
     charge: Annotated[
-        Charge, setting("Which packets use capacity: data, or all, ACKs and control too.", only_with=CAPACITIES)
+        Charge, setting("Which packets use capacity: data, or all (ACKs and control, too).", only_with=CAPACITIES)
     ] = "data"
 
     pf: Annotated[
@@ -243,9 +252,7 @@ class Scenario(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     ] = None
     congestion: Annotated[
         Congestion | None,
-        setting(
-            "Times in which background load makes packets on a link wait and get lost; on an underlay, on its links."
-        ),
+        setting("Times in which background load delays and drops packets on a link; on an underlay, on its links."),
     ] = None
     heal_ns: Annotated[
         Nanos | None,
@@ -272,8 +279,8 @@ class Scenario(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     pace: Annotated[
         Pace,
         setting(
-            "When in its period a topic publishes: even (always at the same moment), or moving (on by the golden "
-            "ratio, so that events meet failures of every age).",
+            "When in its period a topic publishes: even (always at the same time), or moving (later by the golden "
+            "ratio each time, so that events meet failures of every age).",
             replaced_by=FLOWS,
         ),
     ] = "even"
@@ -290,9 +297,7 @@ class Scenario(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     ] = None
     flows: Annotated[
         str | None,
-        everyday(
-            "A file of flows, as plans are made for: who publishes what for whom, evenly spaced; instead of topics."
-        ),
+        everyday("A file of flows, as for plans: who publishes what to whom, evenly spaced; instead of topics."),
     ] = None
     factor: Annotated[
         float,

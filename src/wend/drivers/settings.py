@@ -1,7 +1,7 @@
 """Settings by name: a driver's own and those of the peers that it runs, read from one flat table.
 
-A scenario and a peer's file are such tables. A key that the driver does not declare is looked up among the settings of
-the peers: the groups of the link layer, of delivery and of all plug-ins. One name means one setting.
+Such a table is a scenario or a peer's file. A key that the driver does not declare is a setting of the peers: of the
+link layer, of delivery or of a plug-in. One name means one setting.
 
 Text is read once (`read_values`). From then on values are typed; `flat` writes them for people, files and other
 processes. The tables of plug-ins are imported late: they import every strategy, and most commands need none.
@@ -40,7 +40,7 @@ def shipped_groups() -> tuple[type[Settings], ...]:
 
 
 def outside_plugins(chosen: Chosen) -> "dict[str, type[Plugin]]":
-    """Those of these plug-ins, and of graphs that they need, that come from outside the tree, by name."""
+    """The chosen plug-ins, and the graphs that they need, that come from outside the tree, by name."""
     from wend.strategies.registry import PLUGINS
 
     names = [(CHOSEN[setting], name) for setting, name in chosen.items() if name is not None]
@@ -59,7 +59,7 @@ def is_outside(plugin: str) -> bool:
 
 
 def plugin_names() -> dict[str, dict[str, str]]:
-    """For each setting that names a plug-in: the names that there are, with a remark or nothing."""
+    """For each setting that names a plug-in: the possible names, each with a remark or an empty text."""
     from wend.strategies.registry import PLUGINS
 
     return {
@@ -78,7 +78,7 @@ def load_chosen(chosen: Mapping[str, Any]) -> None:
 
 
 def peer_settings(chosen: Chosen = MappingProxyType({})) -> dict[str, Setting]:
-    """The settings of peers with these plug-ins, by name: those of the tree, and those of plug-ins from outside it."""
+    """The settings of peers with these plug-ins, by name: all settings of the tree, and of plug-ins from outside it."""
     outside = (plugin.settings for plugin in outside_plugins(chosen).values())
     return _by_name(_groups((*shipped_groups(), *outside)))
 
@@ -107,14 +107,14 @@ def unknown(name: str, known: Iterable[str]) -> ConfigError:
 
 
 def read_values(group: type[Settings], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Typed values by name, from what people write of a group's settings and of those of peers. Raises ConfigError with
-    the sentence that the writer needs."""
+    """Typed values by name, from what people wrote for the settings of a group and of peers. Raises ConfigError with a
+    sentence for the writer."""
     own = {each.name: each for each in settings_of(group)}
     values = {name: each.read(fields[name]) for name, each in own.items() if name in fields}
     load_chosen(values)
     known = known_settings()
     if both := own.keys() & known.keys():
-        raise ConfigError(f"a plug-in declares the setting {min(both)!r}, which there is already")
+        raise ConfigError(f"a plug-in declares the setting {min(both)!r}, which exists already")
     for name, value in fields.items():
         if name in known:
             values[name] = known[name].read(value)
@@ -124,7 +124,7 @@ def read_values(group: type[Settings], fields: Mapping[str, Any]) -> dict[str, A
 
 
 class ByName(type(msgspec.Struct)):  # type: ignore[misc]  # the metaclass has no public name
-    """The metaclass of structs that are made from what people write."""
+    """The metaclass of structs whose constructor takes settings as people write them."""
 
     def __call__(cls, **fields: Any) -> Any:
         return cls.read(fields)
@@ -135,8 +135,8 @@ class ByName(type(msgspec.Struct)):  # type: ignore[misc]  # the metaclass has n
 
 
 class Configuration:
-    """A driver's settings with those of its peers. A struct that inherits from it is called with names as people know
-    them, `Scenario(duration="60s", redundancy="free")`, and reads, checks and completes them."""
+    """A driver's settings with those of its peers. A struct that inherits from it takes them as people write them,
+    `Scenario(duration="60s", redundancy="free")`, and reads, checks and completes them."""
 
     __slots__ = ()
 
@@ -145,7 +145,7 @@ class Configuration:
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
-        """From names and values as a file has them. Raises ConfigError with the sentence that its writer needs."""
+        """From names and values as a file has them. Raises ConfigError with a sentence for its writer."""
         return cls.from_values(read_values(cls, fields))  # type: ignore[arg-type]
 
     @classmethod
@@ -164,7 +164,7 @@ class Configuration:
 
     @classmethod
     def defaults(cls, known: Mapping[str, Setting]) -> dict[str, Any]:
-        """The values of these settings that it holds if nobody states them."""
+        """The values of these settings if nobody states them."""
         return {}
 
     @property
@@ -179,7 +179,7 @@ class Configuration:
         )
 
     def field_values(self) -> dict[str, Any]:
-        """The peers' settings that differ from what is declared, by field, as `PeerConfig` takes them."""
+        """The peers' settings that differ from the declared defaults, by field, as `PeerConfig` takes them."""
         known = known_settings()
         return {known[name].field: value for name, value in self.settings.items() if value != known[name].default}
 
@@ -188,12 +188,12 @@ class Configuration:
         return {each.name: getattr(self, each.field) for each in settings_of(type(self))}  # type: ignore[arg-type]
 
     def flat(self) -> dict[str, SettingValue]:
-        """All of it, as `read` takes it, without settings of plug-ins from outside the tree that it does not name."""
+        """All settings, as `read` takes them, without those of outside plug-ins that it does not name."""
         own = {each.name: each.write(getattr(self, each.field)) for each in settings_of(type(self))}  # type: ignore[arg-type]
         return {**own, **self.flat_settings()}
 
     def flat_settings(self) -> dict[str, SettingValue]:
-        """The same for the peers' settings alone."""
+        """The peers' settings, as `read` takes them."""
         mine = peer_settings(self.chosen)
         return {name: mine[name].write(value) for name, value in self.settings.items() if name in mine}
 

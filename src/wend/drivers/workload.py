@@ -1,4 +1,4 @@
-"""The workload of a scenario: who publishes what and when, and who wants it.
+"""The workload of a scenario: its topics, their publishers and subscribers, and the times of publications.
 
 Topics are drawn, or one is made of each flow of a file. With content, subscriptions are filters over attributes.
 """
@@ -22,7 +22,7 @@ from wend.topology.graph import Overlay
 GOLDEN = (sqrt(5) - 1) / 2
 NEVER_NS: Nanos = 1 << 62
 TOPICS = 10
-"""Topics of a scenario that does not say how many, if it has as many peers."""
+"""The default number of topics, unless there are fewer peers."""
 
 
 class Topic(msgspec.Struct, frozen=True, gc=False):
@@ -43,7 +43,8 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
     is the phase."""
 
     def after(self, since_ns: Nanos) -> Nanos:
-        """The time of the publication after the one at this time, both since the start of the first period."""
+        """The time of the publication that follows the one at `since_ns`. Both count from the start of the first
+        period."""
         if self.times_ns:
             place = bisect_right(self.times_ns, since_ns)
             return self.times_ns[place] if place < len(self.times_ns) else NEVER_NS
@@ -92,7 +93,7 @@ def _drawn(s: Scenario, peers: int) -> tuple[Topic, ...]:
 
 
 def _of_flows(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
-    """Make a topic of each flow. Phases follow the golden ratio, so that no two flows begin together."""
+    """Make a topic of each flow. Phases follow the golden ratio, so that no two flows start at the same time."""
     path = File(str(s.flows))
     topics = []
     for number, flow in enumerate(demands(read_flows(path), overlay.names, str(path))):

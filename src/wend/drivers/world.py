@@ -22,7 +22,7 @@ from wend.model.events import PeerId, Qos
 from wend.model.forwarding import Forwarding, read_forwarding
 from wend.model.paths import Path
 from wend.model.plan import fingerprint
-from wend.model.rates import BITS_PER_BYTE, parse_rate
+from wend.model.rates import BITS_PER_BYTE, Capacity, parse_rate
 from wend.model.scenario import AGGREGATE, STATED
 from wend.model.units import MS, Nanos, seconds
 from wend.protocol.config import PeerConfig
@@ -30,19 +30,15 @@ from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
 from wend.strategies.registry import membership_of, plugin
 from wend.topology import faults, generators, maps
-from wend.topology.all_pairs import all_pairs
 from wend.topology.background_links import draw_background
 from wend.topology.graph import Overlay, OverlayLink
 from wend.topology.link_disturbances import draw_disturbances
+from wend.topology.overlay_routes import routed, shortest_delays
 from wend.topology.peer_clusters import domain_clusters, near_clusters
-from wend.topology.routed_overlay import routed
 
 if TYPE_CHECKING:  # underlays bring a compiler with them, and most scenarios have none
     from wend.drivers.scenario_underlay import Traceroutes
     from wend.topology.placement import Placement
-
-Capacity = tuple[float, float]
-"""(messages/s, bit/s), infinite if there is no limit."""
 
 
 class World:
@@ -58,8 +54,8 @@ class World:
         outages: faults.Faults | None = None,
         deadlines: Mapping[tuple[PeerId, PeerId], Nanos] | None = None,
     ) -> None:
-        """`topics`, `outages` of links, and `deadlines` by publisher and subscriber: as given, not as the scenario
-        draws them. A pair without a deadline has that of the scenario's factor."""
+        """`topics`, `outages` of links, and `deadlines` by publisher and subscriber replace those of the scenario.
+        Pairs without a deadline have that of the scenario's factor."""
         self.scenario = scenario
         self.overlay = overlay
         self.placement = placement
@@ -71,7 +67,11 @@ class World:
         self.end_ns = self.stop_ns + scenario.drain_ns
         heal = self.end_ns if scenario.heal_ns is None else self.begin_ns + scenario.heal_ns
         self._component_faults = outages or _link_faults(scenario, overlay, placement, self.begin_ns, heal)
-        self.partitions = _partitions(scenario, overlay.peers, self.begin_ns, heal)
+        self.partitions: list[faults.Partition] = []
+        if scenario.peer_partitions is not None:
+            self.partitions = faults.draw_partitions(
+                overlay.peers, scenario.peer_partitions, begin=self.begin_ns, end=heal, seed=scenario.seed
+            )
         self.faults = faults.with_partitions(overlay, self._component_faults, self.partitions)
         """The outages of links, in partitions too."""
         self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
@@ -93,7 +93,10 @@ class World:
         """The links with other traffic."""
         self._given_deadlines = dict(deadlines or {})
         self.topics = topics_of(scenario, overlay) if topics is None else topics
-        self.plan = None if scenario.plan is None else _plan(scenario.plan, overlay)
+        self.plan: Forwarding | None = None
+        if scenario.plan is not None:
+            links = [(link.a, link.b) for link in overlay.links]
+            self.plan = read_forwarding(File(scenario.plan), fingerprint(overlay.peers, links))
         self.switches: list[tuple[Nanos, PeerId, Forwarding]] = []
         """Times at which a peer gets another plan, for tests that build a world by hand."""
         self.paths: Callable[[PeerId, PeerId], Path | None] | None = None
@@ -145,8 +148,8 @@ class World:
 
     @cached_property
     def shortest_ns(self) -> list[list[Nanos]]:
-        links = [(link.a, link.b, link.delay_ns) for link in self.overlay.links]
-        return [list(map(int, row)) for row in all_pairs(self.overlay.peers, links)]
+        delays: list[list[Nanos]] = shortest_delays(self.overlay).tolist()
+        return delays
 
     @cached_property
     def deadlines_ns(self) -> list[list[Nanos]]:
@@ -187,8 +190,8 @@ class World:
         return Counter(arc for shared in self.background if shared.link is None for arc in shared.arcs)
 
     def _wait_ns(self, to: PeerId, link: OverlayLink) -> Nanos:
-        """The longest time in queues on the link to a neighbour, on top of the link's delay. Packets of background
-        flows may be larger than those of peers."""
+        """The longest time that a packet waits in queues on the link to a neighbour. Packets of background flows may be
+        larger than those of peers."""
         largest = min(FRAGMENT_BYTES, max(topic.payload_bytes for topic in self.topics))
         if self.scenario.background_flows is not None:
             largest = max(largest, self.scenario.background_flows.packet_bytes)
@@ -269,7 +272,8 @@ def build(scenario: Scenario) -> World:
 
 
 def _with_capacities(s: Scenario, overlay: Overlay) -> Overlay:
-    """The overlay with the scenario's capacities. Without a `link_capacity` there are none, whatever the map states."""
+    """The overlay with the scenario's capacities. Without a `link_capacity` there are none, even if the map states
+    some."""
     stated = [min(link.capacity_msgs, link.capacity_bps) < inf for link in overlay.links]
     if s.link_capacity == STATED:
         if not any(stated):
@@ -288,7 +292,7 @@ def _with_capacities(s: Scenario, overlay: Overlay) -> Overlay:
 
 
 def _peer_capacities(s: Scenario, overlay: Overlay) -> tuple[Capacity, ...]:
-    """The capacities of peers: as the topology states them, else as the scenario says; without `peer_capacity` none."""
+    """The capacities of peers, of the topology or else of the scenario. Without `peer_capacity` there are none."""
     if s.peer_capacity is None:
         return ((inf, inf),) * overlay.peers
     if s.peer_capacity == STATED:
@@ -355,14 +359,3 @@ def _churn(s: Scenario, crashes: faults.Intervals, peers: int, begin: Nanos, end
         if not any(peer == crashed and start <= b and a <= until for crashed, a, b in down)
     ]
     return faults.Intervals(peers, absent)
-
-
-def _partitions(s: Scenario, peers: int, begin: Nanos, end: Nanos) -> list[faults.Partition]:
-    if s.peer_partitions is None:
-        return []
-    return faults.draw_partitions(peers, s.peer_partitions, begin=begin, end=end, seed=s.seed)
-
-
-def _plan(folder: str, overlay: Overlay) -> Forwarding:
-    links = [(link.a, link.b) for link in overlay.links]
-    return read_forwarding(File(folder), fingerprint(overlay.peers, links))

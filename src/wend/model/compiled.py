@@ -1,8 +1,8 @@
 """A decorator that compiles loops over arrays with numba. It preserves the function's type and caches machine code.
 
-Importing this module imports numba, which takes a while. Compiled functions release the GIL, because they use nothing
-but arrays. To keep compilation short, loops copy element by element: an assignment to a slice makes numba compile its
-error message about shapes, which takes two seconds. A literal argument has a signature of its own.
+Importing this module imports numba, which takes a while. Compiled functions release the GIL, because they only use
+arrays. Loops copy element by element to keep compilation short: an assignment to a slice makes numba compile its error
+message about shapes, which takes two seconds. Literal arguments are cast, because each literal has its own signature.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,7 @@
-"""Error texts about files and flags, in the terms of the user: fields by their names, lists of choices, the nearest
-known name. The decoder's own errors have Python's types and paths that begin with `$`."""
+"""Error texts about files and flags in the user's terms: names of fields, lists of choices, the nearest known name.
+
+The decoder's own errors have Python's types and paths that begin with `$`.
+"""
 
 import re
 from collections.abc import Callable, Collection, Sequence

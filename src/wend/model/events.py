@@ -1,26 +1,30 @@
-"""Events and subscriptions: what is published, who wants it, and how soon.
+"""Events and subscriptions, and how soon a subscriber needs its events.
 
-An event's identity is (publisher, incarnation, sequence): a publisher that restarts begins a new
-incarnation, so its numbers never collide with those of its former life.
+An event's identity is (publisher, incarnation, sequence). A publisher that restarts begins a new incarnation, so its
+sequence numbers never collide with earlier ones.
 
-An attribute is a truth value, a number, a text, or a `Range` of numbers or texts (dmm, section IV-A): what is
-known of a value that lasts, moves or was measured badly.
+An attribute is a truth value, a number, a text, or a `Range` of numbers or texts (dmm, section IV-A), for a value that
+lasts, moves or was measured inexactly.
 """
 
 import math
 from numbers import Integral, Rational, Real
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
 from wend.model.units import FOREVER, HOUR, Nanos
+
+if TYPE_CHECKING:
+    from wend.model.publication import Publication
 
 PeerId = int
 Scalar = bool | int | float | str
 
 
 def as_scalar(value: Any) -> Any:
-    """A number, truth value or text of another library, such as NumPy's, as Python's own. All else stays as it is."""
+    """Convert a number, truth value or text of another library, such as NumPy, to Python's own type. All other values
+    stay as they are."""
     kind = type(value)
     if kind in (bool, int, float, str, type(None)):
         return value
@@ -54,15 +58,15 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_un
         if low is None and high is None:
             raise ValueError("a range needs at least one end")
         if (low is None and self.low_open) or (high is None and self.high_open):
-            raise ValueError("an end that is not given is neither open nor closed")
+            raise ValueError("an end that is not given can be neither open nor closed")
         if low is not None and high is not None:
             self._check_order(low, high)
 
     def _check_order(self, low: Any, high: Any) -> None:
         if isinstance(low, str) != isinstance(high, str):
-            raise ValueError(f"the ends of a range are of one kind, got {low!r} and {high!r}")
+            raise ValueError(f"the ends of a range have one type, got {low!r} and {high!r}")
         if not low < high and not (low == high and not self.low_open and not self.high_open):
-            raise ValueError(f"a range from {low!r} to {high!r} holds nothing")
+            raise ValueError(f"a range from {low!r} to {high!r} is empty")
 
     def __str__(self) -> str:
         low = "" if self.low is None else repr(self.low)
@@ -73,25 +77,25 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_un
 
 def _check_end(end: Any) -> None:
     if isinstance(end, bool) or not isinstance(end, int | float | str | None):
-        raise ValueError(f"a range has numbers or texts as its ends, got {end!r}")
+        raise ValueError(f"the ends of a range are numbers or texts, got {end!r}")
     if isinstance(end, float) and not math.isfinite(end):
-        raise ValueError(f"a range has finite ends, got {end}; leave an end out where there is none")
+        raise ValueError(f"a range has finite ends, got {end}; leave out an end that does not exist")
 
 
 Value = Scalar | Range
 Attributes = dict[str, Value]
 
 Headers = dict[str, str]
-"""What applications tell each other about a payload. Filters do not see them."""
+"""Information of applications about a payload. Filters do not see it."""
 
 SIGNATURE_HEADER = "wend-signature"
 """The header with the publisher's certificate and signature, between peers."""
 SIGNED_BY_HEADER = "wend-signed-by"
-"""The header by which a peer tells its client who signed an event. It is never believed from elsewhere."""
+"""The header by which a peer tells its client who signed an event. A peer believes it from nobody else."""
 
 MAX_HEADERS = 64
 MAX_ATTRIBUTES = 1024
-"""Of one event, so that matching it costs a bounded time."""
+"""Of one event. It bounds the time that matching takes."""
 
 MAX_DEADLINE_NS = FOREVER
 MAX_FACTOR = 1e6
@@ -114,30 +118,30 @@ GroupChoice = tuple[str, tuple[PeerId, ...]]
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What an application publishes. Immutable."""
+    """An event that an application published. Immutable."""
 
     id: EventId
     attributes: Annotated[Attributes, msgspec.Meta(max_length=MAX_ATTRIBUTES)]
     payload: bytes = b""
     headers: Annotated[Headers, msgspec.Meta(max_length=MAX_HEADERS)] = {}
     ttl_ns: Nanos | None = None
-    """The age from which on nobody needs it; nil: there is none."""
+    """The age at which the event expires; None: never."""
     previous: tuple[tuple[PeerId, int], ...] = ()
-    """For peers whose subscribers want the publisher's order: the sequence number of the event before this one that was
-    for that peer; 0 for the first. Clients get it empty."""
+    """For each peer whose subscribers want the publisher's order: the sequence number of the previous event for that
+    peer, or 0. It is empty for clients."""
     groups: Annotated[tuple[GroupChoice, ...], msgspec.Meta(max_length=MAX_EVENT_GROUPS)] = ()
-    """For queue groups: the peer whose member gets it, and behind it those that were chosen before and had no member
-    left. Clients get it empty."""
+    """For queue groups: the peer whose member gets the event, then the peers that were chosen earlier and no longer had
+    a member. It is empty for clients."""
     origin: EventId | None = None
-    """Set by a peer that sent it on to another member of a queue group: the id that it was published under."""
+    """The id under which the event was published, set by a peer that passes it to another member of a queue group."""
     direct: bool = False
-    """Whether it is for one peer alone, and there for subscriptions that were not announced, such as a reply."""
+    """Whether it is for unannounced subscriptions at one peer, such as a reply."""
 
     def is_expired(self, age_ns: Nanos) -> bool:
         return self.ttl_ns is not None and age_ns > self.ttl_ns
 
     def previous_at(self, peer: PeerId) -> int | None:
-        """The sequence number of the event before it that was for this peer; None if it names none."""
+        """The sequence number of the previous event for this peer; None if the event names none."""
         for other, number in self.previous:
             if other == peer:
                 return number
@@ -149,20 +153,7 @@ _ATTRIBUTE_BYTES = 64
 _HEADER_BYTES = 128
 
 
-class EventContent(Protocol):
-    """An event, or what will be one."""
-
-    @property
-    def attributes(self) -> Attributes: ...
-
-    @property
-    def payload(self) -> bytes: ...
-
-    @property
-    def headers(self) -> Headers: ...
-
-
-def event_bytes(event: EventContent) -> int:
+def event_bytes(event: "Event | Publication") -> int:
     """The approximate memory of an event, by which queues and stores are bounded; on the wire it takes less."""
     size = _EVENT_BYTES + len(event.payload) + _ATTRIBUTE_BYTES * len(event.attributes)
     for name, value in event.attributes.items():
@@ -182,14 +173,14 @@ class Qos(msgspec.Struct, frozen=True, gc=False):
     factor: float | None = None
     """The same as a multiple of the shortest delay between publisher and subscriber, as the dcrd paper has it."""
     reliability: float | None = None
-    """The share of events that is enough at the first attempt. Strategies on trees use no more trees than that takes;
-    nil: all of them."""
+    """The share of events that must arrive at the first attempt. Strategies on trees use only as many trees as that
+    takes; None: all of them."""
     order: bool = False
-    """Whether events of one publisher come in the order of their publication."""
+    """Whether events of one publisher arrive in the order of publication."""
     expire: bool = False
     """Whether to drop an event that is past the deadline, instead of delivering it late."""
     group: str = ""
-    """The queue group: of all subscriptions with this group, one gets each event; empty: none."""
+    """The queue group: one of all subscriptions with this group gets each event; empty: none."""
 
     def can_be(self) -> bool:
         """Whether the values make sense. Other peers may send any, and deadlines are computed from them."""

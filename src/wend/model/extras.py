@@ -1,7 +1,7 @@
 """The optional packages: which extra of Wend brings each, and the sentence about one that is missing.
 
-`pip install wend` brings all that a peer and a client need. The other parts import what they need where they need it,
-so a missing package shows as `ModuleNotFoundError`. `needed_by` turns that error into a sentence for the user.
+`pip install wend` brings all that a peer and a client need. The other parts import optional packages late, so a missing
+one shows as `ModuleNotFoundError`. `needed_by` turns that error into a sentence for the user.
 """
 
 from collections.abc import Iterator

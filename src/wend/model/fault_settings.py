@@ -43,7 +43,7 @@ class Outages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     up: Spread
     down: Spread
     past_s: float = 0.0
-    """How long components have been failing at the first publication. What is down then goes down at that time."""
+    """For how long components have been failing at the first publication. Outages of that moment start then."""
 
     def check(self, name: str) -> None:
         self.up.check(f"{name}.up")
@@ -87,7 +87,7 @@ class Congestion(Outages, frozen=True, forbid_unknown_fields=True):
 
 
 class Partitions(Outages, frozen=True, forbid_unknown_fields=True):
-    """Times in which some peers are cut off from all others. Their share of all peers is drawn once for each."""
+    """Times in which some peers are cut off from the rest. Their share of all peers is drawn once for each time."""
 
     share: tuple[float, float] = (0.1, 0.5)
 

@@ -5,6 +5,7 @@ A failed writer leaves nothing. `--overwrite` replaces an old folder only when t
 """
 
 import atexit
+import ctypes
 import os
 import re
 import shutil
@@ -13,9 +14,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wend.model.errors import ConfigError
-from wend.model.folders import put
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_HERE, _EXCHANGE = -100, 2
+"""Arguments of renameat2: relative to the current folder; exchange the two."""
 
 
 def is_address(path: str | Path) -> bool:
@@ -45,7 +47,7 @@ def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
 
 def check_writable(path: Path, *, inside: bool = False) -> None:
     """Check that the path can be written or, with `inside`, that files can be written into it. It tries to write,
-    because permission bits do not tell about read-only file systems."""
+    because permission bits do not reveal read-only file systems."""
     _check_local(path)
     try:
         full = path.absolute()
@@ -125,3 +127,27 @@ def _move(draft: Path, out: Path, former: Path) -> None:
     except OSError as error:
         where = f"; the old folder is now {former}" if former.exists() and not out.exists() else ""
         raise ConfigError(f"cannot write to {out}: {error.strerror}{where}") from None
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Swap two folders atomically. False if the system cannot do that; then nothing has changed."""
+    try:
+        renameat2 = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):  # only Linux has it
+        return False
+    return bool(renameat2(_HERE, bytes(one), _HERE, bytes(other), _EXCHANGE) == 0)
+
+
+def put(draft: Path, folder: Path, former: Path) -> None:
+    """Move `draft` to `folder`. An old folder is at `draft` or `former` afterwards. After an OSError nothing has
+    changed."""
+    if not folder.exists() or not any(folder.iterdir()):
+        draft.replace(folder)
+    elif not exchange(draft, folder):
+        folder.replace(former)
+        try:
+            draft.replace(folder)
+        except BaseException:  # also an interrupt, which may come after the last step
+            if not folder.exists():
+                former.replace(folder)
+            raise

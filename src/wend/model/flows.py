@@ -1,7 +1,7 @@
 """Files of flows: publisher, receivers, rate and size of each. Planners and simulations read the same files.
 
-A file is JSON lines, or Parquet with the same columns. It refers to peers by name. A number is the name with that
-spelling; only if no peer has a number as its name, it is an index in the topology, counted from 0.
+A file is JSON lines, or Parquet with the same columns. It refers to peers by name. If any peer has a number as its
+name, numbers are names; otherwise a number is an index in the topology, counted from 0.
 """
 
 import re
@@ -73,8 +73,8 @@ def demands(flows: Iterable[Flow], names: Sequence[str], where: str) -> Iterator
 
 
 def known_peers(names: Sequence[str]) -> dict[int | str, PeerId]:
-    """The peer of each name and number. If one peer has a number as its name, all numbers are names: an index that
-    happens to exist would be the wrong peer. A name that two peers have refers to neither."""
+    """The peer of each name and number. If any peer has a number as its name, all numbers are names, because an index
+    could be another peer. A name of two peers refers to neither."""
     often = Counter(names)
     numbers: dict[int | str, PeerId] = {name: i for i, name in enumerate(names) if often[name] == 1}
     numerals = [name for name in names if _NUMERAL.fullmatch(name)]

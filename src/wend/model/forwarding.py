@@ -39,9 +39,9 @@ class Forwarding:
             graph, tail, head = graph[own], tail[own], head[own]
         order = np.argsort(graph, kind="stable")  # hops are sorted by peer, and stay so within each graph
         self._graph, self._tail, self._head = graph[order], tail[order], head[order]
-        wanted = range(self.peers) if peer is None else (peer,)
+        publishers = range(self.peers) if peer is None else (peer,)
         publishing = set(np.unique(plan.flows["publisher"]).tolist())
-        self._publishes = {p: plan.publishes(p) for p in wanted if p in publishing}
+        self._publishes = {p: plan.publishes(p) for p in publishers if p in publishing}
 
     def publishes(self, peer: PeerId) -> tuple[OwnFlow, ...]:
         return self._publishes.get(peer, ())
@@ -65,15 +65,15 @@ class Forwarding:
         following: dict[PeerId, list[PeerId]] = {}
         for tail, head in zip(self._tail[first:last].tolist(), self._head[first:last].tolist(), strict=True):
             following.setdefault(tail, []).append(head)
-        found: Hops = {}
+        hops: Hops = {}
         for hop in following.get(peer, ()):
-            todo = [hop]
-            while todo:
-                here = todo.pop()
-                if here not in found:
-                    found[here] = hop
-                    todo += following.get(here, ())
-        return found
+            waiting = [hop]
+            while waiting:
+                here = waiting.pop()
+                if here not in hops:
+                    hops[here] = hop
+                    waiting += following.get(here, ())
+        return hops
 
 
 def read_forwarding(folder: Path, topology: str | None = None, peer: PeerId | None = None) -> Forwarding:
@@ -86,5 +86,5 @@ def read_forwarding(folder: Path, topology: str | None = None, peer: PeerId | No
             f"{folder} is a plan for another topology ({plan.head.topology[:12]}, this one is {topology[:12]})"
         )
     if peer is not None and not 0 <= peer < plan.head.peers:
-        raise ConfigError(f"{folder} is a plan for {plan.head.peers} peers, and {peer} is none of them")
+        raise ConfigError(f"{folder} is a plan for {plan.head.peers} peers, and {peer} is not one of them")
     return Forwarding(plan, peer)

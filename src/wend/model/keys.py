@@ -1,6 +1,6 @@
 """Keys: points on a ring of 2^128, for peers and for what peers own.
 
-A peer's place on the ring follows from its id, so nobody can claim the place of another. What has a key (a topic, a
+A peer's place on the ring follows from its id, so no peer can claim the place of another. A key (of a topic, or a
 region of an attribute space) belongs to the peer whose place is numerically closest (Pastry).
 """
 

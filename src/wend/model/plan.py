@@ -28,7 +28,7 @@ import numpy as np
 from wend.model.error_text import misfit, unreadable
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
-from wend.model.folders import put
+from wend.model.files import put
 
 VERSION = 3
 _CONTENT = b"wend.plan"
@@ -113,7 +113,7 @@ class OwnFlow(msgspec.Struct, frozen=True, gc=False):
     receivers: tuple[PeerId, ...]
     shares: tuple[tuple[int, float], ...]
     backups: tuple[tuple[PeerId, PeerId, tuple[tuple[int, float], ...]], ...] = ()
-    """After the failure of a link, by its ends: the share of each delivery graph. After others the shares stay."""
+    """By failed link (its ends): the share of each delivery graph. Failures that are not listed change no share."""
 
 
 class Plan:
@@ -215,8 +215,7 @@ def read_plan(folder: Path) -> Plan:
 
 
 def fingerprint(peers: int, links: Iterable[tuple[PeerId, PeerId]]) -> str:
-    """A hash of the links of a topology. It ignores delays and capacities, because a plan remains valid when they
-    change."""
+    """A hash of the links of a topology. Delays and capacities do not count: a plan stays valid when they change."""
     text = f"{peers};" + ";".join(f"{a}-{b}" for a, b in sorted((min(e), max(e)) for e in links))
     return hashlib.sha256(text.encode()).hexdigest()
 

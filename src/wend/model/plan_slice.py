@@ -1,8 +1,8 @@
-"""The part of a plan that one peer needs, as bytes: what `wend plan push` hands to a peer, and what the peer stores.
+"""The part of a plan that one peer needs, as bytes. `wend plan push` sends it to the peer, which stores it.
 
-A part names the plan, the peer that it is for, and the links of that peer in the plan's topology. If every peer of a
-plan has checked its own links, the topology of all of them is that of the plan. The part itself holds the flows of the
-peer, and the hops of all delivery graphs that pass it.
+A part names the plan, its peer, and the links of that peer in the plan's topology. If every peer has checked its own
+links, their topology is that of the plan. The part contains the flows of the peer, and the hops of all delivery graphs
+through it.
 """
 
 import zlib
@@ -19,7 +19,7 @@ MAX_PART_BYTES = 64 * 1024 * 1024
 """The largest part that a peer unpacks."""
 _INT32 = np.dtype("<i4")
 _EXCESS = 1e-6
-"""By so much may rounding bring the shares of a flow above 1."""
+"""How far rounding may raise the shares of a flow above 1."""
 
 
 class PlanSlice(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ def packed(part: PlanSlice) -> bytes:
 
 
 def unpacked(data: bytes) -> PlanSlice:
-    """Read a part, and check that it can be one. Raises `WireError`."""
+    """Read and check a part. Raises `WireError`."""
     unpacker = zlib.decompressobj()
     try:
         plain = unpacker.decompress(data, MAX_PART_BYTES)
@@ -66,9 +66,9 @@ def unpacked(data: bytes) -> PlanSlice:
             raise WireError(f"the part of a plan is incomplete, or has more than {MAX_PART_BYTES} bytes")
         part = msgspec.msgpack.decode(plain, type=PlanSlice)
     except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise WireError(f"these bytes are no part of a plan: {error}") from None
+        raise WireError(f"these bytes are not a part of a plan: {error}") from None
     if (wrong := _fault(part)) is not None:
-        raise WireError(f"this part of a plan cannot be: {wrong}")
+        raise WireError(f"this part of a plan is invalid: {wrong}")
     return part
 
 
@@ -93,7 +93,7 @@ def _fault(part: PlanSlice) -> str | None:
         if len(ends) and not (ends.min() >= 0 and ends.max() < part.peers):
             return f"it has hops of peers beyond {part.peers - 1}"
     if not set(np.unique(head[tail == part.peer]).tolist()) <= set(part.neighbours):
-        return f"it sends from peer {part.peer} where its topology has no link"
+        return f"it sends from peer {part.peer} over a link that its topology does not have"
     graphs = set(np.unique(graph).tolist())
     return next((fault for flow in part.flows if (fault := _flow_fault(flow, graphs)) is not None), None)
 
@@ -102,7 +102,7 @@ def _flow_fault(flow: OwnFlow, graphs: set[int]) -> str | None:
     for shares in (flow.shares, *(each for *_, each in flow.backups)):
         values = [share for _, share in shares]
         if not all(0 <= share <= 1 + _EXCESS for share in values) or sum(values) > 1 + _EXCESS:
-            return f"the shares of flow {flow.flow} are not shares"
+            return f"the shares of flow {flow.flow} are negative or above 1"
         if not {number for number, _ in shares} <= graphs:
             return f"flow {flow.flow} has delivery graphs that the part does not hold"
     return None

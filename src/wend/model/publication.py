@@ -1,7 +1,7 @@
-"""A publication: what an application hands over to be published, and the bounds that it must keep.
+"""A publication: an event that an application wants to publish, and its limits.
 
-A client checks it before it is sent, so that the application hears of its mistake at once. A peer checks whatever
-reaches it, because it trusts no client. The peer's state machine makes an `Event` of it and need not check again.
+A client checks it before sending, so that the application learns of a mistake at once. A peer checks it again, because
+it trusts no client. The peer's state machine makes an `Event` of it without further checks.
 """
 
 import reprlib
@@ -15,11 +15,11 @@ from wend.model.units import FOREVER, SECOND, Nanos, seconds
 
 MAX_PAYLOAD_BYTES = 256 * 1024
 MAX_ATTRIBUTES_BYTES = 48_000
-"""Of one event, with its headers; the rest of a datagram is for destinations, path and a fragment of the payload."""
+"""Of one event, with its headers. The rest of a datagram is for destinations, path and a fragment of the payload."""
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
 """The integers of msgpack."""
 _PLAIN_ATTRIBUTES, _PLAIN_CHARS = 32, 8_000
-"""So many attributes with so many ASCII characters are far below the bounds of an event."""
+"""An event with at most this many attributes and ASCII characters is far below the limits."""
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -31,11 +31,11 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
     payload: bytes = b""
     headers: Headers = {}
     ttl_ns: Nanos | None = None
-    """The age from which on nobody needs the event."""
+    """The age at which the event expires."""
     to: PeerId | None = None
-    """Set: it is for subscriptions at this peer alone that were not announced."""
+    """If set, the event is only for unannounced subscriptions at this peer."""
     retain: str = ""
-    """The name of an attribute: the peer retains the newest event for each of its values, for later subscriptions."""
+    """The name of an attribute. For each of its values the peer retains the newest event, for later subscriptions."""
 
     def check(self) -> None:
         """Raise `ClientError` for values of a wrong type, and `Refused` for an event that no datagram could carry."""
@@ -54,8 +54,8 @@ def as_publication(
     ttl: float | None = None,
     retain: bool | str = False,
 ) -> Publication:
-    """A valid publication of what an application gives: `ttl` is in seconds, and numbers may be NumPy's. Raises as
-    `Publication.check`."""
+    """A valid publication from the arguments of an application: `ttl` is in seconds, and numbers may be NumPy's. Raises
+    like `Publication.check`."""
     if headers is None:
         headers = {}
     if not is_plain(attributes, payload, headers):
@@ -85,7 +85,7 @@ def _ttl_ns(ttl: Any) -> Nanos:
 
 
 def is_plain(attributes: object, payload: object, headers: object) -> bool:
-    """Whether an event passes `check_types` and `check_size` for sure. It is cheaper, and true of most events."""
+    """Whether an event certainly passes `check_types` and `check_size`. It is cheaper, and true for most events."""
     if type(attributes) is not dict or headers or type(payload) is not bytes or len(payload) > MAX_PAYLOAD_BYTES:
         return False
     size = len(attributes)
@@ -145,7 +145,7 @@ def check_types(attributes: object, payload: object, headers: object) -> None:
 
 
 def check_value(name: str, value: Any) -> None:
-    """Raise `ClientError` for what is no value of an attribute."""
+    """Raise `ClientError` for an invalid value of an attribute."""
     if not isinstance(value, bool | int | float | str | Range):
         raise ClientError(
             f"attribute {name!r} must be a truth value, a number, a text or a wend.Range, got {_shown(value)}"

@@ -1,6 +1,7 @@
 """Named random streams of simulated worlds, on NumPy's generator: a new draw in one stream changes no other.
 
-`stream(7, "topology", "delays")` is the same sequence in every process and on every machine, whatever was drawn before.
+`stream(7, "topology", "delays")` is the same sequence in every process and on every machine, and independent of other
+draws.
 """
 
 import numpy as np

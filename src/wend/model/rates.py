@@ -37,11 +37,11 @@ def parse_rate(text: str | float, what: str) -> Rate:
     if isinstance(text, int | float) and not isinstance(text, bool):
         rate = Rate(float(text))
     else:
-        found = _RATE.fullmatch(str(text))
-        if found is None or (found[2] not in _MESSAGES and found[2] not in _BITS):
+        match = _RATE.fullmatch(str(text))
+        if match is None or (match[2] not in _MESSAGES and match[2] not in _BITS):
             raise ConfigError(f"{what}: cannot read {text!r} as a rate: {_HINT}")
-        bits = found[2] in _BITS
-        rate = Rate(float(found[1]) * (_BITS[found[2]] if bits else 1.0), bits)
+        bits = match[2] in _BITS
+        rate = Rate(float(match[1]) * (_BITS[match[2]] if bits else 1.0), bits)
     if not isfinite(rate.value):
         raise ConfigError(f"{what} must be finite, got {text}")
     return rate
@@ -53,15 +53,15 @@ Capacity = tuple[float, float]
 
 def parse_capacity(text: str | float, where: str) -> Capacity:
     """Parse the capacity of a link or peer in a map: a rate, or one of each unit (`40msg/s, 10Mbit/s`)."""
-    found = [inf, inf]
+    capacity = [inf, inf]
     for part in text.split(",") if isinstance(text, str) else [text]:
         rate = parse_rate(part, f"{where}: capacity")
         if not rate.value > 0:
             raise ConfigError(f"{where} needs a capacity above 0, got {rate}")
-        if found[rate.bits] < inf:
+        if capacity[rate.bits] < inf:
             raise ConfigError(f"{where} has two capacities in {'bit/s' if rate.bits else 'msg/s'}: {text!r}")
-        found[rate.bits] = rate.value
-    return found[0], found[1]
+        capacity[rate.bits] = rate.value
+    return capacity[0], capacity[1]
 
 
 def capacity_text(capacity: Capacity) -> str:

@@ -5,10 +5,14 @@
 
 The field's name without its unit is the name that people use, in a peer's file, in a scenario and as a flag:
 `detection`. People write a duration with its unit (`160ms`); code reads `settings.detection_ns`, in nanoseconds.
+
+A rule between settings is declared beside one of them and names others; `check_rules` checks all:
+
+    anonymous: Annotated[float, setting("...", requires=Rule(("underlay",), "concerns routers, ..."))] = 0.0
 """
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from inspect import get_annotations
 from math import isfinite
@@ -29,10 +33,9 @@ from typing import (
 
 import msgspec
 
-from wend.model.error_text import either, reworded
+from wend.model.error_text import either, listed, reworded
 from wend.model.errors import ConfigError
 from wend.model.events import as_scalar
-from wend.model.setting_rules import OnlyFor, Rule
 from wend.model.units import MINUTE, MS, SECOND, Nanos, parse_duration, parse_short
 
 DURATION_SUFFIX = "_ns"
@@ -48,12 +51,37 @@ _BOUNDS = (("low", ge, "at least"), ("high", le, "at most"), ("above", gt, "abov
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)  # so are subclasses, by inheritance
 class Settings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A group of settings. A subclass declares the fields; its docstring says what they are about."""
+    """A group of settings. A subclass declares the fields, and its docstring describes them."""
 
     title: ClassVar[str] = ""
     """The heading of the group in the help and on the reference page."""
     undeclared: ClassVar[frozenset[str]] = frozenset()
     """Fields that are not settings."""
+
+
+Values = Mapping[str, Any]
+"""Typed values of settings, by name."""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """Other settings on which one depends, and the reason."""
+
+    settings: tuple[str, ...]
+    why: str
+    """For `requires`: the sentence after the setting's name. Else a clause."""
+
+
+class OnlyFor(msgspec.Struct, frozen=True):
+    """The values of another setting for which one has an effect."""
+
+    setting: str
+    values: tuple[str, ...]
+    why: str = ""
+    """The reason for any other value, with `{value}` in it."""
+
+    def reason(self, value: Any) -> str:
+        """Why the setting has no effect for this value of the other one."""
+        return self.why.format(value=value) if self.why else f"it is for {either(self.values)}, not for {value}"
 
 
 @runtime_checkable
@@ -68,7 +96,7 @@ class Setting(msgspec.Struct, frozen=True):
     """One setting: its declaration, then what follows from the declared field."""
 
     about: str
-    """One sentence: what it is for."""
+    """Its purpose, in one sentence."""
     unit: str = ""
     """How people think of a duration (`ms`, `s`, `min`), or the end of the field's name. Bounds of durations count in
     it."""
@@ -150,7 +178,8 @@ class Setting(msgspec.Struct, frozen=True):
     # ---------------------------------------------------------------- as people write it
 
     def read(self, value: Any) -> Any:
-        """The value that code sees, from what a person wrote. Raises ConfigError with the sentence that they need."""
+        """The typed value of a text or number that a person wrote. Raises ConfigError with a sentence for that
+        person."""
         if value is None and self.optional:
             return None
         typed = self._read_pair(value) if self.pair else self._read_one(value)
@@ -159,7 +188,7 @@ class Setting(msgspec.Struct, frozen=True):
         return typed
 
     def write(self, value: Any) -> SettingValue:
-        """The inverse of `read`: what a person would write."""
+        """The inverse of `read`: the value as a person would write it."""
         if value is None:
             return None
         if self.pair:
@@ -346,3 +375,33 @@ def _without_none(hint: Any) -> tuple[Any, bool]:
         return hint, False
     members = [each for each in get_args(hint) if each is not types.NoneType]
     return members[0], len(members) < len(get_args(hint))
+
+
+# ---------------------------------------------------------------- rules between settings
+
+
+def check_rules(settings: Iterable[Setting], values: Values) -> None:
+    """Raise ConfigError for the first setting that lacks another one, or excludes it. Default values break no rule."""
+    by_name = {each.name: each for each in settings}
+    present = {name for name, each in by_name.items() if each.is_set(values[name])}
+    for name in [each for each in by_name if each in present]:
+        requires, excludes = by_name[name].requires, by_name[name].excludes
+        if requires is not None and present.isdisjoint(requires.settings):
+            raise ConfigError(f"{name} {requires.why}")
+        if excludes is not None and (others := [each for each in excludes.settings if each in present]):
+            raise ConfigError(f"{excludes.why}: leave out {listed(others)}")
+
+
+def unused_settings(settings: Iterable[Setting], values: Values) -> dict[str, str]:
+    """The settings that change nothing beside these values, each with the reason."""
+    every = tuple(settings)
+    present = {each.name for each in every if each.is_set(values[each.name])}
+    unused = {}
+    for each in every:
+        if each.only_for is not None and values[each.only_for.setting] not in each.only_for.values:
+            unused[each.name] = each.only_for.reason(values[each.only_for.setting])
+        elif each.only_with is not None and present.isdisjoint(each.only_with.settings):
+            unused[each.name] = each.only_with.why
+        elif each.replaced_by is not None and not present.isdisjoint(each.replaced_by.settings):
+            unused[each.name] = each.replaced_by.why
+    return unused

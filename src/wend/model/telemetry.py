@@ -1,4 +1,4 @@
-"""Telemetry: what a live peer writes down, as tables. Peers write them in segments, jobs on Spark read them.
+"""Telemetry: the tables that live peers write, in segments, and that jobs on Spark read.
 
 A segment is one Parquet file of one table. It holds rows of one incarnation of one peer, in the order in which they
 were written, and is complete when it has its name:
@@ -8,11 +8,11 @@ were written, and is complete when it has its name:
 Every row also says its peer, incarnation and segment; with its place in the file it has a key that no other row has.
 Copies of one segment are the same rows, so a reader takes one of them.
 
-Times are nanoseconds of Unix time as the peer's host believes: the wall clock at the start of the incarnation plus what
-a monotonic clock has counted since. So a clock that is set while a peer runs moves nothing, and clocks of two hosts may
-differ by any amount. Ages do not depend on clocks: they are summed up hop by hop.
+Times are nanoseconds of Unix time by the peer's host: the wall clock at the start of the incarnation, plus the
+monotonic time since. So setting the clock while a peer runs changes nothing, and the clocks of two hosts may differ by
+any amount. Ages do not depend on clocks: they are summed up hop by hop.
 
-Events are sampled by their id (`is_sampled`), so all peers write about the same ones.
+Events are sampled by their ids (`is_sampled`), so all peers write about the same events.
 """
 
 import re
@@ -21,12 +21,13 @@ from typing import NamedTuple
 from wend.model.events import EventId
 
 SCHEMA = 1
-"""Grows when a column changes its meaning. A new column needs no new number: readers ignore what they do not know."""
+"""Increased when a column changes its meaning. New columns do not count: readers ignore columns that they do not
+know."""
 
 TABLES: dict[str, tuple[tuple[str, str], ...]] = {
     # Once a period for each link: its state, and what happened since the row before. `sent` are transmissions of
     # events, `lost` those that timed out and that no outage explains. `round_trip_ns` is smoothed, and
-    # `capacity_bps` measured while packets waited; both are 0 where they are not known.
+    # `capacity_bps` measured while packets waited; both are 0 if unknown.
     "links": (
         ("time_ns", "q"), ("neighbour", "q"), ("state", "s"), ("delay_ns", "q"), ("reliability", "d"),
         ("sent", "q"), ("acknowledged", "q"), ("lost", "q"), ("queue_ns", "q"), ("queue_bytes", "q"),
@@ -39,7 +40,7 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("time_ns", "q"), ("neighbour", "q"), ("state", "s"), ("heard_ns", "q"), ("detection_ns", "q"),
         ("delay_ns", "q"),
     ),
-    # A sampled event was published here, for so many other peers (-1: the interest does not name them).
+    # A sampled event was published here. `expected` counts its other peers (-1: the interest does not name them).
     "publications": (
         ("time_ns", "q"), ("publisher", "q"), ("publisher_incarnation", "q"), ("sequence", "q"), ("topic", "s"),
         ("size_bytes", "q"), ("expected", "q"),
@@ -82,7 +83,7 @@ _WORD = 0xFFFFFFFFFFFFFFFF
 
 
 class Segment(NamedTuple):
-    """What the name of a segment says."""
+    """The parts of a segment's name."""
 
     table: str
     schema: int
@@ -96,9 +97,9 @@ class Segment(NamedTuple):
 
 
 def segment_of(name: str) -> Segment | None:
-    """What the name of a file says; None if it is not that of a segment."""
-    found = _NAME.fullmatch(name)
-    return None if found is None else Segment(found[1], *(int(found[at]) for at in range(2, 6)))
+    """The parts of a file's name; None if it is not a segment."""
+    match = _NAME.fullmatch(name)
+    return None if match is None else Segment(match[1], *(int(match[at]) for at in range(2, 6)))
 
 
 def sample_bound(share: float) -> int:

@@ -26,13 +26,13 @@ _DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*([a-z]*)\s*")
 
 def parse_duration(text: str) -> Nanos:
     """Parse a duration: `200ms` is 200_000_000. A bare number is seconds."""
-    found = _DURATION.fullmatch(text)
-    if found is None or found[2] not in _UNITS:
+    match = _DURATION.fullmatch(text)
+    if match is None or match[2] not in _UNITS:
         raise ConfigError(f"cannot read {text!r} as a duration: {_HINT}")
-    about = float(found[1]) * _UNITS[found[2]]
+    about = float(match[1]) * _UNITS[match[2]]
     if about >= _LONGEST:
         raise ConfigError(f"{text.strip()} is too long: a duration must be below {_LONGEST // YEAR} years")
-    return round(Decimal(found[1]) * _UNITS[found[2]]) if about else 0  # a float would lose nanoseconds
+    return round(Decimal(match[1]) * _UNITS[match[2]]) if about else 0  # a float would lose nanoseconds
 
 
 def parse_short(text: str, what: str) -> Nanos:

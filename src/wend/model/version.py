@@ -1,4 +1,4 @@
-"""The version of the package, for those who may not import all of it."""
+"""The version of the package, for modules that may not import all of it."""
 
 __version__ = "0.1.0"
 
@@ -8,6 +8,6 @@ def core() -> str:
     from importlib.machinery import EXTENSION_SUFFIXES
     from importlib.util import find_spec
 
-    found = find_spec("wend.protocol.peer")
-    origin = "" if found is None else found.origin or ""
+    spec = find_spec("wend.protocol.peer")
+    origin = "" if spec is None else spec.origin or ""
     return "compiled" if origin.endswith(tuple(EXTENSION_SUFFIXES)) else "pure"

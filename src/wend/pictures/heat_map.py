@@ -69,8 +69,8 @@ def heat_map(
 
 
 def _cells(row: HeatRow, left: float, y: float, step: float, pitch: float) -> list[str]:
-    """Cells of one colour that follow each other are one rectangle. If all is known, what is always up is the ground
-    on which the others lie: this halves the picture."""
+    """Rectangles for runs of cells with one colour. If all values are known, one rectangle for `always up` lies below
+    the others, which halves the picture."""
 
     def box(begin: int, end: int, colour: str) -> str:
         some = [value for value in row.values[begin:end] if value is not None]

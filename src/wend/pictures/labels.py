@@ -52,8 +52,8 @@ def place_labels(
     discs: Sequence[tuple[float, float, float]] = (),
     lines: Segments | None = None,
 ) -> list[PlacedLabel]:
-    """The labels that fit, with their places. `labels` is in order of importance. `discs` (x, y, radius) may not be
-    covered, `lines` rather not."""
+    """The labels that fit, with their places. `labels` is in order of importance. `discs` (x, y, radius) must
+    not be covered, `lines` should not."""
     nodes = np.array(discs, dtype=np.float64).reshape(-1, 3)
     segments = np.zeros((0, 4)) if lines is None else lines
     placed: list[PlacedLabel] = []

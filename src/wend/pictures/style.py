@@ -24,10 +24,10 @@ POINTS = {"title": 12.0, "heading": 10.0, "text": 9.0, "note": 7.5}
 
 def style_sheet(classes: Iterable[str]) -> str:
     """The rules for `fill-NAME`, `stroke-NAME` and `halo`, where NAME is a colour of the palette."""
-    wanted = sorted(classes)
+    names = sorted(classes)
     rules = [f"text {{ font-family: {FONT}; }}", ".halo { paint-order: stroke; stroke-width: 3.5px; }"]
     dark = []
-    for name in wanted:
+    for name in names:
         kind, _, colour = name.partition("-")
         if name == "halo":
             kind, colour = "stroke", "paper"

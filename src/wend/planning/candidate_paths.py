@@ -5,9 +5,9 @@ last one is removed, and an A* search runs backwards from the receiver. Its heur
 stays a lower bound when arcs are removed. So the search is exact and visits a few dozen nodes instead of all.
 
 The bottleneck is the set of arcs of least width on a path, without those at the publisher and at the receiver. If that
-set is empty, it is the narrowest inner arc. If the path has no inner arc, it is the narrower end, provided that another
-arc leaves the publisher (or reaches the receiver). The thesis stops before this last step (`spare_ends=True`), which
-leaves receivers two hops away with a single path.
+set is empty, the narrowest inner arc takes its place. If the path has no inner arc, it is the narrower end arc,
+provided that another arc leaves the publisher (or reaches the receiver). The thesis omits this last step
+(`spare_ends=True`), so receivers two hops away have a single path.
 
 Of paths with equal delay the first in the order of ids wins, in every process.
 """
@@ -18,8 +18,9 @@ import numpy as np
 
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
-from wend.planning.arrays import Floats, Ints, Longs, Number
+from wend.planning.arrays import Floats, Ints, Longs
 from wend.planning.flow_network import CsrGraph
+from wend.topology.heap import Number, pop, push
 
 FAR = np.iinfo(np.int64).max
 
@@ -38,65 +39,26 @@ def paths_from(graph: CsrGraph, source: int, receivers: Ints, k: int, *, spare_e
     """Up to k bottleneck-disjoint paths to each receiver; none if it is unreachable."""
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
-    wanted = np.asarray(receivers, dtype=np.int32)
-    first, ptr, arcs = _search(*graph, source, wanted, k, spare_ends)
-    return CandidatePaths(wanted, first, ptr, arcs)
-
-
-@compiled
-def _push(keys: Longs, nodes: Ints, size: Number, key: Number, node: Number) -> int:
-    """Add to a binary heap ordered by (key, place)."""
-    i = int(size)
-    while i > 0:
-        up = (i - 1) >> 1
-        if keys[up] < key or (keys[up] == key and nodes[up] <= node):
-            break
-        keys[i] = keys[up]
-        nodes[i] = nodes[up]
-        i = up
-    keys[i] = key
-    nodes[i] = node
-    return int(size) + 1
-
-
-@compiled
-def _pop(keys: Longs, nodes: Ints, size: int) -> int:
-    """Remove the top, which the caller has read."""
-    size -= 1
-    key, node = keys[size], nodes[size]
-    i = 0
-    while True:
-        down = 2 * i + 1
-        if down >= size:
-            break
-        right = down + 1
-        if right < size and (keys[right] < keys[down] or (keys[right] == keys[down] and nodes[right] < nodes[down])):
-            down = right
-        if key < keys[down] or (key == keys[down] and node <= nodes[down]):
-            break
-        keys[i] = keys[down]
-        nodes[i] = nodes[down]
-        i = down
-    keys[i] = key
-    nodes[i] = node
-    return size
+    targets = np.asarray(receivers, dtype=np.int32)
+    first, ptr, arcs = _search(*graph, source, targets, k, spare_ends)
+    return CandidatePaths(targets, first, ptr, arcs)
 
 
 @compiled
 def _distances(ptr: Ints, head: Ints, delay: Longs, source: int, keys: Longs, nodes: Ints) -> Longs:
     distance = np.full(len(ptr) - 1, FAR, dtype=np.int64)
     distance[source] = 0
-    size = _push(keys, nodes, np.int64(0), np.int64(0), np.int32(source))
+    size = push(keys, nodes, np.int64(0), np.int64(0), np.int32(source))
     while size:
         so_far, here = keys[0], nodes[0]
-        size = _pop(keys, nodes, size)
+        size = pop(keys, nodes, size)
         if so_far > distance[here]:
             continue
         for arc in range(ptr[here], ptr[here + 1]):
             total = so_far + delay[arc]
             if total < distance[head[arc]]:
                 distance[head[arc]] = total
-                size = _push(keys, nodes, size, total, head[arc])
+                size = push(keys, nodes, size, total, head[arc])
     return distance
 
 
@@ -156,7 +118,7 @@ def _ban(
 def _end(
     ptr: Ints, head: Ints, back: Ints, width: Floats, path: Ints, length: int, banned: Ints, stamp: int
 ) -> int:  # fmt: skip
-    """The narrower of the two end arcs, if another arc is left at that end, else the other one; -1 if neither."""
+    """The narrower of the two end arcs if that end has another arc, or else the other one; -1 if neither."""
     leave, reach = path[0], path[length - 1]
     out = 0
     source = head[back[leave]]
@@ -208,11 +170,11 @@ def _search_back(
     search reached the source."""
     ahead[target] = 0
     seen[target] = search
-    size = _push(keys, heap, np.int64(0), distance[target], np.int32(target))
+    size = push(keys, heap, np.int64(0), distance[target], np.int32(target))
     best = FAR
     while size and keys[0] <= best:
         estimate, here = keys[0], heap[0]
-        size = _pop(keys, heap, size)
+        size = pop(keys, heap, size)
         if estimate > ahead[here] + distance[here]:
             continue
         if here == source:
@@ -227,7 +189,7 @@ def _search_back(
             if seen[before] != search or total < ahead[before]:
                 seen[before] = search
                 ahead[before] = total
-                size = _push(keys, heap, size, total + distance[before], before)
+                size = push(keys, heap, size, total + distance[before], before)
     return best < FAR
 
 

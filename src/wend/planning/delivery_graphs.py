@@ -1,25 +1,26 @@
 """Delivery graphs: the routes of one message to all receivers of its flow (thesis, definition 3.2).
 
-The thesis takes the union of the k-th paths to all receivers. If two of them part and meet again, a peer would get the
-message twice. So a union is turned into trees: each path joins the tree at the last peer that is already in it. The
-result depends on the order of the receivers, so each union gives two trees: near receivers first, and far receivers
-first. The first union is already a tree. In a tree every peer but the publisher receives the message once: a peer
-copies it where routes part, and each link and peer counts once.
+The thesis takes the union of the k-th paths to all receivers. If two paths part and meet again, a peer would get the
+message twice. So each union becomes two trees: a path joins the tree at the last of its peers that is already in it,
+and the receivers come nearest first in one tree, farthest first in the other. The first union is already a tree. In a
+tree every peer but the publisher receives the message once: a peer copies it where routes part, and each link and peer
+counts once.
 
 A receiver with fewer than k paths contributes its last one, so every delivery graph reaches all receivers.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
-from wend.planning.arrays import Ints, Longs, Number
+from wend.planning.arrays import Ints, Longs, offsets, owners
 from wend.planning.candidate_paths import CandidatePaths, paths_from, with_room
 from wend.planning.flow_network import CsrGraph, FlowNetwork
 from wend.planning.flow_workload import FlowWorkload
+from wend.topology.heap import Number
 
 Find = Callable[[CsrGraph, int, Ints, int], CandidatePaths]
 
@@ -39,16 +40,10 @@ def delivery_graphs(network: FlowNetwork, workload: FlowWorkload, k: int, find: 
     order = np.argsort(workload.publisher, kind="stable")
     counts = np.zeros(len(workload), dtype=np.int64)
     pieces: list[tuple[Ints, Ints, Ints, Ints]] = []
-    for group in _by_publisher(workload, order):
+    for group in np.split(order, np.flatnonzero(np.diff(workload.publisher[order])) + 1):
         pieces.append(_of_publisher(network, workload, group, k, find))
         counts[group] = pieces[-1][0]
     return _assemble(workload, order, counts, pieces)
-
-
-def _by_publisher(workload: FlowWorkload, order: Longs) -> Iterator[Longs]:
-    publishers = workload.publisher[order]
-    cuts = np.flatnonzero(np.diff(publishers)) + 1
-    yield from np.split(order, cuts)
 
 
 def _of_publisher(
@@ -62,11 +57,11 @@ def _of_publisher(
     if len(missing):
         names = network.names
         raise ConfigError(f"there is no path from {names[source]} to its receiver {names[int(receivers[missing[0]])]}")
-    ptr = np.concatenate(([0], np.cumsum([len(s) for s in spans]))).astype(np.int64)
+    ptr = offsets([len(span) for span in spans])
     near = _nearest_first(network.graph, paths)
     places = np.full(network.peers, -1, dtype=np.int32)
     places[receivers[near]] = np.arange(len(near), dtype=np.int32)
-    ranked = np.sort(places[np.concatenate(spans)] + np.repeat(np.arange(len(spans)), np.diff(ptr)) * network.peers)
+    ranked = np.sort(places[np.concatenate(spans)] + owners(ptr) * network.peers)
     members = near[ranked % network.peers].astype(np.int32)
     return _trees(network.graph.head, source, paths.first, paths.ptr, paths.arcs, ptr, members, k)
 
@@ -166,17 +161,17 @@ def _assemble(
     workload: FlowWorkload, order: Longs, counts: Longs, pieces: list[tuple[Ints, Ints, Ints, Ints]]
 ) -> DeliveryGraphs:
     """All graphs, reordered from the order of publishers to that of flows."""
-    of_flow = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    of_flow = offsets(counts)
     lengths = np.concatenate([piece[1] for piece in pieces])
     levels = np.concatenate([piece[2] for piece in pieces])
     arcs = np.concatenate([piece[3] for piece in pieces])
     pieces.clear()
-    starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    starts = offsets(lengths)
     # for each graph in the order of flows its number in the order of publishers
     begin = np.empty(len(workload), dtype=np.int64)
-    begin[order] = np.concatenate(([0], np.cumsum(counts[order])[:-1]))
+    begin[order] = offsets(counts[order])[:-1]
     source = np.repeat(begin - of_flow[:-1], counts) + np.arange(of_flow[-1])
-    ptr = np.concatenate(([0], np.cumsum(lengths[source]))).astype(np.int64)
+    ptr = offsets(lengths[source])
     return DeliveryGraphs(of_flow, ptr, _gather(starts, arcs, source, ptr), levels[source])
 
 
@@ -193,7 +188,7 @@ def _gather(starts: Longs, arcs: Ints, source: Longs, ptr: Longs) -> Ints:
 def chosen(graphs: DeliveryGraphs, numbers: Longs) -> DeliveryGraphs:
     """The graphs with these numbers, which ascend."""
     of_flow = np.searchsorted(numbers, graphs.of_flow).astype(np.int64)
-    ptr = np.concatenate(([0], np.cumsum(np.diff(graphs.ptr)[numbers]))).astype(np.int64)
+    ptr = offsets(np.diff(graphs.ptr)[numbers])
     return DeliveryGraphs(of_flow, ptr, _gather(graphs.ptr, graphs.arcs, numbers, ptr), graphs.level[numbers])
 
 

@@ -1,11 +1,11 @@
 """Plans that survive the failure of any single link: for every failure, routes that avoid it within all capacities.
 
 Routes after a failure are chosen before it. For each link the planner solves the balance problem on the network without
-it. The highest of these loads, over all links, is the least that any choice of routes can promise: `highest`. A failure
-should move few flows. So the planner first lets only the flows move that cross the failed link, while the others keep
-their routes. If that needs no more than `highest`, it is the plan for this failure; otherwise all flows may move.
+it. No choice of routes can promise less than the highest of these loads, `highest`. A failure should move few flows. So
+the planner first moves only the flows that cross the failed link. If the load is then at most `highest`, that is the
+plan for this failure; otherwise all flows may move.
 
-If a link is a bridge, its failure cuts receivers off. They are left out of that failure's plan, and counted.
+The failure of a bridge cuts receivers off. They are left out of that failure's plan and counted.
 """
 
 from typing import NamedTuple
@@ -14,12 +14,13 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
-from wend.planning.arrays import Flags, Floats, Longs
+from wend.planning.arrays import Flags, Floats, Longs, offsets, owners
 from wend.planning.delivery_graphs import DeliveryGraphs, Find, chosen, delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import FlowWorkload
 from wend.planning.models import TIGHT, Solution, balance, least_usage
 from wend.planning.problem import Problem, problem_of, rows_of
+from wend.topology.underlay import components
 
 SURVIVABLE = (0, 1)
 """How many links may fail at once."""
@@ -71,13 +72,13 @@ def routes_after_failures(
     failure after which the workload does not fit."""
     failures = []
     for link in network.overlay.links:
-        found = _failure(network, workload, min(link.a, link.b), max(link.a, link.b), k, find)
-        if found.best.y > 1 + TIGHT:
-            raise ConfigError(_overload(found, k))
-        failures.append(found)
+        failure = _failure(network, workload, min(link.a, link.b), max(link.a, link.b), k, find)
+        if failure.best.y > 1 + TIGHT:
+            raise ConfigError(_overload(failure, k))
+        failures.append(failure)
     highest = max((each.best.y for each in failures), default=0.0)
-    made = [_routes(each, workload, graphs, shares, highest) for each in failures]
-    return sorted(made, key=lambda each: (each.a, each.b))
+    routes = [_routes(each, workload, graphs, shares, highest) for each in failures]
+    return sorted(routes, key=lambda each: (each.a, each.b))
 
 
 def _failure(network: FlowNetwork, workload: FlowWorkload, a: PeerId, b: PeerId, k: int, find: Find) -> _Failure:
@@ -98,18 +99,10 @@ _NOTHING = Solution(np.zeros(0), 0.0, 0.0, 0)
 
 def _still_connected(left: FlowNetwork, workload: FlowWorkload, a: PeerId, b: PeerId) -> tuple[Longs, FlowWorkload]:
     """The flows without the receivers that their publisher no longer reaches, and their numbers."""
-    side = np.zeros(left.peers, dtype=bool)
-    todo, graph = [a], left.graph
-    side[a] = True
-    while todo:
-        here = todo.pop()
-        for there in graph.head[graph.ptr[here] : graph.ptr[here + 1]].tolist():
-            if not side[there]:
-                side[there] = True
-                todo.append(there)
-    if side[b]:
+    _, side = components(left.peers, np.column_stack((left.graph.tail, left.graph.head)))
+    if side[a] == side[b]:
         return np.arange(len(workload)), workload
-    whose = np.repeat(np.arange(len(workload)), np.diff(workload.ptr))
+    whose = owners(workload.ptr)
     kept = side[workload.receivers] == side[workload.publisher[whose]]
     flows = np.unique(whose[kept])
     return flows, _some_flows(workload, flows, kept)
@@ -117,9 +110,9 @@ def _still_connected(left: FlowNetwork, workload: FlowWorkload, a: PeerId, b: Pe
 
 def _some_flows(workload: FlowWorkload, flows: Longs, kept: Flags | None = None) -> FlowWorkload:
     """Some flows of a workload, with all receivers or with those that are kept."""
-    whose = np.repeat(np.arange(len(workload)), np.diff(workload.ptr))
+    whose = owners(workload.ptr)
     mine = np.isin(whose, flows) if kept is None else np.isin(whose, flows) & kept
-    ptr = np.concatenate(([0], np.cumsum(np.bincount(whose[mine], minlength=len(workload))[flows]))).astype(np.int64)
+    ptr = offsets(np.bincount(whose[mine], minlength=len(workload))[flows])
     return FlowWorkload(
         workload.publisher[flows], ptr, workload.receivers[mine], workload.demand[:, flows], workload.weight[flows]
     )
@@ -131,35 +124,28 @@ def _routes(
     local = _local(failure, workload, graphs, shares, highest)
     if local is not None:
         return local
-    found = least_usage(failure.problem, limit=failure.best.y * (1 + TIGHT)) or failure.best
-    return _as_routes(failure, failure.flows, failure.graphs, found)
+    solution = least_usage(failure.problem, limit=failure.best.y * (1 + TIGHT)) or failure.best
+    return _as_routes(failure, failure.flows, failure.graphs, solution)
 
 
 def _local(
     failure: _Failure, workload: FlowWorkload, graphs: DeliveryGraphs, shares: Floats, highest: float
 ) -> RoutesAfterFailure | None:
-    """Routes that move only flows that cross the failed link; None if these load something higher than `highest`."""
+    """Routes that move only flows across the failed link; None if a link or peer then has a load above `highest`."""
     back = np.full(len(graphs.arcs) and int(graphs.arcs.max()) + 1, -1, dtype=np.int64)
     known = failure.arcs[failure.arcs < len(back)]
     back[known] = np.arange(len(failure.arcs))[failure.arcs < len(back)]
     crossing = np.add.reduceat(back[graphs.arcs] < 0, graphs.ptr[:-1]) > 0
-    of = np.repeat(np.arange(len(workload)), np.diff(graphs.of_flow))
+    of = owners(graphs.of_flow)
     moved = np.unique(of[crossing & (shares > 0)])
     stay = np.setdiff1d(np.arange(len(workload)), moved)
     unmoved = chosen(graphs, np.flatnonzero(np.isin(of, stay)))
-    some = DeliveryGraphs(
-        np.concatenate(([0], np.cumsum(np.diff(graphs.of_flow)[stay]))).astype(np.int64),
-        unmoved.ptr,
-        back[unmoved.arcs].astype(np.int32),
-        unmoved.level,
-    )
+    of_stay = offsets(np.diff(graphs.of_flow)[stay])
+    some = unmoved._replace(of_flow=of_stay, arcs=back[unmoved.arcs].astype(np.int32))
     base = problem_of(failure.network, _some_flows(workload, stay), some).loads(shares[np.isin(of, stay)])
     mine = np.flatnonzero(np.isin(failure.flows, moved))
-    each = np.repeat(np.arange(len(failure.flows)), np.diff(failure.graphs.of_flow))
-    picked = chosen(failure.graphs, np.flatnonzero(np.isin(each, mine)))
-    candidates = picked._replace(
-        of_flow=np.concatenate(([0], np.cumsum(np.diff(failure.graphs.of_flow)[mine]))).astype(np.int64)
-    )
+    picked = chosen(failure.graphs, np.flatnonzero(np.isin(owners(failure.graphs.of_flow), mine)))
+    candidates = picked._replace(of_flow=offsets(np.diff(failure.graphs.of_flow)[mine]))
     problem = problem_of(failure.network, _some_flows(failure.workload, mine), candidates)._replace(base=base)
     limit = highest * (1 + TIGHT)
     if not len(mine):
@@ -168,8 +154,8 @@ def _local(
     best = balance(problem)
     if best.y > limit:
         return None
-    found = least_usage(problem, limit=best.y * (1 + TIGHT)) or best
-    return _as_routes(failure, failure.flows[mine], candidates, found)
+    solution = least_usage(problem, limit=best.y * (1 + TIGHT)) or best
+    return _as_routes(failure, failure.flows[mine], candidates, solution)
 
 
 def _as_routes(failure: _Failure, flows: Longs, graphs: DeliveryGraphs, solution: Solution) -> RoutesAfterFailure:
@@ -180,12 +166,9 @@ def _as_routes(failure: _Failure, flows: Longs, graphs: DeliveryGraphs, solution
 
 
 def _overload(failure: _Failure, k: int) -> str:
-    loads = failure.problem.loads(failure.best.shares)
+    loads, names = failure.problem.loads(failure.best.shares), failure.network.names
     worst = int((loads / failure.problem.capacity).argmax())
-    rows, names = rows_of(failure.network), failure.network.names
-    load = rows.rate(worst, float(loads[worst]))
-    capacity = rows.rate(worst, float(failure.problem.capacity[worst]))
     return (
         f"the workload does not survive the failure of link {names[failure.a]}-{names[failure.b]} with k = {k}: at "
-        f"best, {rows.name(worst, names)} would carry {load} and can carry {capacity}"
+        f"best, {rows_of(failure.network).overload(worst, float(loads[worst]), names)}"
     )

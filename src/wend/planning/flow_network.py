@@ -1,8 +1,8 @@
 """A flow network: the topology with capacities, as the arrays that planning needs.
 
-A link has its capacity in each direction, so an overlay link is two arcs here. A capacity is in messages per second,
-in bits per second, or both; it is infinite if none is stated. A peer's capacity limits the load that it receives
-over its links. Its own events do not count, because they come over no link.
+A link has its capacity in each direction, so an overlay link is two arcs here. A capacity is in messages per second, in
+bits per second, or both; without a statement it is infinite. A peer's capacity limits the load that it receives over
+its links. Its own events do not count.
 """
 
 from copy import copy
@@ -36,6 +36,11 @@ class CsrGraph(NamedTuple):
     """Nanoseconds, at least one: with delays of 0 a shortest path could contain a cycle."""
     width: Floats
     """The capacity of the arc for the search for bottlenecks."""
+
+    def arc(self, a: PeerId, b: PeerId) -> int:
+        """The index of the arc from a to its neighbour b."""
+        first, last = self.ptr[a : a + 2]
+        return int(first + np.searchsorted(self.head[first:last], b))
 
 
 class FlowNetwork:
@@ -84,11 +89,6 @@ class FlowNetwork:
             width=left.widths(tail),
         )
         return left, arcs
-
-    def arc(self, a: PeerId, b: PeerId) -> int:
-        """The index of the arc from a to its neighbour b."""
-        first, last = self.graph.ptr[a : a + 2]
-        return int(first + np.searchsorted(self.graph.head[first:last], b))
 
     def _links(self, link: Rate | None) -> Floats:
         stated = np.array([(e.capacity_msgs, e.capacity_bps) for e in self.overlay.links], dtype=float).reshape(-1, 2).T

@@ -8,7 +8,6 @@ thousand messages has six million receivers.
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from wend.model.events import PeerId
 from wend.model.flows import Flow, demands, read_flows, told_apart
 from wend.model.randomness import stream
 from wend.model.rates import BITS_PER_BYTE
-from wend.planning.arrays import Floats, Ints, Longs
+from wend.planning.arrays import Floats, Ints, Longs, offsets
 
 MESSAGES, BITS = 0, 1
 """The units of a demand: the rows of `FlowWorkload.demand`."""
@@ -77,7 +76,7 @@ class WorkloadBuilder:
 
     def build(self) -> FlowWorkload:
         totals = np.array(self._totals, dtype=float).reshape(-1, 3).T
-        ptr = np.concatenate(([0], np.cumsum([len(r) for r in self._receivers]))).astype(np.int64)
+        ptr = offsets([len(receivers) for receivers in self._receivers])
         receivers = np.concatenate(self._receivers) if self._receivers else np.zeros(0, dtype=np.int32)
         workload = FlowWorkload(
             np.array(self._publishers, dtype=np.int32), ptr, receivers, totals[:2].copy(), totals[2] / totals[0]
@@ -91,10 +90,10 @@ def workload_of(flows: Iterable[Flow], names: Sequence[str], where: str = "workl
     builder = WorkloadBuilder()
     for flow in demands(flows, names, where):
         builder.add(flow.publisher, flow.receivers, flow.rate_msgs, flow.rate_bps, flow.weight)
-    made = builder.build()
-    if not len(made):
+    workload = builder.build()
+    if not len(workload):
         raise ConfigError(f"{where} has no flow with a receiver other than its publisher")
-    return made
+    return workload
 
 
 def read_workload(path: Path, names: Sequence[str]) -> FlowWorkload:
@@ -103,36 +102,13 @@ def read_workload(path: Path, names: Sequence[str]) -> FlowWorkload:
 
 
 def write_workload(workload: FlowWorkload, path: Path, names: Sequence[str] = ()) -> None:
-    """Write the merged flows as JSON lines or, if the path ends in .parquet, as Parquet. Peers have their names if
-    `names` tell them apart."""
-    called = told_apart(names)
-    if isinstance(called, range):
-        called = ()
-    sizes = workload.demand[BITS] / workload.demand[MESSAGES] / BITS_PER_BYTE
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix == ".parquet":
-            _write_parquet(workload, sizes, path, called)
-            return
-        with path.open("w", encoding="utf-8") as file:
-            for f in range(len(workload)):
-                publisher, receivers = int(workload.publisher[f]), workload.of(f).tolist()
-                line: dict[str, Any] = {"publisher": publisher, "receivers": receivers}
-                if called:
-                    line = {"publisher": called[publisher], "receivers": [called[r] for r in receivers]}
-                line["rate"] = float(workload.demand[MESSAGES, f])
-                line |= {"size_bytes": float(sizes[f]), "weight": float(workload.weight[f])}
-                file.write(json.dumps(line) + "\n")
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
-
-
-def _write_parquet(workload: FlowWorkload, sizes: Floats, path: Path, called: Sequence[int | str]) -> None:
+    """Write the merged flows as JSON lines or, if the path ends in .parquet, as Parquet. Peers are called by `names` if
+    their numbers would be ambiguous."""
     import pyarrow as arrow
     from pyarrow import parquet
 
-    publisher, receivers = arrow.array(workload.publisher), arrow.array(workload.receivers)
-    if called:
+    publisher, receivers, called = arrow.array(workload.publisher), arrow.array(workload.receivers), told_apart(names)
+    if not isinstance(called, range):
         words = arrow.array(called)
         publisher, receivers = words.take(publisher), words.take(receivers)
     table = arrow.table(
@@ -140,11 +116,20 @@ def _write_parquet(workload: FlowWorkload, sizes: Floats, path: Path, called: Se
             "publisher": publisher,
             "receivers": arrow.ListArray.from_arrays(workload.ptr.astype(np.int32), receivers),
             "rate": workload.demand[MESSAGES],
-            "size_bytes": sizes,
+            "size_bytes": workload.demand[BITS] / workload.demand[MESSAGES] / BITS_PER_BYTE,
             "weight": workload.weight,
         }
     )
-    parquet.write_table(table, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".parquet":
+            parquet.write_table(table, path)
+            return
+        with path.open("w", encoding="utf-8") as file:
+            for batch in table.to_batches(max_chunksize=1000):
+                file.writelines(json.dumps(line) + "\n" for line in batch.to_pylist())
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def draw_workload(
@@ -177,7 +162,7 @@ def draw_workload(
     for number, count in enumerate(counts.tolist()):
         chosen = rng.choice(receiving, count, replace=False, shuffle=False)
         builder.add(publishing[number % len(publishing)], chosen, rate, bits, 1.0)
-    made = builder.build()
-    if not len(made):
+    workload = builder.build()
+    if not len(workload):
         raise ConfigError(f"of {peers} peers none receives a message of another")
-    return made
+    return workload

@@ -20,7 +20,7 @@ import highspy
 import numpy as np
 
 from wend.model.compiled import compiled
-from wend.planning.arrays import Floats, Ints, Longs
+from wend.planning.arrays import Floats, Ints, Longs, offsets, owners
 from wend.planning.problem import Problem
 from wend.planning.solver import LinearProgram
 
@@ -63,9 +63,9 @@ def optimise(problem: Problem, *, cost: float, cost_y: float, limit: float | Non
 def _unloaded(problem: Problem) -> MasterSolution | None:
     """The solution with no load on any row: each flow's shortest graph that loads none. None if a flow has no such
     graph."""
-    each = np.repeat(np.arange(len(problem.of_flow) - 1), np.diff(problem.of_flow))
+    each = owners(problem.of_flow)
     loading = problem.demand[problem.unit[problem.rows], np.repeat(each, np.diff(problem.ptr))] > 0
-    ends = np.concatenate(([0], np.cumsum(loading)))[problem.ptr]
+    ends = offsets(loading)[problem.ptr]
     free = np.where(np.diff(ends) == 0, problem.hops, np.inf)
     best = _cheapest(problem.of_flow, free)
     return MasterSolution(_one_hot(problem, best), 0) if np.isfinite(free[best]).all() else None
@@ -77,7 +77,7 @@ class _Master:
 
     def __init__(self, problem: Problem, floor: float, default: Longs, start: Longs) -> None:
         self.problem, self.floor, self.default = problem, floor, default
-        self.flow = np.repeat(np.arange(len(default)), np.diff(problem.of_flow))
+        self.flow = owners(problem.of_flow)
         self.used = np.unique(problem.rows)
         self.place = np.full(len(problem.capacity), -1, dtype=np.int32)
         self.place[self.used] = np.arange(len(self.used), dtype=np.int32)

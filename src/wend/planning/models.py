@@ -8,6 +8,7 @@ capacities, so `y`, the highest load, is a utilisation. A plan with y of at most
 - blend: (1 - b) x usage + b x y, each divided by its value with single shortest paths, unless that is 0.
 """
 
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -42,11 +43,9 @@ def parse_goal(text: str) -> Goal:
     if text == "balance":
         return Goal("balance")
     kind, _, weight = text.partition(":")
-    try:
+    with suppress(ValueError):
         if kind == "blend" and 0 <= float(weight) <= 1:
             return Goal("blend", float(weight))
-    except ValueError:
-        pass
     raise ConfigError(f"the goal must be min-usage, balance or blend:B with B in 0..1, got {text!r}")
 
 
@@ -74,9 +73,9 @@ def solve(problem: Problem, goal: Goal, *, reduced: bool = True) -> Solution | N
 
 def balance(problem: Problem, *, reduced: bool = True) -> Solution:
     """The solution with the least y, which may be above 1. The workload fits if `y <= 1`."""
-    found = _optimise(problem, cost=0.0, cost_y=1.0, limit=None, reduced=reduced)
-    assert found is not None, "without a limit every choice is feasible"
-    return found
+    solution = _optimise(problem, cost=0.0, cost_y=1.0, limit=None, reduced=reduced)
+    assert solution is not None, "without a limit every choice is feasible"
+    return solution
 
 
 def least_usage(problem: Problem, *, limit: float = 1.0, reduced: bool = True) -> Solution | None:

@@ -3,8 +3,8 @@
 A delivered message is worth its flow's weight. A subtree of a delivery graph, from the publisher on, serves some of the
 receivers, so a slow receiver does not delay the others. There are far too many subtrees to list, so column generation
 finds them: given the prices (dual values) of the binding rows, one pass over each tree from its leaves finds the
-subtree whose value exceeds its price by most. When no subtree is worth its price, the linear program is optimal over
-all of them.
+subtree whose value exceeds its price by most. When every subtree costs at least its value, the linear program is
+optimal over all of them.
 
 With thousands of flows that would take long, because the program's first prices jump. So multiplicative weights come
 first: the price of a row rises while its demand exceeds its capacity and falls otherwise. Every round also proves an
@@ -24,7 +24,7 @@ import numpy as np
 
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
-from wend.planning.arrays import Floats, Ints, Longs
+from wend.planning.arrays import Floats, Ints, Longs, offsets, owners
 from wend.planning.candidate_paths import with_room
 from wend.planning.delivery_graphs import DeliveryGraphs
 from wend.planning.flow_network import FlowNetwork
@@ -210,7 +210,7 @@ class _Generator:
         flow, ptr, arcs, levels, gains = piece
         keep = np.flatnonzero(self._net(piece, prices) > rents[flow] + LEAST)
         spans = [arcs[ptr[c] : ptr[c + 1]] for c in keep]
-        starts = np.concatenate(([0], np.cumsum(np.diff(ptr)[keep]))).astype(np.int64)
+        starts = offsets(np.diff(ptr)[keep])
         return flow[keep], starts, np.concatenate([*spans, arcs[:0]]), levels[keep], gains[keep]
 
     def _add(self, piece: Subtrees) -> None:
@@ -241,7 +241,7 @@ class _Generator:
         used = [spans[c] for c in chosen]
         graphs = DeliveryGraphs(
             np.searchsorted(flow[chosen], np.arange(len(self.workload) + 1)).astype(np.int64),
-            np.concatenate(([0], np.cumsum([len(t) for t in used]))).astype(np.int64),
+            offsets([len(arcs) for arcs in used]),
             np.concatenate([np.zeros(0, dtype=np.int32), *used]),
             levels[chosen],
         )
@@ -252,11 +252,11 @@ class _Generator:
     def _shaved(self, shares: Floats, graphs: DeliveryGraphs) -> Floats:
         """Shares scaled down if the solver's rounding exceeds a flow or a capacity."""
         problem = problem_of(self.network, self.workload, graphs)
-        flow = np.repeat(np.arange(len(self.workload)), np.diff(graphs.of_flow))
+        flow = owners(graphs.of_flow)
         sums = np.bincount(flow, weights=shares, minlength=len(self.workload))
         shares = shares / np.maximum(sums, 1.0)[flow]
         over = np.ones(len(shares))
-        whose = np.repeat(np.arange(len(shares)), np.diff(problem.ptr))
+        whose = owners(problem.ptr)
         np.maximum.at(over, whose, (problem.loads(shares) / problem.capacity)[problem.rows])
         return shares / over
 

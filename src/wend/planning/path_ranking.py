@@ -2,7 +2,7 @@
 
 `capacity` ranks loop-free paths by the sum of 1 / width, so wide detours come before short paths. `rejecting` ranks by
 delay and accepts a path only if its bottleneck is wider than that of the last accepted path. It considers `CONSIDERED`
-candidates, because the thesis has a limit, too. Both list paths with Yen's algorithm and are far slower than
+candidates, because the thesis has a limit, too. Both list paths with Yen's algorithm, and are far slower than
 `paths_from`.
 """
 
@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import yen
 
 from wend.model.errors import ConfigError
-from wend.planning.arrays import Floats, Ints
+from wend.planning.arrays import Floats, Ints, offsets
 from wend.planning.candidate_paths import CandidatePaths, paths_from
 from wend.planning.flow_network import CsrGraph
 
@@ -72,21 +72,13 @@ def _shortest(graph: CsrGraph, costs: Floats, source: int, target: int, k: int) 
         while nodes[-1] != source:
             nodes.append(int(row[nodes[-1]]))
         routes.append((length, nodes[::-1]))
-    return [_arcs(graph, nodes) for _, nodes in sorted(routes)]
-
-
-def _arcs(graph: CsrGraph, nodes: list[int]) -> Ints:
-    arcs = []
-    for a, b in pairwise(nodes):
-        first, last = graph.ptr[a : a + 2]
-        arcs.append(first + int(np.searchsorted(graph.head[first:last], b)))
-    return np.array(arcs, dtype=np.int32)
+    return [np.array([graph.arc(a, b) for a, b in pairwise(nodes)], dtype=np.int32) for _, nodes in sorted(routes)]
 
 
 def _collect(receivers: Ints, source: int, choose: Callable[[int], list[Ints]]) -> CandidatePaths:
     targets = np.asarray(receivers, dtype=np.int32)
     each = [choose(target) for target in targets.tolist()]
-    paths = [path for found in each for path in found]
-    first = np.concatenate(([0], np.cumsum([len(found) for found in each]))).astype(np.int32)
-    ptr = np.concatenate(([0], np.cumsum([len(path) for path in paths]))).astype(np.int32)
+    paths = [path for choice in each for path in choice]
+    first = offsets([len(choice) for choice in each]).astype(np.int32)
+    ptr = offsets([len(path) for path in paths]).astype(np.int32)
     return CandidatePaths(targets, first, ptr, np.concatenate([*paths, np.zeros(0, dtype=np.int32)]))

@@ -2,20 +2,22 @@
 
 A plan states the workload and the capacities that it was made for, so no other memory is needed. The measures:
 
-- workload: the rates that appeared or disappeared, as a share of all rates of the plan. A flow is known by its
-  publisher and receivers, so a flow with other receivers is another one.
+- workload: the rates that appeared or disappeared, as a share of all rates of the plan. A flow is identified by its
+  publisher and receivers, so a flow with other receivers is a new one.
 - links: the largest relative change of a capacity.
 - load: the highest load that the plan would cause now, with the flows that it knows.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from wend.model.plan import Plan
+from wend.planning.arrays import Floats, Ints, Longs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import MESSAGES, FlowWorkload
-from wend.planning.plan_check import loads_of
+from wend.planning.plan_check import highest_load, loads_of
 
 FULL = 1.0 + 1e-6
 
@@ -31,10 +33,10 @@ class PlanChanges(NamedTuple):
     def reasons(self, noticeable: float) -> list[str]:
         """The reasons for a new plan, if changes above this share matter. Without a reason the plan can stay."""
         if self.topology:
-            return ["the links are other ones"]
+            return ["the network has other links"]
         changes = []
         if self.workload > noticeable:
-            changes.append(f"{100 * self.workload:.0f} % of the workload is another")
+            changes.append(f"{100 * self.workload:.0f} % of the workload has changed")
         if self.links > noticeable:
             changes.append(f"the capacity of a link has changed by {100 * self.links:.0f} %")
         if self.load > FULL:
@@ -50,7 +52,8 @@ def changes_since(plan: Plan, network: FlowNetwork, workload: FlowWorkload) -> P
     """Compare a plan with the network and the workload of today."""
     if network.fingerprint != plan.head.topology:
         return PlanChanges(True, 0.0, 0.0, 0.0)
-    before, now = _rates(plan), _workload_rates(workload)
+    before = _planned_rates(plan)
+    now = _rates(workload.publisher, workload.ptr, workload.receivers, workload.demand[MESSAGES])
     whole = sum(before.values())
     moved = sum(abs(now.get(flow, 0.0) - before.get(flow, 0.0)) for flow in before.keys() | now.keys())
     links = 0.0
@@ -67,19 +70,17 @@ Flows = dict[tuple[int, tuple[int, ...]], float]
 """Publisher and receivers -> messages a second."""
 
 
-def _rates(plan: Plan) -> Flows:
-    ptr, flows = plan.flows["receivers_ptr"], plan.flows
+def _rates(publisher: Ints, ptr: Longs, receivers: Ints, rates: Floats) -> Flows:
+    spans = pairwise(ptr.tolist())
     return {
-        (int(publisher), tuple(flows["receivers"][ptr[f] : ptr[f + 1]].tolist())): float(flows["rate_msgs"][f])
-        for f, publisher in enumerate(flows["publisher"].tolist())
+        (source, tuple(receivers[first:last].tolist())): rate
+        for source, (first, last), rate in zip(publisher.tolist(), spans, rates.tolist(), strict=True)
     }
 
 
-def _workload_rates(workload: FlowWorkload) -> Flows:
-    return {
-        (int(workload.publisher[f]), tuple(workload.of(f).tolist())): float(workload.demand[MESSAGES, f])
-        for f in range(len(workload))
-    }
+def _planned_rates(plan: Plan) -> Flows:
+    flows = plan.flows
+    return _rates(flows["publisher"], flows["receivers_ptr"], flows["receivers"], flows["rate_msgs"])
 
 
 def _largest_change(then: np.ndarray, today: np.ndarray) -> float:
@@ -91,11 +92,6 @@ def _largest_change(then: np.ndarray, today: np.ndarray) -> float:
 
 def _load(plan: Plan, network: FlowNetwork, now: Flows) -> float:
     """The highest load if the flows of the plan have the rates of today."""
-    factor = np.array([now.get(flow, 0.0) / rate if rate else 0.0 for flow, rate in _rates(plan).items()])
+    factor = np.array([now.get(flow, 0.0) / rate if rate else 0.0 for flow, rate in _planned_rates(plan).items()])
     loads = loads_of(plan, plan.graphs["share"] * factor[plan.graphs["flow"]])
-    highest = 0.0
-    for unit in range(2):
-        into = np.bincount(plan.arcs["b"], weights=loads[unit], minlength=network.peers)
-        highest = max(highest, float((loads[unit] / network.arc_capacity[unit]).max(initial=0.0)))
-        highest = max(highest, float((into / network.peer_capacity[unit]).max(initial=0.0)))
-    return highest
+    return highest_load(plan, loads, network.arc_capacity, network.peer_capacity)

@@ -1,10 +1,10 @@
 """Checks of a plan, from its files alone and independent of the code that makes plans.
 
-Each fault is one sentence. Of the faults of one kind the first few are shown and the others counted. If a stage finds
-faults, later stages do not run, because they rely on it.
+Each fault is one sentence. Of each kind the first few faults are shown and the rest counted. If a stage finds faults,
+later stages do not run, because they rely on it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,21 +12,23 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.plan import Plan, fingerprint
 from wend.model.rates import Rate
-from wend.planning.arrays import TOLERANCE, Flags, Floats, Ints, Longs
+from wend.planning.arrays import TOLERANCE, Flags, Floats, Ints, Longs, owners
 from wend.planning.flow_network import FlowNetwork
 
 SHOWN = 5
 SUFFIX = ("msgs", "bps")
 
+Capacities = Sequence[Floats] | Floats
+"""By unit, of all arcs or of all peers."""
 _FINE, _TWICE, _BACK, _ORPHAN, _UNREACHED, _DEAD_END = range(6)
 
 
 def check(plan: Plan, network: FlowNetwork | None = None) -> list[str]:
     """Every fault, in the order of the files; empty for a sound plan. With `network`, check its capacities, too."""
     for stage in (_shape, _topology, _flows, _graphs, _hops, _trees, _loads, _failures):
-        found = list(stage(plan))
-        if found:
-            return found
+        problems = list(stage(plan))
+        if problems:
+            return problems
     return [] if network is None else list(_fits(plan, network))
 
 
@@ -76,7 +78,7 @@ def _topology(plan: Plan) -> Iterator[str]:
 def _flows(plan: Plan) -> Iterator[str]:
     flows, peers = plan.flows, plan.head.peers
     ptr, receivers = flows["receivers_ptr"], flows["receivers"]
-    whose = np.repeat(np.arange(len(flows["flow"])), np.diff(ptr))
+    whose = owners(ptr)
     inner = np.ones(len(receivers), dtype=bool)
     inner[ptr[:-1][np.diff(ptr) > 0]] = False
     falls = np.append(False, np.diff(receivers) <= 0) & inner if len(receivers) else inner
@@ -248,27 +250,49 @@ def loads_of(plan: Plan, shares: Floats | None = None) -> Floats:
     return np.array([np.bincount(which, weights=carried * rate[flow], minlength=len(arcs)) for rate in rates])
 
 
-def _loads(plan: Plan) -> Iterator[str]:
-    loads = loads_of(plan)
+def _on_all(
+    plan: Plan, loads: Floats, arcs: Capacities, peers: Capacities
+) -> Iterator[tuple[str, int, Floats, Floats]]:
+    """For links and peers, in both units: the word for them, the unit, and all their loads and capacities."""
+    for unit in range(len(SUFFIX)):
+        into = np.bincount(plan.arcs["b"], weights=loads[unit], minlength=plan.head.peers).astype(float)
+        yield "link", unit, loads[unit], arcs[unit]
+        yield "peer", unit, into, peers[unit]
+
+
+def _stated_capacities(plan: Plan) -> tuple[Capacities, Capacities]:
+    arcs, peers = ([table[f"capacity_{suffix}"] for suffix in SUFFIX] for table in (plan.arcs, plan.peers))
+    return arcs, peers
+
+
+def highest_load(plan: Plan, loads: Floats, arcs: Capacities, peers: Capacities) -> float:
+    """The highest utilisation of a link or peer by these loads of the links, in both units."""
+    each = _on_all(plan, loads, arcs, peers)
+    return max(float((load / capacity).max(initial=0.0)) for *_, load, capacity in each)
+
+
+def _overloads(plan: Plan, loads: Floats, arcs: Capacities, peers: Capacities) -> Iterator[str]:
     names = plan.peers["name"]
-    highest = 0.0
-    for unit, suffix in enumerate(SUFFIX):
-        into = np.bincount(plan.arcs["b"], weights=loads[unit], minlength=plan.head.peers)
-        for which, table, load in (("link", plan.arcs, loads[unit]), ("peer", plan.peers, into)):
-            capacity = table[f"capacity_{suffix}"]
-            highest = max(highest, float((load / capacity).max(initial=0.0)))
-            for i in np.flatnonzero(load > capacity * (1 + TOLERANCE))[:SHOWN]:
-                where = f"{names[table['a'][i]]} -> {names[table['b'][i]]}" if which == "link" else names[i]
-                carried, can = Rate(float(load[i]), bool(unit)), Rate(float(capacity[i]), bool(unit))
-                yield f"{which} {where} carries {carried} and can carry {can}"
-            if not np.allclose(load, table[f"after_{suffix}"], rtol=TOLERANCE, atol=TOLERANCE):
-                yield f"the stated loads of {which}s are not those of the hops"
+    for which, unit, load, capacity in _on_all(plan, loads, arcs, peers):
+        for i in np.flatnonzero(load > capacity * (1 + TOLERANCE))[:SHOWN]:
+            where = f"{names[plan.arcs['a'][i]]} -> {names[plan.arcs['b'][i]]}" if which == "link" else names[i]
+            carried, can = Rate(float(load[i]), bool(unit)), Rate(float(capacity[i]), bool(unit))
+            yield f"{which} {where} carries {carried} and can carry {can}"
+
+
+def _loads(plan: Plan) -> Iterator[str]:
+    loads, capacities = loads_of(plan), _stated_capacities(plan)
+    yield from _overloads(plan, loads, *capacities)
+    for which, number, load, _ in _on_all(plan, loads, *capacities):
+        table = plan.arcs if which == "link" else plan.peers
+        if not np.allclose(load, table[f"after_{SUFFIX[number]}"], rtol=TOLERANCE, atol=TOLERANCE):
+            yield f"the stated loads of {which}s are not those of the hops"
     reached = _reached(plan)
     unit = 0 if plan.head.usage_unit == "msg/s" else 1
     rate, weight = plan.flows["rate_msgs"], plan.flows["weight"]
     sizes = np.diff(plan.flows["receivers_ptr"])
     for name, stated, actual in (
-        ("highest_load", plan.head.highest_load, highest),
+        ("highest_load", plan.head.highest_load, highest_load(plan, loads, *capacities)),
         ("usage", plan.head.usage, float(loads[unit].sum())),
         ("delivered", plan.head.delivered, float(reached @ rate)),
         ("wanted", plan.head.wanted, float(sizes @ rate)),
@@ -283,10 +307,10 @@ def _reached(plan: Plan) -> Floats:
     """The number of receivers that a message of each flow reaches, on average."""
     flow = plan.graphs["flow"][plan.hops["graph"]].astype(np.int64)
     peers = plan.head.peers
-    whose = np.repeat(np.arange(plan.head.flows), np.diff(plan.flows["receivers_ptr"]))
-    wanted = np.zeros(plan.head.flows * peers, dtype=bool)
-    wanted[whose * peers + plan.flows["receivers"]] = True
-    share = plan.graphs["share"][plan.hops["graph"]] * wanted[flow * peers + plan.hops["next"]]
+    whose = owners(plan.flows["receivers_ptr"])
+    is_receiver = np.zeros(plan.head.flows * peers, dtype=bool)
+    is_receiver[whose * peers + plan.flows["receivers"]] = True
+    share = plan.graphs["share"][plan.hops["graph"]] * is_receiver[flow * peers + plan.hops["next"]]
     return np.asarray(np.bincount(flow, weights=share, minlength=plan.head.flows), dtype=np.float64)
 
 
@@ -295,7 +319,7 @@ def lost(plan: Plan) -> list[tuple[int, int, float]]:
     peers = plan.head.peers
     flow = plan.graphs["flow"][plan.hops["graph"]].astype(np.int64)
     key = flow * peers + plan.hops["next"]
-    whose = np.repeat(np.arange(plan.head.flows), np.diff(plan.flows["receivers_ptr"]))
+    whose = owners(plan.flows["receivers_ptr"])
     pairs = whose * peers + plan.flows["receivers"]
     got = np.bincount(key, weights=plan.graphs["share"][plan.hops["graph"]], minlength=plan.head.flows * peers)[pairs]
     short = np.flatnonzero(got < 1 - TOLERANCE)
@@ -336,7 +360,7 @@ def _failures(plan: Plan) -> Iterator[str]:
     highest = 0.0
     for number in range(len(failures["failure"])):
         shares = shares_after(plan, number)
-        load = _highest(plan, loads_of(plan, shares))
+        load = highest_load(plan, loads_of(plan, shares), *_stated_capacities(plan))
         highest = max(highest, load)
         yield from _after_failure(plan, number, shares, load)
     if not np.isclose(plan.head.highest_load_failed, highest, rtol=TOLERANCE, atol=TOLERANCE):
@@ -372,15 +396,6 @@ def _after_failure(plan: Plan, number: int, shares: Floats, load: float) -> Iter
         yield f"{where}, the highest load is {load:g}, not {stated:g}"
 
 
-def _highest(plan: Plan, loads: Floats) -> float:
-    most = 0.0
-    for unit, suffix in enumerate(SUFFIX):
-        into = np.bincount(plan.arcs["b"], weights=loads[unit], minlength=plan.head.peers)
-        most = max(most, float((loads[unit] / plan.arcs[f"capacity_{suffix}"]).max(initial=0.0)))
-        most = max(most, float((into / plan.peers[f"capacity_{suffix}"]).max(initial=0.0)))
-    return most
-
-
 def _fits(plan: Plan, network: FlowNetwork) -> Iterator[str]:
     """The faults of the plan on a network, which may have changed since the plan was made."""
     if network.fingerprint != plan.head.topology:
@@ -389,14 +404,4 @@ def _fits(plan: Plan, network: FlowNetwork) -> Iterator[str]:
             f"not for this one ({network.fingerprint[:12]}, {network.peers} peers)"
         )
         return
-    loads = loads_of(plan)
-    names = network.names
-    for unit in range(2):
-        into = np.bincount(plan.arcs["b"], weights=loads[unit], minlength=network.peers)
-        for i in np.flatnonzero(loads[unit] > network.arc_capacity[unit] * (1 + TOLERANCE))[:SHOWN]:
-            can = Rate(float(network.arc_capacity[unit, i]), bool(unit))
-            where = f"{names[plan.arcs['a'][i]]} -> {names[plan.arcs['b'][i]]}"
-            yield f"link {where} carries {Rate(float(loads[unit, i]), bool(unit))} and can carry {can}"
-        for i in np.flatnonzero(into > network.peer_capacity[unit] * (1 + TOLERANCE))[:SHOWN]:
-            can = Rate(float(network.peer_capacity[unit, i]), bool(unit))
-            yield f"peer {names[i]} receives {Rate(float(into[i]), bool(unit))} and can receive {can}"
+    yield from _overloads(plan, loads_of(plan), network.arc_capacity, network.peer_capacity)

@@ -1,8 +1,8 @@
 """Drawing of a plan as SVG: the utilisation of every link, with single shortest paths and as planned.
 
-The two maps are side by side; wide ones are one above the other. If the two directions of a link differ, each has a
-line of its own, with an arrow. The peers that the lists below the maps name are labelled. Tooltips show the load of
-each link.
+The two maps are side by side, or one above the other if they are wide. If the two directions of a link differ, each has
+its own line with an arrow. Lists below the maps name the fullest links and peers, which have labels. Tooltips show the
+load of each link.
 """
 
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ _INSET = 44.0
 _HEIGHTS = (160.0, 620.0)
 _NAMED = 5
 _LABELLED = 60
-"""The drawing labels every peer, where there is space, in plans of at most this many."""
+"""In plans of at most this many peers, the drawing labels all for which there is space."""
 # highest load, colour, line width, legend
 STEPS = tuple(
     zip(

@@ -8,7 +8,7 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.model.plan import Plan, PlanHeader
-from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs, tidy
+from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs, offsets, owners, tidy
 from wend.planning.delivery_graphs import DeliveryGraphs, chosen, delivery_graphs
 from wend.planning.failure_routes import SURVIVABLE, RoutesAfterFailure, routes_after_failures
 from wend.planning.flow_network import FlowNetwork
@@ -78,10 +78,8 @@ def _does_not_fit(network: FlowNetwork, problem: Problem, k: int) -> str:
     full = loads / problem.capacity
     fixed = reduce(problem, limit=None, priced=False).problem.base / problem.capacity
     worst = int(np.where(full > full.max() * (1 - 1e-6), 1 + fixed, 0.0).argmax())
-    rows = rows_of(network)
-    load, capacity = rows.rate(worst, float(loads[worst])), rows.rate(worst, float(problem.capacity[worst]))
-    where = rows.name(worst, network.names)
-    return f"the workload does not fit with k = {k}: at best, {where} would carry {load} and can carry {capacity}"
+    overload = rows_of(network).overload(worst, float(loads[worst]), network.names)
+    return f"the workload does not fit with k = {k}: at best, {overload}"
 
 
 def _plan(
@@ -155,7 +153,7 @@ def _flow_tables(network: FlowNetwork, workload: FlowWorkload, used: Allocation)
         },
         "graphs": {
             "graph": np.arange(len(used.shares), dtype=np.int32),
-            "flow": flow_of(used.graphs).astype(np.int32),
+            "flow": owners(used.graphs.of_flow).astype(np.int32),
             "share": used.shares,
             "level": used.graphs.level,
         },
@@ -181,16 +179,12 @@ class _GraphSet:
     def allocation(self) -> Allocation:
         every = [graph for graphs in self._graphs for graph in graphs]
         graphs = DeliveryGraphs(
-            _offsets([len(graphs) for graphs in self._graphs]),
-            _offsets([len(arcs) for arcs, *_ in every]),
+            offsets([len(graphs) for graphs in self._graphs]),
+            offsets([len(arcs) for arcs, *_ in every]),
             np.concatenate([arcs for arcs, *_ in every]).astype(np.int32),
             np.array([level for _, level, _ in every], dtype=np.int32),
         )
         return Allocation(graphs, np.array([share for *_, share in every], dtype=np.float64))
-
-
-def _offsets(counts: list[int]) -> Longs:
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
 
 
 def _with_backups(used: Allocation, after: list[RoutesAfterFailure]) -> tuple[Allocation, dict[str, Any]]:
@@ -260,14 +254,9 @@ def _dealt(ptr: Longs, arcs: Ints, tail: Ints, head: Ints, peers: int) -> tuple[
     return peer, graph, following
 
 
-def flow_of(graphs: DeliveryGraphs) -> Longs:
-    """The flow that each graph belongs to."""
-    return np.repeat(np.arange(len(graphs.of_flow) - 1), np.diff(graphs.of_flow))
-
-
 def arc_loads(workload: FlowWorkload, used: Allocation, head: Any) -> Floats:
     """The load of each arc, by unit."""
-    each = workload.demand[:, flow_of(used.graphs)] * used.shares
+    each = workload.demand[:, owners(used.graphs.of_flow)] * used.shares
     lengths = np.diff(used.graphs.ptr)
     return np.array([np.bincount(used.graphs.arcs, np.repeat(e, lengths), minlength=len(head)) for e in each])
 

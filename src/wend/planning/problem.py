@@ -11,7 +11,7 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.events import PeerId
 from wend.model.rates import Rate
-from wend.planning.arrays import Floats, Ints, Longs
+from wend.planning.arrays import Floats, Ints, Longs, owners
 from wend.planning.delivery_graphs import DeliveryGraphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import BITS, MESSAGES, FlowWorkload
@@ -30,8 +30,10 @@ class CapacityRows(NamedTuple):
         b: PeerId = int(self.b[row])
         return f"peer {names[a]}" if b < 0 else f"link {names[a]} -> {names[b]}"
 
-    def rate(self, row: int, load: float) -> Rate:
-        return Rate(load, bits=bool(self.unit[row]))
+    def overload(self, row: int, load: float, names: tuple[str, ...]) -> str:
+        """A clause about a row that would carry too much."""
+        carried, capacity = (Rate(value, bool(self.unit[row])) for value in (load, float(self.capacity[row])))
+        return f"{self.name(row, names)} would carry {carried} and can carry {capacity}"
 
 
 class Problem(NamedTuple):
@@ -57,7 +59,7 @@ class Problem(NamedTuple):
 
     def usage(self, shares: Floats) -> float:
         """The sum of the loads of all links."""
-        each = np.repeat(self.demand[self.usage_unit], np.diff(self.of_flow))
+        each = self.demand[self.usage_unit][owners(self.of_flow)]
         return float((each * self.hops * shares).sum())
 
     def first(self) -> Floats:
@@ -71,18 +73,14 @@ def rows_of(network: FlowNetwork) -> CapacityRows:
     """All finite capacities, arcs before peers, messages before bits."""
     graph = network.graph
     peers = np.arange(network.peers, dtype=np.int32)
+    no_head = np.full(network.peers, -1, dtype=np.int32)
     parts = []
-    for unit in (MESSAGES, BITS):
-        parts.append((graph.tail, graph.head, unit, network.arc_capacity[unit]))
-    for unit in (MESSAGES, BITS):
-        parts.append((peers, np.full(network.peers, -1, dtype=np.int32), unit, network.peer_capacity[unit]))
-    finite = [np.isfinite(capacity) for *_, capacity in parts]
-    return CapacityRows(
-        np.concatenate([a[keep] for (a, *_), keep in zip(parts, finite, strict=True)]),
-        np.concatenate([b[keep] for (_, b, *_), keep in zip(parts, finite, strict=True)]),
-        np.concatenate([np.full(keep.sum(), p[2], dtype=np.int32) for p, keep in zip(parts, finite, strict=True)]),
-        np.concatenate([capacity[keep] for (*_, capacity), keep in zip(parts, finite, strict=True)]),
-    )
+    for a, b, capacities in ((graph.tail, graph.head, network.arc_capacity), (peers, no_head, network.peer_capacity)):
+        for unit in (MESSAGES, BITS):
+            finite = np.isfinite(capacities[unit])
+            units = np.full(finite.sum(), unit, dtype=np.int32)
+            parts.append((a[finite], b[finite], units, capacities[unit][finite]))
+    return CapacityRows(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def problem_of(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> Problem:

@@ -5,8 +5,8 @@
 - drop a graph that loads all rows of another graph and is not shorter;
 - merge flows whose remaining graphs load the same rows.
 
-Each reduction enables others, so they repeat until nothing changes. Of popular messages hardly anything remains: most
-peers must receive most messages on any route.
+Each reduction enables others, so they repeat until nothing changes. Hardly anything remains of popular messages: most
+peers receive most of them on any route.
 """
 
 from typing import NamedTuple
@@ -36,9 +36,9 @@ class ReducedProblem(NamedTuple):
 
     def shares(self, original: Problem, merged: Floats) -> Floats:
         """The shares of the original problem's graphs, from those of the merged problem."""
-        found = np.zeros(len(original.hops))
-        found[self.graphs] = np.where(self.choice >= 0, merged[self.choice] if len(merged) else 0.0, 1.0)
-        return found
+        shares = np.zeros(len(original.hops))
+        shares[self.graphs] = np.where(self.choice >= 0, merged[self.choice] if len(merged) else 0.0, 1.0)
+        return shares
 
 
 def reduce(problem: Problem, *, limit: float | None, priced: bool) -> ReducedProblem:

@@ -16,8 +16,8 @@ class LpSolution(NamedTuple):
 
 
 class LinearProgram:
-    """A linear program to minimise: columns with costs and bounds, rows with bounds. After columns or rows are added,
-    the solver starts from the last basis."""
+    """A linear program to minimise: columns with costs and bounds, rows with bounds. After a change, the solver starts
+    from the last basis."""
 
     def __init__(self) -> None:
         self.highs = highspy.Highs()  # type: ignore[no-untyped-call]
@@ -71,6 +71,10 @@ class LinearProgram:
     def solve(self) -> LpSolution | None:
         """The optimum; None if the program is infeasible."""
         self.highs.run()
+        if self.highs.getModelStatus() == highspy.HighsModelStatus.kUnknown:
+            # The simplex method sometimes fails to repair the last basis after a change. It succeeds without it.
+            self.highs.clearSolver()
+            self.highs.run()
         status = self.highs.getModelStatus()
         if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
             return None

@@ -2,10 +2,10 @@
 
 They are X.509 certificates with Ed25519 keys, so that TLS libraries and `openssl x509 -text` read them. Our own
 extension holds what X.509 has no field for: the peer's id, the groups, and the X25519 key for sessions between peers.
-Certificates are small (`MAX_CERTIFICATE` bytes), so that a handshake with one fits a datagram.
+Certificates are small (`MAX_CERTIFICATE_BYTES`), so that a handshake with one fits a datagram.
 
-`RootVerifier` reads certificates of strangers. It checks the root's signature first, and reads the content only after
-that. Whatever the bytes are, it returns an identity or raises `Untrusted`.
+`RootVerifier` reads certificates of strangers. It checks the root's signature before it reads the content. Whatever the
+bytes are, it returns an identity or raises `Untrusted`.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,14 +23,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, SignatureAlgorit
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.security.identity import Credentials, Identity, Untrusted
-from wend.security.sizes import KEY_BYTES
+from wend.security.packets import KEY_BYTES, MAX_CERTIFICATE_BYTES
 
-MAX_CERTIFICATE: Final = 500
-"""The size of a certificate, in bytes of DER: a handshake with one fits the smallest datagram that IPv6 guarantees."""
 MAX_ROOT: Final = 1000
 MAX_REQUEST: Final = 1000
 MAX_NAME: Final = 64
-"""The length of a name, which is X.509's limit for common names."""
+"""The longest name, in bytes: X.509's limit for common names."""
 MAX_GROUPS: Final = 16
 MAX_PEER_ID: Final = 2**32 - 1
 MAX_SERIAL: Final = 2**63 - 1
@@ -116,7 +114,7 @@ def sign(
     not_after_s: int,
     name: str | None = None,
 ) -> bytes:
-    """The certificate for a request. The root decides on the name, if it gives one, the peer's id and the groups."""
+    """The certificate for a request. The root decides on the peer's id, the groups and, if it gives one, the name."""
     content = read_request(request)
     issuer = read_root(root)
     key = Ed25519PrivateKey.from_private_bytes(root_secret)
@@ -135,17 +133,17 @@ def sign(
     builder = builder.add_extension(x509.ExtendedKeyUsage(use), critical=False)
     builder = builder.add_extension(make_extension(claims), critical=False)
     certificate = builder.sign(key, None).public_bytes(Encoding.DER)
-    if len(certificate) > MAX_CERTIFICATE:
+    if len(certificate) > MAX_CERTIFICATE_BYTES:
         raise ConfigError(
-            f"the certificate would have {len(certificate)} bytes, more than {MAX_CERTIFICATE}: "
+            f"the certificate would have {len(certificate)} bytes, more than {MAX_CERTIFICATE_BYTES}: "
             "give fewer or shorter groups"
         )
     return certificate
 
 
 def make_credentials(certificate: bytes, session_secret: bytes, signing_secret: bytes) -> Credentials:
-    """A certificate with its keys. Raises `ConfigError` for keys of another certificate. It does not check who signed
-    the certificate: a verifier does."""
+    """A certificate with its keys. Raises `ConfigError` for keys of another certificate. A verifier checks who signed
+    the certificate, this function does not."""
     identity = read_identity(certificate)
     if public_session_key(session_secret) != identity.session_key:
         raise ConfigError(f"the session key does not belong to the certificate of {identity.name}")
@@ -208,7 +206,7 @@ def read_request(request: bytes) -> Request:
 
 
 def read_identity(certificate: bytes) -> Identity:
-    """Who a certificate names, no matter who signed it. Raises `ConfigError`."""
+    """The identity in a certificate, no matter who signed it. Raises `ConfigError`."""
     try:
         return _identity(x509.load_der_x509_certificate(certificate))
     except Untrusted as error:
@@ -252,9 +250,9 @@ class RootVerifier:
         self._keys = [Ed25519PublicKey.from_public_bytes(root.signing_key) for root in self.roots]
 
     def verify(self, certificate: bytes, now_s: int) -> Identity:
-        """Who a certificate names. Raises `Untrusted`, and nothing else."""
-        if len(certificate) > MAX_CERTIFICATE:
-            raise Untrusted(f"a certificate has up to {MAX_CERTIFICATE} bytes, got {len(certificate)}")
+        """The identity in a certificate. Raises nothing but `Untrusted`."""
+        if len(certificate) > MAX_CERTIFICATE_BYTES:
+            raise Untrusted(f"a certificate has up to {MAX_CERTIFICATE_BYTES} bytes, got {len(certificate)}")
         try:
             parsed = x509.load_der_x509_certificate(certificate)
             if not certificate.endswith(_SIGNATURE_HEAD + parsed.signature):  # else a signature has several encodings

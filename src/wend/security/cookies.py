@@ -3,8 +3,8 @@
 **mac1** shows that the sender of an initiation knows this peer's public key. It costs a microsecond to check.
 
 **mac2** shows that the sender receives datagrams at the address that it claims: its key is a cookie that the peer sent
-there. The peer asks for it only while there are many handshakes (`handshake_limits.py`). Cookies need no memory: a
-cookie is a mac of the address under a secret that changes every two minutes.
+there. The peer demands it only while there are many handshakes (`handshake_limits.py`). Cookies need no memory: each is
+a mac of the address under a secret that changes every two minutes.
 """
 
 import hmac
@@ -18,7 +18,7 @@ from wend.model.units import MINUTE, Nanos
 from wend.security.packets import COOKIE_BYTES, MAC_BYTES
 
 SECRET_NS: Nanos = 2 * MINUTE
-"""How long a cookie is valid at least; at most twice as long."""
+"""A cookie is valid for at least this time, and at most twice as long."""
 _MAC1_LABEL, _COOKIE_LABEL = b"wend mac1", b"wend cookie"
 _NO_NONCE = bytes(12)
 

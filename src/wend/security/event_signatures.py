@@ -1,4 +1,4 @@
-"""Signatures of events: the publisher's peer signs, and the subscriber's peer verifies, whatever lies in between.
+"""Signatures of events: the publisher's peer signs an event, and the subscriber's peer verifies the signature.
 
 Links protect events hop by hop, so every peer on a route could change one. A signature (Ed25519, with the key of the
 publisher's certificate) covers the id, the attributes, the payload and the headers. It travels with the certificate in
@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from wend.model.errors import Untrusted
 from wend.model.events import SIGNATURE_HEADER, SIGNED_BY_HEADER, Attributes, Event, EventId, Headers
-from wend.security.certificates import MAX_CERTIFICATE
 from wend.security.identity import Credentials, Identity, Verifier
+from wend.security.packets import MAX_CERTIFICATE_BYTES
 
 _DOMAIN = "wend event 1"
 _SIGNATURE_BYTES = 64
-_MAX_CHARS = 4 * (MAX_CERTIFICATE + _SIGNATURE_BYTES) // 3 + 8
+_MAX_CHARS = 4 * (MAX_CERTIFICATE_BYTES + _SIGNATURE_BYTES) // 3 + 8
 _CACHED = 1024
 _encoder = msgspec.msgpack.Encoder()
 
@@ -44,7 +44,7 @@ class EventSigner:
 
 
 class EventVerifier:
-    """Verifies signatures of events. It verifies the certificate of a publisher once while that is valid."""
+    """Verifies signatures of events. It verifies a certificate once, and trusts it while it is valid."""
 
     def __init__(self, verifier: Verifier) -> None:
         self._verifier = verifier

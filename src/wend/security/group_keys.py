@@ -1,16 +1,16 @@
-"""Keys of multicast groups: one keeper makes the key of a group, and hands it to the members in their sessions.
+"""Keys of multicast groups: a keeper makes the key of a group and sends it to the members in their sessions.
 
 The keeper is the first active coordinator of a cluster. It makes a new key, of the next epoch, when a peer joins,
-leaves, dies, restarts or is revoked, and every hour. It sends the key to each member until the member confirms it, and
-a member that lacks it asks.
+leaves, dies, restarts or is revoked, and every hour. It repeats the key to each member until the member confirms it. A
+member that lacks the key asks for it.
 
 - **Sealing.** Every sender seals with a key of its own, derived from the group's key, its id and a random salt. So no
   two packets ever have the same key and counter, even after a restart.
-- **Rolling.** A peer seals with the newest key that it has. Packets of an epoch whose key has not arrived yet wait for
-  it for a moment. If the keeper has only added members, the former key opens packets for a short time. If a member is
-  gone, or another keeper has taken over, the former key opens nothing: somebody who left may know it.
-- **Trust.** A peer accepts a key only from the keeper in its own roster, and in a session with it. All members have one
-  key, so each of them could seal as another member. Packets that no member has sealed are refused.
+- **Rolling.** A peer seals with the newest key that it has. If the key of an epoch has not arrived yet, its packets
+  wait for a moment. If the keeper has only added members, the former key still opens packets for a short time. If a
+  member has left, or another keeper has taken over, the former key opens nothing: a peer that left may know it.
+- **Trust.** A peer accepts a key only from the keeper in its own roster, and in a session with it. All members share
+  the key, so each of them could seal as another member. Packets that no member sealed are refused.
 """
 
 import struct
@@ -25,9 +25,8 @@ from wend.model.events import PeerId
 from wend.model.units import MINUTE, MS, SECOND, Nanos
 from wend.security import packets
 from wend.security.noise import derive, nonce
-from wend.security.packets import GROUP_HEADER, GROUP_HEADER_BYTES
+from wend.security.packets import GROUP_HEADER, GROUP_HEADER_BYTES, KEY_BYTES, TAG_BYTES
 from wend.security.replay import ReplayWindow
-from wend.security.sizes import KEY_BYTES, TAG_BYTES
 
 OVERLAP_NS: Nanos = 2 * SECOND
 """How long the former key opens packets after members were added."""
@@ -38,9 +37,10 @@ LOOK_NS: Nanos = 5 * SECOND
 HOLD_NS: Nanos = SECOND
 """How long a packet waits for its key."""
 ROLL_NS: Nanos = 60 * MINUTE
-"""A key that is older is replaced."""
+"""The age at which a key is replaced."""
 MOST_EPOCH = 1 << 31
-"""The highest number of another keeper's epoch that counts, so that a keeper that lies leaves numbers for the next."""
+"""The highest epoch number that a peer believes of another keeper. So a lying keeper leaves numbers for the next
+one."""
 MOST_HELD = 64
 MOST_HELD_BYTES = 1 << 18
 """Packets of a group that wait for a key."""
@@ -91,7 +91,7 @@ class GroupKey:
         self.maker = maker
         self.made_ns = now
         self.ends_ns: Nanos | None = None
-        """When it stops to open packets; None: it is the current key."""
+        """When it stops opening packets; None for the current key."""
         self._salt = salt
         self._sealing = self._cipher(me, salt)
         self._sent = 0
@@ -139,11 +139,11 @@ class _Group:
         self.key: GroupKey | None = None
         self.former: GroupKey | None = None
         self.highest = 0
-        """The number of the highest epoch that this peer knows of, or `MOST_EPOCH`."""
+        """The number of the highest epoch that this peer has seen, at most `MOST_EPOCH`."""
         self.last_made = 0
         """The number of the last epoch that this peer made."""
         self.epochs: dict[Member, int] = {}
-        """The highest epoch of each keeper. A lower one comes late, and its counters must not begin again."""
+        """The highest epoch of each keeper. A lower one arrives late, and its counters must not begin again."""
         self.holders: frozenset[Member] = frozenset()
         """At the keeper: the members that may have the current key."""
         self.unconfirmed: dict[PeerId, None] = {}
@@ -177,7 +177,7 @@ class GroupKeys:
         self._salts: deque[bytes] = deque(maxlen=MOST_SALTS * 4)
         """The last salts of this peer."""
         self._excluded: dict[PeerId, Nanos] = {}
-        """Peers whose certificate is no longer accepted, and when to try whether they have another one."""
+        """Peers whose certificate is no longer accepted, and when to find out whether they have a new one."""
         self.effects: list[GroupEffect] = []
 
     def take_effects(self) -> list[GroupEffect]:
@@ -187,7 +187,7 @@ class GroupKeys:
     # ---------------------------------------------------------------- what the driver tells
 
     def set_members(self, now: Nanos, group: int, keeper: PeerId, members: Iterable[Member]) -> None:
-        """Set the members of a group, and the keeper of its key. Without this peer: it has left."""
+        """Set the members of a group and the keeper of its key. If this peer is not among them, it has left."""
         incarnations = dict(members)
         if self._me not in incarnations or keeper not in incarnations:
             self._groups.pop(group, None)
@@ -196,7 +196,7 @@ class GroupKeys:
         if entry.keeper != (keeper, incarnations[keeper]):
             entry.keeper, entry.repeat_ns = (keeper, incarnations[keeper]), now
             if entry.key is not None:
-                entry.key.maker = -1  # the new keeper may make one with any number
+                entry.key.maker = -1  # the epochs of the new keeper may have any number
         entry.members = incarnations
         if keeper == self._me:
             self._roll_if_changed(now, entry)
@@ -278,20 +278,17 @@ class GroupKeys:
         return GroupOpened(sender, body)
 
     def _look_for(self, now: Nanos, group: _Group, peer: PeerId) -> None:
-        """A member that is excluded may have renewed its certificate. Then a message to it begins a session, and
-        `include` follows; a member that is revoked gets no session."""
+        """An excluded member may have renewed its certificate. Then a message to it begins a session, and `include`
+        follows; a revoked member gets no session."""
         if now >= self._excluded[peer]:
             self._excluded[peer] = now + LOOK_NS
             self.effects.append(GroupMessage(peer, SHORT_FORM.pack(ASKED, group.number, 0)))
 
     def _without_key(self, now: Nanos, group: _Group, epoch: int, datagram: bytes) -> None:
-        """Hold a packet of an epoch that this peer does not know yet, and ask for the key."""
+        """Hold a packet of an epoch whose key this peer lacks, and ask for the key."""
         if group.key is not None and epoch >> 32 < group.key.epoch >> 32 and group.key.maker >= 0:
             self.refused["former-group-key"] += 1
-        elif (
-            len(group.pending) >= MOST_HELD
-            or sum(len(one) for one, _ in group.pending) + len(datagram) > MOST_HELD_BYTES
-        ):
+        elif not group.has_room(len(datagram)):
             self.refused["unknown-group-key"] += 1
         else:
             group.pending.append((datagram, now))
@@ -339,7 +336,7 @@ class GroupKeys:
         self.effects.append(GroupMessage(sender, SHORT_FORM.pack(TAKEN, group.number, epoch)))
 
     def _adopt(self, now: Nanos, group: _Group, key: GroupKey, former: int) -> None:
-        """Seal with a key from now on. `former`: the epoch whose key still opens packets for a moment; 0: none."""
+        """Seal with a key from now on. `former` is the epoch whose key still opens packets for a moment, or 0."""
         group.former = group.key if group.key is not None and group.key.epoch == former else None
         if group.former is not None:
             group.former.ends_ns = now + OVERLAP_NS
@@ -380,7 +377,7 @@ class GroupKeys:
             self._ask(now, group)
 
     def _asked(self, now: Nanos, group: _Group, peer: PeerId, beyond: int) -> None:
-        """A member lacks the key. `beyond`: the last epoch of this keeper that it had, and cannot use again."""
+        """A member lacks the key. `beyond` is the last epoch of this keeper that it had and cannot use again."""
         key = group.key
         if key is None or key.maker != self._me or (peer, group.members[peer]) not in group.holders:
             return
@@ -390,7 +387,7 @@ class GroupKeys:
             self._send_key(group, peer)
 
     def _salt(self) -> bytes:
-        """A new salt for every key, so that a key and a counter never meet again."""
+        """A new salt for every key, so that the same key and counter never occur twice."""
         self._salts.append(self._random(8))
         return self._salts[-1]
 
@@ -405,7 +402,6 @@ class GroupKeys:
         assert group.keeper is not None
         group.repeat_ns = now + REPEAT_NS
         has_key = group.key is not None and group.key.maker == group.keeper[0]
-        beyond = (
-            0 if has_key else group.epochs.get(group.keeper, 0)
-        )  # otherwise a forged packet could make the keeper roll
+        # A member with a key sends 0: otherwise a forged packet could make the keeper roll.
+        beyond = 0 if has_key else group.epochs.get(group.keeper, 0)
         self.effects.append(GroupMessage(group.keeper[0], SHORT_FORM.pack(ASKED, group.number, beyond)))

@@ -1,8 +1,8 @@
 """Decides whether an initiation of a stranger is worth a public-key operation.
 
-Without a cookie all strangers together may begin some handshakes per second, and each address of a peer with a session
-a few more. When these are used up, a stranger must show a cookie; further limits then hold for each host, and for all.
-Replies to strangers are bounded, too, and none is larger than its cause.
+Without a cookie, all strangers together may begin some handshakes per second, and each address of a peer with a session
+a few more. Beyond that a stranger must show a cookie; then there are limits for each host and for all hosts together.
+Replies to strangers are limited, too, and none is larger than the packet that caused it.
 """
 
 import hmac
@@ -58,15 +58,15 @@ class HandshakeLimiter:
         return len(self._sources) + len(self._peer_sources)
 
     def is_shut(self, now: Nanos, datagram: bytes | memoryview, address: Address, owned: Container[Address]) -> bool:
-        """Whether to refuse an initiation unread: a moment ago there was no token for a reply, it shows no cookie, and
-        no peer with a session is at its address."""
+        """Whether to refuse an initiation unread: it shows no cookie, no peer with a session has its address, and a
+        moment ago there was no token for a reply."""
         if now >= self._shut_ns or address in owned or any(datagram[-packets.MAC_BYTES :]):
             return False
         self.refused["too-many-handshakes"] += 1
         return True
 
     def admits(self, now: Nanos, packet: InitiationPacket, address: Address, owned: Container[Address]) -> bool | bytes:
-        """Whether to go on with an initiation; if not, perhaps a cookie to send."""
+        """Whether to continue with an initiation, or a cookie to send instead."""
         if not hmac.compare_digest(mac(self._mac1_key, packet.signed), packet.mac1):
             self.refused["wrong-mac"] += 1
             return False

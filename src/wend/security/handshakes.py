@@ -1,4 +1,4 @@
-"""Handshakes: the responder answers those that others begin, the initiator begins those of this peer.
+"""Handshakes: the responder answers those that other peers begin, the initiator begins those of this peer.
 
 A handshake needs the certificate of the other peer. If the initiator does not have it, it asks the address for it
 (`QUESTION`). An initiation costs the responder only a mac until it has passed `handshake_limits.py`. The responder
@@ -23,11 +23,11 @@ from wend.security.transport import TransportKeys
 
 PROLOGUE = b"wend session 1"
 SILENCE_NS: Nanos = 5 * SECOND
-"""A peer that has not answered for this long may have lost its keys: a new handshake finds out."""
+"""A peer that has not answered for this long may have lost its keys; a new handshake finds out."""
 GIVE_UP_NS: Nanos = 20 * SECOND
 """A handshake ends if no message has needed it for this long."""
 REKEYING_NS: Nanos = 100 * MS
-"""The shortest time between two handshakes under the current keys. A peer that needs one repeats it later."""
+"""The shortest time between two handshakes under the current keys. The other peer repeats one that is refused."""
 
 
 class Responder:
@@ -63,7 +63,7 @@ class Responder:
             self._answer(now, packet, address)
 
     def on_rekeying(self, now: Nanos, session: PeerSession, datagram: bytes, address: Address) -> None:
-        """Answer an initiation that came in a session. Only its rate is limited, so that no peer can overload
+        """Answer an initiation that came in a session. Only the rate is limited, so that no peer can overload
         another."""
         if session.rekeying_ns and now - session.rekeying_ns < REKEYING_NS:
             self._output.refused["too-many-handshakes"] += 1
@@ -201,7 +201,7 @@ class Initiator:
     def on_certificate(
         self, now: Nanos, datagram: bytes, address: Address
     ) -> tuple[PeerSession, AddressSession] | None:
-        """Go on with a handshake. If this tells which peer is at an address, returns both."""
+        """Continue a handshake. If the certificate tells which peer is at an unknown address, returns both."""
         number, certificate = packets.decode_numbered(datagram)
         attempt = self._table.take_question(number, address)
         if attempt is None:
@@ -227,7 +227,7 @@ class Initiator:
         if session is None:
             self._output.refused["too-many-peers"] += 1
             return None
-        if session.current is None:  # else those of the current keys stay, until there are others
+        if session.current is None:  # otherwise the session keeps the identity of its current keys
             session.identity, session.certificate = identity, certificate
         if isinstance(attempt, AddressSession):
             return session, attempt

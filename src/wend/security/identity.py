@@ -1,7 +1,7 @@
 """Identities: the content of a verified certificate, and the credentials by which a peer proves its own.
 
-The session layer knows certificates only as bytes and asks a `Verifier` about them. So tests need no X.509, and files
-and revocation lists are read outside this package.
+The session layer knows certificates only as bytes and asks a `Verifier` about them. So tests need no X.509, and this
+package reads no files or revocation lists.
 """
 
 from typing import Protocol

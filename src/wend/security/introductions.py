@@ -1,4 +1,4 @@
-"""Introductions: what a peer says about itself in handshakes, and whose introductions it accepts."""
+"""Introductions: how a peer identifies itself in handshakes, and whose introductions it accepts."""
 
 from wend.model.errors import Untrusted
 from wend.model.events import PeerId
@@ -11,7 +11,7 @@ from wend.security.session_effects import SessionOutput
 
 
 class Introductions:
-    """Shows the certificate of this peer, and verifies those of others by the host's clock."""
+    """Shows the certificate of this peer, and verifies those of other peers by the host's clock."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Introductions:
         return self._wall_s + (now - self._wall_read_ns) // SECOND
 
     def encode(self, number: int, *, padded: bool) -> bytes:
-        """The introduction of this peer. `number`: that of a handshake that it begins, else 0."""
+        """The introduction of this peer. `number` is that of a handshake that it begins, or 0."""
         own = Introduction(self._version, self._incarnation, number, self.certificate, self._process)
         return own.encode(padded=padded)
 

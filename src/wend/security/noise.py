@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from wend.model.errors import WireError
-from wend.security.sizes import FIRST_BYTES, KEY_BYTES, SECOND_BYTES, TAG_BYTES
+from wend.security.packets import FIRST_BYTES, KEY_BYTES, SECOND_BYTES, TAG_BYTES
 
 NAME = b"Noise_IK_25519_ChaChaPoly_BLAKE2s"
 _NO_NONCE = bytes(12)
@@ -102,8 +102,8 @@ class Initiation:
         return ephemeral.public + static + state.encrypt(payload)
 
     def read(self, message: bytes) -> tuple[bytes, tuple[bytes, bytes]]:
-        """The payload of the second message, and the keys of both directions. A message that raises `WireError`
-        changes nothing: the right one may still come."""
+        """The payload of the second message, and the keys of both directions. A message that raises `WireError` changes
+        nothing, because the right one may still come."""
         if len(message) < SECOND_BYTES:
             raise WireError("a handshake message that is too short")
         state = copy(self._state)

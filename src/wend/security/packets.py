@@ -1,4 +1,4 @@
-"""The packets of sessions: the only place that knows their layouts.
+"""The packets of sessions and their layouts. This module imports no ciphers, because peers without keys need it, too.
 
     initiation    head 4 | index 4 | e 32 | s 48 | introduction 543 | mac1 16 | mac2 16
     answer        head 4 | index 4 | receiver 4 | e 32 | introduction
@@ -20,7 +20,6 @@ import struct
 from typing import Final, NamedTuple
 
 from wend.model.errors import WireError
-from wend.security.sizes import FIRST_BYTES, SECOND_BYTES
 
 MAGIC: Final = b"ws"
 VERSION: Final = 2
@@ -29,17 +28,24 @@ TRANSPORT: Final = 16
 """The type of transport packets of kind 0; that of kind k is `TRANSPORT + k`."""
 MOST_KINDS: Final = 16
 NOTHING: Final = 15
-"""The kind of a packet without a message: it only shows that the sender has the keys."""
+"""The kind of a packet without a message, which only shows that the sender has the keys."""
 REKEYING: Final = 14
-"""The kind of a packet that holds an initiation. While two peers have keys, strangers cannot crowd out new ones."""
+"""The kind of a packet that contains an initiation: strangers cannot crowd out new handshakes of peers with a
+session."""
 GROUP_KEY: Final = 13
 """The kind of a packet about the key of a multicast group."""
 
+KEY_BYTES: Final = 32
+TAG_BYTES: Final = 16
+FIRST_BYTES: Final = KEY_BYTES + KEY_BYTES + TAG_BYTES + TAG_BYTES
+"""The size of the first handshake message without its payload: e, the encrypted s, and the tag of the payload."""
+SECOND_BYTES: Final = KEY_BYTES + TAG_BYTES
+"""The size of the second handshake message without its payload."""
 MAX_CERTIFICATE_BYTES: Final = 500
+"""In DER: a handshake with such a certificate fits the smallest datagram that IPv6 guarantees."""
 MAC_BYTES: Final = 16
 SALT_BYTES: Final = 16
 COOKIE_BYTES: Final = 16
-TAG_BYTES: Final = 16
 NUMBER_BYTES: Final = 8
 
 _HEAD = struct.Struct("<2sBB")

@@ -13,7 +13,7 @@ from wend.security.transport import TransportKeys
 RETRY_NS: tuple[Nanos, ...] = tuple(ms * MS for ms in (250, 500, 1000, 2000, 5000))
 """How long a handshake waits for an answer before the first retry, the second, and so on."""
 WAIT_NS: Nanos = 2 * SECOND
-"""How long a message waits for a handshake. By then the protocol has repeated the message or given it up."""
+"""How long a message waits for a handshake. After that the protocol has repeated it or given it up."""
 MOST_WAITING = 64
 """Messages to one peer that wait for a handshake."""
 MOST_WAITING_BYTES = 1 << 17
@@ -23,7 +23,7 @@ CROSSED_NS: Nanos = 5 * SECOND
 ALIVE_NS: Nanos = 5 * SECOND
 """A peer that was heard within this time is alive."""
 IDLE_NS: Nanos = 10 * MINUTE
-"""A peer that was last heard so long ago, and has no keys, may be forgotten with the number of its last handshake."""
+"""A peer without keys that was silent for this long may be forgotten, with the number of its last handshake."""
 
 
 class WaitingMessage(NamedTuple):
@@ -114,8 +114,8 @@ class PeerSession:
         self.address: Address | None = None
         """Where it was last heard; until then `given_address`."""
         self.given_address: Address | None = None
-        """Where the driver says that it is. Somebody on the path could pass packets on from another address, and leave;
-        then this address still works."""
+        """The address from the driver. It still works after somebody on the path passed packets on from another address
+        and left."""
         self.certificate = b""
         self.identity: Identity | None = None
         """Of the current keys; without keys, the last one that the peer has shown."""
@@ -156,7 +156,7 @@ class PeerSession:
         return self.current is not None and now < self.current.ends_ns
 
     def is_silent(self, now: Nanos, for_ns: Nanos) -> bool:
-        """Whether it has not answered for so long."""
+        """Whether it has not answered for this time."""
         return self.unanswered_ns > 0 and now - self.unanswered_ns > for_ns
 
     def is_idle(self, now: Nanos) -> bool:
@@ -166,7 +166,7 @@ class PeerSession:
         return now - self.heard_ns > IDLE_NS
 
     def is_twin(self, now: Nanos, incarnation: int, process: int) -> bool:
-        """Whether this is another process than the one of the session, and that one is alive."""
+        """Whether this is a second process with the certificate of the session's process, which is alive."""
         keys = self.current
         if keys is None or keys.incarnation != incarnation or keys.process == process:
             return False
@@ -183,8 +183,8 @@ class PeerSession:
     # ---------------------------------------------------------------- keys
 
     def adopt(self, now: Nanos, keys: TransportKeys) -> list[TransportKeys]:
-        """Make keys the current ones. Returns keys that are no longer used: too many, or of an earlier incarnation of
-        the peer."""
+        """Make these keys the current ones. Returns the keys that are no longer used: surplus ones, and those of
+        earlier incarnations of the peer."""
         former = self.previous if self.current is None else [*self.previous, self.current]
         if keys.incarnation != self.incarnation:
             dropped, self.previous = [one for one in (*former, self.superseded) if one not in (None, self.current)], []

@@ -1,4 +1,4 @@
-"""The effects of a session layer, which its driver carries out: packets to transmit, and changes of sessions."""
+"""The effects of a session layer: packets that its driver transmits, and changes of sessions."""
 
 from collections import Counter
 
@@ -71,11 +71,11 @@ class SessionOutput:
         self.effects.append(SessionRefused(address, error.reason))
 
     def refuse_twin(self, address: Address, whose: str) -> None:
-        """Refuse a process that has the certificate of another process, which is alive."""
+        """Refuse a process whose certificate another live process has, too."""
         self.refused["id-in-use"] += 1
         self.effects.append(SessionRefused(address, f"another process has the certificate of {whose}"))
 
     def count_unsent(self, messages: int) -> None:
-        """Count messages without a session in time, or without an address to send them to."""
+        """Count messages that got no session in time, or have no destination address."""
         if messages:
             self.notices["no-session"] += messages

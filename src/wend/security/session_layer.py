@@ -1,26 +1,26 @@
-"""The session layer of one peer: handshakes, keys and addresses of all peers that it speaks with; without IO.
+"""The session layer of one peer: its handshakes, keys and addresses of other peers, without IO.
 
 The driver provides time, random bytes, datagrams and messages. The layer returns sealed datagrams, opened messages, and
-effects (`take_effects`): packets to transmit, and what became of sessions. It holds a table of sessions
-(`session_table.py`), and a responder and an initiator, which make keys (`handshakes.py`).
+effects (`take_effects`): packets to transmit, and changes of sessions. It has a table of sessions (`session_table.py`),
+and a responder and an initiator, which make keys (`handshakes.py`).
 
-- **Begin.** A message to a peer without keys waits, in a queue of fixed size, for a handshake. The handshake needs the
+- **Begin.** A message to a peer without keys waits for a handshake, in a queue of fixed size. The handshake needs the
   certificate of the other peer; if this peer does not have it, it asks the address for it (`QUESTION`).
-- **Strangers.** An initiation costs only a mac until it has passed `handshake_limits.py`. It creates no state until its
-  certificate is verified. Then there is one entry for each peer, in a table of fixed size.
-- **Replayed handshakes.** An initiation has the incarnation of its sender and a number. One that is not higher than the
-  last is refused. After a restart this peer does not know the last one, so it may answer a replayed initiation; but its
-  keys stay unused, because nobody can seal a packet with them.
+- **Strangers.** An initiation costs only a mac until it has passed `handshake_limits.py`, and creates no state until
+  its certificate is verified. Then each peer has one entry, in a table of fixed size.
+- **Replayed handshakes.** An initiation has the incarnation of its sender and a number. The peer refuses a number that
+  is not higher than the last. After a restart it does not know the last one, so it may answer a replayed initiation.
+  But nobody can seal a packet with the resulting keys, so they stay unused.
 - **Rekeying.** Keys live for three minutes, and new ones are made after two. The side that answered a handshake seals
   with the new keys once a packet has come under them. Former keys open packets that are under way.
 - **Simultaneous handshakes** both complete. Each side has the keys of both, and seals with one of them. If the sides
   chose different keys, the peer with the higher id soon uses those of the other.
-- **Roaming.** The address of a peer is the one from which its newest authentic packet came. If it does not answer
-  there, handshakes also try the one that the driver gave.
-- **Certificates** are verified in each handshake, again when they end, and by `recheck`. A session whose certificate is
-  no longer accepted ends at once; so do former keys that rest on another certificate.
-- **Clocks.** Ages of keys are monotonic time. Only certificates depend on the clock of the host. If that is wrong,
-  sessions end whose certificates it makes invalid, and the peer refuses new ones until the clock is right again.
+- **Roaming.** The address of a peer is the source of its newest authentic packet. If the peer does not answer there,
+  handshakes also try the address that the driver gave.
+- **Certificates** are verified in each handshake, again when they end, and by `recheck`. If a certificate is no longer
+  accepted, its session ends at once; so do former keys that rest on it.
+- **Clocks.** Ages of keys are monotonic time. Only certificates depend on the host's clock. If the clock is wrong, the
+  peer ends sessions whose certificates it takes for invalid, and refuses new ones until the clock is right again.
 """
 
 from collections import Counter
@@ -67,8 +67,8 @@ class SessionLayer:
         refused: Counter[str] | None = None,
         notices: Counter[str] | None = None,
     ) -> None:
-        """`version`: of the wire format of the messages inside. `random`: returns n random bytes. `refused`
-        counts packets that are refused, by reason; `notices` counts what happens."""
+        """`version` is that of the wire format of the messages inside. `random(n)` returns n random bytes. `refused`
+        counts refused packets by reason, `notices` counts events."""
         self._output = output = SessionOutput(refused, notices)
         self.refused, self.notices, self.effects = output.refused, output.notices, output.effects
         process = int.from_bytes(random(8), "little")
@@ -103,10 +103,6 @@ class SessionLayer:
         """How many messages to a peer wait for a handshake."""
         session = self.peers.get(peer)
         return 0 if session is None else len(session.waiting)
-
-    def has_session(self, now: Nanos, peer: PeerId) -> bool:
-        session = self.peers.get(peer)
-        return session is not None and session.has_keys(now)
 
     @property
     def size(self) -> int:
@@ -159,7 +155,8 @@ class SessionLayer:
         return False
 
     def locate(self, now: Nanos, peer: PeerId, address: Address) -> None:
-        """Send to this peer at this address, until it is heard from another. If it is silent there, try this one."""
+        """Send to this peer at this address until it is heard from another. If it is silent there, try this one
+        again."""
         session = self._table.session(now, peer)
         if session is not None:
             session.address = session.given_address = address
@@ -171,7 +168,7 @@ class SessionLayer:
     # ---------------------------------------------------------------- messages to send
 
     def seal(self, now: Nanos, peer: PeerId, kind: int, body: bytes) -> bytes | None:
-        """The packet for a message to a peer. None if there are no keys: then the message waits, and leaves as an
+        """The packet for a message to a peer. None if there are no keys: then the message waits and leaves later, as an
         effect."""
         session = self.peers.get(peer)
         if session is None:
@@ -222,7 +219,7 @@ class SessionLayer:
     # ---------------------------------------------------------------- datagrams that arrive
 
     def open(self, now: Nanos, datagram: bytes | memoryview, address: Address) -> Opened | None:
-        """The message in a datagram. None if it has none: then it was refused, or there are effects."""
+        """The message in a datagram. None if the datagram was refused, or led only to effects."""
         if len(datagram) < packets.OVERHEAD_BYTES:
             self._on_handshake(now, datagram, address)
             return None
@@ -269,12 +266,12 @@ class SessionLayer:
             self.refused["old-keys"] += 1
 
     def _on_key_packet(self, now: Nanos, session: PeerSession, kind: int, body: bytes, address: Address) -> None:
-        """A packet came that has no message for the driver."""
+        """Handle a packet without a message for the driver."""
         if kind == packets.REKEYING:
             self._responder.on_rekeying(now, session, body, address)
 
     def _on_other_keys(self, now: Nanos, keys: TransportKeys, is_newest: bool, address: Address) -> bool:
-        """An authentic packet came under keys other than the current ones. Returns whether it counts."""
+        """Handle an authentic packet under keys other than the current ones. Returns whether the peer accepts it."""
         session = keys.session
         if keys is session.next:
             session.next = None
@@ -290,8 +287,8 @@ class SessionLayer:
         return True
 
     def _on_former(self, now: Nanos, session: PeerSession, keys: TransportKeys, address: Address) -> None:
-        """A packet came under former keys. Either it was under way, or the peer still seals with them, as both do after
-        handshakes that crossed. In that case no packet comes under the current keys between two such packets."""
+        """Handle a packet under former keys. Either it was under way, or the other peer still seals with them, as after
+        handshakes that crossed. In the second case no packet comes under the current keys between two such packets."""
         highest = -1 if session.current is None else session.current.window.highest
         is_repeated = session.former_keys is keys and session.current_highest == highest
         session.former_keys, session.current_highest = keys, highest
@@ -308,12 +305,13 @@ class SessionLayer:
             self._on_handshake(now, datagram, address)
 
     def _on_handshake(self, now: Nanos, datagram: bytes | memoryview, address: Address) -> None:
+        """Handle a packet of a handshake, which anybody may have sent."""
         try:
-            self._handle_handshake(now, bytes(datagram), address)
+            self._dispatch(now, bytes(datagram), address)
         except WireError:
             self.refused["malformed"] += 1
 
-    def _handle_handshake(self, now: Nanos, datagram: bytes, address: Address) -> None:
+    def _dispatch(self, now: Nanos, datagram: bytes, address: Address) -> None:
         match packets.type_of(datagram):
             case packets.INITIATION:
                 self._responder.on_initiation(now, datagram, address)
@@ -364,7 +362,7 @@ class SessionLayer:
             self._initiator.begin(now, session, attempt.address)
 
     def _flush(self, now: Nanos, session: PeerSession) -> None:
-        """Send the messages that wait, or an empty packet, so that the other side knows that this one has the keys."""
+        """Send the waiting messages, or an empty packet: either shows the other peer that this one has the keys."""
         keys = session.current
         if keys is None or session.address is None:
             return
@@ -425,7 +423,7 @@ class SessionLayer:
         self._initiator.retry(now, session)
 
     def _doubt(self, now: Nanos, session: PeerSession) -> None:
-        """A peer is silent and may have lost its keys: begin one handshake for each silence."""
+        """Begin a handshake with a silent peer, which may have lost its keys; one for each silence."""
         if session.doubted_ns != session.unanswered_ns:
             session.doubted_ns = session.unanswered_ns
             self._initiator.begin(now, session, session.address)

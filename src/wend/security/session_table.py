@@ -55,8 +55,8 @@ class SessionTable:
             self.at = {address: owner for address, owner in self.at.items() if owner != peer}
 
     def note_address(self, now: Nanos, peer: PeerId, address: Address) -> None:
-        """A peer was heard at this address. If another peer that is alive has the address, it keeps it: the source of
-        this packet was wrong."""
+        """A peer was heard at this address. If another live peer has the address, that one keeps it: the source of this
+        packet was wrong."""
         owner = self.peers.get(self.at.pop(address, peer))
         if owner is not None and owner.peer != peer and owner.address == address and now - owner.heard_ns <= ALIVE_NS:
             peer = owner.peer
@@ -124,7 +124,7 @@ class SessionTable:
         del self.unknown[attempt.address]
 
     def new_index(self) -> int:
-        """A random number that no keys or handshake have."""
+        """A random number that neither keys nor a handshake have."""
         while True:
             index = int.from_bytes(self._random(4), "little")
             if index and index not in self.by_index and index not in self.handshakes:

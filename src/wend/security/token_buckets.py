@@ -1,7 +1,7 @@
-"""Token buckets: they bound a rate and a burst, for one source or for all.
+"""Token buckets: they limit a rate and a burst, for one source or for all.
 
-The table of sources has a fixed size and remembers those that were seen last. So strangers cost constant memory, from
-however many addresses they come.
+The table of sources has a fixed size and keeps the most recent ones. So strangers cost constant memory, no matter how
+many addresses they use.
 """
 
 import ipaddress

@@ -1,12 +1,12 @@
 """The keys of one session, which seal and open its packets.
 
-A pair of keys numbers each message (the nonce), and never uses a number again. It lives for three minutes. A peer keeps
-a few pairs for each other peer, so that it can open packets that were under way during a new handshake:
+A pair of keys numbers each message (the nonce) and never reuses a number. It lives for three minutes. A peer keeps a
+few pairs for each other peer, so that it can open packets that were under way during a new handshake:
 
-    next       this peer answered a handshake, and no packet has come under these keys yet: only for opening
-    current    for sealing
-    previous   were current: only for opening, until they end
-    superseded of the previous incarnation: packets under them show that two processes have one certificate
+    next        only for opening: this peer answered a handshake, and no packet has come under these keys yet
+    current     for sealing and opening
+    previous    only for opening, until they end: they were current
+    superseded  of the previous incarnation: packets under them show that two processes have one certificate
 """
 
 from typing import TYPE_CHECKING, final

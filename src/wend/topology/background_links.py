@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from wend.model.background import BackgroundFlows
 from wend.model.events import PeerId
 from wend.model.randomness import stream
+from wend.model.scenario import BackgroundFlows
 from wend.model.units import MS, Nanos
 from wend.topology.graph import Overlay
 
@@ -52,10 +52,7 @@ def draw_background(
 
 
 def _on_underlay(flows: BackgroundFlows, seed: int, overlay: Overlay, placement: "Placement") -> tuple[SharedLink, ...]:
-    paths = placement.paths(
-        np.array([link.a for link in overlay.links], dtype=np.int64),
-        np.array([link.b for link in overlay.links], dtype=np.int64),
-    )
+    paths = placement.paths(*overlay.ends)
     arcs: dict[tuple[int, int], list[Arc]] = {}
     for number, link in enumerate(overlay.links):
         path: Sequence[int] = paths[number].tolist()

@@ -1,12 +1,12 @@
 """Top-down networks as BRITE draws them: a graph of AS, and in each AS a graph of routers (quist, section 7.1.2).
 
-Both levels grow alike. Nodes lie at random in a square and join one by one, each with `m` links to existing nodes,
-where nearer nodes are more likely (Waxman: exp(-d / (beta L))). The first `m` nodes find no others when they join and
+Both levels grow in the same way. Nodes lie at random in a square and join one by one, each with `m` links to existing
+nodes; nearer nodes are more likely (Waxman: exp(-d / (beta L))). The first `m` nodes find no others when they join and
 add their links last, so a level of n nodes has exactly m n links: 20 x 82 x 2 + 20 x 2 = 3320.
 
-A link between two AS connects a random router of each, and its length is the distance of their centres. The BRITE tool
-takes the positions of the two routers, each in the square of its own AS; path lengths and discovery differ by no more
-than chance. Waxman's alpha scales all probabilities alike, so it has no effect here.
+A link between two AS connects a random router of each, and its length is the distance of the AS centres. The BRITE tool
+takes the distance of the two routers, each in the square of its own AS; path lengths and discovery differ by no more
+than chance. Waxman's alpha scales all probabilities equally, so it has no effect here.
 """
 
 import math
@@ -75,7 +75,7 @@ def waxman(
         for _ in range(m):
             weights = np.where(linked[node], 0.0, pull[node])[present]
             a, b = node, present.start + choose(rng, weights) if weights.any() else node
-            if a == b:  # in a tiny graph the node is linked to all others already: two others get the link
+            if a == b:  # in a tiny graph the node has all possible links: two other nodes get this one
                 a, b = divmod(choose(rng, np.where(linked, 0.0, pull).ravel()), nodes)
             linked[a, b] = linked[b, a] = True
             links.append((min(a, b), max(a, b)))

@@ -6,7 +6,6 @@ which a component alternates between up and down and is up for the share of time
 link is up while all its components are.
 """
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -44,8 +43,8 @@ def reliabilities(placement: Placement, seed: int) -> Floats:
 
 def of_paths(starts: Ints, components: NDArray[np.int32], reliability: Floats) -> Floats:
     """The reliability of each path: the product over its components."""
-    found: Floats = np.exp(np.add.reduceat(np.log(reliability)[components], starts[:-1]))
-    return found
+    products: Floats = np.exp(np.add.reduceat(np.log(reliability)[components], starts[:-1]))
+    return products
 
 
 def per_event(reliability: Floats, seed: int, event: int) -> NDArray[np.bool_]:
@@ -88,7 +87,6 @@ class UnderlayFaults:
         reroute_in_domains: bool = False,
     ) -> None:
         """With `reroute_in_domains`, outages within the domains of its two peers do not interrupt an overlay link."""
-        self._components = faults
         self.rejected = rejected
         """Outages that were drawn and do not happen, because they would partition the underlay."""
         starts, components = placement.link_components(overlay)
@@ -103,19 +101,8 @@ class UnderlayFaults:
             for component, start, until in faults.outages()
             for link in by_component.get(component, ())
         ]
-        self._links = Intervals(len(overlay.links), down)
-
-    def up(self, component: int, now: Nanos) -> bool:
-        return self._links.up(component, now)
-
-    def outages(self) -> Iterator[Outage]:
-        return self._links.outages()
-
-    def calendar(self, component: int, seconds: int) -> bytes | None:
-        return None
-
-    def next_change(self, now: Nanos) -> Nanos:
-        return self._links.next_change(now)
-
-    def component_up(self, component: int, now: Nanos) -> bool:
-        return self._components.up(component, now)
+        links = Intervals(len(overlay.links), down)
+        self.up, self.outages, self.calendar = links.up, links.outages, links.calendar
+        self.next_change = links.next_change
+        self.component_up = faults.up
+        """Whether a component is up at a time."""

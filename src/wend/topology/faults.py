@@ -25,7 +25,7 @@ from wend.topology.graph import Overlay
 Outage = tuple[int, Nanos, Nanos]
 """(component, from, until)"""
 ON_LINKS = ("corruption", "reordering", "delay", "congestion", "partition")
-"""Kinds of faults in a trace that take no link down, or only links whose outages the trace has, too."""
+"""Kinds of faults in a trace that take no link down, or only links whose outages the trace also has."""
 
 
 class Faults(Protocol):
@@ -114,8 +114,8 @@ def draw_outages(components: int, outages: Outages, *, begin: Nanos, end: Nanos,
 def alternating(
     outages: Outages, rng: np.random.Generator, *, begin: Nanos, end: Nanos
 ) -> Iterator[tuple[Nanos, Nanos]]:
-    """The times in which one component is down: (from, until). At `end` it is up. A component that went down before
-    `begin` goes down at `begin`."""
+    """The outages of one component: (from, until). It is up at `end`. If it is already down at `begin`, that outage
+    starts at `begin`."""
     now = begin - seconds(outages.past_s) + _draw(outages.up, rng)
     while now < end:
         until = now + _draw(outages.down, rng)
@@ -133,8 +133,8 @@ class Partition(NamedTuple):
 
 
 def draw_partitions(peers: int, partitions: Partitions, *, begin: Nanos, end: Nanos, seed: int) -> list[Partition]:
-    """One partition after the other, each of a random group of at least one peer and not of all. At `end` all are
-    connected."""
+    """Partitions, one after the other. Each cuts off a random group of at least one peer, but not all. At `end` all
+    peers are connected."""
     rng = stream(seed, "faults", "partitions")
     drawn = []
     for start, until in list(alternating(partitions, rng, begin=begin, end=end)):
@@ -144,7 +144,7 @@ def draw_partitions(peers: int, partitions: Partitions, *, begin: Nanos, end: Na
 
 
 def with_partitions(overlay: Overlay, faults: Faults, partitions: Sequence[Partition]) -> Faults:
-    """The outages of links together with those of links between a group that is cut off and the others."""
+    """These outages of links, and those of all links between a group that is cut off and the other peers."""
     cut = [
         (number, one.start_ns, one.until_ns)
         for one in partitions
@@ -157,9 +157,9 @@ def with_partitions(overlay: Overlay, faults: Faults, partitions: Sequence[Parti
 def without_partitions(
     routers: int, ends: Sequence[Sequence[int]], outages: Sequence[Outage]
 ) -> tuple[list[Outage], int]:
-    """The outages of links that leave the network connected, and the number of the others, which do not happen.
+    """The outages that leave the network connected, and the number of the others, which do not happen.
 
-    The outages are of links with these ends. An earlier outage has precedence (esposito, section 4.1)."""
+    `ends` has the two ends of each link. An earlier outage has precedence (esposito, section 4.1)."""
     neighbours: list[dict[int, Nanos]] = [{} for _ in range(routers)]
     """For each router and neighbour, the time until which the link between them is down."""
     first = min((start for _, start, _ in outages), default=0)
@@ -218,7 +218,7 @@ def read_faults(path: Path, overlay: Overlay) -> Intervals:
         if None in row.values():
             raise ConfigError(f"{path} is not a table of faults: {why or 'it has missing values'}")
         if row["kind"] in ON_LINKS:
-            continue  # another run draws them again, or its links are down as long
+            continue  # another run draws them again, or the trace has the outages of their links
         if row["kind"] != "link":
             raise ConfigError(f"{path} has a failure of a {row['kind']}: only failures of links can be replayed")
         try:

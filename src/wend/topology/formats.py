@@ -1,8 +1,7 @@
 """Underlays as files: Wend reads and writes GraphML and GML, and reads maps of real networks by name.
 
-Wend reads back exactly what it wrote. The files of other tools may state nothing but nodes and edges. Delays then come
-from lengths, from the geographic positions of the two ends, or from a range, in this order; kinds and domains have
-defaults.
+Wend reads back exactly what it wrote. Files of other tools may contain only nodes and edges. Delays then come from
+lengths, from the geographic positions of the two ends, or from a range, in this order; kinds and domains have defaults.
 """
 
 import math
@@ -49,7 +48,7 @@ def write(underlay: Underlay, path: Path) -> None:
     check_suffix(path)
     for text in (underlay.name, *underlay.names) if path.suffix == ".graphml" else ():
         if _NO_XML.search(text):
-            raise ConfigError(f"cannot write {path}: the name {text!r} has a character that GraphML cannot hold")
+            raise ConfigError(f"cannot write {path}: the name {text!r} has a character that GraphML does not allow")
     text = to_graphml(underlay) if path.suffix == ".graphml" else to_gml(underlay)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -167,7 +166,7 @@ def _kind(kinds: Any, data: Attributes, name: str, what: str) -> Any:
         return kinds[str(stated).upper()]
     except KeyError:
         known = ", ".join(kind.name.lower() for kind in kinds)
-        raise ConfigError(f"{name}: {what} has kind {stated!r}, which is none of {known}") from None
+        raise ConfigError(f"{name}: {what} has kind {stated!r}, not one of {known}") from None
 
 
 def _domain(node: Attributes, name: str, what: str) -> int:

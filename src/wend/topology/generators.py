@@ -42,16 +42,16 @@ def _pairing(peers: int, degree: int, rng: np.random.Generator) -> set[Pair] | N
     stubs = np.repeat(np.arange(peers), degree)
     while len(stubs):
         rng.shuffle(stubs)
-        left: list[int] = []
+        unpaired: list[int] = []
         for a, b in zip(stubs[::2].tolist(), stubs[1::2].tolist(), strict=True):
             pair = (min(a, b), max(a, b))
             if a == b or pair in pairs:
-                left += [a, b]
+                unpaired += [a, b]
             else:
                 pairs.add(pair)
-        if left and not _suitable(left, pairs):
+        if unpaired and not _suitable(unpaired, pairs):
             return None
-        stubs = np.array(left, dtype=np.int64)
+        stubs = np.array(unpaired, dtype=np.int64)
     return pairs
 
 

@@ -5,11 +5,14 @@ from functools import cached_property
 from math import inf, nan
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.rates import Capacity
 from wend.model.units import Nanos
+from wend.topology.underlay import components
 
 
 class OverlayLink(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -58,6 +61,12 @@ class Overlay:
             self._index[link.a, link.b] = self._index[link.b, link.a] = i
 
     @cached_property
+    def ends(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The lower and the higher peer of each link."""
+        a, b = np.array([(link.a, link.b) for link in self.links], dtype=np.int64).reshape(-1, 2).T.copy()
+        return a, b
+
+    @cached_property
     def _neighbours(self) -> tuple[tuple[PeerId, ...], ...]:
         neighbours: list[list[PeerId]] = [[] for _ in range(self.peers)]
         for link in self.links:
@@ -74,10 +83,4 @@ class Overlay:
 
     def connected(self) -> bool:
         """Whether every peer has a route to every other."""
-        seen, todo = {0}, [0]
-        while todo:
-            for n in self._neighbours[todo.pop()]:
-                if n not in seen:
-                    seen.add(n)
-                    todo.append(n)
-        return len(seen) == self.peers
+        return components(self.peers, np.column_stack(self.ends))[0] == 1

@@ -2,15 +2,15 @@
 
 The rule of `wend data topology` assumes that paths are the same in both directions.
 
-0. It leaves out traces that pass a router twice, and counts them.
+0. Traces that pass a router twice are left out and counted.
 1. Two routers that answer one after the other are linked.
-2. If a trace has a hole of up to three hops between u and v, and other traces show as many hops there, the hole is
-   filled with the hops that most of them show (in a tie, with the lower ids).
+2. If a trace has a hole of up to three hops between u and v, and other traces show the same number of hops there, the
+   hole is filled with the hops that most of them show (in a tie, with the lower ids).
 3. A hole of one hop that no trace fills and that occurs at least `least` times is an unknown router. Holes next to the
-   same peer are one router, because a peer has one access router. Holes around three routers, (u, v), (v, w) and
-   (u, w), are one router, too. No others are merged: a wrong merge loses routers, while a missing merge only counts a
+   same peer are one router, because a peer has one access router. Holes around three routers, (u, v), (v, w) and (u,
+   w), are also one router. No other holes are merged: a wrong merge loses routers, while a missing merge only counts a
    router twice.
-4. It counts all other holes. It leaves out links that occur fewer than `least` times, and counts them.
+4. All other holes are counted. Links that occur fewer than `least` times are left out and counted.
 
 The Spark job applies the rule; this module has its part that needs all holes at once (rule 3).
 """

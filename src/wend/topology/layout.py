@@ -1,7 +1,7 @@
 """Layout of drawings: the positions of nodes, and the aspect ratio that they give to a picture.
 
-A map's own positions come first, with north on top. If a map has none, a spring layout chooses them. All drawings
-use this module, so a network looks the same in all of them."""
+The positions are those of the map, with north on top, or of a spring layout if the map states none. All drawings use
+this module, so a network looks the same in all of them."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,8 +38,8 @@ def laid_out(positions: Floats, ends: Iterable[tuple[int, int]]) -> Floats:
     # The layout starts from a circle and has a fixed seed.
     angle = 2 * np.pi * np.arange(len(positions)) / len(positions)
     start = {i: (float(np.cos(t)), float(np.sin(t))) for i, t in enumerate(angle)}
-    found = rustworkx.spring_layout(graph, pos=start, seed=_SPRINGS_SEED, num_iter=200)
-    return np.array([found[i] for i in range(len(positions))], dtype=np.float64)
+    places = rustworkx.spring_layout(graph, pos=start, seed=_SPRINGS_SEED, num_iter=200)
+    return np.array([places[i] for i in range(len(positions))], dtype=np.float64)
 
 
 def fit(positions: Floats, middle: tuple[float, float], size: tuple[float, float]) -> Floats:
@@ -56,13 +56,13 @@ def height_for(positions: Floats, width: float, low: float, high: float) -> floa
 
 
 def _spot(node: Attributes, squeeze: float) -> tuple[float, float] | None:
-    found = globe(node)
-    return _numbers((node.get("x"), node.get("y"))) if found is None else (found[0] * squeeze, -found[1])
+    place = globe(node)
+    return _numbers((node.get("x"), node.get("y"))) if place is None else (place[0] * squeeze, -place[1])
 
 
 def _squeeze(nodes: Iterable[Attributes]) -> float:
     """The length of a degree of longitude divided by that of a degree of latitude, at the map's mean latitude."""
-    latitudes = [found[1] for node in nodes if (found := globe(node)) is not None]
+    latitudes = [place[1] for node in nodes if (place := globe(node)) is not None]
     return math.cos(math.radians(sum(latitudes) / len(latitudes))) if latitudes else 1.0
 
 

@@ -1,7 +1,7 @@
 """Disturbances of links: they corrupt, reorder or delay packets, or other traffic congests them.
 
-A run draws delay spikes and background loads once, from its seed, for every link of the overlay. If the scenario
-has an underlay, it draws them for the links of the underlay: overlay links that share one are disturbed together.
+A run draws delay spikes and background loads once, from its seed, for every link of the overlay. On an underlay it
+draws them for the underlay's links, so overlay links that share one are disturbed together.
 """
 
 from bisect import bisect_right
@@ -124,9 +124,9 @@ def _components(overlay: Overlay, placement: "Placement | None") -> list[tuple[i
     """By overlay link: the underlay links of its path. Without an underlay, the link itself."""
     if placement is None:
         return [(link,) for link in range(len(overlay.links))]
-    starts, found = placement.link_components(overlay)
-    inner = (found >= placement.first_link) & (found < placement.first_peer)
-    return [tuple(found[a:b][inner[a:b]].tolist()) for a, b in pairwise(starts.tolist())]
+    starts, components = placement.link_components(overlay)
+    inner = (components >= placement.first_link) & (components < placement.first_peer)
+    return [tuple(components[a:b][inner[a:b]].tolist()) for a, b in pairwise(starts.tolist())]
 
 
 def _periods(

@@ -1,7 +1,7 @@
 """Overlap of overlay links: Q, the number of network devices that two links share (esposito, section 3.4).
 
-End hosts do not count: with them, any two links of one peer would overlap. A lower Q means more diverse links; two
-links with Q = 0 share no device, and do not fail together.
+End hosts do not count, because any two links of one peer share it. A lower Q means more diverse links; two links with
+Q = 0 share no device and do not fail together.
 """
 
 import numpy as np
@@ -9,18 +9,12 @@ from scipy.sparse import csr_array
 
 from wend.topology.graph import Overlay
 from wend.topology.placement import Placement
-from wend.topology.routing import UnderlayPaths
 from wend.topology.underlay import Ints
 
 
 def overlaps(placement: Placement, overlay: Overlay) -> csr_array:
     """(links, links): Q of every two overlay links. The diagonal holds the number of routers of each."""
-    a = np.array([link.a for link in overlay.links], dtype=np.int64)
-    b = np.array([link.b for link in overlay.links], dtype=np.int64)
-    return overlaps_of(placement.paths(a, b))
-
-
-def overlaps_of(paths: UnderlayPaths) -> csr_array:
+    paths = placement.paths(*overlay.ends)
     routers = paths.components < paths.routers
     which = np.repeat(np.arange(len(paths)), np.diff(paths.starts))[routers]
     shape = (len(paths), paths.routers)
@@ -30,9 +24,7 @@ def overlaps_of(paths: UnderlayPaths) -> csr_array:
 
 def shared_routers(placement: Placement, overlay: Overlay) -> Ints:
     """For each router, the number of overlay links that run through it."""
-    a = np.array([link.a for link in overlay.links], dtype=np.int64)
-    b = np.array([link.b for link in overlay.links], dtype=np.int64)
-    components = placement.paths(a, b).components
+    components = placement.paths(*overlay.ends).components
     return np.bincount(components[components < placement.underlay.routers], minlength=placement.underlay.routers)
 
 

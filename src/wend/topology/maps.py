@@ -1,11 +1,11 @@
 """Real networks: GraphML files, and the topohub collection by name (Topology Zoo, SNDlib, backbones).
 
-If the map states a link's delay (`DELAYS`), Wend takes it, else it draws one from the scenario's range and the overlay
-has a remark. The `capacity` of a link or a peer is a rate (`10Mbit/s`, `40msg/s`, a bare number of messages per
-second) or one of each unit; most maps state none.
+Wend uses the delay that the map states for a link (`DELAYS`). If there is none, it draws one from the scenario's range
+and adds a remark to the overlay. The `capacity` of a link or a peer is a rate (`10Mbit/s`, `40msg/s`, a bare number of
+messages per second) or one of each unit; most maps state none.
 
 A link has the same properties in both directions. So a directed map must have both edges, with equal properties.
-Several edges between the same two nodes are one link: their capacities add up, and the first edge states the rest.
+Several edges between the same two nodes become one link: their capacities add up, and the first edge gives the rest.
 """
 
 import re
@@ -180,7 +180,7 @@ def _overlay(what: str, graph: MapGraph, delay_ms: tuple[float, float], loss: fl
 
 
 def silent(links: Sequence[Attributes], of: int, instead: str) -> tuple[str, ...]:
-    """A remark about the links that state no delay, out of `of`, and about attributes that look like a delay."""
+    """A remark about links without a stated delay, out of `of` links, and about attributes that look like a delay."""
     lacking = [data for data in links if not any(data.get(key) is not None for key in DELAYS)]
     if not lacking:
         return ()
@@ -195,7 +195,7 @@ def drawn_from(delay_ms: tuple[float, float]) -> str:
 
 
 def delay_of(data: Attributes, drawn: Nanos, where: str) -> Nanos:
-    """The delay that the map states, else the drawn one."""
+    """The delay that the map states, or else the drawn one."""
     for key, scale in DELAYS.items():
         if data.get(key) is not None:
             try:

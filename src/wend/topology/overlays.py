@@ -1,4 +1,4 @@
-"""Overlays that topology discovery ends with, computed centrally: the reference for the overlays that peers build by
+"""The overlays that topology discovery converges to, computed centrally: the reference for those that peers build by
 messages.
 
 `landmark` builds the thesis's trees (quist, section 5.1). A peer's parent is the last peer whose router lies on the
@@ -46,10 +46,10 @@ def landmark_tree(placement: Placement, root: PeerId) -> list[Pair]:
 def chain(placement: Placement, traced: Iterable[Pair]) -> Overlay:
     """Link peers whose routers follow each other on a traced path."""
     first = residents(placement)
-    wanted = sorted(set(traced))
-    paths = placement.paths(np.array([a for a, _ in wanted]), np.array([b for _, b in wanted]))
+    pairs_of_traces = sorted(set(traced))
+    paths = placement.paths(np.array([a for a, _ in pairs_of_traces]), np.array([b for _, b in pairs_of_traces]))
     pairs: list[Pair] = []
-    for i, (a, b) in enumerate(wanted):
+    for i, (a, b) in enumerate(pairs_of_traces):
         passed = [first[router] for router in paths.via(i)[1:-1] if router in first]
         stops = [a, *passed, b]
         pairs += pairwise(stops)
@@ -58,10 +58,10 @@ def chain(placement: Placement, traced: Iterable[Pair]) -> Overlay:
 
 def residents(placement: Placement) -> dict[int, PeerId]:
     """For each router with peers, the lowest of them."""
-    found: dict[int, PeerId] = {}
+    lowest: dict[int, PeerId] = {}
     for peer, home in enumerate(placement.homes.tolist()):
-        found.setdefault(home, peer)
-    return found
+        lowest.setdefault(home, peer)
+    return lowest
 
 
 def choose_landmarks(placement: Placement, count: int, seed: int) -> list[PeerId]:

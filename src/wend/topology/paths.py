@@ -1,7 +1,7 @@
 """Shortest paths with a rule for ties: of equal costs the lower id wins, in every process.
 
 All of it is plain Python on dictionaries, because peers use it: a peer's graph is small and changes rarely.
-`all_pairs.py` computes the distances of whole topologies.
+`overlay_routes.py` computes the delays of whole topologies.
 """
 
 import heapq

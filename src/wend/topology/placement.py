@@ -16,8 +16,8 @@ from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.model.units import MS, Nanos
 from wend.topology.graph import Overlay, OverlayLink
-from wend.topology.routing import Index, ShortestPaths, UnderlayPaths, shortest_paths
-from wend.topology.underlay import Ints, Underlay
+from wend.topology.routing import ShortestPaths, UnderlayPaths, shortest_paths
+from wend.topology.underlay import Index, Ints, Underlay
 
 Pair = tuple[PeerId, PeerId]
 
@@ -47,8 +47,8 @@ class Placement:
     def direct_ns(self) -> Ints:
         """(peers, peers): the delay between the routers of two peers."""
         rows = np.array([self._shortest.row(int(home)) for home in self.homes], dtype=np.int64)
-        found: Ints = self._shortest.delay_ns[rows][:, self.homes]
-        return found
+        delays: Ints = self._shortest.delay_ns[rows][:, self.homes]
+        return delays
 
     def pairs(self) -> tuple[Ints, Ints]:
         """All pairs of peers in order, the lower peer first."""
@@ -65,18 +65,17 @@ class Placement:
 
     def overlay(self, pairs: Iterable[Pair], loss: float = 0.0) -> Overlay:
         """An overlay with these links. A link's delay is that of its underlay path and two last miles."""
-        wanted = sorted({(min(a, b), max(a, b)) for a, b in pairs if a != b})
+        links = sorted({(min(a, b), max(a, b)) for a, b in pairs if a != b})
         delays = self.direct_ns
         return Overlay(
-            self.peers, [OverlayLink(a, b, int(delays[a, b]) + 2 * self.last_mile_ns, loss) for a, b in wanted]
+            self.peers, [OverlayLink(a, b, int(delays[a, b]) + 2 * self.last_mile_ns, loss) for a, b in links]
         )
 
     def link_components(self, overlay: Overlay) -> tuple[Ints, Index]:
         """The components of each overlay link: those of link l are `components[starts[l]:starts[l + 1]]`.
 
         They include the two last miles."""
-        a = np.array([link.a for link in overlay.links], dtype=np.int64)
-        b = np.array([link.b for link in overlay.links], dtype=np.int64)
+        a, b = overlay.ends
         paths = self.paths(a, b)
         starts = paths.starts + 2 * np.arange(len(paths.starts))
         components = np.empty(starts[-1], dtype=np.int32)
@@ -98,18 +97,13 @@ class Placement:
     def _link_domains(self) -> list[int]:
         """For each underlay link its domain, -1 between two domains."""
         ends = self.underlay.domain[self.underlay.ends]
-        found: list[int] = np.where(ends[:, 0] == ends[:, 1], ends[:, 0], -1).tolist()
-        return found
+        domains: list[int] = np.where(ends[:, 0] == ends[:, 1], ends[:, 0], -1).tolist()
+        return domains
 
     @cached_property
     def _peer_domains(self) -> list[int]:
-        found: list[int] = self.underlay.domain[self.homes].tolist()
-        return found
-
-    def kind(self, component: int) -> str:
-        """The kind of a component: router, link, peer or last mile."""
-        bounds = (self.first_link, self.first_peer, self.first_last_mile, self.components)
-        return ("router", "link", "peer", "last mile")[int(np.searchsorted(bounds, component, side="right"))]
+        domains: list[int] = self.underlay.domain[self.homes].tolist()
+        return domains
 
 
 def place(underlay: Underlay, peers: int, seed: int, *, share: bool = False, last_mile_ns: Nanos = MS) -> Placement:

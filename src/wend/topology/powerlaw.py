@@ -6,8 +6,8 @@ host may add a link to another AS with many links. *HOT* (Li, Alderson, Willinge
 links in the middle: the core is sparse, each gateway has two core routers, and the number of access routers per
 gateway has a heavy tail.
 
-`homing` is the parameter that the paper studies. With `single` an AS joins with one border link, so two trees into an
-AS share it; with `multi` every AS has two or more border links, at different routers.
+The paper studies the parameter `homing`. With `single` an AS joins with one border link, so two trees into the AS share
+it; with `multi` every AS has two or more border links, at different routers.
 """
 
 import math
@@ -18,8 +18,7 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
-from wend.model.units import Nanos, millis
-from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay, choose
+from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay, check_ranges, choose, draw_delay
 
 Homing = Literal["single", "multi"]
 _DELTA = 0.048
@@ -115,12 +114,14 @@ def _hot(
             radius, turn = 92.0, 2 * math.pi * (i - core - gateways) / max(1, size - core - gateways)
         draft.router(RouterKind.ACCESS, domain, x0 + radius * math.cos(turn), y0 + radius * math.sin(turn))
     for a, b in _core_links(core):
-        draft.link(first + a, first + b, LinkKind.INNER, _draw(delays, shape.core_ms))
+        draft.link(first + a, first + b, LinkKind.INNER, draw_delay(delays, shape.core_ms))
     for i in range(gateways):
         for upper in rng.permutation(core)[:2].tolist():
-            draft.link(first + core + i, first + upper, LinkKind.INNER, _draw(delays, shape.core_ms))
+            draft.link(first + core + i, first + upper, LinkKind.INNER, draw_delay(delays, shape.core_ms))
     for i, gateway in enumerate(sorted(uplinks)):  # sorted: neighbours on the circle share a gateway
-        draft.link(first + core + gateways + i, first + core + gateway, LinkKind.INNER, _draw(delays, shape.access_ms))
+        draft.link(
+            first + core + gateways + i, first + core + gateway, LinkKind.INNER, draw_delay(delays, shape.access_ms)
+        )
     return list(range(first, first + core))
 
 
@@ -139,7 +140,7 @@ def _borders(
         here, there = (min(rng.permutation(cores[d]).tolist(), key=used.__getitem__) for d in (a, b))
         used[here] += 1
         used[there] += 1
-        draft.link(here, there, LinkKind.BORDER, _draw(delays, shape.border_ms))
+        draft.link(here, there, LinkKind.BORDER, draw_delay(delays, shape.border_ms))
 
 
 def _second_uplinks(
@@ -161,11 +162,7 @@ def _second_uplinks(
         )
     for i in sorted(rng.permutation(len(free))[:count].tolist()):
         access, gateway = free[i]
-        draft.link(access, gateway, LinkKind.INNER, _draw(delays, shape.access_ms))
-
-
-def _draw(rng: np.random.Generator, range_ms: tuple[float, float]) -> Nanos:
-    return int(rng.integers(millis(range_ms[0]), millis(range_ms[1]), endpoint=True))
+        draft.link(access, gateway, LinkKind.INNER, draw_delay(delays, shape.access_ms))
 
 
 def _check(shape: PowerLaw) -> list[int]:
@@ -175,9 +172,6 @@ def _check(shape: PowerLaw) -> list[int]:
         raise ConfigError(
             f"power-law: needs 3 AS and 6 routers in each, got {shape.domains} AS and {shape.routers} routers"
         )
-    for field in ("core_ms", "access_ms", "border_ms"):
-        low, high = getattr(shape, field)
-        if not 0 < low <= high:
-            raise ConfigError(f"power-law: {field} must be a range of positive delays, got {low:g}-{high:g}")
+    check_ranges("power-law", shape, ("core_ms", "access_ms", "border_ms"))
     each, left = divmod(shape.routers, shape.domains)
     return [each + (d < left) for d in range(shape.domains)]

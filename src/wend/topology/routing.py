@@ -1,24 +1,23 @@
 """Underlay routing: one shortest path by delay between any two routers, the same in both directions.
 
-If each source broke ties by itself, a third of the paths would be asymmetric, and the suffix of a path would not be
-the path from its first router. So each link's cost has, below its nanoseconds, 16 bits of a hash of its ends. Two
-paths of equal delay then have different costs, and every part of a shortest path is itself a shortest path.
+If each source broke ties by itself, a third of the paths would be asymmetric, and the end of a path would not be the
+path from its first router. So the cost of a link has 16 bits of a hash of its ends below the nanoseconds. Two paths of
+equal delay then have different costs, and every part of a shortest path is itself a shortest path.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
-from wend.topology.underlay import Ints, Underlay
+from wend.topology.heap import pop, push
+from wend.topology.underlay import Index, Ints, Underlay
 
 _TIE_BITS = 24
 _FAR = np.iinfo(np.int64).max
 _LONGEST = _FAR >> (_TIE_BITS + 2)
-Index = NDArray[np.int32]
 
 
 class UnderlayPaths:
@@ -34,8 +33,8 @@ class UnderlayPaths:
         return len(self.starts) - 1
 
     def __getitem__(self, path: int) -> Index:
-        found: Index = self.components[self.starts[path] : self.starts[path + 1]]
-        return found
+        components: Index = self.components[self.starts[path] : self.starts[path + 1]]
+        return components
 
     def via(self, path: int) -> list[int]:
         """The routers of a path."""
@@ -43,14 +42,14 @@ class UnderlayPaths:
 
     def lengths(self) -> Ints:
         """The number of routers of each path."""
-        found: Ints = (np.diff(self.starts) + 1) // 2
-        return found
+        counts: Ints = (np.diff(self.starts) + 1) // 2
+        return counts
 
     def links(self) -> Ints:
         """The links that the paths use, each once, in order."""
         used = np.unique(self.components)
-        found: Ints = used[used >= self.routers].astype(np.int64) - self.routers
-        return found
+        links: Ints = used[used >= self.routers].astype(np.int64) - self.routers
+        return links
 
 
 class ShortestPaths:
@@ -67,9 +66,6 @@ class ShortestPaths:
     def row(self, router: int) -> int:
         return self._row[router]
 
-    def delay(self, source: int, target: int) -> int:
-        return int(self.delay_ns[self._row[source], target])
-
     def hops(self) -> Ints:
         """(sources, routers): the number of links of each path."""
         return _hops(self.delay_ns, self._before)
@@ -84,17 +80,13 @@ class ShortestPaths:
         starts, components = _extract(rows, targets, self.sources, self._before, self._by, self.underlay.routers)
         return UnderlayPaths(starts, components, self.underlay.routers)
 
-    def path(self, source: int, target: int) -> list[int]:
-        """The routers from source to target, with both ends."""
-        return self.paths(np.array([source]), np.array([target])).via(0)
-
 
 def shortest_paths(underlay: Underlay, sources: Ints | None = None) -> ShortestPaths:
     """The paths from the given routers, or from all."""
-    wanted = np.arange(underlay.routers) if sources is None else np.unique(np.asarray(sources, dtype=np.int64))
+    routers = np.arange(underlay.routers) if sources is None else np.unique(np.asarray(sources, dtype=np.int64))
     _check_lengths(underlay)
-    distance, before, by = shortest(underlay.routers, underlay.ends, unique(underlay), wanted)
-    return ShortestPaths(underlay, wanted, distance >> _TIE_BITS, before, by)
+    distance, before, by = shortest(underlay.routers, underlay.ends, unique(underlay), routers)
+    return ShortestPaths(underlay, routers, distance >> _TIE_BITS, before, by)
 
 
 def _check_lengths(underlay: Underlay) -> None:
@@ -142,58 +134,25 @@ def _dijkstra(starts: Ints, there: Index, link: Index, costs: Ints, sources: Int
     distance = np.full((len(sources), nodes), _FAR, dtype=np.int64)
     before = np.full((len(sources), nodes), -1, dtype=np.int32)
     by = np.full((len(sources), nodes), -1, dtype=np.int32)
-    # A binary heap that knows the position of each node: a shorter path moves a node instead of adding it twice.
-    heap = np.empty(nodes, dtype=np.int32)
-    place = np.empty(nodes, dtype=np.int32)
+    keys = np.empty(len(there) + 1, dtype=np.int64)
+    heap = np.empty(len(there) + 1, dtype=np.int32)
     for row in range(len(sources)):
         d = distance[row]
-        place[:] = -1
         d[sources[row]] = 0
-        heap[0] = sources[row]
-        place[sources[row]] = 0
-        size = 1
-        while size > 0:
-            here = heap[0]
-            place[here] = -2
-            size -= 1
-            if size > 0:
-                last = heap[size]
-                hole = 0
-                while True:
-                    child = 2 * hole + 1
-                    if child >= size:
-                        break
-                    if child + 1 < size and d[heap[child + 1]] < d[heap[child]]:
-                        child += 1
-                    if d[heap[child]] >= d[last]:
-                        break
-                    heap[hole] = heap[child]
-                    place[heap[hole]] = hole
-                    hole = child
-                heap[hole] = last
-                place[last] = hole
+        size = push(keys, heap, np.int64(0), np.int64(0), np.int32(sources[row]))
+        while size:
+            so_far, here = keys[0], heap[0]
+            size = pop(keys, heap, size)
+            if so_far > d[here]:
+                continue
             for i in range(starts[here], starts[here + 1]):
                 other = there[i]
-                if place[other] == -2:
-                    continue
-                total = d[here] + costs[link[i]]
+                total = so_far + costs[link[i]]
                 if total < d[other]:
                     d[other] = total
                     before[row, other] = here
                     by[row, other] = link[i]
-                    hole = place[other]
-                    if hole == -1:
-                        hole = size
-                        size += 1
-                    while hole > 0:
-                        parent = (hole - 1) // 2
-                        if d[heap[parent]] <= total:
-                            break
-                        heap[hole] = heap[parent]
-                        place[heap[hole]] = hole
-                        hole = parent
-                    heap[hole] = other
-                    place[other] = hole
+                    size = push(keys, heap, size, total, other)
     return distance, before, by
 
 

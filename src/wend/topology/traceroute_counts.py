@@ -1,7 +1,7 @@
 """Counts of traceroute records: the stage of topology inference that reads every hop, on Arrow columns.
 
 A record is `source, target, time_ns, hops, reached`. Hops are addresses, null if no router answered. The counts have
-few rows, however many records there are:
+few rows, no matter how many records there are:
 
     link     a and b answered one after the other
     hole     between a and b `gap` hops did not answer
@@ -25,26 +25,13 @@ from numpy.typing import NDArray
 Codes = NDArray[np.int64]
 
 RECORDS = pa.schema(
-    [
-        pa.field("source", pa.int64()),
-        pa.field("target", pa.int64()),
-        pa.field("time_ns", pa.int64()),
-        pa.field("hops", pa.list_(pa.string())),
-        pa.field("reached", pa.bool_()),
-    ]
-)
+    [("source", pa.int64()), ("target", pa.int64()), ("time_ns", pa.int64()), ("hops", pa.list_(pa.string())),
+     ("reached", pa.bool_())]
+)  # fmt: skip
 COUNTS = pa.schema(
-    [
-        pa.field("kind", pa.string()),
-        pa.field("a", pa.string()),
-        pa.field("b", pa.string()),
-        pa.field("gap", pa.int32()),
-        pa.field("middle", pa.string()),
-        pa.field("seen", pa.int64()),
-        pa.field("first_ns", pa.int64()),
-        pa.field("last_ns", pa.int64()),
-    ]
-)
+    [("kind", pa.string()), ("a", pa.string()), ("b", pa.string()), ("gap", pa.int32()), ("middle", pa.string()),
+     ("seen", pa.int64()), ("first_ns", pa.int64()), ("last_ns", pa.int64())]
+)  # fmt: skip
 _AT_ONCE = 100_000
 """The number of records that are counted together. More records give fewer rows."""
 
@@ -125,9 +112,9 @@ class _Paths:
         known = self.node >= self.peers
         keys = np.sort(self.trace[known] * len(self.names) + self.node[known])
         twice = keys[1:][keys[1:] == keys[:-1]] // len(self.names)
-        found = np.zeros(len(self.time), dtype=bool)
-        found[twice] = True
-        return found
+        looped = np.zeros(len(self.time), dtype=bool)
+        looped[twice] = True
+        return looped
 
 
 def _count(batch: pa.RecordBatch, longest: int) -> Iterator[pa.Table]:

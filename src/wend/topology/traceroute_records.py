@@ -1,8 +1,8 @@
 """Synthetic traceroute records of a known underlay, and a score for the topology inferred from them.
 
-Every record is one trace between two peers at some time. Like real records they are incomplete and contradict each
-other: hops do not answer (`loss`), some routers never answer (`anonymous`), traces end early (`cut`). If a path changes
-during a trace (`flap`), the trace begins on one path and ends on another, and shows a link that does not exist.
+A record is one trace between two peers. Like real records, they are incomplete and contradict each other: hops do not
+answer (`loss`), some routers never answer (`anonymous`), traces end early (`cut`). If a path changes during a trace
+(`flap`), the trace begins on one path, ends on another, and shows a link that does not exist.
 """
 
 from collections.abc import Iterable
@@ -59,7 +59,7 @@ def score(truth: Truth, links: Iterable[tuple[str, str]]) -> Score:
     """Score inferred links between routers. An unknown router counts as the silent router with most of its
     neighbours."""
     inferred = sorted({(min(a, b), max(a, b)) for a, b in links})
-    found = {link for link in inferred if link in truth.links}
+    recovered = {link for link in inferred if link in truth.links}
     near: dict[str, set[str]] = {}
     for pair in inferred:
         for one, other in (pair, pair[::-1]):
@@ -70,11 +70,11 @@ def score(truth: Truth, links: Iterable[tuple[str, str]]) -> Score:
         for one, other in ((a, b), (b, a)):
             if one in around:
                 around[one].add(other)
-    for _, known in sorted(near.items(), key=lambda item: (-len(item[1]), item[0])):
-        best = max(around, key=lambda router: len(around[router] & known), default=None)
+    for _, neighbours in sorted(near.items(), key=lambda item: (-len(item[1]), item[0])):
+        best = max(around, key=lambda router: len(around[router] & neighbours), default=None)
         if best is not None:
-            found |= {(min(best, other), max(best, other)) for other in around[best] & known}
-    return Score(len(found) / len(truth.links), 1 - len(found) / len(inferred) if inferred else 0.0)
+            recovered |= {(min(best, other), max(best, other)) for other in around[best] & neighbours}
+    return Score(len(recovered) / len(truth.links), 1 - len(recovered) / len(inferred) if inferred else 0.0)
 
 
 def address(router: int) -> str:
@@ -153,8 +153,8 @@ def _chunk(
 def _ranges(starts: Ints, sizes: Ints) -> Ints:
     """The indices start, start + 2, ... of each range, concatenated: every second component of a path is a router."""
     before = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    found: Ints = 2 * (np.arange(int(sizes.sum())) - np.repeat(before, sizes)) + np.repeat(starts, sizes)
-    return found
+    indices: Ints = 2 * (np.arange(int(sizes.sum())) - np.repeat(before, sizes)) + np.repeat(starts, sizes)
+    return indices
 
 
 def _crossed(placement: Placement, paths: UnderlayPaths, used: Bools) -> frozenset[tuple[str, str]]:

@@ -14,8 +14,7 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
-from wend.model.units import Nanos, millis
-from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay, components
+from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay, check_ranges, components, draw_delay
 
 _TRIES = 1000
 Range = tuple[float, float]
@@ -60,7 +59,7 @@ def transit_stub(seed: int, shape: TransitStub = QUIST, name: str = "transit-stu
     domains = [_transit_domain(draft, shape, d, delays) for d in range(shape.transit_domains)]
     for i, j in _connected_pairs(shape.transit_domains, shape.transit_density, 0, wiring):
         a, b = int(wiring.choice(domains[i])), int(wiring.choice(domains[j]))
-        draft.link(a, b, LinkKind.TRANSIT, _draw(delays, shape.between_ms))
+        draft.link(a, b, LinkKind.TRANSIT, draw_delay(delays, shape.between_ms))
     stub = shape.transit_domains
     for domain in domains:
         for router in domain:
@@ -80,7 +79,7 @@ def _transit_domain(draft: Draft, shape: TransitStub, domain: int, delays: np.ra
         routers.append(draft.router(RouterKind.TRANSIT, domain, x, y))
     for i, a in enumerate(routers):
         for b in routers[i + 1 :]:
-            draft.link(a, b, LinkKind.TRANSIT, _draw(delays, shape.transit_ms))
+            draft.link(a, b, LinkKind.TRANSIT, draw_delay(delays, shape.transit_ms))
     return routers
 
 
@@ -109,9 +108,9 @@ def _stub_domain(
         turn = 2 * math.pi * i / shape.stub_size
         routers.append(draft.router(RouterKind.ACCESS, domain, x0 + 9 * math.cos(turn), y0 + 9 * math.sin(turn)))
     for i, j in _connected_pairs(shape.stub_size, shape.stub_density, domain, wiring):
-        draft.link(routers[i], routers[j], LinkKind.INNER, _draw(delays, shape.stub_ms))
+        draft.link(routers[i], routers[j], LinkKind.INNER, draw_delay(delays, shape.stub_ms))
     gateway = int(wiring.choice(routers))
-    draft.link(gateway, transit, LinkKind.BORDER, _draw(delays, shape.uplink_ms))
+    draft.link(gateway, transit, LinkKind.BORDER, draw_delay(delays, shape.uplink_ms))
 
 
 def _connected_pairs(size: int, density: float, turn: int, wiring: np.random.Generator) -> list[tuple[int, int]]:
@@ -127,10 +126,6 @@ def _connected_pairs(size: int, density: float, turn: int, wiring: np.random.Gen
     raise ConfigError(f"transit-stub: {size} nodes with {density:g} of all links were not connected in {_TRIES} draws")
 
 
-def _draw(rng: np.random.Generator, range_ms: Range) -> Nanos:
-    return int(rng.integers(millis(range_ms[0]), millis(range_ms[1]), endpoint=True))
-
-
 def _check(shape: TransitStub) -> None:
     for field in ("transit_domains", "transit_size", "stubs", "stub_size"):
         if getattr(shape, field) < 1:
@@ -138,7 +133,4 @@ def _check(shape: TransitStub) -> None:
     for field in ("transit_density", "stub_density"):
         if not 0 < getattr(shape, field) <= 1:
             raise ConfigError(f"transit-stub: {field} must be in (0, 1], got {getattr(shape, field):g}")
-    for field in ("stub_ms", "uplink_ms", "transit_ms", "between_ms"):
-        low, high = getattr(shape, field)
-        if not 0 < low <= high:
-            raise ConfigError(f"transit-stub: {field} must be a range of positive delays, got {low:g}-{high:g}")
+    check_ranges("transit-stub", shape, ("stub_ms", "uplink_ms", "transit_ms", "between_ms"))

@@ -1,8 +1,8 @@
 """An underlay: the routers and physical links that an overlay runs over.
 
-Two overlay links that look independent may run through one router and fail with it, so Wend models the underlay as a
-network of its own. Routers and links have a kind, because their reliability depends on it (quist, Table 7.1); routers
-have a domain, because peers cluster by it. The data is in columns, for the compiled code that walks over all pairs.
+Overlay links that look independent may run through one router and fail with it, so Wend models the underlay as a
+network of its own. The reliability of routers and links depends on their kinds (quist, Table 7.1), and peers cluster by
+the domains of routers. The data is in columns, for the compiled code that walks over all pairs.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from wend.model.errors import ConfigError
 from wend.model.rates import Capacity
+from wend.model.units import Nanos, millis
 
 Ints = NDArray[np.int64]
+Index = NDArray[np.int32]
 Bytes = NDArray[np.int8]
 Floats = NDArray[np.float64]
 
@@ -72,11 +74,6 @@ class Underlay(msgspec.Struct, frozen=True, eq=False):
 
     def degrees(self) -> Ints:
         return np.bincount(self.ends.ravel(), minlength=self.routers)
-
-    def same(self, other: "Underlay") -> bool:
-        """Whether both are equal in everything that routing and reliability use."""
-        columns = ("router_kind", "domain", "ends", "link_kind", "delay_ns")
-        return all(np.array_equal(getattr(self, c), getattr(other, c)) for c in columns)
 
 
 class Draft:
@@ -146,6 +143,18 @@ def choose(rng: np.random.Generator, weights: Floats | Sequence[float]) -> int:
     """A random index, with a probability proportional to its weight."""
     sums = np.cumsum(np.asarray(weights, dtype=np.float64))
     return min(int(np.searchsorted(sums, rng.random() * sums[-1], side="right")), len(sums) - 1)
+
+
+def draw_delay(rng: np.random.Generator, range_ms: tuple[float, float]) -> Nanos:
+    return int(rng.integers(millis(range_ms[0]), millis(range_ms[1]), endpoint=True))
+
+
+def check_ranges(what: str, shape: Any, fields: Sequence[str]) -> None:
+    """Raise ConfigError unless these fields of a network's parameters are ranges of positive delays."""
+    for field in fields:
+        low, high = getattr(shape, field)
+        if not 0 < low <= high:
+            raise ConfigError(f"{what}: {field} must be a range of positive delays, got {low:g}-{high:g}")
 
 
 def summary(underlay: Underlay) -> dict[str, Any]:

@@ -1,10 +1,9 @@
 """Drawing of an underlay with an overlay on it, as SVG. It shows where overlay links that look independent meet.
 
-The underlay is faint. The more overlay links run over an underlay link, the wider it is drawn. A router that several
-overlay links share is a disc, larger for more links: its failure takes all of them down at once. A tooltip says how
-many. Underlay links with one overlay link, and routers that only the links of their own peer use, are not shared and
-have no colour. Overlay links are curves between peers, above the underlay. Peers are large discs with their numbers;
-landmarks are stars.
+The underlay is faint. An underlay link is wider the more overlay links use it. A router that several overlay links
+share is a disc, larger for more links: its failure takes all of them down. A tooltip says how many. Underlay links with
+one overlay link, and routers that only the links of their own peer use, are not shared and have no colour. Overlay
+links are curves between peers, above the underlay. Peers are large discs with their numbers; landmarks are stars.
 """
 
 import math
@@ -27,7 +26,7 @@ WIDTH = 1200.0
 _MARGIN, _INSET, _HEAD = 32.0, 70.0, 84.0
 _HEIGHTS = (320.0, 1000.0)
 _LABELLED = 70
-"""The drawing names every router, where there is space, in networks of at most this many."""
+"""In networks of at most this many routers, the drawing names all for which there is space."""
 _CURVED = 150
 """The drawing has curves for overlay links in overlays of at most this many."""
 _NUMBERED = 60
@@ -41,9 +40,7 @@ def draw(placement: Placement, overlay: Overlay, title: str, landmarks: Iterable
     size = WIDTH - 2 * (_MARGIN + _INSET), height_for(known, WIDTH - 2 * (_MARGIN + _INSET), *_HEIGHTS)
     bottom = _HEAD + size[1] + 2 * _MARGIN
     spots = fit(known, (WIDTH / 2, (_HEAD + bottom) / 2), size)
-    a = np.array([link.a for link in overlay.links], dtype=np.int64)
-    b = np.array([link.b for link in overlay.links], dtype=np.int64)
-    components = placement.paths(a, b).components.astype(np.int64)
+    components = placement.paths(*overlay.ends).components.astype(np.int64)
     through = meeting_routers(placement, overlay)
     over = np.bincount(components[components >= under.routers] - under.routers, minlength=under.links)
     roots = frozenset(landmarks)
@@ -167,7 +164,7 @@ def _names(
     landmarks: frozenset[PeerId],
     lines: Segments,
 ) -> Iterator[str]:
-    """The name of the router that the text below the map names, then others, the best connected first."""
+    """Names of routers: the one in the text below the map, then the rest, the best connected first."""
     under, names = placement.underlay, placement.underlay.names
     worst = [int(np.argmax(through))] if (through > 1).any() else []
     links = np.bincount(under.ends.ravel(), minlength=under.routers)

@@ -4,17 +4,16 @@ from random import Random
 
 import pytest
 
-from wend.drivers.sim.latencies import UniformLatencies
-from wend.drivers.sim.swarm import Swarm, SwarmConfig
-from wend.drivers.sim.swarm_results import account
-from wend.drivers.sim.swarm_workload import (
+from tests.drivers.sim.delivery_accounts import account, brute_force
+from tests.drivers.sim.uniform_latencies import UniformLatencies
+from wend.drivers.sim.dht_simulation import DhtConfig, DhtSimulation
+from wend.drivers.sim.dht_workload import (
     PeerChange,
     TimedPublication,
     TimedSubscription,
     TimedUnsubscription,
     Workload,
-    brute_force,
-    wanted,
+    due_pairs,
 )
 from wend.model.events import Range
 from wend.model.units import MS, SECOND
@@ -61,21 +60,21 @@ def random_workload(seed: int, peers: int, changes: tuple[PeerChange, ...], begi
     return Workload(sorted(subscriptions), ended, published, changes)
 
 
-def play(strategy: str, workload: Workload, peers: int, seed: int, until: int, **settings: object) -> Swarm:
+def play(strategy: str, workload: Workload, peers: int, seed: int, until: int, **settings: object) -> DhtSimulation:
     if strategy.startswith("dmm"):
         settings["domains"] = DOMAINS
-    config = SwarmConfig(peers=peers, strategy=strategy, settings=settings, seed=seed)
-    swarm = Swarm(config, UniformLatencies(seed), workload)
-    swarm.run(until)
-    return swarm
+    config = DhtConfig(peers=peers, strategy=strategy, settings=settings, seed=seed)
+    simulation = DhtSimulation(config, UniformLatencies(seed), workload)
+    simulation.run(until)
+    return simulation
 
 
 @pytest.mark.parametrize("strategy", KEY_BASED)
 @pytest.mark.parametrize("seed", range(2))
 def test_nothing_is_missing_false_or_doubled(strategy: str, seed: int) -> None:
     workload = random_workload(seed, 16, (), SETTLING, 40)
-    swarm = play(strategy, workload, 16, seed, SETTLING + 60 * SECOND, hop_acks=bool(seed % 2))
-    found = account(workload, wanted(workload, brute_force(workload), SECOND), swarm.results)
+    simulation = play(strategy, workload, 16, seed, SETTLING + 60 * SECOND, hop_acks=bool(seed % 2))
+    found = account(workload, due_pairs(workload, brute_force(workload), SECOND), simulation.results)
     assert (found.delivered, found.undue, found.repeated) == (found.due, 0, 0)
     assert found.due > 0
 
@@ -86,6 +85,6 @@ def test_after_crashes_everything_published_later_arrives_once(seed: int) -> Non
     gone = tuple(sorted(Random(seed).sample(range(20), 5)))
     crash = PeerChange(SETTLING, "crash", gone)
     workload = random_workload(seed, 20, (crash,), SETTLING + 45 * SECOND, 60)
-    swarm = play("rendezvous", workload, 20, seed, SETTLING + 60 * SECOND)
-    found = account(workload, wanted(workload, brute_force(workload), SECOND), swarm.results)
+    simulation = play("rendezvous", workload, 20, seed, SETTLING + 60 * SECOND)
+    found = account(workload, due_pairs(workload, brute_force(workload), SECOND), simulation.results)
     assert (found.delivered, found.undue, found.repeated) == (found.due, 0, 0)

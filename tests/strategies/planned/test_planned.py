@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from tests.plans import Arcs, Flow, plan_of
 from tests.protocol.talk import GRAPH, A, B, C, D, S, ScriptedMembership, T, Talk, event, tx
-from wend.model import folders
+from wend.model import files
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.forwarding import Forwarding, read_forwarding
@@ -250,7 +250,7 @@ def test_a_plan_for_another_topology_or_peer_is_one_sentence(tmp_path: Path) -> 
     plan_of(6, GRAPH, HALVES).write(tmp_path)
     with pytest.raises(ConfigError, match="is a plan for another topology"):
         read_forwarding(tmp_path, fingerprint(2, [(0, 1)]))
-    with pytest.raises(ConfigError, match="is a plan for 6 peers, and 17 is none of them"):
+    with pytest.raises(ConfigError, match="is a plan for 6 peers, and 17 is not one of them"):
         read_forwarding(tmp_path, peer=17)
 
 
@@ -297,7 +297,7 @@ def test_a_write_that_is_torn_leaves_one_plan_or_the_other(
 ) -> None:
     """Stopped before each step that moves something, there is a plan that peers can follow."""
     before, after = plan_of(6, GRAPH, HALVES), plan_of(6, GRAPH, BOTH)
-    exchange, replace, steps = folders.exchange, Path.replace, iter(list[str]())
+    exchange, replace, steps = files.exchange, Path.replace, iter(list[str]())
 
     def step(move: Callable[..., Any]) -> Callable[..., Any]:
         def moved(*paths: Path) -> Any:
@@ -307,7 +307,7 @@ def test_a_write_that_is_torn_leaves_one_plan_or_the_other(
 
         return moved
 
-    monkeypatch.setattr(folders, "exchange", step(exchange) if at_once else lambda *_: False)
+    monkeypatch.setattr(files, "exchange", step(exchange) if at_once else lambda *_: False)
     monkeypatch.setattr(Path, "replace", step(replace))
     found = []
     for number in range(9):

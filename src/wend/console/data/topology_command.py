@@ -97,8 +97,6 @@ def _check_places(records: str | None, out: str) -> None:
 def _generated(
     folder: Path, count: int, underlay: str, peers: int, degree: int, loss: float, anonymous: float, seed: int
 ) -> "Truth":
-    import numpy as np
-
     from wend.topology.catalog import make
     from wend.topology.overlays import scattered
     from wend.topology.placement import place
@@ -106,9 +104,8 @@ def _generated(
 
     placement = place(make(underlay, seed), peers, seed)
     overlay = scattered(placement, degree, seed)
-    pairs = (np.array([link.a for link in overlay.links]), np.array([link.b for link in overlay.links]))
     messages().print(f"generating {count} records of {underlay}", style="bright_black")
-    return write_records(folder, placement, pairs, count, seed=seed, flaws=Flaws(loss=loss, anonymous=anonymous))
+    return write_records(folder, placement, overlay.ends, count, seed=seed, flaws=Flaws(loss=loss, anonymous=anonymous))
 
 
 def _infer(spark: Any, records: str, out: str, least: int, most_links: int, overlap: bool) -> dict[str, Any]:

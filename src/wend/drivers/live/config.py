@@ -21,8 +21,7 @@ from wend.model.choices import PluginChoices
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
 from wend.model.scenario import read_toml
-from wend.model.setting_rules import Rule, check_rules
-from wend.model.settings import everyday, setting, settings_of
+from wend.model.settings import Rule, check_rules, everyday, setting, settings_of
 from wend.model.units import HOUR, MS, SECOND, Nanos, parse_duration, parse_short
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.plugins import Membership

@@ -1,10 +1,10 @@
 """Other traffic: transfers with TCP-like congestion control that share the queue of a link with peers' packets.
 
-A flow always has data. It has as many packets in flight as its window allows. An ACK comes one round trip after a
-packet left the queue. The flow learns of a drop when the ACKs of later packets would tell it, one measured round trip
-after it sent the packet. A window shrinks at most once for all packets that were in flight together.
+A flow always has data, and as many packets in flight as its window allows. An ACK comes one round trip after a packet
+left the queue. The flow learns of a drop one measured round trip after it sent the packet, as the ACKs of later packets
+would tell it. A window shrinks at most once for all packets that were in flight together.
 
-Not simulated: timeouts, delayed ACKs and pacing. What a flow sends beyond the link costs nothing.
+Not simulated: timeouts, delayed ACKs, pacing, and anything on the flow's path beyond this link.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ class Reno:
         self.window += 1.0 if self.window < self.threshold else self.increase(now, rtt_ns)
 
     def increase(self, now: Nanos, rtt_ns: Nanos) -> float:
-        """What one ACK adds after slow start."""
+        """How much one ACK adds after slow start."""
         return 1.0 / self.window
 
     def lost(self, now: Nanos) -> None:

@@ -1,7 +1,7 @@
 """The agenda of a large simulation: entries in buckets of a millisecond, ordered only when their bucket is next.
 
-One heap of all entries would be hundreds of thousands long, and every comparison on the path through it would miss the
-processor's caches. Here the order is the same, by (time, kind, number), but only the current bucket is a heap.
+One heap of all entries would have hundreds of thousands, and every comparison would miss the processor's caches. The
+order is the same, by (time, kind, number), but only the current bucket is a heap.
 """
 
 from heapq import heapify, heappop, heappush

@@ -5,15 +5,14 @@ A peer's capacity limits the packets that it receives from all its links togethe
 headers cost nothing, as in a plan. A drop counts by destination and adds a row to the trace. The sender learns of it as
 of any loss. Only data uses capacity unless the scenario says otherwise.
 
-An event whose ttl will have passed before its turn comes does not enter a queue, so it takes no time of the link or
-the peer from others. That is the same as to remove it when its turn comes: the order in a queue is fixed.
+An event that will expire before its turn does not enter a queue, so it takes no time of the link or the peer from other
+events. The order in a queue is fixed, so removing the event at its turn would give the same result.
 
 The queues belong to the hosts. So a host knows how long a packet waited, and adds that to the packet's age. If the host
 crashes, its queues are lost.
 
-With CoDel or background flows, packets wait in managed queues instead (`managed_network.py`).
-
-A run without capacities does not use this file: the engine takes another network, so the hot path has no branch.
+With CoDel or background flows, packets wait in managed queues instead (`managed_network.py`). A run without capacities
+uses neither, so its hot path has no branch.
 """
 
 from collections import deque
@@ -54,7 +53,7 @@ class Queue:
         self._msgs_free = self._bits_free = 0
 
     def turn(self, now: Nanos) -> Nanos:
-        """When the next packet would have its turn."""
+        """When the next packet would be served."""
         return max(now, self._leaving[-1]) if self._leaving else now
 
     def enter(self, now: Nanos, parts: int, bits: int) -> Nanos | None:
@@ -150,7 +149,7 @@ class AdmittedPacket(msgspec.Struct, frozen=True, gc=False):
 
 
 class GatedPeer:
-    """A peer that something stands before."""
+    """A peer behind something that takes its inputs first."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer

@@ -1,16 +1,17 @@
 """Esposito's properties (section 2.1) as checks on a trace.
 
-    safety      a subscriber is notified only of events published before that match its subscription
+    safety      a subscriber is notified only of events that were published earlier and match its subscription
     integrity   a subscription is notified at most once of an event
     liveness    a subscriber is notified of at least one matching event, if there is one
     agreement   if one subscriber of an event is notified, all are
     validity    at least one subscriber of every event is notified (the print says "exactly one")
-    timeliness  subscribers are notified before the deadline: counted, never guaranteed
+
+The sixth, timeliness (subscribers are notified before the deadline), is counted (`Summary.on_time`), never guaranteed.
 
 Every strategy guarantees safety and integrity always, and the next three with persistence, once every fault has healed.
-Events that a full retry queue or a plan dropped, with a report, are excused. The promises speak of subscriptions that
-hold, so an event is also excused at a peer that leaves later, is away, or has just joined again. Integrity has the
-limits that docs/guarantees.md states. An outcome contains its scenario, so a violation names the seed that replays it.
+Events that a full retry queue or a plan reported as dropped are excused. The guarantees concern active subscriptions,
+so an event is also excused at a peer that leaves later, is away, or has just joined again. docs/guarantees.md states
+the limits of integrity. A violation names the seed that replays it.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,15 +29,16 @@ from wend.model.units import SECOND, Nanos
 from wend.protocol.config import DeliverySettings
 from wend.protocol.notices import NO_ROOM, REFUSED
 
-Property = Literal["safety", "integrity", "liveness", "agreement", "validity", "timeliness"]
+Property = Literal["safety", "integrity", "liveness", "agreement", "validity"]
 
 ALWAYS: tuple[Property, ...] = ("safety", "integrity")
 ONCE_HEALED: tuple[Property, ...] = ("liveness", "agreement", "validity")
 """Guaranteed if persistence is on and every fault has healed."""
 SETTLE_NS: Nanos = 20 * SECOND
-"""These properties are checked only if a run continues for so long after the last fault and publication."""
+"""How long a run must continue after its last fault and publication; otherwise these properties are not checked."""
 FAIR_LOSS = 0.2
-"""If a link, or the route of links that a strategy uses as one, loses a greater share, it does not count as healed."""
+"""A link that loses a greater share does not count as healed; nor does a route of links that a strategy uses as a
+link."""
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -80,10 +82,10 @@ class TraceFacts:
     @cached_property
     def reached(self) -> dict[EventId, dict[PeerId, Nanos]]:
         """By event: the notified subscribers, each with the time of its first notification."""
-        found: dict[EventId, dict[PeerId, Nanos]] = {id_: {} for id_ in self.published}
+        reached: dict[EventId, dict[PeerId, Nanos]] = {id_: {} for id_ in self.published}
         for time, id_, subscriber, _ in self.notified:
-            found.setdefault(id_, {}).setdefault(subscriber, time)
-        return found
+            reached.setdefault(id_, {}).setdefault(subscriber, time)
+        return reached
 
     @cached_property
     def evicted(self) -> set[tuple[EventId, PeerId]]:
@@ -94,17 +96,17 @@ class TraceFacts:
         }
 
     @cached_property
-    def stays(self) -> dict[PeerId, Nanos]:
-        """By peer that ever left: the time from which its subscriptions hold for good."""
-        found: dict[PeerId, Nanos] = {}
+    def settled_ns(self) -> dict[PeerId, Nanos]:
+        """By peer that ever left: the time from which its subscriptions stay active."""
+        settled: dict[PeerId, Nanos] = {}
         for peer, _, until in self.world.churn.outages():
-            found[peer] = max(found.get(peer, 0), until + REJOIN_NS)
-        return found
+            settled[peer] = max(settled.get(peer, 0), until + REJOIN_NS)
+        return settled
 
-    def view(self, id_: EventId) -> tuple[PeerId, ...]:
-        """The subscribers that have to be notified of an event."""
-        time, made = self.published[id_]
-        return tuple(s for s in made.subscribers if (id_, s) not in self.evicted and time >= self.stays.get(s, 0))
+    def due(self, id_: EventId) -> tuple[PeerId, ...]:
+        """The subscribers that must be notified of an event."""
+        time, event = self.published[id_]
+        return tuple(s for s in event.subscribers if (id_, s) not in self.evicted and time >= self.settled_ns.get(s, 0))
 
 
 Finding = tuple[EventId | None, PeerId, Nanos, str]
@@ -113,13 +115,13 @@ Finding = tuple[EventId | None, PeerId, Nanos, str]
 def _safety(facts: TraceFacts) -> Iterator[Finding]:
     for time, id_, subscriber, subscription in facts.notified:
         if id_ not in facts.published:
-            yield id_, subscriber, time, "notified of what nobody published"
+            yield id_, subscriber, time, "notified of an event that nobody published"
             continue
-        published, made = facts.published[id_]
+        published, event = facts.published[id_]
         if published > time:
             yield id_, subscriber, time, "notified before it was published"
-        if subscriber not in made.subscribers or subscription != made.number:
-            yield id_, subscriber, time, f"notified of {made.name}, to which it did not subscribe"
+        if subscriber not in event.subscribers or subscription != event.number:
+            yield id_, subscriber, time, f"notified of {event.name}, to which it did not subscribe"
 
 
 def _integrity(facts: TraceFacts) -> Iterator[Finding]:
@@ -132,15 +134,15 @@ def _integrity(facts: TraceFacts) -> Iterator[Finding]:
 
 
 def _liveness(facts: TraceFacts) -> Iterator[Finding]:
-    wanted: dict[tuple[str, PeerId], Nanos] = {}
-    happy: set[tuple[str, PeerId]] = set()
+    waiting: dict[tuple[str, PeerId], Nanos] = {}
+    notified: set[tuple[str, PeerId]] = set()
     for id_, (time, topic) in facts.published.items():
-        for subscriber in facts.view(id_):
-            wanted.setdefault((topic.name, subscriber), time)
+        for subscriber in facts.due(id_):
+            waiting.setdefault((topic.name, subscriber), time)
             if subscriber in facts.reached[id_]:
-                happy.add((topic.name, subscriber))
-    for (name, subscriber), time in wanted.items():
-        if (name, subscriber) not in happy:
+                notified.add((topic.name, subscriber))
+    for (name, subscriber), time in waiting.items():
+        if (name, subscriber) not in notified:
             yield None, subscriber, time, f"never notified of anything in {name}"
 
 
@@ -148,14 +150,14 @@ def _agreement(facts: TraceFacts) -> Iterator[Finding]:
     for id_ in facts.published:
         if reached := facts.reached[id_]:
             first = min(reached, key=lambda peer: (reached[peer], peer))
-            for subscriber in facts.view(id_):
+            for subscriber in facts.due(id_):
                 if subscriber not in reached:
                     yield id_, subscriber, reached[first], f"peer {first} was notified, this one never"
 
 
 def _validity(facts: TraceFacts) -> Iterator[Finding]:
     for id_, (time, _) in facts.published.items():
-        if facts.view(id_) and not facts.reached[id_]:
+        if facts.due(id_) and not facts.reached[id_]:
             yield id_, id_.publisher, time, "published here, and nobody was notified"
 
 
@@ -186,8 +188,8 @@ def examine(outcome: Outcome, properties: tuple[Property, ...]) -> list[Violatio
 def promised(world: World) -> tuple[Property, ...]:
     """The properties that the strategy guarantees for a run in this world.
 
-    Without persistence a peer that restarts tells by an event's age whether it may have delivered the event before. It
-    cannot know how long a link held the packet back."""
+    Without persistence, a peer that restarts tells by an event's age whether it may already have delivered the event.
+    It cannot know how long a link held the packet back."""
     if world.scenario.of(DeliverySettings).persistence:
         return (*ALWAYS, *ONCE_HEALED) if healed(world) else ALWAYS
     restarts = any(True for what in (world.peer_faults, world.churn) for _ in what.outages())
@@ -210,18 +212,5 @@ def _worst_loss(world: World) -> float:
     lost = [link.loss for link in world.overlay.links]
     if world.disturbances is not None:
         pairs = zip(lost, world.disturbances.links, strict=True)
-        lost = [1 - (1 - loss) * (1 - found.corruption) for loss, found in pairs]
+        lost = [1 - (1 - loss) * (1 - conditions.corruption) for loss, conditions in pairs]
     return max(lost, default=0.0)
-
-
-def timeliness(outcome: Outcome) -> float:
-    """The share of the due notifications that arrived in time."""
-    facts = TraceFacts(outcome)
-    due = sum(len(topic.subscribers) for _, topic in facts.published.values())
-    in_time = sum(
-        time <= facts.published[id_][0] + facts.world.deadline_ns(id_.publisher, subscriber)
-        for id_, reached in facts.reached.items()
-        if id_ in facts.published
-        for subscriber, time in reached.items()
-    )
-    return in_time / due if due else 1.0

@@ -1,8 +1,8 @@
 """CoDel (RFC 8289): drops packets at the head of a queue while they wait too long.
 
-CoDel looks at the time that a packet waited, its sojourn time. If all packets of an interval waited longer than the
-target, CoDel drops one. It drops the next ones at intervals that shrink with the square root of the number of drops,
-until a packet waited for less than the target. So a burst passes, and a queue that never drains stays short.
+CoDel watches how long packets waited, their sojourn times. If all packets of an interval waited longer than the target,
+it drops one. It drops the next ones at intervals that shrink with the square root of the number of drops, until a
+packet waited for less than the target. So bursts pass, and a queue that never drains stays short.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from wend.model.units import MS, Nanos
 TARGET_NS: Nanos = 5 * MS
 INTERVAL_NS: Nanos = 100 * MS
 _RECENT = 16
-"""If CoDel dropped packets within so many intervals before, it begins at about the same rate."""
+"""If CoDel dropped packets within this many intervals before, it resumes at about the same rate."""
 
 
 class HasEntered(Protocol):

@@ -1,7 +1,7 @@
 """Detection delays of outages, and the packet rate at which BFD would detect them as fast.
 
-Only the simulator sees both the outage and the peer that detects it. If an end already suspected the link when the
-outage began, that end does not count.
+Only the simulator sees both the outage and the peer that detects it. An end that already suspected the link when the
+outage began does not count.
 """
 
 from collections import defaultdict

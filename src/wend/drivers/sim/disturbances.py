@@ -1,8 +1,8 @@
 """Simulated links that corrupt, reorder and delay packets, or are congested (`topology/link_disturbances.py`).
 
-A corrupted packet arrives, fails the check of its checksum, and is refused: the receiver's state machine never sees it.
-A reordered packet is held back while later ones overtake it. Nothing else lets packets overtake each other: a packet
-that is sent after a spike of delay, or into a shorter queue, arrives no earlier than those before it.
+The receiver refuses a corrupted packet, because its checksum is wrong; its state machine never sees the packet. A
+reordered packet is held back while later ones overtake it. Otherwise packets stay in order: one that is sent after a
+spike of delay, or into a shorter queue, arrives no earlier than those before it.
 
 A congested link is a queue of type M/M/1/K: other traffic fills it. A packet finds n packets in the queue with
 probability proportional to load^n, waits for them, and is lost if the queue is full.
@@ -27,7 +27,7 @@ _DRAWS = 4096
 
 
 class DisturbedNetwork(Transport):
-    """Sends each message over its link as the link is for this message."""
+    """Sends each message over its link under the present conditions of that link."""
 
     __slots__ = ("_agenda", "_disturbances", "_latest", "_luck", "_luck_rng", "_network")
 
@@ -47,20 +47,20 @@ class DisturbedNetwork(Transport):
             return
         wires = network.wires[sender]
         usual = wires[receiver]
-        wires[receiver] = self._present(now, sender, receiver, usual)
+        wires[receiver] = self._conditions(now, sender, receiver, usual)
         network.send(now, sender, receiver, message)
         wires[receiver] = usual
 
     def multicast(self, now: Nanos, sender: PeerId, receivers: Sequence[PeerId], message: Message) -> int:
         wires = self._network.wires[sender]
         usual = {receiver: wires[receiver] for receiver in receivers}
-        wires.update({receiver: self._present(now, sender, receiver, wire) for receiver, wire in usual.items()})
+        wires.update({receiver: self._conditions(now, sender, receiver, wire) for receiver, wire in usual.items()})
         arriving = self._network.multicast(now, sender, receivers, message)
         wires.update(usual)
         return arriving
 
-    def _present(self, now: Nanos, sender: PeerId, receiver: PeerId, usual: Wire) -> Wire:
-        """The link as one packet finds it now. It loses a packet that is corrupted or finds a full queue."""
+    def _conditions(self, now: Nanos, sender: PeerId, receiver: PeerId, usual: Wire) -> Wire:
+        """The delay and loss that one packet meets now. A packet that is corrupted or finds a full queue is lost."""
         link, delay, loss, calendar = usual
         world = self._disturbances
         conditions = world.links[link]

@@ -15,10 +15,10 @@ EXPIRED = "expired"
 
 
 class DropLedger:
-    """Counts the drops of queues, like those of peers, and adds them to the trace.
+    """Counts the drops of queues like those of peers, and adds them to the trace.
 
-    A destination counts once per event and sending peer, however often queues drop its packets, and whether or not the
-    sender then gives it up.
+    A destination counts once per event and sending peer, no matter how often queues drop its packets, or whether the
+    sender then gives up.
     """
 
     def __init__(self, drops: Counter[str], notices: Counter[str], trace: Trace) -> None:
@@ -30,14 +30,14 @@ class DropLedger:
         self._ends: dict[tuple[PeerId, int], Nanos] = {}
 
     def sent(self, now: Nanos, sender: PeerId, part: Fragment) -> None:
-        """Remember the destinations and the end of a fragmented event. Only its first fragment names them."""
+        """Remember the destinations and the expiry of a fragmented event. Only its first fragment names them."""
         if part.head is not None:
             self._heads[sender, part.number] = part.head.dests
             if (end := self.end(now, sender, part.head)) is not None:
                 self._ends[sender, part.number] = end
 
     def end(self, now: Nanos, sender: PeerId, message: Message) -> Nanos | None:
-        """When nobody needs the event of a message any more."""
+        """When the event of a message expires."""
         if type(message) is Data and message.event.ttl_ns is not None:
             return now + message.event.ttl_ns - message.age_ns
         return self._ends.get((sender, message.number)) if type(message) is Fragment else None

@@ -69,7 +69,7 @@ A strategy that needs more than both together multiplies its copies without end.
 
 
 class Engine:
-    """One run. `run()` plays it to the end; `trace` and the counters have the results."""
+    """One run. `run()` plays it to the end; the results are in `trace` and the counters."""
 
     def __init__(self, world: World) -> None:
         scenario = world.scenario
@@ -104,7 +104,7 @@ class Engine:
         retries = (scenario.duration_ns + scenario.drain_ns) / SECOND if self._persistence else 0
         times = scenario.of(LinkSettings).transmissions * (_OFTEN + retries)
         self._everywhere = int(2 * len(world.overlay.links) * times)
-        """The transmissions that cross every link as often as allowed. Stored events are retried every second."""
+        """How many transmissions cross every link as often as allowed. Peers retry stored events every second."""
         self._allowed = 0
         self._steps: dict[int, Callable[[Nanos, PeerId, Any], list[Effect]]] = {
             FAULT: self.apply_fault,
@@ -112,9 +112,9 @@ class Engine:
             WAKE: self._wake_up,
             PUBLICATION: self.publish,
         }
-        """By kind: what an entry of the agenda does that is no message."""
+        """The function for each kind of agenda entry other than messages."""
         self._handlers: dict[type, Callable[[Nanos, PeerId, Any], None]] = {
-            Receipt: self._receipt,
+            Receipt: self._ignore,
             Missed: self.record_missed,
             Persist: self.store,
             Drop: self.record_drop,
@@ -124,7 +124,7 @@ class Engine:
             JoinMulticast: self._join,
             LeaveMulticast: self._leave_group,
             Multicast: self._multicast,
-            MulticastMembers: self._multicast_members,
+            MulticastMembers: self._ignore,
         }
 
     @property
@@ -143,7 +143,7 @@ class Engine:
         return Network(self.world, self.agenda, self.trace, self.peers)
 
     def make_network(self, links: Network) -> Transport:
-        """Put the disturbances and queues that the world needs before its links, and nothing else."""
+        """Put only those disturbances and queues before the links that the world needs."""
         world = self.world
         network: Transport = links
         if world.disturbances is not None:
@@ -157,7 +157,7 @@ class Engine:
     # ---------------------------------------------------------------- the loop
 
     def run(self) -> None:
-        """Play the run to its end. The loop carries out effects itself: a call for each would cost 5% of the speed."""
+        """Play the run to its end. The loop carries out effects itself: a call for each would cost 5 % of the speed."""
         self.schedule()
         agenda, network, peers, end = self.agenda, self.network, self.peers, self.world.end_ns
         heap, instant, hellos = agenda.heap, self.links.instant, self.links.quiet
@@ -187,7 +187,7 @@ class Engine:
                 if type(effect) is Send:
                     network.send(now, peer, effect.peer, effect.message)
                 elif type(effect) is WakeAt:
-                    # the newest request counts; the agenda still has one that an earlier time replaced
+                    # the newest request counts; the agenda keeps those that it replaces
                     time = wake[peer] = effect.time_ns
                     if time not in (requested := asked[peer]):
                         requested.add(time)
@@ -291,12 +291,12 @@ class Engine:
         leaving.happen(now)
         return []
 
-    def _gated(self, peer: PeerId, made: Peer) -> Peer | LimitedPeer:
+    def _gated(self, peer: PeerId, target: Peer) -> Peer | LimitedPeer:
         msgs, bps = self.world.peer_capacity[peer]
         if min(msgs, bps) == inf:
-            return made
+            return target
         queue = Queue(msgs, bps, self.scenario.queue_msgs)
-        return LimitedPeer(made, queue, self.scenario.charge == "all", self.agenda, self._ledger)
+        return LimitedPeer(target, queue, self.scenario.charge == "all", self.agenda, self._ledger)
 
     def publish(self, now: Nanos, peer: PeerId, topic: Topic) -> list[Effect]:
         """Publish the next event of a topic."""
@@ -344,8 +344,8 @@ class Engine:
         number = deliver.subscription[1]
         self._delivered(self._row(now, publisher, incarnation, sequence, peer, number, now - born, deadline))
 
-    def _receipt(self, now: Nanos, peer: PeerId, receipt: Receipt) -> None:
-        pass
+    def _ignore(self, now: Nanos, peer: PeerId, effect: Effect) -> None:
+        """`publish` reads receipts, and simulated peers have no keys of groups."""
 
     def record_missed(self, now: Nanos, peer: PeerId, missed: Missed) -> None:
         self.notices["missed"] += sum(missed.counts.values())
@@ -354,7 +354,7 @@ class Engine:
         self.stores[peer].append(store.record)
 
     def record_drop(self, now: Nanos, peer: PeerId, drop: Drop) -> None:
-        # a drop from a full retry queue is the peer's own decision; others may repeat the drop of a link queue
+        # A drop from a full retry queue is the peer's own decision. Any other may repeat the drop of a link's queue.
         dests = drop.dests if drop.code == NO_ROOM else self._ledger.uncounted(peer, drop.id, drop.dests)
         if not dests:
             return
@@ -371,8 +371,8 @@ class Engine:
     def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
         self.notices["paths"] += 1
         asked = self._traces[peer, effect.peer] = self._traces[peer, effect.peer] + 1
-        found = PathFound(effect.peer, self.world.path(peer, effect.peer, now, asked))
-        self.agenda.push(now + TRACE_NS, MESSAGE, peer, found)
+        path = PathFound(effect.peer, self.world.path(peer, effect.peer, now, asked))
+        self.agenda.push(now + TRACE_NS, MESSAGE, peer, path)
 
     def _join(self, now: Nanos, peer: PeerId, join: JoinMulticast) -> None:
         self._groups.setdefault(join.group, set()).add(peer)
@@ -380,11 +380,8 @@ class Engine:
     def _leave_group(self, now: Nanos, peer: PeerId, leave: LeaveMulticast) -> None:
         self._groups.get(leave.group, set()).discard(peer)
 
-    def _multicast_members(self, now: Nanos, peer: PeerId, told: MulticastMembers) -> None:
-        """Simulated peers have no keys."""
-
     def _multicast(self, now: Nanos, peer: PeerId, cast: Multicast) -> None:
-        """Send to the other members of the group. What multicast does not reach counts as lost too."""
+        """Send to the other members of the group. Members that multicast does not reach count as losses, too."""
         others = sorted(self._groups.get(cast.group, set()) - {peer})
         reached = [other for other in others if self.world.multicasts(peer, other, now)]
         arriving = self.network.multicast(now, peer, reached, cast.message)

@@ -1,7 +1,7 @@
 """Latencies between the hosts of a large simulation, looked up between the routers that they are attached to.
 
-A table of all pairs of 50 000 peers would need gigabytes. Peers share routers: the table between the 5050 routers of
-dmm's transit-stub network has 25 million entries, and every peer only needs to know its router. A host reaches its
+A table of all pairs of 50 000 peers would need gigabytes. But peers share routers: the table between the 5050 routers
+of dmm's transit-stub network has 25 million entries, and a peer needs only the number of its router. A host reaches its
 router over a LAN.
 """
 
@@ -16,7 +16,6 @@ from scipy.sparse.csgraph import dijkstra
 
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
-from wend.model.random_stream import stream_seed
 from wend.model.randomness import stream
 from wend.model.units import MS, Nanos
 from wend.topology.transit_stub import DMM, TransitStub, transit_stub
@@ -30,7 +29,6 @@ LONGEST_US: Final = 1 << (31 - LINK_BITS)
 _US: Nanos = 1000
 _ROWS = 512
 """Sources of one pass of Dijkstra, which bounds its temporary arrays."""
-_MASK = (1 << 64) - 1
 
 
 class Latencies(Protocol):
@@ -45,36 +43,6 @@ class Latencies(Protocol):
     def path(self, a: PeerId, b: PeerId) -> tuple[Nanos, int]:
         """Both, by one lookup."""
         ...
-
-
-class UniformLatencies:
-    """Delays from a uniform distribution, each a pure function of the pair and the seed. They need no table."""
-
-    __slots__ = ("_key", "_low", "_span")
-
-    def __init__(self, seed: int, low_ns: Nanos = 10 * MS, high_ns: Nanos = 50 * MS) -> None:
-        if not 0 < low_ns <= high_ns:
-            raise ConfigError(f"latencies need a range of positive delays, got {low_ns}..{high_ns} ns")
-        self._key = stream_seed(seed, "latencies") & _MASK
-        self._low = low_ns
-        self._span = high_ns - low_ns + 1
-
-    def delay_ns(self, a: PeerId, b: PeerId) -> Nanos:
-        return 0 if a == b else self._low + (self._mixed(a, b) >> 8) % self._span
-
-    def hops(self, a: PeerId, b: PeerId) -> int:
-        return 0 if a == b else 2 + (self._mixed(a, b) & 7)
-
-    def path(self, a: PeerId, b: PeerId) -> tuple[Nanos, int]:
-        return self.delay_ns(a, b), self.hops(a, b)
-
-    def _mixed(self, a: PeerId, b: PeerId) -> int:
-        """splitmix64's finaliser: neighbouring pairs give unrelated bits."""
-        low, high = (a, b) if a < b else (b, a)
-        bits = (self._key + (low << 32 | high) * 0x9E3779B97F4A7C15) & _MASK
-        bits = ((bits ^ bits >> 30) * 0xBF58476D1CE4E5B9) & _MASK
-        bits = ((bits ^ bits >> 27) * 0x94D049BB133111EB) & _MASK
-        return bits ^ bits >> 31
 
 
 class RouterTable:
@@ -99,16 +67,6 @@ class RouterTable:
                 raise ConfigError(f"a path between two routers may take {LONGEST_US} us, one takes {delay_us.max():g}")
             self.paths[rows] = delay_us.astype(np.int32) * MOST_LINKS + _depths(before)
 
-    @property
-    def delay_us(self) -> NDArray[np.int32]:
-        found: NDArray[np.int32] = self.paths // MOST_LINKS
-        return found
-
-    @property
-    def links(self) -> NDArray[np.int32]:
-        found: NDArray[np.int32] = self.paths % MOST_LINKS
-        return found
-
 
 def _depths(before: NDArray[np.int32]) -> NDArray[np.uint8]:
     """The depth of each node in the tree of its row, from its predecessors. Each pass doubles the stretch counted."""
@@ -120,8 +78,8 @@ def _depths(before: NDArray[np.int32]) -> NDArray[np.uint8]:
     while (more := depth[above]).any():
         depth += more
         above = above[above]
-    found: NDArray[np.uint8] = depth.reshape(rows, nodes)
-    return found
+    depths: NDArray[np.uint8] = depth.reshape(rows, nodes)
+    return depths
 
 
 @lru_cache(maxsize=1)
@@ -153,8 +111,8 @@ class RouterLatencies:
         if a == b:
             return 0, 0
         routers = self._routers
-        found: int = self._paths[routers[a] * self._size + routers[b]]
-        return (found >> LINK_BITS) * _US + 2 * LAN_NS, (found & (MOST_LINKS - 1)) + 2
+        entry: int = self._paths[routers[a] * self._size + routers[b]]
+        return (entry >> LINK_BITS) * _US + 2 * LAN_NS, (entry & (MOST_LINKS - 1)) + 2
 
     def nearest(self, peer: PeerId, others: Sequence[PeerId]) -> PeerId:
         """The nearest of some other peers; of equal ones the first."""

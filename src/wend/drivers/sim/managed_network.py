@@ -24,7 +24,7 @@ class ManagedNetwork(Transport):
     __slots__ = ("_charges_all", "_ledger", "_links", "_queues", "background")
 
     def __init__(self, links: Transport, network: Network, world: World, agenda: Agenda, ledger: DropLedger) -> None:
-        """`network`: whose failures stop background flows."""
+        """`network`: its failures stop background flows."""
         scenario = world.scenario
         self._links = links
         self._ledger = ledger
@@ -99,7 +99,7 @@ class ManagedPacket:
         queues: tuple[ManagedQueue, ...],
         end_ns: Nanos | None,
     ) -> None:
-        """`end_ns`: when nobody needs its event any more."""
+        """`end_ns`: when its event expires."""
         self._network = network
         self._sender = sender
         self._receiver = receiver

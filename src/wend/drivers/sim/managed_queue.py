@@ -1,8 +1,7 @@
-"""A queue that holds its packets, for disciplines that decide when a packet's turn comes, and for other traffic.
+"""A queue that holds its packets: for CoDel, which may drop a packet when its turn comes, and for background flows.
 
-The plain queue (`capacity.py`) knows when a packet leaves as soon as it enters. This one serves one packet after the
-other. When the turn of a packet comes, CoDel may drop it. A packet takes 1/capacity of a message or the time of its
-bits, whichever is longer.
+The plain queue (`capacity.py`) computes when a packet leaves as soon as it enters; this one serves one packet after the
+other. A packet takes 1/capacity of a message or the time of its bits, whichever is longer.
 """
 
 from collections import deque
@@ -40,7 +39,7 @@ class Waiting(Protocol):
         """The packet is lost with its queue."""
 
     def expired(self, now: Nanos) -> bool:
-        """Whether nobody needs the packet any more."""
+        """Whether the event of the packet has expired."""
 
 
 class ServedPacket:

@@ -1,9 +1,9 @@
 """Reasons of missing deliveries: every expected delivery that did not arrive gets a reason.
 
-A peer that gives up reports it, by event and, if it knows them, by subscriber. In some cases no peer can know: on trees
-no peer knows all subscribers of an event, and a peer that has just started knows no other. This module, which sees the
-whole run, finds the remaining reasons: the publisher did not know the subscriber, the event was still in transit at the
-end, or it was lost with a peer that crashed or left. The rest is `unexplained`; tests check that there is none.
+A peer that gives up an event reports it, with the subscribers if it knows them. In some cases no peer knows: on trees,
+no peer knows all subscribers of an event, and a peer that has just started knows none. This module sees the whole run
+and finds the remaining reasons: the publisher did not know the subscriber, the event was still in transit at the end,
+or it was lost with a peer that crashed or left. The rest is `unexplained`; tests check that it is empty.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ def explain_missing(engine: Engine) -> Counter[str]:
 
 
 class Explanations:
-    """What a run tells about events that did not reach all their subscribers."""
+    """Finds out why events did not reach all their subscribers."""
 
     def __init__(self, engine: Engine, short: Container[EventId]) -> None:
         self._unknown = engine.unknown
@@ -75,7 +75,7 @@ class Explanations:
         return any(peer == subscriber and until <= born < until + REJOIN_NS for peer, until in self._returns)
 
     def _loss(self, born: Nanos) -> str:
-        """The reason that is left for an event: a peer that crashed or left after its publication."""
+        """The last possible reason: a peer crashed or left after the event was published."""
         if self._last_crash >= born:
             return CRASHED
         return LEFT if self._last_leave >= born else UNEXPLAINED

@@ -3,8 +3,8 @@
 A link drops a packet if it is down when the packet is sent. A failure affects both directions. With
 `ack = "free"` an ACK takes no time and is never lost (the dcrd paper's idealisation).
 
-Most packets of a quiet overlay are hellos that change nothing but the time at which their receiver heard the sender.
-They need no place in the agenda: `QuietHellos` sets that time just before the receiver does anything else.
+Most packets of a quiet overlay are hellos that only change when their receiver last heard the sender. They need no
+place in the agenda: `QuietHellos` sets that time just before the receiver does anything else.
 """
 
 from collections import Counter, deque
@@ -36,7 +36,8 @@ QuietHello = tuple[Nanos, int, Link, Received]
 """When it arrives, its number in the agenda, the receiver's link that it comes over, and the message."""
 
 Wire = tuple[int, Nanos, float, bytes | None]
-"""(link, delay, loss, calendar of failures if these start and end at full seconds) from one peer to a neighbour."""
+"""One direction of a link: its index, delay and loss, and a calendar of failures if they start and end at full
+seconds."""
 
 
 class Agenda:
@@ -54,7 +55,7 @@ class Agenda:
 
 
 class QuietHellos:
-    """Hellos in transit that say what their receivers know."""
+    """Hellos in transit that tell their receivers nothing new."""
 
     __slots__ = ("_agenda", "by_peer")
 
@@ -64,7 +65,7 @@ class QuietHellos:
         """A heap for each receiver."""
 
     def absorb(self, peer: PeerId, now: Nanos, kind: int, number: int) -> None:
-        """The receiver has heard those that arrived before this entry of the agenda."""
+        """Let the receiver hear the hellos that arrive before this entry of the agenda."""
         hellos = self.by_peer[peer]
         while hellos:
             arrives, count, link, _ = hellos[0]
@@ -74,7 +75,7 @@ class QuietHellos:
             heappop(hellos)
 
     def check(self, peer: PeerId) -> None:
-        """The receiver did something. Hellos that are news to it now take their places in the agenda."""
+        """The receiver did something. Hellos that now tell it something new take their places in the agenda."""
         for _, _, link, received in self.by_peer[peer]:
             if link.suspected or link.last_hello is not received.message:
                 break
@@ -84,14 +85,14 @@ class QuietHellos:
 
     def release(self, peer: PeerId, everything: bool = True) -> None:
         """Give hellos their places in the agenda."""
-        left = []
+        waiting = []
         for hello in sorted(self.by_peer[peer]):
             arrives, count, link, received = hello
             if everything or link.suspected or link.last_hello is not received.message:
                 heappush(self._agenda.heap, (arrives, MESSAGE, count, peer, received))
             else:
-                left.append(hello)
-        self.by_peer[peer] = left
+                waiting.append(hello)
+        self.by_peer[peer] = waiting
 
 
 class Transport:

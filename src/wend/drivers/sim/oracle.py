@@ -1,8 +1,8 @@
 """ORACLE: the best possible delivery, with knowledge of every past and future failure.
 
-It computes the earliest arrival of each publication at every subscriber (`drivers/arrivals.py`). It needs the future,
-so it is not a strategy of a peer but a computation beside the simulator. It ignores packet loss and whatever else
-disturbs packets on links that are up.
+It computes the earliest arrival of each publication at every subscriber (`drivers/arrivals.py`). No peer can know the
+future, so this is a computation beside the simulator, not a strategy. It ignores packet loss and other disturbances on
+links that are up.
 """
 
 from collections import Counter
@@ -51,14 +51,14 @@ class Oracle:
 
     def _publish(self, now: Nanos, number: int, id_: EventId) -> None:
         topic = self.world.topics[number]
-        made = self.world.publication(topic, now)
-        self.expected[id_] = (now, made.subscribers)
-        self.trace.publications.add(now, *id_, made.name, len(made.subscribers))
-        if not made.subscribers:
+        event = self.world.publication(topic, now)
+        self.expected[id_] = (now, event.subscribers)
+        self.trace.publications.add(now, *id_, event.name, len(event.subscribers))
+        if not event.subscribers:
             return
-        arrival, parent = earliest_arrivals(self.world, topic.publisher, now, set(made.subscribers))
+        arrival, parent = earliest_arrivals(self.world, topic.publisher, now, set(event.subscribers))
         used: set[PeerId] = set()
-        for subscriber in made.subscribers:
+        for subscriber in event.subscribers:
             if subscriber not in arrival:
                 self.drops["no route in time"] += 1
                 self.trace.drops.add(now, topic.publisher, *id_, subscriber, "no route in time")
@@ -69,5 +69,5 @@ class Oracle:
                 self.transmissions_unicast += 1
                 hop = parent[hop]
             delay, deadline = arrival[subscriber] - now, self.world.deadline_ns(topic.publisher, subscriber)
-            self.trace.deliveries.add(arrival[subscriber], *id_, subscriber, made.number, delay, deadline)
+            self.trace.deliveries.add(arrival[subscriber], *id_, subscriber, event.number, delay, deadline)
         self.transmissions += len(used)

@@ -16,7 +16,7 @@ from wend.drivers.tally import arrived, summarised
 from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
-from wend.model.summary import DetectionDelays, Summary
+from wend.model.summary import Summary
 from wend.model.trace import Trace
 from wend.model.units import Nanos
 from wend.strategies.registry import ROUTING, load
@@ -48,44 +48,40 @@ def play(world: World) -> Outcome:
     if not known(strategy):
         raise ConfigError(f"unknown strategy {strategy!r}: choose one of {', '.join(STRATEGIES)}, or MODULE:CLASS")
     began = time.perf_counter()
-    made = Oracle(world) if strategy == ORACLE else Engine(world.for_strategy(strategy))
+    run = Oracle(world) if strategy == ORACLE else Engine(world.for_strategy(strategy))
     collecting = gc.isenabled()
     gc.disable()  # a run and its summary make no cycles, and the collector would walk millions of live tuples
     try:
-        made.run()
-        return Outcome(summarise(made, time.perf_counter() - began), made.trace, world)
+        run.run()
+        return Outcome(summarise(run, time.perf_counter() - began), run.trace, world)
     finally:
         if collecting:
             gc.enable()
 
 
-def summarise(made: Engine | Oracle, wall_s: float) -> Summary:
-    """Summarise a run. Only expected deliveries count: a subscriber that was down at the publication, or had left, is
-    not expected to get the event."""
-    expected = sum(len(subscribers) for _, subscribers in made.expected.values())
-    deliveries = made.trace.deliveries
+def summarise(run: Engine | Oracle, wall_s: float) -> Summary:
+    """Summarise a run. Only expected deliveries count: no event is expected at a subscriber that was down or had left
+    when it was published."""
+    expected = sum(len(subscribers) for _, subscribers in run.expected.values())
+    deliveries = run.trace.deliveries
     delay, deadline = deliveries.numbers("delay_ns", "deadline_ns").T.astype(np.float64)
-    if made.world.scenario.peer_outages is not None or made.world.scenario.churn is not None:
+    if run.world.scenario.peer_outages is not None or run.world.scenario.churn is not None:
         nobody: tuple[Nanos, tuple[PeerId, ...]] = (0, ())
         counts = np.array(
-            [row[4] in made.expected.get(EventId(*row[1:4]), nobody)[1] for row in deliveries.rows()], dtype=np.bool_
+            [row[4] in run.expected.get(EventId(*row[1:4]), nobody)[1] for row in deliveries.rows()], dtype=np.bool_
         )
         delay, deadline = delay[counts], deadline[counts]
     return summarised(
         arrived(delay, deadline),
-        publications=len(made.expected),
+        publications=len(run.expected),
         expected=expected,
-        data_packets=made.transmissions,
-        data_packets_unicast=made.transmissions_unicast,
-        control=made.control,
-        drops=made.drops,
-        notices=made.notices,
+        data_packets=run.transmissions,
+        data_packets_unicast=run.transmissions_unicast,
+        control=run.control,
+        drops=run.drops,
+        notices=run.notices,
         wall_s=wall_s,
-        trace_sha256=made.trace.sha256(),
-        known=_known(made) if isinstance(made, Engine) else None,
-        missing=explain_missing(made) if isinstance(made, Engine) else None,
+        trace_sha256=run.trace.sha256(),
+        known=known_after_ms(run.world.overlay, run.world.faults, run.noticed) if isinstance(run, Engine) else None,
+        missing=explain_missing(run) if isinstance(run, Engine) else None,
     )
-
-
-def _known(made: Engine) -> DetectionDelays:
-    return known_after_ms(made.world.overlay, made.world.faults, made.noticed)

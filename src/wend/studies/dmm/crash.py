@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from wend.drivers.sim.swarm_workload import PeerChange, Workload, wanted
+from wend.drivers.sim.dht_workload import PeerChange, Workload, due_pairs
 from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos
 from wend.studies.dmm.range_workload import (
@@ -93,7 +93,7 @@ def crash_setting(trial: CrashTrial, seed: int) -> RunSetting:
     return RunSetting(
         trial.peers,
         workload,
-        wanted(workload, matches(drawn, events)),
+        due_pairs(workload, matches(drawn, events)),
         place_peers(trial.peers, trial.domains, seed),
         end,
         trial.loss,

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wend.drivers.sim.swarm_workload import Pairs, TimedPublication, TimedSubscription
+from wend.drivers.sim.dht_workload import Pairs, TimedPublication, TimedSubscription
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
 from wend.model.units import MS, SECOND, Nanos

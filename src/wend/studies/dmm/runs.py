@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from wend.drivers.sim.dht_results import UNKNOWN_HOPS, DhtResults, MessageCounts
+from wend.drivers.sim.dht_simulation import LINKS, DhtConfig, DhtSimulation
+from wend.drivers.sim.dht_workload import Pairs, Workload
 from wend.drivers.sim.latencies import RouterLatencies, transit_stub_table
-from wend.drivers.sim.swarm import LINKS, Swarm, SwarmConfig
-from wend.drivers.sim.swarm_results import UNKNOWN_HOPS, MessageCounts, SwarmResults
-from wend.drivers.sim.swarm_workload import Pairs, Workload
 from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos
 from wend.strategies.registry import plugin
@@ -120,7 +120,7 @@ def play(setting: RunSetting, name: str, cache: bool, **settings: Any) -> Played
         return _direct(setting)
     strategy = STRATEGIES[name]
     own = {**COMMON, **strategy.settings, **(strategy.cached if cache else {}), **settings}
-    config = SwarmConfig(
+    config = DhtConfig(
         peers=setting.peers,
         strategy=strategy.routing,
         settings=own,
@@ -130,9 +130,9 @@ def play(setting: RunSetting, name: str, cache: bool, **settings: Any) -> Played
     )
     gc.collect()  # what an earlier run of this process left would be counted as memory that this one need not take
     contacts = settled_contacts(range(setting.peers), setting.latencies.nearest, CANDIDATES)
-    swarm = Swarm(config, setting.latencies, setting.workload, contacts)
+    simulation = DhtSimulation(config, setting.latencies, setting.workload, contacts)
     began = process_time()
-    results = swarm.run(setting.end_ns + strategy.drain_ns)
+    results = simulation.run(setting.end_ns + strategy.drain_ns)
     cpu_s = process_time() - began
     made, delay, hops = _rows(setting, results)
     return Played(
@@ -141,13 +141,13 @@ def play(setting: RunSetting, name: str, cache: bool, **settings: Any) -> Played
         delay,
         hops,
         _purposes(strategy.routing, results),
-        _states(swarm, strategy),
+        _states(simulation, strategy),
         cpu_s,
-        swarm.bytes_per_peer,
+        simulation.bytes_per_peer,
     )
 
 
-def _rows(setting: RunSetting, results: SwarmResults) -> tuple[NDArray[np.bool_], Ints, Ints]:
+def _rows(setting: RunSetting, results: DhtResults) -> tuple[NDArray[np.bool_], Ints, Ints]:
     """The delivery of each pair that was due, the first one if it was repeated."""
     deliveries, due = results.deliveries, setting.due
     size = max(1, len(setting.workload.subscriptions))
@@ -167,7 +167,7 @@ def _rows(setting: RunSetting, results: SwarmResults) -> tuple[NDArray[np.bool_]
     return made, delay, hops
 
 
-def _purposes(routing: str, results: SwarmResults) -> dict[str, MessageCounts]:
+def _purposes(routing: str, results: DhtResults) -> dict[str, MessageCounts]:
     interest = plugin("routing", routing).needs.interest
     declared = plugin("interest", interest).messages
     events = {each.__name__ for each in get_args(declared) if "event" in each.__struct_fields__}
@@ -185,9 +185,9 @@ def _purposes(routing: str, results: SwarmResults) -> dict[str, MessageCounts]:
     return found
 
 
-def _states(swarm: Swarm, strategy: StudiedStrategy) -> dict[str, Ints]:
+def _states(simulation: DhtSimulation, strategy: StudiedStrategy) -> dict[str, Ints]:
     rows: list[tuple[int, int]] = []
-    for peer in swarm.peers:
+    for peer in simulation.peers:
         if peer is not None:
             status = peer.interest.status()
             rows.append((status.get(strategy.leaf, 0), status.get(strategy.tree, 0)))

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from wend.drivers.sim.swarm_workload import Workload
+from wend.drivers.sim.dht_workload import Workload
 from wend.model.units import MS, SECOND, Nanos
 from wend.pipeline.code_hash import PARTS as SIMULATED
 from wend.pipeline.sweeps.trials import TrialKind, Trials

@@ -16,8 +16,7 @@ from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.topology.graph import Overlay
 from wend.topology.placement import Placement
-from wend.topology.routing import Index
-from wend.topology.underlay import Floats, Ints
+from wend.topology.underlay import Floats, Index, Ints
 
 MOST_TREES = 8
 Flags = NDArray[np.bool_]

@@ -15,8 +15,8 @@ from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.topology.graph import Overlay
 from wend.topology.placement import Pair, Placement
-from wend.topology.routing import Index, shortest
-from wend.topology.underlay import Ints
+from wend.topology.routing import shortest
+from wend.topology.underlay import Index, Ints
 
 _HOP_BITS = 12
 

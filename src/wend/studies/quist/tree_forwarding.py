@@ -19,8 +19,8 @@ from wend.studies.quist.joint_reliability import Tree
 from wend.topology.component_reliability import per_event
 from wend.topology.graph import Overlay
 from wend.topology.placement import Placement
-from wend.topology.routing import Index, adjacency
-from wend.topology.underlay import Floats, Ints
+from wend.topology.routing import adjacency
+from wend.topology.underlay import Floats, Index, Ints
 
 SIDE = 1000.0
 WIDEST = 500.0

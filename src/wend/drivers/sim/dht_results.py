@@ -1,7 +1,7 @@
-"""The results of a large simulation: deliveries in columns, counters by class of message, and an account of both.
+"""The results of a DHT simulation: deliveries in columns, and counters by class of message.
 
 Nothing is lost silently. Every message that was sent arrived, got lost, found its receiver down, or is in transit at
-the end. Every delivery that was due was made or is missing.
+the end.
 """
 
 import os
@@ -12,7 +12,6 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from wend.drivers.sim.swarm_workload import Pairs, Workload
 from wend.model.events import EventId, PeerId
 from wend.model.units import Nanos
 from wend.topology.underlay import Ints
@@ -22,7 +21,7 @@ UNKNOWN_HOPS = -1
 
 
 class MessageClass(NamedTuple):
-    """Messages are counted by the plug-in and the type of what they carry."""
+    """Messages are counted by plug-in and type of content."""
 
     plugin: str
     body: str
@@ -75,7 +74,7 @@ class DeliveryColumns:
         return np.array(getattr(self, name), dtype=np.int64)
 
 
-class SwarmResults:
+class DhtResults:
     """Everything that a run counts."""
 
     def __init__(self) -> None:
@@ -95,41 +94,6 @@ class SwarmResults:
 
     def total(self) -> MessageCounts:
         return sum(self.messages.values(), MessageCounts())
-
-
-class DeliveryAccount(NamedTuple):
-    """Deliveries against what was due, in pairs of publication and subscription."""
-
-    due: int
-    delivered: int
-    """Of those that were due; a repetition counts once."""
-    missing: Pairs
-    undue: int
-    """Deliveries to a subscription that was not due: the event does not match it, or came around its start or end."""
-    repeated: int
-
-    @property
-    def ratio(self) -> float:
-        return self.delivered / self.due if self.due else 1.0
-
-
-def account(workload: Workload, due: Pairs, results: SwarmResults) -> DeliveryAccount:
-    """Compare the deliveries of a run with those that were due."""
-    size = max(1, len(workload.subscriptions))
-    position = {(one.peer, one.number): at for at, one in enumerate(workload.subscriptions)}
-    made = results.deliveries
-    found = [position[peer, number] for peer, number in zip(made.peer, made.number, strict=True)]
-    got = made.column("publication") * size + np.array(found, dtype=np.int64)
-    once = np.unique(got)
-    expected = np.unique(due.publication * size + due.subscription)
-    missing = np.setdiff1d(expected, once, assume_unique=True)
-    return DeliveryAccount(
-        due=len(expected),
-        delivered=len(expected) - len(missing),
-        missing=Pairs(missing // size, missing % size),
-        undue=len(np.setdiff1d(once, expected, assume_unique=True)),
-        repeated=len(got) - len(once),
-    )
 
 
 def resident_bytes() -> int:

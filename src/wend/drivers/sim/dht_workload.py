@@ -1,7 +1,7 @@
 """The input of a large simulation as plain data: calls of applications, and peers that come and go.
 
-A subscription is known by its position in `Workload.subscriptions`, a publication by its position among publications.
-`wanted` finds by brute force which of them belong together.
+Results refer to a subscription by its position in `Workload.subscriptions`, and to a publication by its position in
+`Workload.publications`.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,6 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from wend.matching.filters import parse
 from wend.model.errors import ConfigError
 from wend.model.events import Attributes, PeerId, Qos
 from wend.model.units import FOREVER, Nanos
@@ -41,7 +40,7 @@ class TimedPublication(NamedTuple):
 
 
 class PeerChange(NamedTuple):
-    """Some peers crash, restart with what they stored, join for the first time, or leave in order."""
+    """Some peers crash, restart with their stores, join for the first time, or leave gracefully."""
 
     time_ns: Nanos
     what: Literal["crash", "restart", "join", "leave"]
@@ -83,23 +82,10 @@ class Pairs(NamedTuple):
         return Pairs(self.publication[holds], self.subscription[holds])
 
 
-def brute_force(workload: Workload) -> Pairs:
-    """All pairs that match, whenever they were made: every filter applied to every event."""
-    filters = [parse(one.filter) for one in workload.subscriptions]
-    found = [
-        (event, wanted)
-        for event, published in enumerate(workload.publications)
-        for wanted, filter_ in enumerate(filters)
-        if filter_.matches(published.attributes)
-    ]
-    columns = np.array(found, dtype=np.int64).reshape(-1, 2)
-    return Pairs(columns[:, 0], columns[:, 1])
+def due_pairs(workload: Workload, pairs: Pairs, settling_ns: Nanos = 0) -> Pairs:
+    """The pairs that must be delivered: publisher and subscriber were up, and the subscription was active.
 
-
-def wanted(workload: Workload, pairs: Pairs, settling_ns: Nanos = 0) -> Pairs:
-    """The pairs that have to be delivered: the publisher was up, the subscriber too, and the subscription held.
-
-    `settling_ns`: the time after which a subscription counts."""
+    A subscription is active from `settling_ns` after its start."""
     ends = {(one.peer, one.number): one.time_ns for one in workload.unsubscriptions}
     since = _column([one.time_ns + settling_ns for one in workload.subscriptions])
     until = _column([ends.get((one.peer, one.number), FOREVER) for one in workload.subscriptions])
@@ -118,17 +104,17 @@ def wanted(workload: Workload, pairs: Pairs, settling_ns: Nanos = 0) -> Pairs:
 def _downtimes(workload: Workload) -> dict[PeerId, list[tuple[Nanos, Nanos]]]:
     """By peer: when it is down."""
     gone: dict[PeerId, Nanos] = {}
-    found: dict[PeerId, list[tuple[Nanos, Nanos]]] = {}
+    downtimes: dict[PeerId, list[tuple[Nanos, Nanos]]] = {}
     for change in sorted(workload.changes, key=lambda change: change.time_ns):
         for peer in change.peers:
             if change.what in ("crash", "leave"):
                 gone.setdefault(peer, change.time_ns)
             else:
                 start = gone.pop(peer, 0 if change.what == "join" else change.time_ns)
-                found.setdefault(peer, []).append((start, change.time_ns))
+                downtimes.setdefault(peer, []).append((start, change.time_ns))
     for peer, start in gone.items():
-        found.setdefault(peer, []).append((start, FOREVER))
-    return found
+        downtimes.setdefault(peer, []).append((start, FOREVER))
+    return downtimes
 
 
 def _column(values: list[int]) -> Ints:

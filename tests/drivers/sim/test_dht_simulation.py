@@ -11,20 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cores import pure_only
+from tests.drivers.sim.delivery_accounts import account, brute_force
 from tests.drivers.sim.echoes import HERE
+from tests.drivers.sim.uniform_latencies import UniformLatencies
 from wend.drivers.sim.bucket_agenda import BucketAgenda
-from wend.drivers.sim.latencies import LAN_NS, RouterLatencies, RouterTable, UniformLatencies
-from wend.drivers.sim.swarm import LINKS, Swarm, SwarmConfig
-from wend.drivers.sim.swarm_results import MessageClass, account
-from wend.drivers.sim.swarm_workload import (
+from wend.drivers.sim.dht_results import MessageClass
+from wend.drivers.sim.dht_simulation import LINKS, DhtConfig, DhtSimulation
+from wend.drivers.sim.dht_workload import (
     PeerChange,
     TimedPublication,
     TimedSubscription,
     TimedUnsubscription,
     Workload,
-    brute_force,
-    wanted,
+    due_pairs,
 )
+from wend.drivers.sim.latencies import LAN_NS, MOST_LINKS, RouterLatencies, RouterTable
 from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND
 from wend.topology.routing import shortest_paths
@@ -37,15 +38,15 @@ PINGS = MessageClass(f"{HERE}:Echo", "Ping")
 BYES = MessageClass(f"{HERE}:Echo", "Bye")
 
 
-def swarm(workload: Workload, loss: float = 0.0, seed: int = 3, **settings: object) -> Swarm:
+def simulation(workload: Workload, loss: float = 0.0, seed: int = 3, **settings: object) -> DhtSimulation:
     """Everybody knows everybody."""
-    config = SwarmConfig(
+    config = DhtConfig(
         peers=PEERS, strategy=f"{HERE}:Unrouted", interest=f"{HERE}:Spread", membership=f"{HERE}:Echo", loss=loss,
         seed=seed, settings=settings,
     )  # fmt: skip
     late = {peer for change in workload.changes if change.what == "join" for peer in change.peers}
     everybody = [(one, [peer for peer in range(PEERS) if peer != one]) for one in range(PEERS) if one not in late]
-    return Swarm(config, UniformLatencies(seed), workload, everybody)
+    return DhtSimulation(config, UniformLatencies(seed), workload, everybody)
 
 
 def workload(*changes: PeerChange) -> Workload:
@@ -61,7 +62,7 @@ def workload(*changes: PeerChange) -> Workload:
     )
 
 
-def told(run: Swarm) -> tuple[object, ...]:
+def told(run: DhtSimulation) -> tuple[object, ...]:
     """Everything that a run counts."""
     found = run.results
     rows = [found.deliveries.column(name).tolist() for name in found.deliveries.__slots__]
@@ -71,9 +72,9 @@ def told(run: Swarm) -> tuple[object, ...]:
 
 def test_every_event_reaches_those_who_want_it_once() -> None:
     made = workload()
-    run = swarm(made)
+    run = simulation(made)
     results = run.run(10 * SECOND)
-    due = wanted(made, brute_force(made))
+    due = due_pairs(made, brute_force(made))
     found = account(made, due, results)
     assert (found.due, found.delivered, found.undue, found.repeated) == (len(due.publication), found.due, 0, 0)
     assert found.due > 80
@@ -92,7 +93,7 @@ def test_every_event_reaches_those_who_want_it_once() -> None:
 
 def test_messages_are_counted_by_class_with_their_physical_hops() -> None:
     made = workload()
-    results = swarm(made).run(10 * SECOND)
+    results = simulation(made).run(10 * SECOND)
     latencies = UniformLatencies(3)
     copies = results.messages[COPIES]
     assert (copies.sent, copies.lost, copies.receiver_down) == (20 * (PEERS - 1), 0, 0)
@@ -107,22 +108,22 @@ def test_messages_are_counted_by_class_with_their_physical_hops() -> None:
 
 def test_what_is_lost_is_counted() -> None:
     made = workload()
-    run = swarm(made, loss=0.3)
+    run = simulation(made, loss=0.3)
     results = run.run(60 * SECOND)
     total = results.total()
     assert 0.25 < total.lost / total.sent < 0.35
     copies, acks = results.messages[COPIES], results.messages[MessageClass(LINKS, "DirectAck")]
     assert acks.sent == copies.sent - copies.lost  # every copy that arrived is acknowledged, none is in transit
     assert results.notices["retransmit"] == copies.sent - 20 * (PEERS - 1)
-    found = account(made, wanted(made, brute_force(made)), results)
+    found = account(made, due_pairs(made, brute_force(made)), results)
     assert found.delivered + len(found.missing.publication) == found.due
     assert found.repeated == 0
 
 
 @pytest.mark.parametrize("until_ns", [2350 * MS, 60 * SECOND])
 def test_acks_that_stay_out_of_the_agenda_change_nothing(until_ns: int) -> None:
-    quiet = swarm(workload(), loss=0.2)
-    all_queued = swarm(workload(PeerChange(100 * SECOND, "crash", (1,))), loss=0.2)  # they may meet a crashed peer
+    quiet = simulation(workload(), loss=0.2)
+    all_queued = simulation(workload(PeerChange(100 * SECOND, "crash", (1,))), loss=0.2)  # they may meet a crashed peer
     for run in (quiet, all_queued):
         run.run(until_ns)
     assert told(quiet) == told(all_queued)
@@ -131,24 +132,24 @@ def test_acks_that_stay_out_of_the_agenda_change_nothing(until_ns: int) -> None:
 
 
 def test_a_run_in_stretches_is_the_same_run() -> None:
-    whole, stretches = swarm(workload(), loss=0.1), swarm(workload(), loss=0.1)
+    whole, stretches = simulation(workload(), loss=0.1), simulation(workload(), loss=0.1)
     whole.run(4005 * MS)
     for until in range(5, 4006, 100):
         stretches.run(until * MS)
     assert told(whole) == told(stretches)
     assert whole.results.in_transit == stretches.results.in_transit > 0
-    assert told(swarm(workload(), loss=0.1, seed=4)) != told(whole)
+    assert told(simulation(workload(), loss=0.1, seed=4)) != told(whole)
 
 
 def test_a_crashed_peer_says_and_hears_nothing() -> None:
     made = workload(PeerChange(1850 * MS, "crash", (1, 5)))
-    run = swarm(made)
+    run = simulation(made)
     results = run.run(10 * SECOND)
     assert [peer for peer, up in enumerate(run.peers) if up is None] == [1, 5]
     late = [at for at in range(20) if at % 3 == 1 and made.publications[at].time_ns >= 1850 * MS]
     assert results.unpublished == late
     assert results.messages[COPIES].receiver_down > 0
-    found = account(made, wanted(made, brute_force(made)), results)
+    found = account(made, due_pairs(made, brute_force(made)), results)
     assert (found.delivered, found.undue) == (found.due, 0)
     rows = zip(results.deliveries.time_ns, results.deliveries.peer, strict=True)
     assert max(time for time, peer in rows if peer == 5) < 1850 * MS
@@ -156,7 +157,7 @@ def test_a_crashed_peer_says_and_hears_nothing() -> None:
 
 def test_a_restarted_peer_finds_what_it_stored_and_subscribes_again() -> None:
     made = workload(PeerChange(1450 * MS, "crash", (5, 6)), PeerChange(1650 * MS, "restart", (5,)))
-    run = swarm(made, persistence=True)
+    run = simulation(made, persistence=True)
     run.run(10 * SECOND)
     again = run.peers[5]
     assert again is not None
@@ -171,7 +172,7 @@ def test_a_restarted_peer_finds_what_it_stored_and_subscribes_again() -> None:
 
 
 def test_a_peer_joins_through_one_live_peer() -> None:
-    run = swarm(workload(PeerChange(1450 * MS, "join", (7,))))
+    run = simulation(workload(PeerChange(1450 * MS, "join", (7,))))
     run.run(1400 * MS)
     assert run.peers[7] is None
     run.run(1500 * MS)
@@ -183,7 +184,7 @@ def test_a_peer_joins_through_one_live_peer() -> None:
 
 
 def test_a_leaving_peer_says_goodbye_and_is_gone_a_little_later() -> None:
-    run = swarm(workload(PeerChange(2 * SECOND, "leave", (3,))))
+    run = simulation(workload(PeerChange(2 * SECOND, "leave", (3,))))
     run.run(3 * SECOND)
     assert run.peers[3] is not None
     run.run(8 * SECOND)
@@ -193,7 +194,7 @@ def test_a_leaving_peer_says_goodbye_and_is_gone_a_little_later() -> None:
 
 @pure_only
 def test_everything_sent_arrived_or_is_accounted_for() -> None:
-    run = swarm(workload(PeerChange(1450 * MS, "crash", (1, 5))), loss=0.05)
+    run = simulation(workload(PeerChange(1450 * MS, "crash", (1, 5))), loss=0.05)
     handled = 0
     for peer in run.peers:
         assert peer is not None
@@ -213,9 +214,9 @@ def test_everything_sent_arrived_or_is_accounted_for() -> None:
 
 RUN = """
 from wend.model.units import MS, SECOND
-from tests.drivers.sim.test_swarm import PeerChange, swarm, told, workload
+from tests.drivers.sim.test_dht_simulation import PeerChange, simulation, told, workload
 changes = PeerChange(1450 * MS, "crash", (1, 5)), PeerChange(1650 * MS, "restart", (5,))
-run = swarm(workload(*changes), loss=0.05, persistence=True)
+run = simulation(workload(*changes), loss=0.05, persistence=True)
 run.run(4 * SECOND)
 print(told(run))
 """
@@ -237,8 +238,8 @@ def test_latencies_between_routers_are_those_of_the_shortest_paths() -> None:
     underlay = transit_stub(5, SMALL)
     paths = shortest_paths(underlay)
     table = RouterTable(underlay)
-    assert np.array_equal(table.links, paths.hops())
-    assert np.abs(table.delay_us * 1000 - paths.delay_ns).max() <= 500
+    assert np.array_equal(table.paths % MOST_LINKS, paths.hops())
+    assert np.abs(table.paths // MOST_LINKS * 1000 - paths.delay_ns).max() <= 500
     latencies = RouterLatencies(table, 60, seed=1)
     assert set(latencies.router.tolist()) <= set(underlay.access().tolist())
     a, b = np.divmod(np.arange(3600), 60)
@@ -270,14 +271,14 @@ def test_uniform_latencies_are_symmetric_and_within_their_range() -> None:
 )
 def test_a_workload_that_cannot_be_played_is_refused(made: Workload, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        swarm(made)
+        simulation(made)
 
 
-def test_a_swarm_that_cannot_be_is_refused() -> None:
+def test_an_invalid_configuration_is_refused() -> None:
     with pytest.raises(ConfigError, match="at least one peer"):
-        SwarmConfig(peers=0, strategy="dcrd")
+        DhtConfig(peers=0, strategy="dcrd")
     with pytest.raises(ConfigError, match="loss must lie in"):
-        SwarmConfig(peers=1, strategy="dcrd", loss=1.0)
+        DhtConfig(peers=1, strategy="dcrd", loss=1.0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 1 << 22)), max_size=60))

@@ -1,13 +1,13 @@
-"""The simulator of very many peers without links: the same `Peer` as everywhere, tens of thousands in one process.
+"""The simulator of a DHT: tens of thousands of peers without links in one process, each the same `Peer` that runs live.
 
-`engine.py` simulates overlays of links, with faults of links, capacities and a trace of everything. Peers of a DHT have
-no links: any peer may send to any other, and a message only takes the delay between two hosts. So this engine needs
-no table of pairs, and holds per peer what the peer itself holds.
+`engine.py` simulates overlays of links, with faults of links, capacities and a trace of everything. In a DHT any peer
+may send to any other, and a message only takes the delay between two hosts. So this simulator needs no table of pairs
+of peers.
 
 At one time, changes of peers come first, then messages, wake-ups and calls of applications.
 
-An ACK changes nothing but that its message is not sent again. If it arrives before that, its receiver takes it at once,
-and it needs no place in the agenda. Where peers may crash meanwhile, ACKs are messages as all others.
+An ACK only stops its message from being sent again. If it arrives before that, its receiver takes it at once, and it
+needs no place in the agenda. If peers may crash in the meantime, ACKs are messages like all others.
 """
 
 import gc
@@ -19,14 +19,14 @@ from typing import Any, Final
 import msgspec
 
 from wend.drivers.sim.bucket_agenda import BucketAgenda
-from wend.drivers.sim.latencies import Latencies
-from wend.drivers.sim.swarm_results import UNKNOWN_HOPS, MessageClass, MessageCounts, SwarmResults, resident_bytes
-from wend.drivers.sim.swarm_workload import (
+from wend.drivers.sim.dht_results import UNKNOWN_HOPS, DhtResults, MessageClass, MessageCounts, resident_bytes
+from wend.drivers.sim.dht_workload import (
     PeerChange,
     TimedSubscription,
     TimedUnsubscription,
     Workload,
 )
+from wend.drivers.sim.latencies import Latencies
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.publication import Publication
@@ -83,45 +83,45 @@ Contacts = tuple[PeerId, Sequence[PeerId]]
 _TRIES = 64
 
 
-class SwarmConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What is the same for all peers of a run."""
+class DhtConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration that all peers of a run share."""
 
     peers: int
     strategy: str
     interest: str | None = None
     membership: str | None = None
     settings: Mapping[str, Any] = {}
-    """The peers' settings, by field, as `PeerConfig` takes them."""
+    """The settings of peers, by field, as `PeerConfig` takes them."""
     first_settings: Mapping[str, Any] = {}
-    """Other settings of the peers that start at time 0, for instance that their contacts are a settled overlay."""
+    """Other settings of the peers that start at time 0; for instance, their contacts may be a settled overlay."""
     loss: float = 0.0
     """The probability that a message gets lost."""
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.peers < 1:
-            raise ConfigError(f"a swarm needs at least one peer, got {self.peers}")
+            raise ConfigError(f"a simulation needs at least one peer, got {self.peers}")
         if not 0.0 <= self.loss < 1.0:
             raise ConfigError(f"loss must lie in [0, 1), got {self.loss:g}")
 
 
-class Swarm:
-    """One run. `run(until_ns)` plays it, in one go or in stretches; `results` has what it counted."""
+class DhtSimulation:
+    """One run. `run(until_ns)` plays it, at once or in several stretches; `results` has its counts."""
 
     def __init__(
         self,
-        config: SwarmConfig,
+        config: DhtConfig,
         latencies: Latencies,
         workload: Workload,
         contacts: Iterable[Contacts] | None = None,
     ) -> None:
         """`contacts`: the peers that start at time 0, in this order, each with the peers that it knows. A peer that
-        joins or restarts knows one live peer, and so does everyone if no contacts are given."""
+        joins or restarts knows one live peer; without `contacts`, so does every peer."""
         load_all(config.strategy, config.interest, config.membership)
         workload.check(config.peers)
         self.config = config
         self.workload = workload
-        self.results = SwarmResults()
+        self.results = DhtResults()
         self.peers: list[Peer | None] = [None] * config.peers
         """Those that run, by id."""
         self.now: Nanos = 0
@@ -134,16 +134,16 @@ class Swarm:
         """The wake-ups in the agenda."""
         self._incarnations = [0] * config.peers
         self._stores: dict[PeerId, list[Record]] = {}
-        self._wanted: dict[PeerId, dict[int, LocalSubscription]] = {}
-        """What applications have subscribed to now. They subscribe again when their peer restarts."""
+        self._subscriptions: dict[PeerId, dict[int, LocalSubscription]] = {}
+        """The subscriptions of applications. They subscribe again when their peer restarts."""
         self._ids: dict[EventId, tuple[int, Nanos]] = {}
         """By event: its publication's position and time."""
         self._counts: dict[tuple[str, type], MessageCounts] = {}
         self._quiet_acks = not workload.changes
-        """Whether ACKs may stay out of the agenda: nobody crashes before they arrive."""
+        """Whether ACKs may stay out of the agenda: no peer crashes before they arrive."""
         self._until: Nanos = 0
         self._late_acks: list[Nanos] = []
-        """When those arrive that stay out of the agenda, and arrive after the end of the present stretch."""
+        """When ACKs outside the agenda arrive, if that is after the end of this stretch."""
         self._loss = config.loss
         self._draw = peer_stream(config.seed, "loss").random
         self._bootstrap = peer_stream(config.seed, "bootstrap")
@@ -153,7 +153,7 @@ class Swarm:
         self._first = self._later.with_(**config.first_settings)
         membership = membership_of(config.strategy, config.membership)
         self._contacts: list[Neighbour] | None = None
-        """What a peer is told of each contact, where it needs no more than the id. Peers share it."""
+        """The contacts of all peers, if a peer needs only the ids of its contacts."""
         if membership is not None and joins_by_contacts(membership):
             self._contacts = [Neighbour(peer, UNKNOWN_DELAY_NS) for peer in range(config.peers)]
         self._calls = self._in_order()
@@ -173,13 +173,13 @@ class Swarm:
 
     @property
     def bytes_per_peer(self) -> float:
-        """How much the memory of this process has grown since the swarm was made, for each peer. It holds the peers,
-        messages in transit and results."""
+        """The growth of this process since the simulation was made, per peer: peers, messages in transit and
+        results."""
         return max(0, resident_bytes() - self.bytes_before) / self.config.peers
 
     # ---------------------------------------------------------------- the loop
 
-    def run(self, until_ns: Nanos) -> SwarmResults:
+    def run(self, until_ns: Nanos) -> DhtResults:
         """Play everything up to this time."""
         self._until = until_ns
         with uncollected():
@@ -234,7 +234,7 @@ class Swarm:
         counts = self._counted(message)
         counts.sent += 1
         if not 0 <= receiver < len(self.peers):
-            counts.receiver_down += 1  # a message for a peer that never was
+            counts.receiver_down += 1  # there is no such peer
             return
         if sender != receiver:
             delay, hops = self._path(sender, receiver)
@@ -256,11 +256,11 @@ class Swarm:
     def _counted(self, message: Any) -> MessageCounts:
         kind = type(message)
         key = (message.plugin, type(message.body)) if kind is PlainMessage or kind is DirectMessage else (LINKS, kind)
-        found = self._counts.get(key)
-        if found is None:
-            found = self._counts[key] = MessageCounts()
-            self.results.messages[MessageClass(key[0], key[1].__name__)] = found
-        return found
+        counts = self._counts.get(key)
+        if counts is None:
+            counts = self._counts[key] = MessageCounts()
+            self.results.messages[MessageClass(key[0], key[1].__name__)] = counts
+        return counts
 
     # ---------------------------------------------------------------- peers that come and go
 
@@ -280,22 +280,22 @@ class Swarm:
 
     def _start(self, now: Nanos, peer: PeerId, config: PeerConfig, contacts: Sequence[PeerId]) -> None:
         self._incarnations[peer] += 1
-        made = make_peer(config.with_(peer=peer, incarnation=self._incarnations[peer]))
-        self.peers[peer] = made
+        target = make_peer(config.with_(peer=peer, incarnation=self._incarnations[peer]))
+        self.peers[peer] = target
         if self._contacts is None:
             neighbours = tuple([Neighbour(each, self._delay_ns(peer, each)) for each in contacts])
         else:
             neighbours = tuple([self._contacts[each] for each in contacts])
-        wanted = tuple(self._wanted.get(peer, {}).values())
+        subscriptions = tuple(self._subscriptions.get(peer, {}).values())
         stored = tuple(self._stores.get(peer, ()))
-        self._carry_out(now, peer, made.handle(now, Started(neighbours, wanted, (), stored)), None)
+        self._carry_out(now, peer, target.handle(now, Started(neighbours, subscriptions, (), stored)), None)
 
     def _someone(self, peer: PeerId) -> tuple[PeerId, ...]:
-        """One live peer, at random; nobody where this is the first."""
+        """A random live peer; none if this is the first peer."""
         for _ in range(_TRIES):
-            found = self._bootstrap.randrange(self.config.peers)
-            if found != peer and self.peers[found] is not None:
-                return (found,)
+            candidate = self._bootstrap.randrange(self.config.peers)
+            if candidate != peer and self.peers[candidate] is not None:
+                return (candidate,)
         return tuple([other for other, up in enumerate(self.peers) if up is not None and other != peer][:1])
 
     def _change(self, now: Nanos, peer: PeerId, change: PeerChange) -> None:
@@ -315,9 +315,9 @@ class Swarm:
 
     def _in_order(self) -> Iterator[Call]:
         """The calls by time. At one time, subscriptions come before their ends, and both before publications."""
-        made = self.workload
-        events = [(event.time_ns, event.peer, position) for position, event in enumerate(made.publications)]
-        calls: tuple[Sequence[Call], ...] = (made.subscriptions, made.unsubscriptions, events)
+        workload = self.workload
+        events = [(event.time_ns, event.peer, position) for position, event in enumerate(workload.publications)]
+        calls: tuple[Sequence[Call], ...] = (workload.subscriptions, workload.unsubscriptions, events)
         return merge(*(sorted(each, key=_time) for each in calls), key=_time)
 
     def _next_call(self) -> None:
@@ -328,12 +328,12 @@ class Swarm:
     def _call(self, now: Nanos, peer: PeerId, call: Any) -> None:
         target = self.peers[peer]
         if type(call) is TimedSubscription:
-            wanted = LocalSubscription(call.number, call.filter, call.qos)
-            self._wanted.setdefault(peer, {})[call.number] = wanted
+            subscription = LocalSubscription(call.number, call.filter, call.qos)
+            self._subscriptions.setdefault(peer, {})[call.number] = subscription
             if target is not None:
-                self._carry_out(now, peer, target.handle(now, Subscribed(wanted)), None)
+                self._carry_out(now, peer, target.handle(now, Subscribed(subscription)), None)
         elif type(call) is TimedUnsubscription:
-            self._wanted.get(peer, {}).pop(call.number, None)
+            self._subscriptions.get(peer, {}).pop(call.number, None)
             if target is not None:
                 self._carry_out(now, peer, target.handle(now, Unsubscribed(call.number)), None)
         elif target is None:
@@ -378,15 +378,15 @@ class Swarm:
         self.results.refusals[refuse.code] += 1
 
     def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
-        raise ConfigError(f"{self.config.strategy} traces underlay paths, which a swarm does not have")
+        raise ConfigError(f"{self.config.strategy} traces underlay paths, which peers without links do not have")
 
     def _no_multicast(self, now: Nanos, peer: PeerId, effect: object) -> None:
-        raise ConfigError(f"{self.config.strategy} uses multicast, which a swarm does not have")
+        raise ConfigError(f"{self.config.strategy} uses multicast, which peers without links do not have")
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without the garbage collector, which would walk millions of live objects again and again."""
+    """Switch the garbage collector off: it would walk millions of live objects again and again."""
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,8 @@
-"""An overlay in which all peers reach each other: a message between two peers takes the shortest route of links.
+"""The shortest routes between all peers of an overlay, and the overlay in which these routes are links.
 
-So a strategy that needs no links of its own, such as one on a DHT, runs in the same world as one that forwards hop by
-hop. Routes are fixed, as Internet routes are during an outage: a route is down while any of its links is
-down.
+A strategy that needs no links of its own, such as one on a DHT, runs on the second one, in the same world as one that
+forwards hop by hop. Routes are fixed, as Internet routes are during an outage: a route is down while any of its links
+is down.
 """
 
 from math import prod
@@ -15,6 +15,12 @@ from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.topology.faults import Faults, Intervals
 from wend.topology.graph import Overlay, OverlayLink
+
+
+def shortest_delays(overlay: Overlay) -> np.ndarray:
+    """The delay of the shortest route between every two peers, in nanoseconds; -1 if there is none."""
+    delays = dijkstra(_delays(overlay), directed=False)
+    return np.where(np.isfinite(delays), delays, -1).astype(np.int64)
 
 
 def routed(overlay: Overlay, faults: Faults) -> tuple[Overlay, Faults, list[list[int]]]:
@@ -32,12 +38,14 @@ def routed(overlay: Overlay, faults: Faults) -> tuple[Overlay, Faults, list[list
     return full, Intervals(len(links), down), list(routes.values())
 
 
+def _delays(overlay: Overlay) -> csr_array:
+    delays = np.array([link.delay_ns for link in overlay.links], dtype=np.float64)
+    return csr_array((delays, overlay.ends), shape=(overlay.peers, overlay.peers))
+
+
 def _routes(overlay: Overlay) -> dict[tuple[PeerId, PeerId], list[int]]:
     """By pair of peers: the links of the shortest route."""
-    ends = np.array([(link.a, link.b) for link in overlay.links], dtype=np.int64).reshape(-1, 2)
-    costs = np.array([link.delay_ns for link in overlay.links], dtype=np.float64)
-    matrix = csr_array((costs, (ends[:, 0], ends[:, 1])), shape=(overlay.peers, overlay.peers))
-    _, before = dijkstra(matrix, directed=False, return_predecessors=True)
+    _, before = dijkstra(_delays(overlay), directed=False, return_predecessors=True)
     routes = {}
     for a in range(overlay.peers):
         for b in range(a + 1, overlay.peers):
