@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
 
 from wend.matching.bitmap_index import BitmapIndex
 from wend.matching.filters import Filter
@@ -32,9 +33,6 @@ from wend.pipeline.match.match_output import (
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_progress import READ, report_rows
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 BLOCK = 50_000
 """Subscriptions per file. Small blocks let more tasks compile at once; large blocks mean fewer index lookups."""
 
@@ -44,7 +42,7 @@ _DECIDING = ("matching", "model", "pipeline/match/mapped_pickle.py")
 Block = tuple[pa.Array, "BitmapIndex[int]"]
 
 
-def compile_blocks(subscriptions: "DataFrame", count: int, folder: Path, kept: Path | None = None) -> "DataFrame":
+def compile_blocks(subscriptions: DataFrame, count: int, folder: Path, kept: Path | None = None) -> DataFrame:
     """Compile `id`, `filter` into block files. Each `file` is a row, and so is each filter that cannot be read:
     `subscription`, `reason`. Blocks in the folder `kept` outlast the job, named after their content: a later job with
     the same subscriptions need not parse them again."""
@@ -58,8 +56,6 @@ def compile_blocks(subscriptions: "DataFrame", count: int, folder: Path, kept: P
 def _compile(
     batches: Iterator[pa.RecordBatch], folder: str, kept: tuple[str, str] | None, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    from pyspark import TaskContext
-
     task = TaskContext.get()
     assert task is not None
     place = Path(folder) / f"block-{task.partitionId()}"
@@ -108,9 +104,7 @@ def _blocks(folder: str, files: tuple[str, ...]) -> list[Block]:
     return [load_mapped(Path(folder) / name) for name in files]  # an absolute name stays as it is
 
 
-def matches(
-    events: "DataFrame", subscriptions: "DataFrame", folder: Path, files: list[str], *, count: bool
-) -> "DataFrame":
+def matches(events: DataFrame, subscriptions: DataFrame, folder: Path, files: list[str], *, count: bool) -> DataFrame:
     """Match: `event`, `subscription`, a row for each match. With `count` also `matches`, a row for each event, and one
     for each subscription and task."""
     schema = (count_schema if count else pair_schema)(events, subscriptions)

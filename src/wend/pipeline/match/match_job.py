@@ -12,9 +12,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from wend.matching.bitmap_index import BitmapIndex
 from wend.matching.filters import Filter
@@ -36,9 +38,6 @@ from wend.pipeline.storage.input_tables import (
     write_quarantine,
 )
 from wend.pipeline.storage.job_folders import JobFolders, Target, drafted, literal_path
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 PlanName = Literal["broadcast", "partitioned"]
 PLANS = ("auto", "broadcast", "partitioned")
@@ -72,7 +71,7 @@ class MatchSummary(msgspec.Struct, frozen=True):
 class MatchJob:
     """Both tables, sifted once: their rows can be read, and each id is unique."""
 
-    def __init__(self, spark: "SparkSession", subscriptions: str, events: str, *, max_bad: float = MAX_BAD) -> None:
+    def __init__(self, spark: SparkSession, subscriptions: str, events: str, *, max_bad: float = MAX_BAD) -> None:
         check_max_bad(max_bad)
         self.spark = spark
         self.max_bad = max_bad
@@ -164,10 +163,8 @@ class MatchJob:
         answer = partitioned_plan.matches(groups, self.events, self.subscriptions, layout, draft.folder, count=count)
         return self._written(answer, draft, everyone, count, rows, quiet), len(layout.regions), sifted
 
-    def _without(self, bad: "DataFrame | None", count: int) -> "tuple[SiftedTable, DataFrame]":
+    def _without(self, bad: DataFrame | None, count: int) -> tuple[SiftedTable, DataFrame]:
         """Put subscriptions whose filters cannot be read into the quarantine. Return also the other subscriptions."""
-        from pyspark.sql import functions as F
-
         if bad is None or not count:
             return self.sifted, self.subscriptions
         table, few = self.sifted.table, F.broadcast(bad.withColumnRenamed("subscription", "id"))
@@ -186,9 +183,9 @@ class MatchJob:
 
     def _written(
         self,
-        answer: "DataFrame",
+        answer: DataFrame,
         draft: JobFolders,
-        everyone: "DataFrame",
+        everyone: DataFrame,
         count: bool,
         rows: int,
         quiet: bool,
@@ -218,10 +215,8 @@ def check_plan(choice: str, task_memory_mb: int) -> None:
         raise ConfigError(f"a task needs at least 1 MB of memory, got {task_memory_mb}")
 
 
-def _sample(subscriptions: "DataFrame") -> list[Filter]:
+def _sample(subscriptions: DataFrame) -> list[Filter]:
     """Draw a sample of the filters that does not depend on the partitions."""
-    from pyspark.sql import functions as F
-
     rows = subscriptions.orderBy(F.xxhash64("id"), "id").limit(SAMPLE).toArrow().combine_chunks()
     if not rows.num_rows:
         return []

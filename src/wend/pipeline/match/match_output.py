@@ -5,15 +5,13 @@ id is null. The count of an id is the sum over its rows.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 Ints = NDArray[np.int64]
 
@@ -33,15 +31,15 @@ ID_TYPES = {
 }
 
 
-def id_type(frame: "DataFrame") -> pa.DataType:
+def id_type(frame: DataFrame) -> pa.DataType:
     return ID_TYPES[frame.schema["id"].dataType.simpleString()]
 
 
-def pair_schema(events: "DataFrame", subscriptions: "DataFrame") -> pa.Schema:
+def pair_schema(events: DataFrame, subscriptions: DataFrame) -> pa.Schema:
     return pa.schema([("event", id_type(events)), ("subscription", id_type(subscriptions))])
 
 
-def count_schema(events: "DataFrame", subscriptions: "DataFrame") -> pa.Schema:
+def count_schema(events: DataFrame, subscriptions: DataFrame) -> pa.Schema:
     return pair_schema(events, subscriptions).append(pa.field("matches", pa.int64()))
 
 
@@ -85,14 +83,12 @@ def subscription_rows(schema: pa.Schema, ids: pa.Array, matches: Ints) -> pa.Rec
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def of_side(counted: "DataFrame", side: str) -> "DataFrame":
+def of_side(counted: DataFrame, side: str) -> DataFrame:
     """Select the rows of one side: `side`, `matches`."""
     return counted.where(f"{side} IS NOT NULL").select(side, "matches")
 
 
-def totals(counted: "DataFrame", side: str, everyone: "DataFrame") -> "DataFrame":
+def totals(counted: DataFrame, side: str, everyone: DataFrame) -> DataFrame:
     """Sum the matches of each id of `everyone`: `side`, `matches`. An id without a match has 0."""
-    from pyspark.sql import functions as F
-
     nothing = everyone.select(F.col("id").alias(side), F.lit(0).cast("bigint").alias("matches"))
     return of_side(counted, side).unionByName(nothing).groupBy(side).agg(F.sum("matches").alias("matches"))

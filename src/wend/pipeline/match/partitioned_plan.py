@@ -11,11 +11,14 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from pickle import dumps, loads
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from wend.matching.bitmap_index import BitmapIndex
 from wend.matching.filters import Filter
@@ -43,9 +46,6 @@ from wend.pipeline.match.match_output import (
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_progress import READ, report_rows
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 BLOCK = 50_000
 SLICE = 250_000
 UNREADABLE = -2
@@ -63,7 +63,7 @@ class Layout(msgspec.Struct, frozen=True):
         return self.regions[int(at)]
 
 
-def routed_subscriptions(subscriptions: "DataFrame", planes: Sequence[Plane], folder: Path | None) -> "DataFrame":
+def routed_subscriptions(subscriptions: DataFrame, planes: Sequence[Plane], folder: Path | None) -> DataFrame:
     """Send `id`, `filter` to regions: `plane`, `region`, `subscription`, `filter` (parsed), a row for each region. A
     filter that cannot be read goes to the plane `UNREADABLE`, with the reason in place of the region."""
     types = [("plane", pa.int32()), ("region", pa.string()), ("subscription", id_type(subscriptions))]
@@ -98,26 +98,20 @@ def send_batches(
         report_rows(folder, done, READ)
 
 
-def unreadable(routed: "DataFrame") -> "DataFrame":
+def unreadable(routed: DataFrame) -> DataFrame:
     """The filters that cannot be read: `subscription`, `reason`."""
-    from pyspark.sql import functions as F
-
     return routed.where(F.col("plane") == UNREADABLE).select("subscription", F.col("region").alias("reason"))
 
 
-def population(routed: "DataFrame") -> "DataFrame":
+def population(routed: DataFrame) -> DataFrame:
     """Count the subscriptions of each region."""
-    from pyspark.sql import functions as F
-
     return (
         routed.where(F.col("plane") != UNREADABLE).groupBy("plane", "region").agg(F.count("*").alias("subscriptions"))
     )
 
 
-def event_load(events: "DataFrame", layout: Layout) -> "DataFrame":
+def event_load(events: DataFrame, layout: Layout) -> DataFrame:
     """Count the events of each region: `number` (the position of the region), `events`."""
-    from pyspark.sql import functions as F
-
     counted = events.mapInArrow(partial(load_batches, layout=layout), "number bigint, events bigint")
     return counted.groupBy("number").agg(F.sum("events").alias("events"))
 
@@ -153,10 +147,8 @@ def with_slices(layout: Layout, loads_of: Iterable[dict[str, Any]]) -> tuple[Lay
     return Layout(layout.planes, tuple(regions)), rows
 
 
-def gather_groups(routed: "DataFrame", events: "DataFrame", layout: Layout, tasks: int) -> "DataFrame":
+def gather_groups(routed: DataFrame, events: DataFrame, layout: Layout, tasks: int) -> DataFrame:
     """Bring each group into one of the tasks, with its subscriptions before its events."""
-    from pyspark.sql import functions as F
-
     regions = routed.sparkSession.createDataFrame(_region_table(layout))
     slices = F.explode(F.sequence(F.lit(0).cast("bigint"), F.col("slices") - 1))
     block = F.pmod(F.xxhash64("subscription"), F.col("blocks"))
@@ -173,9 +165,7 @@ def gather_groups(routed: "DataFrame", events: "DataFrame", layout: Layout, task
     return together.repartition(tasks, "group").sortWithinPartitions("group", "is_event")
 
 
-def _routes_of(events: "DataFrame") -> Any:
-    from pyspark.sql.types import BooleanType, LongType, StructField, StructType
-
+def _routes_of(events: DataFrame) -> Any:
     kinds = {
         "group": LongType(),
         "is_event": BooleanType(),
@@ -224,14 +214,14 @@ def route_batches(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator
 
 
 def matches(
-    groups: "DataFrame",
-    events: "DataFrame",
-    subscriptions: "DataFrame",
+    groups: DataFrame,
+    events: DataFrame,
+    subscriptions: DataFrame,
     layout: Layout,
     folder: Path | None,
     *,
     count: bool,
-) -> "DataFrame":
+) -> DataFrame:
     """Match: `event`, `subscription`, a row for each match. With `count` also `matches`: the count of an event or
     subscription is the sum over its rows."""
     schema = (count_schema if count else pair_schema)(events, subscriptions)

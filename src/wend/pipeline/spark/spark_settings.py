@@ -13,6 +13,9 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
+
 from wend.model.errors import ConfigError
 
 LOCAL = "local[*]"
@@ -51,8 +54,6 @@ def user_settings(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def _defaults() -> dict[str, str]:
-    from pyspark.find_spark_home import _find_spark_home
-
     folder = os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home()) / "conf"
     file = Path(folder) / "spark-defaults.conf"
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
@@ -73,8 +74,6 @@ def _submit_args() -> dict[str, str]:
 
 def _submitted() -> dict[str, str]:
     """The settings of the Java process that `spark-submit` has started."""
-    from pyspark import SparkConf, SparkContext
-
     SparkContext._ensure_initialized()  # noqa: SLF001  Spark does the same when a session starts
     return dict(SparkConf().getAll())
 

@@ -16,6 +16,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import NamedTuple
 
+import pyspark
+
 from wend.model.errors import ConfigError
 from wend.model.files import written
 
@@ -124,8 +126,6 @@ def _spark_submit() -> str:
     home = os.environ.get("SPARK_HOME")
     if home:
         return str(Path(home) / "bin" / "spark-submit")
-    import pyspark
-
     return shutil.which("spark-submit") or str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
 
 

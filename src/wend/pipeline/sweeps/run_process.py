@@ -15,6 +15,8 @@ from multiprocessing.connection import Connection
 from threading import Thread
 from typing import Any
 
+from pyspark import cloudpickle
+
 
 class RunFailed(Exception):
     """A run that raised: the error as one line, and its traceback."""
@@ -46,8 +48,6 @@ class RunProcess:
 
     def call(self, task: Callable[[], Any], limit_s: float | None = None) -> Any:
         """Execute the task in the child. Raises RunFailed, RunDied or, after `limit_s`, RunTimeout."""
-        from pyspark import cloudpickle
-
         try:
             self._calls.send_bytes(cloudpickle.dumps(task))  # type: ignore[no-untyped-call]
             if not self._calls.poll(limit_s):

@@ -24,9 +24,8 @@ from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.storage.job_folders import local_path
 from wend.pipeline.storage.versioned_tables import TableFolder, read_local
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.event_rows import beside
+from wend.pipeline.telemetry.event_rows import BUCKET_NS, beside
 from wend.pipeline.telemetry.segment_rows import Ints, numbers
-from wend.pipeline.telemetry.workload_job import BUCKET_NS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
+from pyspark.sql import SparkSession
 
 from wend.drivers.recorded import DRAWN, MOVED, RECORDED, Recording, recorded_world
 from wend.model.choices import Redundancy
@@ -26,8 +27,6 @@ from wend.pipeline.sweeps.sweep import LIMIT_S, SweepResult, sweep
 from wend.pipeline.sweeps.trials import Trial, TrialKind, Trials
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from wend.drivers.world import World
 
 METRICS = ("on_time", "delivery", "packets", "expected", "delay_p50_ms", "delay_p99_ms")
@@ -147,7 +146,7 @@ def variants(strategies: Sequence[str], redundancies: Sequence[str]) -> list[tup
 
 
 def replay(
-    spark: "SparkSession",
+    spark: SparkSession,
     windows: Sequence[Recording],
     chosen: Sequence[tuple[str, str]],
     out: Path,
@@ -170,7 +169,7 @@ def replay(
     return sweep(spark, REPLAYS, runs, "replay", out, limit_s=limit_s, quiet=quiet)
 
 
-def save_replays(spark: "SparkSession", swept: SweepResult, out: str) -> None:
+def save_replays(spark: SparkSession, swept: SweepResult, out: str) -> None:
     """Make the results of a sweep the table `replays` of its folder."""
     tables = TableFolder(spark, out)
     names = ("strategy", "redundancy", "begin_ns", "duration_ns", "times", "seed", *METRICS, "error")

@@ -7,11 +7,12 @@ with the settings of the session.
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from wend.model.telemetry import Segment, segment_of
 from wend.pipeline.spark.arrow_schema import ints, spark_schema
@@ -19,9 +20,6 @@ from wend.pipeline.spark.partitions import cores
 from wend.pipeline.storage.job_folders import literal_path, local_path
 from wend.pipeline.telemetry.segment_listing import SegmentFile
 from wend.pipeline.telemetry.segment_rows import UnusableSegment, judge_rows, numbers, read_segment
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 ROW, SEGMENT, BAD = "row", "segment", "bad"
 _ABOUT = pa.schema(
@@ -39,8 +37,8 @@ Reduction = Callable[[pa.Table, Segment], pa.Table]
 
 
 def reduce_segments(
-    spark: "SparkSession", files: list[SegmentFile], reduction: Reduction, schema: pa.Schema
-) -> "DataFrame":
+    spark: SparkSession, files: list[SegmentFile], reduction: Reduction, schema: pa.Schema
+) -> DataFrame:
     """Reduce segments in tasks: the columns of `schema`, and those that say what a row is (`kind`)."""
     whole = reduced_schema(schema)
     remote = any(local_path(file.path) is None for file in files)

@@ -5,17 +5,16 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from wend.pipeline.storage.versioned_tables import DataFile, FolderVersion, TableChange, TableFolder, columns_of
 from wend.pipeline.telemetry.clocks import Clocks, Node
 from wend.pipeline.telemetry.segment_reduction import ROW, Reduction
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 Columns = tuple[tuple[str, str], ...]
 
@@ -28,7 +27,7 @@ MADE = "made"
 class TableUpdate:
     """The state of an update, which a job may use."""
 
-    spark: "SparkSession"
+    spark: SparkSession
     tables: TableFolder
     base: FolderVersion
     clocks: Clocks = field(default_factory=lambda: Clocks({}, []))
@@ -50,7 +49,7 @@ class TableUpdate:
         """The version that this update makes."""
         return self.base.number + 1
 
-    def partial(self, name: str, columns: Columns, buckets: Iterable[int] | None = None) -> "DataFrame":
+    def partial(self, name: str, columns: Columns, buckets: Iterable[int] | None = None) -> DataFrame:
         """The rows of a partial table that count, as they will be after the commit."""
         return self._counting(self.tables.frame_of(self.spark, columns, self._files(name, buckets)))
 
@@ -69,9 +68,7 @@ class TableUpdate:
         wanted = None if buckets is None else set(buckets)
         return [file for file in files if wanted is None or file.bucket in wanted]
 
-    def _counting(self, frame: "DataFrame") -> "DataFrame":
-        from pyspark.sql import functions as F
-
+    def _counting(self, frame: DataFrame) -> DataFrame:
         if MADE not in frame.columns or not self.since:
             return frame
         rows = [(*node, number) for node, number in self.since.items()]
@@ -79,13 +76,13 @@ class TableUpdate:
         joined = frame.join(F.broadcast(since), ["peer", "incarnation"], "left")
         return joined.where(F.col(MADE) >= F.coalesce("since", F.lit(0))).select(*frame.columns)
 
-    def stored(self, frame: "DataFrame", name: str = "scratch") -> "DataFrame":
+    def stored(self, frame: DataFrame, name: str = "scratch") -> DataFrame:
         """A frame that is computed once, and stays until the end of the update."""
         files = self.tables.write(frame, name)
         self.scratch += files
         return self.tables.frame_of(self.spark, columns_of(frame), files)
 
-    def append(self, name: str, columns: Columns, frame: "DataFrame | None", by: "Column | None" = None) -> None:
+    def append(self, name: str, columns: Columns, frame: DataFrame | None, by: Column | None = None) -> None:
         """Add rows to a table, by a bucket. Without a frame the table is only declared."""
         files: tuple[DataFile, ...] = ()
         if frame is not None:
@@ -109,11 +106,9 @@ class TableUpdate:
         self.tables.remove(self.scratch)
         self.tables.remove_files(self.records)
 
-    def append_reduced(self, name: str, columns: Columns, frame: "DataFrame") -> "tuple[set[int], DataFrame]":
+    def append_reduced(self, name: str, columns: Columns, frame: DataFrame) -> tuple[set[int], DataFrame]:
         """Add the rows of reduced segments to a table, by bucket if they have one. Return the buckets that got rows,
         and the records about segments. Both are written at once, so that segments are read once."""
-        from pyspark.sql import functions as F
-
         by = "bucket" in frame.columns
         of_row = F.when(F.col("kind") == ROW, F.col("bucket") if by else F.lit(0).cast("bigint"))
         files = self.tables.write(frame.withColumn(_PLACE, of_row).repartition(_PLACE), name, by=_PLACE)
@@ -125,7 +120,7 @@ class TableUpdate:
         self.records += records
         return touched, self.tables.frame_of(self.spark, columns_of(frame), records)
 
-    def replace(self, name: str, frame: "DataFrame", buckets: Iterable[int] | None = None) -> None:
+    def replace(self, name: str, frame: DataFrame, buckets: Iterable[int] | None = None) -> None:
         """Replace the rows of a table, or those of some buckets, by the column `bucket`."""
         columns = columns_of(frame, "bucket")
         files = self.tables.write(frame, name, by=None if buckets is None else "bucket")
@@ -175,5 +170,5 @@ class TelemetryJob(Protocol):
     def merge(self, update: TableUpdate) -> None:
         """Rebuild the touched buckets of the results."""
 
-    def picture(self, spark: "SparkSession", folder: str) -> str:
+    def picture(self, spark: SparkSession, folder: str) -> str:
         """The result as SVG."""

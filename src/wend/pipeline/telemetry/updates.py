@@ -13,11 +13,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 from pyarrow import compute
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from wend.model.errors import ConfigError
 from wend.model.telemetry import Segment
@@ -31,9 +33,6 @@ from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.segment_listing import SegmentFile, contradiction, one_of_each
 from wend.pipeline.telemetry.segment_reduction import BAD, ROW, SEGMENT, reduce_segments
 from wend.pipeline.telemetry.table_update import MADE, Columns, TableUpdate, TelemetryJob
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _KEYS: Columns = (("table", "string"), ("peer", "bigint"), ("incarnation", "bigint"), ("number", "bigint"))
 SEGMENTS: Columns = (
@@ -81,7 +80,7 @@ class UpdateSummary(msgspec.Struct, frozen=True):
 
 
 def run_update(
-    spark: "SparkSession",
+    spark: SparkSession,
     folder: str,
     job: TelemetryJob,
     files: list[SegmentFile],
@@ -162,11 +161,9 @@ def _base(tables: TableFolder, job: TelemetryJob, rebuild: bool) -> FolderVersio
 
 
 def _unknown(
-    spark: "SparkSession", tables: TableFolder, base: FolderVersion, chosen: list[SegmentFile]
+    spark: SparkSession, tables: TableFolder, base: FolderVersion, chosen: list[SegmentFile]
 ) -> tuple[list[SegmentFile], list[tuple[SegmentFile, str]]]:
     """The segments that no update has used yet, and files that contradict one that was used."""
-    from pyspark.sql import functions as F
-
     if "_segments" not in base.tables or not chosen:
         return chosen, []
     keys = [name for name, _ in _KEYS]
@@ -189,10 +186,8 @@ def _about(file: SegmentFile) -> dict[str, Any]:
     }
 
 
-def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) -> "list[DataFrame]":
+def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) -> list[DataFrame]:
     """Reduce the new segments to partial rows; return the records about segments and bad rows."""
-    from pyspark.sql import functions as F
-
     records = [_compare_clocks(update, new)]
     unit = job.offset_unit_ns
     offsets = update.clocks.rounded(unit)
@@ -219,7 +214,7 @@ def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) 
     return records
 
 
-def _compare_clocks(update: TableUpdate, new: list[SegmentFile]) -> "DataFrame":
+def _compare_clocks(update: TableUpdate, new: list[SegmentFile]) -> DataFrame:
     files = _of(new, clocks.TABLES)
     frame = reduce_segments(update.spark, files, clocks.sightings, clocks.SIGHTINGS)
     columns = _columns(clocks.SIGHTINGS)
@@ -231,10 +226,8 @@ def _compare_clocks(update: TableUpdate, new: list[SegmentFile]) -> "DataFrame":
     return about
 
 
-def _few_sightings(update: TableUpdate, columns: Columns) -> "DataFrame":
+def _few_sightings(update: TableUpdate, columns: Columns) -> DataFrame:
     """The sightings by which clocks are compared: all or, of a long history, outages and the events with a low hash."""
-    from pyspark.sql import functions as F
-
     seen = update.partial("_sightings", columns)
     if update.bytes("_sightings") < MOST_SIGHTINGS:  # a row has more bytes than one
         return seen
@@ -248,7 +241,7 @@ def _of(files: list[SegmentFile], tables: tuple[str, ...]) -> list[SegmentFile]:
 
 
 @contextmanager
-def _segments_as_records(spark: "SparkSession") -> Iterator[None]:
+def _segments_as_records(spark: SparkSession) -> Iterator[None]:
     """Hand a task few records at once, because a record may be a whole segment."""
     before = spark.conf.get(_BATCH)
     spark.conf.set(_BATCH, "4")
@@ -282,12 +275,10 @@ def _segments_of(update: TableUpdate, nodes: set[Node], job: TelemetryJob) -> li
 
 
 def _record(
-    update: TableUpdate, odd: list[tuple[SegmentFile, str]], records: "list[DataFrame]", max_bad: float
+    update: TableUpdate, odd: list[tuple[SegmentFile, str]], records: list[DataFrame], max_bad: float
 ) -> tuple[int, int, int]:
     """Record the segments that were used, and the quarantine. Return the rows in quarantine, the unreadable segments
     among them, and the rows of all segments."""
-    from pyspark.sql import functions as F
-
     every = records[0].select(*(name for name, _ in SEGMENTS), "kind", "line", "reason")
     for frame in records[1:]:
         every = every.unionByName(frame.select(*every.columns))

@@ -8,29 +8,27 @@ facts of the version, so a slightly better estimate of a clock changes no rows.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from wend.model.errors import ConfigError
 from wend.model.telemetry import Segment
 from wend.model.units import SECOND
 from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, PUBLICATION, PUBLISHED, beside, event_rows
+from wend.pipeline.telemetry.event_rows import BUCKET_NS, DELIVERY, EVENT, PUBLICATION, PUBLISHED, beside, event_rows
 from wend.pipeline.telemetry.segment_rows import numbers
 from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
 from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, stored_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 BEATS = pa.schema(ints("peer", "incarnation", "beats", "gap_ns", "sample_ppb", "published"))
 """The heartbeats of one segment: how many, the usual gap between two, and the sum of the shares that were sampled, in
 billionths."""
 _BILLION = 10**9
-BUCKET_NS = 900 * SECOND
 
 
 def beat_rows(table: pa.Table, segment: Segment) -> pa.Table:
@@ -65,8 +63,6 @@ class WorkloadJob:
         ]
 
     def merge(self, update: TableUpdate) -> None:
-        from pyspark.sql import functions as F
-
         update.touched = beside(update.touched) & update.buckets("_events")
         near = update.partial("_events", stored_columns(PUBLISHED), beside(update.touched))
         published = near.where((F.col("what") == PUBLICATION) & F.col("bucket").isin(sorted(update.touched)))
@@ -93,10 +89,8 @@ class WorkloadJob:
         counted = update.partial("_flows", _FLOWS)
         update.replace("flows", self._flows(update, counted).orderBy("publisher", "receivers").coalesce(1))
 
-    def _flows(self, update: TableUpdate, counted: "DataFrame") -> "DataFrame":
+    def _flows(self, update: TableUpdate, counted: DataFrame) -> DataFrame:
         """The columns of a file of flows."""
-        from pyspark.sql import functions as F
-
         beats = update.partial("_beats", stored_columns(BEATS, timed=False))
         observed = beats.groupBy("peer", "incarnation").agg(
             F.sum("beats").alias("beats"), F.max("gap_ns").alias("gap_ns"), F.sum("sample_ppb").alias("sample_ppb")
@@ -127,7 +121,7 @@ class WorkloadJob:
             "sample",
         )
 
-    def picture(self, spark: "SparkSession", folder: str) -> str:
+    def picture(self, spark: SparkSession, folder: str) -> str:
         raise ConfigError(f"there is no picture of {folder}: `wend plan` draws flows")
 
 
