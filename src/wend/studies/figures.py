@@ -170,7 +170,7 @@ def bounds_of(panel: Panel) -> Bounds:
 
 def shown_series(figure: Figure) -> list[Series]:
     """The series of a figure, each once, in the order of its panels."""
-    every = [series for panel in figure.panels for series in (panel.series or figure.series)]
+    every = [series for panel in figure.panels for series in figure.series_of(panel)]
     return list({series.label: series for series in every}.values())
 
 

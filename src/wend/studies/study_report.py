@@ -6,10 +6,12 @@ programs.
 """
 
 import platform
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from jinja2 import Environment, PackageLoader, select_autoescape
 
 from wend import __version__
 from wend.model.errors import ConfigError
@@ -23,6 +25,12 @@ PAGES = ("report.html", "report.md", "report.json")
 VERDICTS = ("met", "not met", "contradicted", "doubtful", "not run")
 RANKS = {verdict: rank for rank, verdict in enumerate(("not met", "contradicted", "doubtful", "met", "not run"))}
 """The order of claims in the report: failures first."""
+_TEMPLATES = Environment(
+    loader=PackageLoader("wend.studies"),
+    autoescape=select_autoescape(enabled_extensions=("html.j2",), default=False),
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 
 
 def write_report(finished: Finished, out: Path) -> Path:
@@ -32,9 +40,8 @@ def write_report(finished: Finished, out: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         view = _view(finished, folder)
-        environment = _templates()
         for page in (html, markdown):
-            page.write_text(environment.get_template(f"{page.name}.j2").render(view), encoding="utf-8")
+            page.write_text(_TEMPLATES.get_template(f"{page.name}.j2").render(view), encoding="utf-8")
         for_programs.write_bytes(msgspec.json.format(msgspec.json.encode(as_json(finished)), indent=2))
     except OSError as error:
         raise ConfigError(f"cannot write the report to {out}: {error.strerror or error}") from None
@@ -56,17 +63,13 @@ def as_json(finished: Finished) -> dict[str, Any]:
         "elapsed_s": finished.elapsed_s,
         "simulated_wall_s": finished.simulated_wall_s,
         "verdicts": count_verdicts(finished.claims),
-        "unsure": count_verdicts(_unsure(finished.claims)),
+        "unsure": count_verdicts([result for result in finished.claims if result.sure is False]),
         "claims": [_claim_json(result, finished.study.shares()) for result in finished.claims],
     }
 
 
 def count_verdicts(results: list[Result]) -> dict[str, int]:
     return {verdict: sum(result.verdict == verdict for result in results) for verdict in VERDICTS}
-
-
-def _unsure(results: list[Result]) -> list[Result]:
-    return [result for result in results if result.sure is False]
 
 
 def _claim_json(result: Result, shares: frozenset[str]) -> dict[str, Any]:
@@ -95,17 +98,6 @@ def _claim_json(result: Result, shares: frozenset[str]) -> dict[str, Any]:
     }
 
 
-def _templates() -> Any:
-    from jinja2 import Environment, PackageLoader, select_autoescape
-
-    return Environment(
-        loader=PackageLoader("wend.studies"),
-        autoescape=select_autoescape(enabled_extensions=("html.j2",), default=False),
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
 def _view(finished: Finished, folder: Path) -> dict[str, Any]:
     """The values for the templates. Templates decide the layout; all numbers are computed here."""
     size = finished.size
@@ -117,7 +109,6 @@ def _view(finished: Finished, folder: Path) -> dict[str, Any]:
     figures = finished.study.figures_at(size)
     for figure in figures:
         drawing.save(figure, folder)
-    gated = [result for result in finished.claims if result.verdict in ("met", "not met", "contradicted")]
     ranked = sorted(finished.claims, key=lambda result: RANKS[result.verdict])
     return {
         "study": finished.study,
@@ -125,8 +116,8 @@ def _view(finished: Finished, folder: Path) -> dict[str, Any]:
         "size": size,
         "smoke": size.thin,
         "verdicts": count_verdicts(finished.claims),
-        "unsure": count_verdicts(_unsure(finished.claims)),
-        "gated": len(gated),
+        "unsure": count_verdicts([result for result in finished.claims if result.sure is False]),
+        "gated": sum(result.verdict in ("met", "not met", "contradicted") for result in finished.claims),
         "claims": [_claim_view(result, finished.study) for result in ranked],
         "tables": [_table_view(table, finished) for table in finished.study.tables],
         "comparison": _comparison_view(finished.study.comparison, finished),
@@ -134,7 +125,7 @@ def _view(finished: Finished, folder: Path) -> dict[str, Any]:
         "light": page_colours(dark=False),
         "dark": page_colours(dark=True),
         "font": FONT,
-        "versions": _versions(),
+        "versions": f"Wend {__version__}, Python {platform.python_version()}, Spark {version('pyspark')}",
         "elapsed": _duration(finished.elapsed_s),
         "simulated_wall": _duration(finished.simulated_wall_s),
     }
@@ -294,10 +285,3 @@ def _duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def _versions() -> str:
-    from importlib.metadata import version
-
-    spark = version("pyspark")
-    return f"Wend {__version__}, Python {platform.python_version()}, Spark {spark}"
