@@ -5,8 +5,7 @@ ten times slower. The counts are small, and Spark's built-in functions do the re
 undirected.
 """
 
-from collections.abc import Iterator
-from functools import reduce
+from functools import partial, reduce
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from wend.topology.inference import LONGEST, merge
 from wend.topology.traceroute_counts import RECORDS, count
 
 _SIGHTINGS = "kind string, a string, b string, gap int, middle string, seen long, first_ns long, last_ns long"
+_COLUMNS = dict.fromkeys(("source", "target", "time_ns"), "bigint") | {"hops": "array<string>", "reached": "boolean"}
 LEAST = 3
 MOST_LINKS = 2000
 """A router that more overlay links cross is left out of the overlaps: it would make millions of pairs."""
@@ -37,11 +37,8 @@ class InferredUnderlay(NamedTuple):
     """what, seen: the number of traces, and of those that could not be used, by reason"""
 
 
-def infer(
-    records: DataFrame, *, least: int = LEAST, overlay: DataFrame | None = None, most_links: int = MOST_LINKS
-) -> InferredUnderlay:
-    """Infer the underlay. `overlay` (a, b: peers) restricts the overlaps to some overlay links, and routers that more
-    than `most_links` of them cross are left out."""
+def infer(records: DataFrame, *, least: int = LEAST, most_links: int = MOST_LINKS) -> InferredUnderlay:
+    """Infer the underlay. The overlaps leave out routers that more than `most_links` overlay links cross."""
     if least < 1:
         raise ConfigError(f"least must be at least 1, got {least}")
     check(records)
@@ -50,7 +47,7 @@ def infer(
     filled = _filled(seen, holes)
     unknown = _unknown(holes, filled, least)
     links, rare = _links(seen, holes, filled, unknown, least)
-    members = _members(seen, unknown, overlay)
+    members = _members(seen, unknown)
     crossed = members.groupBy("router").count()
     busy = crossed.where(crossed["count"] > most_links).select("router")
     overlaps = _overlaps(members.join(busy, "router", "left_anti"))
@@ -68,31 +65,25 @@ def read_records(spark: SparkSession, path: str) -> DataFrame:
 
 
 def check(records: DataFrame) -> None:
-    actual = {field.name: field.dataType.simpleString() for field in records.schema.fields}
-    expected = {
-        "source": "bigint",
-        "target": "bigint",
-        "time_ns": "bigint",
-        "hops": "array<string>",
-        "reached": "boolean",
-    }
-    for name, kind in expected.items():
+    actual = dict(records.dtypes)
+    for name, kind in _COLUMNS.items():
         if actual.get(name) != kind:
             raise ConfigError(f"traceroute records need a column {name} of type {kind}, got {actual.get(name, 'none')}")
 
 
-def sightings(records: DataFrame, longest: int = LONGEST) -> DataFrame:
+def sightings(records: DataFrame) -> DataFrame:
     """Count the hops of all records, and cache the counts: the steps below read them several times."""
+    rows = records.select(*RECORDS.names).mapInArrow(partial(count, longest=LONGEST), _SIGHTINGS)
+    return _summed(rows, ["kind", "a", "b", "gap", "middle"]).persist()
 
-    def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return count(batches, longest)
 
-    rows = records.select(*RECORDS.names).mapInArrow(counted, _SIGHTINGS)
-    keys = ["kind", "a", "b", "gap", "middle"]
-    summed = rows.groupBy(*keys).agg(
-        F.sum("seen").alias("seen"), F.min("first_ns").alias("first_ns"), F.max("last_ns").alias("last_ns")
+def _summed(rows: DataFrame, keys: list[str], *counts: str) -> DataFrame:
+    """How often each key was seen, and when first and last; further counts are summed, too."""
+    return rows.groupBy(*keys).agg(
+        *(F.sum(name).alias(name) for name in ("seen", *counts)),
+        F.min("first_ns").alias("first_ns"),
+        F.max("last_ns").alias("last_ns"),
     )
-    return summed.persist()
 
 
 def _filled(seen: DataFrame, holes: DataFrame) -> DataFrame:
@@ -146,30 +137,16 @@ def _links(
         F.col("seen").alias("filled"),
     )
     ordered = direct.withColumns({"a": F.least("a", "b"), "b": F.greatest("a", "b")})
-    both = (
-        ordered.unionByName(within)
-        .groupBy("a", "b")
-        .agg(
-            F.sum("seen").alias("seen"),
-            F.sum("filled").alias("filled"),
-            F.min("first_ns").alias("first_ns"),
-            F.max("last_ns").alias("last_ns"),
-        )
-    )
+    both = _summed(ordered.unionByName(within), ["a", "b"], "filled")
     mile = F.col("a").startswith("peer:") | F.col("b").startswith("peer:")
     named = both.withColumn("kind", F.when(mile, "last mile").otherwise("link"))
     shown = named.select("a", "b", "kind", "seen", "filled", "first_ns", "last_ns")
     return shown.where(F.col("seen") >= least), shown.where(F.col("seen") < least)
 
 
-def _members(seen: DataFrame, unknown: DataFrame, overlay: DataFrame | None) -> DataFrame:
+def _members(seen: DataFrame, unknown: DataFrame) -> DataFrame:
     """link, router: the routers on the path of each overlay link. End hosts are not routers."""
     traces = seen.where("kind = 'pair'").select("a", "b", F.col("seen").alias("traces"))
-    if overlay is not None:
-        name = [F.concat(F.lit("peer:"), F.col(end).cast("string")).alias(end) for end in ("a", "b")]
-        wanted = overlay.select(*name)
-        either = wanted.unionByName(wanted.select(F.col("b").alias("a"), F.col("a").alias("b")))
-        traces = traces.join(either.distinct(), ["a", "b"], "left_semi")
     answered = seen.where("kind = 'member'").select("a", "b", F.col("middle").alias("router"), "seen")
     ends = F.split("middle", "\n")
     missing = (
@@ -200,12 +177,7 @@ def _overlaps(members: DataFrame) -> DataFrame:
 
 
 def _counts(
-    seen: DataFrame,
-    holes: DataFrame,
-    filled: DataFrame,
-    unknown: DataFrame,
-    rare: DataFrame,
-    busy: DataFrame,
+    seen: DataFrame, holes: DataFrame, filled: DataFrame, unknown: DataFrame, rare: DataFrame, busy: DataFrame
 ) -> DataFrame:
     open_holes = holes.join(filled, ["a", "b", "gap"], "left_anti").join(
         unknown.withColumn("gap", F.lit(1)), ["a", "b", "gap"], "left_anti"
@@ -222,4 +194,4 @@ def _counts(
         table.agg(F.coalesce(F.sum("seen"), F.lit(0)).alias("seen")).select(F.lit(what).alias("what"), "seen")
         for what, table in rows.items()
     ]
-    return reduce(lambda one, other: one.unionByName(other), counts)
+    return reduce(DataFrame.unionByName, counts)

@@ -5,7 +5,6 @@ zip file, and depends on the machine: it has to be installed on the workers, as 
 """
 
 import os
-import shlex
 import shutil
 import sys
 import zipfile
@@ -127,10 +126,6 @@ def _spark_submit() -> str:
     if home:
         return str(Path(home) / "bin" / "spark-submit")
     return shutil.which("spark-submit") or str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
-
-
-def as_line(words: list[str]) -> str:
-    return shlex.join(words)
 
 
 def submit_environment() -> dict[str, str]:

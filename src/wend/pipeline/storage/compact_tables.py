@@ -7,7 +7,7 @@ its files, which stay as long as versions are retained.
 from collections import defaultdict
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from wend.pipeline.spark.task_errors import plain_errors
 from wend.pipeline.storage.job_folders import Target
@@ -35,7 +35,7 @@ def compact(spark: SparkSession, folder: Target, *, retain_ns: int) -> Compactio
     tables = TableFolder(spark, folder)
     with plain_errors():
         base = version = tables.required()
-        changes = {name: _merged(spark, tables, base, name) for name in sorted(base.tables)}
+        changes = {name: _merged(tables, base, name) for name in sorted(base.tables)}
         changes = {name: change for name, change in changes.items() if change.removed}
         if changes:
             version = tables.commit(base, changes, alone=False)
@@ -43,7 +43,7 @@ def compact(spark: SparkSession, folder: Target, *, retain_ns: int) -> Compactio
     return CompactionSummary(len(base.files()), len(version.files()), versions, files, version.number, str(folder))
 
 
-def _merged(spark: SparkSession, tables: TableFolder, base: FolderVersion, name: str) -> TableChange:
+def _merged(tables: TableFolder, base: FolderVersion, name: str) -> TableChange:
     table = base.tables[name]
     small: dict[int | None, list[DataFile]] = defaultdict(list)
     for file in table.files:
@@ -55,11 +55,8 @@ def _merged(spark: SparkSession, tables: TableFolder, base: FolderVersion, name:
         files = small[bucket]
         if len(files) < 2:
             continue
-        merged = _merge(tables.frame_of(spark, table.columns, files), sum(file.bytes for file in files))
+        size = sum(file.bytes for file in files)
+        merged = tables.frame_of(table.columns, files).coalesce(max(1, round(size / LARGE)))
         added += [msgspec.structs.replace(file, bucket=bucket) for file in tables.write(merged, name)]
         removed |= {file.path for file in files}
     return TableChange(table.columns, tuple(added), frozenset(removed))
-
-
-def _merge(frame: DataFrame, size: int) -> DataFrame:
-    return frame.coalesce(max(1, round(size / LARGE)))

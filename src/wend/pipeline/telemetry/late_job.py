@@ -16,7 +16,7 @@ from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, EVENTS, beside, 
 from wend.pipeline.telemetry.late_paths import CAUSES, lost_time
 from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
 from wend.pipeline.telemetry.telemetry_pictures import lost_time_bars
-from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, stored_columns
+from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS
 
 _TASK_BYTES = 8 * 2**20
 """Bytes of stored events for each task. A task holds all of its late events in memory."""
@@ -47,7 +47,7 @@ class LateJob:
     def merge(self, update: TableUpdate) -> None:
         there = update.buckets("_events")
         update.touched = beside(update.touched) & there
-        near = update.partial("_events", stored_columns(EVENTS), beside(update.touched))
+        near = update.partial("_events", beside(update.touched))
         rows = near.withColumn("wanted", F.col("bucket").isin(sorted(update.touched)))
         begin = (F.col("bucket") * F.lit(self.window_ns)).alias("begin_ns")
         is_late = F.col("deadline_ns").between(F.lit(0), F.col("age_ns") - 1)
@@ -74,7 +74,7 @@ class LateJob:
     def picture(self, spark: SparkSession, folder: str) -> str:
         tables = TableFolder(spark, folder)
         version = tables.required()
-        return lost_time_bars(tables.frame(spark, version, "causes"), tables.frame(spark, version, "lateness"))
+        return lost_time_bars(tables.frame(version, "causes"), tables.frame(version, "lateness"))
 
 
 def _sorted(frame: DataFrame) -> DataFrame:

@@ -16,7 +16,7 @@ from wend.pipeline.telemetry.link_outages import CHANGES, OUTAGES, Spans, change
 from wend.pipeline.telemetry.link_windows import LINKS, SAMPLES, Windowing, link_rows, link_sums
 from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
 from wend.pipeline.telemetry.telemetry_pictures import availability_map
-from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, FORMAT, stored_columns
+from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, FORMAT
 
 _FORMAT = 2
 """Grows when older partial rows can no longer be merged."""
@@ -55,7 +55,7 @@ class LinksJob:
         outages = self._outages(update)
         update.touched |= self._touched_by_outages(update, outages)
         update.replace("outages", outages.orderBy("begin_ns", "a", "b").coalesce(1))
-        sums = _linked(update.partial("_samples", stored_columns(SAMPLES), update.touched))
+        sums = _linked(update.partial("_samples", update.touched))
         down = self._by_bucket(update, outages.where("agreed"))
         shares = update.bytes("_samples", update.touched) // max(1, len(update.touched)) // _TASK_BYTES + 1
         rows = sums.unionByName(down, allowMissingColumns=True)
@@ -75,12 +75,11 @@ class LinksJob:
 
     def picture(self, spark: SparkSession, folder: str) -> str:
         tables = TableFolder(spark, folder)
-        version = tables.required()
-        return availability_map(tables.frame(spark, version, "links"))
+        return availability_map(tables.frame(tables.required(), "links"))
 
     def _outages(self, update: TableUpdate) -> DataFrame:
         """All outages of all links: they are few, and one may last for any time."""
-        changes = update.partial("_changes", stored_columns(CHANGES, timed=False))
+        changes = update.partial("_changes")
         find = _outages_by(update.clocks.rounded(CLOCK_UNIT_NS), update.spans)
         return update.stored(_linked(changes).groupBy("a", "b").applyInArrow(find, spark_schema(OUTAGES)))
 
@@ -88,7 +87,7 @@ class LinksJob:
         """The buckets in which an outage has changed."""
         if "outages" not in update.base.tables:
             return set()
-        before = update.tables.frame(update.spark, update.base, "outages")
+        before = update.tables.frame(update.base, "outages")
         there = {file.bucket for file in update.base.tables["links"].files if file.bucket is not None}
         if before.columns != outages.columns:  # an older Wend has made them
             return there

@@ -11,23 +11,30 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import msgspec
 from pyspark.sql import SparkSession
 
 from wend.drivers.recorded import DRAWN, MOVED, RECORDED, Recording, recorded_world
+from wend.drivers.sim.run import STRATEGIES, known, play
+from wend.drivers.world import World
 from wend.model.choices import Redundancy
 from wend.model.errors import ConfigError
+from wend.model.flows import Flow, told_apart
+from wend.model.forwarding import read_forwarding
 from wend.model.rates import Rate
 from wend.model.units import SECOND
 from wend.pipeline.code_hash import PARTS
 from wend.pipeline.storage.versioned_tables import TableChange, TableFolder, columns_of
 from wend.pipeline.sweeps.sweep import LIMIT_S, SweepResult, sweep
 from wend.pipeline.sweeps.trials import Trial, TrialKind, Trials
-
-if TYPE_CHECKING:
-    from wend.drivers.world import World
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import workload_of
+from wend.planning.models import parse_goal
+from wend.planning.planner import make_plan
+from wend.strategies.adaptive.plugin import AdaptiveSettings
+from wend.strategies.registry import ROUTING, load
 
 METRICS = ("on_time", "delivery", "packets", "expected", "delay_p50_ms", "delay_p99_ms")
 _PLAN_K = 4
@@ -52,9 +59,6 @@ class ReplayFields(msgspec.Struct, frozen=True):
 
 def play_recording(fields: ReplayFields, seed: int) -> Mapping[str, float]:
     """Play one window. The metrics are shares of the expected deliveries, packets for each of them, and delays."""
-    from wend.drivers.sim.run import play
-    from wend.strategies.registry import ROUTING
-
     recording = _decoded(fields.recording)
     settings = {**msgspec.json.decode(fields.settings), "strategy": fields.strategy}
     if fields.redundancy:
@@ -80,15 +84,8 @@ def _decoded(text: str) -> Recording:
     return msgspec.json.decode(text, type=Recording)
 
 
-def _plan(world: "World") -> None:
+def _plan(world: World) -> None:
     """Plan for the links and flows of a world, and let its peers follow the plan."""
-    from wend.model.flows import Flow, told_apart
-    from wend.model.forwarding import read_forwarding
-    from wend.planning.flow_network import FlowNetwork
-    from wend.planning.flow_workload import workload_of
-    from wend.planning.models import parse_goal
-    from wend.planning.planner import make_plan
-
     peers = told_apart(world.overlay.names)
     flows = [
         Flow(peers[topic.publisher], [peers[peer] for peer in topic.subscribers], SECOND / topic.period_ns)
@@ -108,26 +105,12 @@ def _cost(fields: ReplayFields) -> float:
     return 0.5 + deliveries * recording.duration_ns / SECOND / _DELIVERIES_PER_S
 
 
-REPLAYS = Trials(
-    (
-        TrialKind(
-            "replay",
-            ReplayFields,
-            play_recording,
-            METRICS,
-            (*PARTS, "drivers/recorded.py", "planning"),
-            _cost,
-        ),
-    )
-)
+_PARTS = (*PARTS, "drivers/recorded.py", "planning")
+REPLAYS = Trials((TrialKind("replay", ReplayFields, play_recording, METRICS, _PARTS, _cost),))
 
 
 def variants(strategies: Sequence[str], redundancies: Sequence[str]) -> list[tuple[str, str]]:
     """Strategies with each redundancy, if they have that setting. Raises `ConfigError` for an unknown one."""
-    from wend.drivers.sim.run import STRATEGIES, known
-    from wend.strategies.adaptive.plugin import AdaptiveSettings
-    from wend.strategies.registry import ROUTING, load
-
     allowed = get_args(Redundancy)
     for text in redundancies:
         if text not in allowed:

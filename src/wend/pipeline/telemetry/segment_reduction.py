@@ -104,8 +104,8 @@ def _reduce(
     records: list[dict[str, Any]] = []
     rows: list[pa.Table] = []
     for one in chain.from_iterable(map(sources, batches)):
-        about, reduced = _reduced(one, reduction)
-        records += about
+        of_segment, reduced = _reduced(one, reduction)
+        records += of_segment
         rows += [reduced] if reduced.num_rows else []
         if len(records) + sum(table.num_rows for table in rows) >= _BATCH_ROWS:
             yield from _batches(records, rows, schema)
@@ -115,20 +115,22 @@ def _reduce(
 
 def _reduced(one: _Source, reduction: Reduction) -> tuple[list[dict[str, Any]], pa.Table]:
     segment = one.segment
-    about = {
-        "table": segment.table, "peer": segment.peer, "incarnation": segment.incarnation, "number": segment.number,
-        "file": one.path,
-    }  # fmt: skip
+    same = {**about(segment), "file": one.path}
     try:
         table, size = read_segment(one.source, segment)
     except UnusableSegment as error:
-        return [{**about, "kind": BAD, "reason": str(error), "rows": 1}], pa.table({})
+        return [{**same, "kind": BAD, "reason": str(error), "rows": 1}], pa.table({})
     good, bad = judge_rows(table, segment.table)
-    records = [{**about, "kind": BAD, "line": row.line, "reason": row.reason, "rows": row.rows} for row in bad]
+    records = [{**same, "kind": BAD, "line": row.line, "reason": row.reason, "rows": row.rows} for row in bad]
     times = numbers(good, "time_ns")
     ends = {"first_ns": int(times.min()), "last_ns": int(times.max())} if len(times) else {}
-    records.append({**about, "kind": SEGMENT, "bytes": size, "rows": table.num_rows, **ends})
+    records.append({**same, "kind": SEGMENT, "bytes": size, "rows": table.num_rows, **ends})
     return records, reduction(good, segment) if good.num_rows else pa.table({})
+
+
+def about(segment: Segment) -> dict[str, Any]:
+    """The columns that identify a segment in records."""
+    return {name: getattr(segment, name) for name in ("table", "peer", "incarnation", "number")}
 
 
 def _batches(records: list[dict[str, Any]], rows: list[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

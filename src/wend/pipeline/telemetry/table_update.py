@@ -12,11 +12,16 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from wend.pipeline.storage.versioned_tables import DataFile, FolderVersion, TableChange, TableFolder, columns_of
+from wend.pipeline.storage.versioned_tables import (
+    Columns,
+    DataFile,
+    FolderVersion,
+    TableChange,
+    TableFolder,
+    columns_of,
+)
 from wend.pipeline.telemetry.clocks import Clocks, Node
 from wend.pipeline.telemetry.segment_reduction import ROW, Reduction
-
-Columns = tuple[tuple[str, str], ...]
 
 _PLACE = "place"
 MADE = "made"
@@ -49,9 +54,9 @@ class TableUpdate:
         """The version that this update makes."""
         return self.base.number + 1
 
-    def partial(self, name: str, columns: Columns, buckets: Iterable[int] | None = None) -> DataFrame:
-        """The rows of a partial table that count, as they will be after the commit."""
-        return self._counting(self.tables.frame_of(self.spark, columns, self._files(name, buckets)))
+    def partial(self, name: str, buckets: Iterable[int] | None = None) -> DataFrame:
+        """The rows of a partial table that count, as they will be after the commit. This update has written to it."""
+        return self._counting(self.tables.frame_of(self.changes[name].columns, self._files(name, buckets)))
 
     def buckets(self, name: str) -> set[int]:
         """All buckets of a table, as they will be after the commit."""
@@ -80,7 +85,7 @@ class TableUpdate:
         """A frame that is computed once, and stays until the end of the update."""
         files = self.tables.write(frame, name)
         self.scratch += files
-        return self.tables.frame_of(self.spark, columns_of(frame), files)
+        return self.tables.frame_of(columns_of(frame), files)
 
     def append(self, name: str, columns: Columns, frame: DataFrame | None, by: Column | None = None) -> None:
         """Add rows to a table, by a bucket. Without a frame the table is only declared."""
@@ -94,19 +99,19 @@ class TableUpdate:
         """The rows of a result, as they will be after the commit. Only files that change are counted."""
         counts, change = self.base.facts.get("results", {}), self.changes.get(name)
         if name not in counts and name in self.base.tables:
-            counts = {name: self.tables.frame(self.spark, self.base, name).count()}
+            counts = {name: self.tables.frame(self.base, name).count()}
         if change is None:
             return int(counts.get(name, 0))
         gone = [file for file in self.base.files().values() if file.path in change.removed]
-        fewer, more = (self.tables.frame_of(self.spark, change.columns, one).count() for one in (gone, change.added))
+        fewer, more = (self.tables.frame_of(change.columns, one).count() for one in (gone, change.added))
         return int(counts.get(name, 0) - fewer + more)
 
-    def clean(self) -> None:
+    def close(self) -> None:
         """Remove the files that are in no version."""
         self.tables.remove(self.scratch)
         self.tables.remove_files(self.records)
 
-    def append_reduced(self, name: str, columns: Columns, frame: DataFrame) -> tuple[set[int], DataFrame]:
+    def append_reduced(self, name: str, schema: pa.Schema, frame: DataFrame) -> tuple[set[int], DataFrame]:
         """Add the rows of reduced segments to a table, by bucket if they have one. Return the buckets that got rows,
         and the records about segments. Both are written at once, so that segments are read once."""
         by = "bucket" in frame.columns
@@ -116,9 +121,11 @@ class TableUpdate:
         rows = [file for file in files if file.bucket is not None]
         touched = {file.bucket for file in rows if file.bucket is not None} if by else set()
         added = rows if by else [msgspec.structs.replace(file, bucket=None) for file in rows]
-        self.changes[name] = TableChange(columns, tuple(added))
+        self.changes[name] = TableChange(
+            tuple(one for one in columns_of(frame) if one[0] in (*schema.names, MADE)), tuple(added)
+        )
         self.records += records
-        return touched, self.tables.frame_of(self.spark, columns_of(frame), records)
+        return touched, self.tables.frame_of(columns_of(frame), records)
 
     def replace(self, name: str, frame: DataFrame, buckets: Iterable[int] | None = None) -> None:
         """Replace the rows of a table, or those of some buckets, by the column `bucket`."""

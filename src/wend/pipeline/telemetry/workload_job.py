@@ -23,7 +23,7 @@ from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.event_rows import BUCKET_NS, DELIVERY, EVENT, PUBLICATION, PUBLISHED, beside, event_rows
 from wend.pipeline.telemetry.segment_rows import numbers
 from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
-from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, stored_columns
+from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS
 
 BEATS = pa.schema(ints("peer", "incarnation", "beats", "gap_ns", "sample_ppb", "published"))
 """The heartbeats of one segment: how many, the usual gap between two, and the sum of the shares that were sampled, in
@@ -64,7 +64,7 @@ class WorkloadJob:
 
     def merge(self, update: TableUpdate) -> None:
         update.touched = beside(update.touched) & update.buckets("_events")
-        near = update.partial("_events", stored_columns(PUBLISHED), beside(update.touched))
+        near = update.partial("_events", beside(update.touched))
         published = near.where((F.col("what") == PUBLICATION) & F.col("bucket").isin(sorted(update.touched)))
         delivered = near.where((F.col("what") == DELIVERY) & (F.col("peer") != F.col("publisher")))
         reached = delivered.groupBy(*EVENT).agg(
@@ -84,14 +84,13 @@ class WorkloadJob:
         shortest = F.min("deadline_ns").alias("deadline_ns")
         tight = within.groupBy("bucket", "publisher", F.col("peer").alias("receiver")).agg(shortest)
         update.replace("_deadlines", tight.repartition("bucket"), update.touched)
-        every = update.partial("_deadlines", _DEADLINES).groupBy("publisher", "receiver").agg(shortest)
+        every = update.partial("_deadlines").groupBy("publisher", "receiver").agg(shortest)
         update.replace("deadlines", every.orderBy("publisher", "receiver").coalesce(1))
-        counted = update.partial("_flows", _FLOWS)
-        update.replace("flows", self._flows(update, counted).orderBy("publisher", "receivers").coalesce(1))
+        update.replace("flows", self._flows(update).orderBy("publisher", "receivers").coalesce(1))
 
-    def _flows(self, update: TableUpdate, counted: DataFrame) -> DataFrame:
+    def _flows(self, update: TableUpdate) -> DataFrame:
         """The columns of a file of flows."""
-        beats = update.partial("_beats", stored_columns(BEATS, timed=False))
+        beats = update.partial("_beats")
         observed = beats.groupBy("peer", "incarnation").agg(
             F.sum("beats").alias("beats"), F.max("gap_ns").alias("gap_ns"), F.sum("sample_ppb").alias("sample_ppb")
         )
@@ -101,7 +100,8 @@ class WorkloadJob:
             (F.sum("sample_ppb") / F.sum("beats") / F.lit(_BILLION)).alias("sample"),
         )
         summed = (
-            counted.where("receivers IS NOT NULL")
+            update.partial("_flows")
+            .where("receivers IS NOT NULL")
             .groupBy("publisher", "receivers")
             .agg(
                 F.sum("events").alias("events"),
@@ -123,10 +123,3 @@ class WorkloadJob:
 
     def picture(self, spark: SparkSession, folder: str) -> str:
         raise ConfigError(f"there is no picture of {folder}: `wend plan` draws flows")
-
-
-_DEADLINES = (("publisher", "bigint"), ("receiver", "bigint"), ("deadline_ns", "bigint"))
-_FLOWS = (
-    ("bucket", "bigint"), ("publisher", "bigint"), ("publisher_incarnation", "bigint"), ("receivers", "array<bigint>"),
-    ("events", "bigint"), ("bytes", "bigint"), ("deadline_ns", "bigint"),
-)  # fmt: skip

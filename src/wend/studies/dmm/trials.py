@@ -172,7 +172,7 @@ def cost(trial: ScaleTrial | CrashTrial) -> float:
     return 10.0 + 20.0 * trial.peers / 5000 + 4.0 * trial.subscriptions / 1000
 
 
-_PARTS = (*SIMULATED, "studies/dmm/crash.py", "studies/dmm/runs.py", "studies/dmm/range_workload.py")
+_PARTS = (*SIMULATED, *(f"studies/{name}.py" for name in ("dmm/runs", "dmm/range_workload", "settled_contacts")))
 TRIALS = Trials(
     (
         TrialKind("scale", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=cost),

@@ -167,9 +167,9 @@ _TWO: Places = (("transit-stub", {**_UNDERLAY, **TRANSIT_STUB}), ("BRITE", {**_U
 _MAPS: Places = tuple((name, {**_UNDERLAY, **at}) for name, at in MAPS)
 
 
-def _row(label: str, metric: str, stub: float, brite: float, **form: int) -> MetricRow:
+def _row(label: str, metric: str, stub: float, brite: float, *, percent: bool = False, digits: int = 2) -> MetricRow:
     """A row with the thesis's values for both underlays."""
-    return MetricRow(label, metric, {"transit-stub": stub, "BRITE": brite}, **form)
+    return MetricRow(label, metric, {"transit-stub": stub, "BRITE": brite}, percent, digits)
 
 
 TABLES = (
