@@ -101,12 +101,19 @@ def make_workload(
         return WorkloadSpec(kind, seed, 2, 0, 1000, (2, 2), (2, 2), ranges=ranges)
     count = 10 if attributes is None else attributes
     width = _USUAL_WIDTH.get(kind, 1.0) if width is None else width
-    predicates = predicates or ((3, 3) if kind == "fixed" else (1, min(5, count)))
+    predicates = predicates or _usual_predicates(kind, count)
     if kind == "fixed" and predicates[0] != predicates[1]:
         raise ConfigError(f"the workload fixed takes one number of predicates, got {predicates[0]} to {predicates[1]}")
-    # Events of narrow and of fixed have all attributes, so that every filter can match.
-    present = present or (1 if kind in ("uniform", "zipf") else count, count)
-    return WorkloadSpec(kind, seed, count, 1, 256, predicates, present, width, ranges)
+    return WorkloadSpec(kind, seed, count, 1, 256, predicates, present or _usual_attributes(kind, count), width, ranges)
+
+
+def _usual_predicates(kind: WorkloadKind, attributes: int) -> tuple[int, int]:
+    return (3, 3) if kind == "fixed" else (1, min(5, attributes))
+
+
+def _usual_attributes(kind: WorkloadKind, attributes: int) -> tuple[int, int]:
+    """Events of narrow and of fixed have all attributes, so that every filter can match."""
+    return (1, attributes) if kind in ("uniform", "zipf") else (attributes, attributes)
 
 
 def events(spark: SparkSession, workload: WorkloadSpec, count: int, progress: Path | None = None) -> DataFrame:

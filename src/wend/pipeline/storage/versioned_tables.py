@@ -168,12 +168,10 @@ class TableFolder:
             return (frame if columns is None else frame.select(*columns)).toArrow()
         table = self.table(version, name)
         names = [column for column, _ in table.columns if columns is None or column in columns]
-        files = [parquet.ParquetFile(self._files.path(file.path)) for file in _in_buckets(table, buckets)]
+        files = (parquet.ParquetFile(self._files.path(file.path)) for file in _in_buckets(table, buckets))
         pieces = [file.read(columns=None if columns is None else names) for file in files]
-        if not pieces:
-            return pa.table({column: [] for column in names})
-        written = {column for piece in pieces for column in piece.column_names}
-        return pa.concat_tables(pieces, promote_options="default").select([name for name in names if name in written])
+        whole = pa.concat_tables(pieces or [pa.table({name: [] for name in names})], promote_options="default")
+        return whole.select([name for name in names if name in whole.column_names])
 
     # Writing
 
