@@ -273,7 +273,7 @@ def senseless(seen: dict[str, Any]) -> Reasons:
 
 
 def far_away(seen: dict[str, Any]) -> Reasons:
-    """Times that do not belong to this record, for example of clocks that were not set. Such a time is farther from the
+    """Times that do not belong to this record, for example of clocks that were not set. They are farther from the
     middle 90 % of all events than ten times the length of that middle. A single one would stretch the span, and make
     every rate wrong."""
     low, high = seen["middle_time_ns"]
@@ -289,8 +289,8 @@ def _known_pairs(pairs: DataFrame, side: str, sifted: SiftedTable) -> DataFrame:
     if sifted.bad is None:
         return pairs
     condemned = sifted.table.judged.where("reason IS NOT NULL AND id IS NOT NULL").select("id").distinct()
-    gone = condemned.join(sifted.rows.select("id"), "id", "left_anti").select(F.col("id").alias(side))
-    return pairs.join(F.broadcast(gone), side, "left_anti")
+    unusable = condemned.join(sifted.rows.select("id"), "id", "left_anti").select(F.col("id").alias(side))
+    return pairs.join(F.broadcast(unusable), side, "left_anti")
 
 
 def observed_span(seen: dict[str, Any], events: str) -> Nanos:

@@ -211,8 +211,7 @@ def _values(rng: np.random.Generator, workload: WorkloadSpec, shape: tuple[int, 
     if workload.kind != "zipf":
         return rng.integers(workload.low, workload.high + 1, shape)
     shares = np.cumsum(1.0 / np.arange(1, workload.high - workload.low + 2))
-    found: Ints = workload.low + np.searchsorted(shares, rng.random(shape) * shares[-1], side="right")
-    return found
+    return np.asarray(workload.low + np.searchsorted(shares, rng.random(shape) * shares[-1], side="right"))
 
 
 def _sides(rng: np.random.Generator, workload: WorkloadSpec, shape: tuple[int, ...]) -> tuple[Ints, Ints]:

@@ -173,10 +173,10 @@ def _table_view(table: MetricTable, finished: Finished) -> dict[str, Any]:
     shares = finished.study.shares()
 
     def cell(row: MetricRow, label: str, fields: Fields) -> dict[str, str]:
-        found = finished.estimates.get((finished.size.setting(fields), row.metric))
+        estimate = finished.estimates.get((finished.size.setting(fields), row.metric))
         paper = row.paper.get(label)
         return {
-            "ours": _estimate(found, row.percent, SHARE if row.metric in shares else ANY, digits=row.digits),
+            "ours": _estimate(estimate, row.percent, SHARE if row.metric in shares else ANY, digits=row.digits),
             "paper": "" if paper is None else _stated(paper, row.percent) + (" %" if row.percent else ""),
         }
 
@@ -232,20 +232,19 @@ def _figure_view(figure: Figure, drawing: Drawing, finished: Finished) -> dict[s
 
 
 def _table(figure: Figure, panel: Panel, finished: Finished) -> dict[str, Any]:
+    def cell(point: Point) -> str:
+        estimate = finished.estimates.get((finished.size.setting(point.fields), point.metric or ""))
+        return _estimate(estimate, panel.percent, bounds_of(panel), unit=False)
+
     lines = list(figure.lines(panel, finished.size))
     xs = [f"{point.x:g}" for point in lines[0][1] if point.metric is not None] if lines else []
     return {
         "xs": xs,
         "rows": [
-            {"label": series.label, "cells": [_cell(point, panel, finished) for point in points if point.metric]}
+            {"label": series.label, "cells": [cell(point) for point in points if point.metric]}
             for series, points in lines
         ],
     }
-
-
-def _cell(point: Point, panel: Panel, finished: Finished) -> str:
-    found = finished.estimates.get((finished.size.setting(point.fields), point.metric or ""))
-    return _estimate(found, panel.percent, bounds_of(panel), unit=False)
 
 
 def _estimate(

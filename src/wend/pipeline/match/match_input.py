@@ -119,9 +119,9 @@ def _check_packed(frame: DataFrame, path: str) -> None:
 
 
 def _check_id(frame: DataFrame, path: str) -> None:
-    if frame.schema["id"].dataType.simpleString() not in ("tinyint", "smallint", "int", "bigint", "string"):
-        found = frame.schema["id"].dataType.simpleString()
-        raise ConfigError(f"the column id of {path} holds {found}; ids are integers or texts")
+    kind = frame.schema["id"].dataType.simpleString()
+    if kind not in ("tinyint", "smallint", "int", "bigint", "string"):
+        raise ConfigError(f"the column id of {path} holds {kind}; ids are integers or texts")
 
 
 _SCALARS = {*NUMBERS, "string", "boolean", "void"}
@@ -167,8 +167,8 @@ def _event_line_values(line: str, text: bool, nested: bool) -> tuple[Id, str]:
         decode_line(_attributes, carried)
         return validate_id(row.id, text), carried
     flat = decode_line(_flat_line, line)
-    found = flat.pop("id", None)
-    return validate_id(found, text), msgspec.json.encode(flat).decode()
+    one = flat.pop("id", None)
+    return validate_id(one, text), msgspec.json.encode(flat).decode()
 
 
 def parse_filters(ids: pa.Array, texts: pa.Array) -> tuple[list[int], list[Filter], dict[int, str]]:
@@ -229,15 +229,10 @@ def _event(value: Any) -> Attributes:
 
 def _column(name: str, column: pa.Array) -> np.ndarray[Any, Any] | list[Value | None]:
     if kinds.is_struct(column.type):
-        return _ranges(name, column)
+        return [None if value is None else _range(name, value) for value in column.to_pylist()]
     if column.null_count or not (kinds.is_integer(column.type) or kinds.is_floating(column.type)):
-        found: list[Value | None] = column.to_pylist()
-        return found
+        return list(column.to_pylist())
     return np.asarray(column.to_numpy(zero_copy_only=False))
-
-
-def _ranges(name: str, column: pa.Array) -> list[Value | None]:
-    return [None if value is None else _range(name, value) for value in column.to_pylist()]
 
 
 def _range(name: str, value: dict[str, Any]) -> Value:

@@ -204,8 +204,7 @@ class MatchJob:
             alone.write.parquet(f"{draft.result}/events")
             totals(counted, "subscription", everyone).write.parquet(f"{draft.result}/subscriptions")
             events = self.spark.read.parquet(literal_path(f"{draft.result}/events"))
-            found = events.selectExpr("coalesce(sum(matches), 0) AS matches")
-            return int(found.toArrow()["matches"][0].as_py())
+            return int(events.selectExpr("coalesce(sum(matches), 0)").toArrow()[0][0].as_py())
 
 
 def check_plan(choice: str, task_memory_mb: int) -> None:

@@ -57,8 +57,8 @@ def _defaults() -> dict[str, str]:
     folder = os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home()) / "conf"
     file = Path(folder) / "spark-defaults.conf"
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
-    found = (_DEFAULT.fullmatch(line) for line in lines)
-    return {each[1]: each[2] for each in found if each is not None}
+    matches = map(_DEFAULT.fullmatch, lines)
+    return {match[1]: match[2] for match in matches if match is not None}
 
 
 def _submit_args() -> dict[str, str]:

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from wend.model.errors import ConfigError
 
 MAX_BAD = 0.01
-"""The largest share of bad rows that a job accepts, unless it is told otherwise."""
+"""The largest share of bad rows that a job accepts, unless the caller sets another."""
 QUARANTINE = "_quarantine"
 """The folder in an output. Spark and Arrow skip names that begin with an underscore."""
 PLACE = ["file", "block", "place"]
@@ -103,7 +103,7 @@ def sift(
     good = table.judged.where("reason IS NULL")
     if doubles is not None:
         good = good.join(F.broadcast(doubles.select(*PLACE)), PLACE, "left_anti")
-        # What is doubled is no longer among the rows.
+        # Repeated rows no longer count as rows.
         seen |= {"rows": seen["rows"] - seen["doubled"]}
         if list(names):
             seen |= survey(good, names)
@@ -141,8 +141,7 @@ def survey(judged: DataFrame, names: Iterable[str] = (), middle: str | None = No
             if name == middle
         ),
     )
-    found: dict[str, Any] = totals.toArrow().to_pylist()[0]
-    return found
+    return dict(totals.toArrow().to_pylist()[0])
 
 
 def _doubles(judged: DataFrame) -> DataFrame:

@@ -131,8 +131,8 @@ def validate_id(one: Any, text: bool) -> Id:
         raise ConfigError(f"the first id is {kind}, but {one!r} is not")
     if isinstance(one, int) and not -(2**63) <= one < 2**63:
         raise ConfigError(f"the id {one} has more than 64 bits")
-    found: Id = one
-    return found
+    valid: Id = one
+    return valid
 
 
 def excerpt(line: str) -> str:

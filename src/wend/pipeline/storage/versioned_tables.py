@@ -102,18 +102,15 @@ class TableFolder:
 
     def newest(self) -> FolderVersion | None:
         """The newest version; None if the folder has none."""
-        for number in reversed(self.numbers()):
-            found = self._read(number)
-            if found is not None:
-                return found
-        return None
+        versions = map(self._read, reversed(self.numbers()))
+        return next((version for version in versions if version is not None), None)
 
     def required(self) -> FolderVersion:
         """The newest version of a folder that must have one."""
-        found = self.newest()
-        if found is None:
+        newest = self.newest()
+        if newest is None:
             raise ConfigError(f"{self.address} has no tables of Wend's (there is no folder versions in it)")
-        return found
+        return newest
 
     def numbers(self) -> list[int]:
         names = self._files.names("versions")
@@ -201,8 +198,8 @@ class TableFolder:
             if self._files.create(_version_name(version.number), msgspec.json.format(msgspec.json.encode(version))):
                 return version
             newer = self.required()
-            gone = {path for change in changes.values() for path in change.removed} - newer.files().keys()
-            if alone or gone:
+            missing = {path for change in changes.values() for path in change.removed} - newer.files().keys()
+            if alone or missing:
                 break
             base = newer
         raise TryAgain(f"another command has changed {self.address} meanwhile: try again")

@@ -186,8 +186,7 @@ def _run_row(row: dict[str, Any], folder: Path, kind: RunKind[Any], code: str, l
     failed = folder / f"{row['run']}.error.parquet"
     schema = kind.result_schema
     if place.exists():
-        found: dict[str, Any] = pq.ParquetFile(place).read().to_pylist()[0]
-        return found
+        return dict(pq.ParquetFile(place).read().to_pylist()[0])
     try:
         result = {**all_columns(row, schema), **_tried(partial(kind.run_metrics, row, code), limit_s)}
     except RunFailed as error:

@@ -70,8 +70,9 @@ class LinksJob:
         buckets = update.spark.createDataFrame([(bucket,) for bucket in sorted(update.touched)], "bucket bigint")
         begins = F.col("bucket") * length
         lasts = (F.col("begin_ns") < begins + length) & (F.col("end_ns").isNull() | (F.col("end_ns") > begins))
-        found = outages.join(F.broadcast(buckets), lasts)
-        return found.select("bucket", "a", "b", "begin_ns", "end_ns", F.lit(True).alias("down"))
+        return outages.join(F.broadcast(buckets), lasts).select(
+            "bucket", "a", "b", "begin_ns", "end_ns", F.lit(True).alias("down")
+        )
 
     def picture(self, spark: SparkSession, folder: str) -> str:
         tables = TableFolder(spark, folder)
@@ -113,8 +114,8 @@ def _outages_by(offsets: dict[Node, int], spans: Spans) -> "Callable[[pa.Table],
 
     def outages(rows: pa.Table) -> pa.Table:
         changes = rows.to_pylist()
-        found = link_outages(changes[0]["a"], changes[0]["b"], changes, offsets, spans)
-        return pa.Table.from_pylist(found, schema=OUTAGES)
+        a, b = changes[0]["a"], changes[0]["b"]
+        return pa.Table.from_pylist(link_outages(a, b, changes, offsets, spans), schema=OUTAGES)
 
     return outages
 

@@ -169,8 +169,8 @@ def _unknown(
     buckets = {None, *(file.segment.number // _NUMBERS for file in chosen)}
     asked = pa.Table.from_pylist([{**about(file.segment), "at": at} for at, file in enumerate(chosen)])
     known = tables.frame(base, "_segments", buckets).select(*keys, "bytes")
-    found = known.join(F.broadcast(spark.createDataFrame(asked)), keys).select("at", "bytes").toArrow().to_pylist()
-    sizes = {row["at"]: row["bytes"] for row in found}
+    used = known.join(F.broadcast(spark.createDataFrame(asked)), keys).select("at", "bytes").toArrow().to_pylist()
+    sizes = {row["at"]: row["bytes"] for row in used}
     odd = [(chosen[at], contradiction(size)) for at, size in sorted(sizes.items()) if chosen[at].bytes != size]
     return [file for at, file in enumerate(chosen) if at not in sizes], odd
 

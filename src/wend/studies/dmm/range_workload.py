@@ -79,8 +79,7 @@ class Draws(NamedTuple):
         if self.names is not None:  # the smallest exponential variables are a weighted sample without replacement
             keys = -np.log1p(-keys) / self.names
         rank = keys.argsort(axis=1).argsort(axis=1)
-        found: NDArray[np.bool_] = rank < sizes[:, None]
-        return found
+        return np.asarray(rank < sizes[:, None])
 
     def numbers(self, rng: np.random.Generator, shape: tuple[int, int]) -> Values:
         drawn = rng.choice(HIGHEST, size=shape, p=self.values) + 1

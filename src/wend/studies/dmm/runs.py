@@ -171,7 +171,7 @@ def _purposes(routing: str, results: SwarmResults) -> dict[str, MessageCounts]:
     interest = plugin("routing", routing).needs.interest
     declared = plugin("interest", interest).messages
     events = {each.__name__ for each in get_args(declared) if "event" in each.__struct_fields__}
-    found: dict[str, MessageCounts] = {}
+    messages: dict[str, MessageCounts] = {}
     for kind, counts in results.messages.items():
         if kind.plugin == LINKS:
             purpose = "acks"
@@ -181,8 +181,8 @@ def _purposes(routing: str, results: SwarmResults) -> dict[str, MessageCounts]:
             purpose = "publication"
         else:
             purpose = "cache" if kind.body in CACHE_BODIES else "subscription"
-        found[purpose] = found.get(purpose, MessageCounts()) + counts
-    return found
+        messages[purpose] = messages.get(purpose, MessageCounts()) + counts
+    return messages
 
 
 def _states(swarm: Swarm, strategy: StudiedStrategy) -> dict[str, Ints]:

@@ -133,10 +133,9 @@ def _state_metrics(played: Played) -> Metrics:
     """The share of peers that store at least so many subscriptions, and how many they store."""
     if not played.states:
         return {}
-    found = {f"{kind}_{size}": float((played.states[kind] >= size).mean()) for kind in KINDS for size in SIZES}
     every = played.states["all"]
     return {
-        **found,
+        **{f"{kind}_{size}": float((played.states[kind] >= size).mean()) for kind in KINDS for size in SIZES},
         "state_mean": float(every.mean()),
         "state_p99": float(np.percentile(every, 99)),
         "state_most": float(every.max()),

@@ -122,8 +122,8 @@ def run_overlap(run: OverlapRun, seed: int) -> Metrics:
     """The routers that two paths share on average, and the share of pairs that share any: at a node, and of the two
     routes of an event."""
     trees = trees_of(run, seed)
-    found = [overlap([trees[one] for one in pair]) for pair in _pairs(trees)]
-    local, routes = _sum(one.local for one in found), _sum(one.between_routes for one in found)
+    overlaps = [overlap([trees[one] for one in pair]) for pair in _pairs(trees)]
+    local, routes = _sum(one.local for one in overlaps), _sum(one.between_routes for one in overlaps)
     return {
         "local_shared": local.mean,
         "local_overlapping": local.overlapping / max(1, local.pairs),
@@ -182,8 +182,6 @@ def _pairs(trees: Trees) -> list[tuple[tuple[str, int], tuple[str, int]]]:
     return several or list(zip(ordered[::2], ordered[1::2], strict=False))
 
 
-def _sum(found: Iterable[PairOverlap]) -> PairOverlap:
-    every = list(found)
-    return PairOverlap(
-        sum(one.pairs for one in every), sum(one.overlapping for one in every), sum(one.shared for one in every)
-    )
+def _sum(overlaps: Iterable[PairOverlap]) -> PairOverlap:
+    counts = ((one.pairs, one.overlapping, one.shared) for one in overlaps)
+    return PairOverlap(*map(sum, zip(*counts, strict=True)))

@@ -148,8 +148,7 @@ def link_weights(placement: Placement, overlay: Overlay, reliability: Floats) ->
     starts, components = placement.link_components(overlay)
     peers = reliability[placement.first_peer : placement.first_last_mile]
     ends = np.array([(link.a, link.b) for link in overlay.links], dtype=np.int64).reshape(-1, 2)
-    found: Floats = 1 - of_paths(starts, components, reliability) * peers[ends].prod(axis=1)
-    return found
+    return np.asarray(1 - of_paths(starts, components, reliability) * peers[ends].prod(axis=1))
 
 
 class BuiltTrees(msgspec.Struct, frozen=True):

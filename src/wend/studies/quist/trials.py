@@ -245,7 +245,7 @@ def _forest(trial: ForestTrial, seed: int) -> dict[str, float]:
     placement, reliability = testbed.placement, testbed.reliability
     overlay, _ = overlay_of(testbed, trial.strategy, trial.k, seed)
     built = build_trees(overlay, link_weights(placement, overlay, reliability), trial.trees, trial.builder, seed=seed)
-    load = workload_of(trial, seed)
+    load = _cached_workload(trial.peers, trial.events, trial.subscriptions, seed)
     together = joint_reliability(placement, overlay, built.trees, reliability)
     outcome = publish(placement, overlay, built.trees, reliability, load, seed)
     columns = {
@@ -271,17 +271,10 @@ def _of_pairs(reliability: Floats, load: Publications, peers: int) -> Floats:
     np.add.at(counts, load.publishers, load.wants.astype(float))
     both = counts + counts.T
     often = both[np.triu_indices(peers, 1)]
-    found: Floats = (reliability * often[:, None]).sum(axis=0) / often.sum()
-    return found
+    return np.asarray((reliability * often[:, None]).sum(axis=0) / often.sum())
 
 
-@lru_cache(_CACHED)
-def _workload(peers: int, events: int, subscriptions: int, seed: int) -> Publications:
-    return draw_workload(peers, events, subscriptions, seed)
-
-
-def workload_of(trial: ForestTrial, seed: int) -> Publications:
-    return _workload(trial.peers, trial.events, trial.subscriptions, seed)
+_cached_workload = lru_cache(_CACHED)(draw_workload)
 
 
 # ---------------------------------------------------------------- shared by all trials
