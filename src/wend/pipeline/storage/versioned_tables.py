@@ -72,6 +72,10 @@ class FolderVersion(msgspec.Struct, frozen=True, omit_defaults=True):
     facts: dict[str, Any] = {}
     """Facts for the next writer."""
 
+    def files_of(self, table: str) -> tuple[DataFile, ...]:
+        """The files of a table; none if there is no such table."""
+        return self.tables[table].files if table in self.tables else ()
+
     def files(self) -> dict[str, DataFile]:
         return {file.path: file for table in self.tables.values() for file in table.files}
 

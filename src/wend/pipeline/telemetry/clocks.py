@@ -14,6 +14,7 @@ the same events.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 from statistics import median_low
 from typing import Any, NamedTuple
 
@@ -50,6 +51,11 @@ class Clocks(NamedTuple):
     def rounded(self, unit_ns: int) -> dict[Node, int]:
         """Offsets as multiples of a unit, so that slightly better estimates change nothing."""
         return {node: round(offset / unit_ns) * unit_ns for node, offset in self.offsets.items()}
+
+
+def by_node(rows: Iterable[tuple[int, int, int]]) -> dict[Node, int]:
+    """A number of each incarnation, from the facts of a version."""
+    return {(peer, incarnation): number for peer, incarnation, number in rows}
 
 
 def sightings(table: pa.Table, segment: Segment) -> pa.Table:
@@ -105,8 +111,10 @@ def solve_clocks(seen: pa.Table, nodes: set[Node]) -> Clocks:
     members: dict[Node, list[Node]] = defaultdict(list)
     for node in sorted(component):
         members[_root(component, node)].append(node)
-    outages = _seen_outages(seen.filter(pa.array(is_outage))) if len(members) > 1 else {}
-    often = {node: sum(len(ends) for _, ends in links.values()) for node, links in outages.items()}
+    down = seen.filter(pa.array(is_outage))
+    ends = [numbers(down, name) for name in ("peer", "incarnation", "publisher", "sequence", "published_ns")]
+    outages: Outages = outages_of(ends) if len(members) > 1 else {}
+    often = {node: sum(len(end) for _, end in links.values()) for node, links in outages.items()}
 
     def rank(tree: list[Node]) -> tuple[int, int, int, Node]:
         """The tree with the most peers comes first; of equals, the one with the most outages."""
@@ -119,12 +127,6 @@ def solve_clocks(seen: pa.Table, nodes: set[Node]) -> Clocks:
         offsets |= _centred(group)
     main = set(groups[0]) if groups and len(groups[0]) > 1 else set()
     return Clocks(dict(sorted(offsets.items())), sorted(set(component) - main))
-
-
-def _seen_outages(down: pa.Table) -> Outages:
-    return outages_of(
-        [numbers(down, name) for name in ("peer", "incarnation", "publisher", "sequence", "published_ns")]
-    )
 
 
 def _edges(seen: pa.Table) -> dict[tuple[Node, Node], tuple[int, int]]:

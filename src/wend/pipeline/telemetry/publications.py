@@ -22,7 +22,7 @@ from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.storage.versioned_tables import TableFolder
-from wend.pipeline.telemetry.clocks import Node
+from wend.pipeline.telemetry.clocks import Node, by_node
 from wend.pipeline.telemetry.event_rows import BUCKET_NS, beside
 from wend.pipeline.telemetry.segment_rows import Ints, numbers
 
@@ -44,8 +44,7 @@ class RecordedPublications:
     def __init__(self, spark: "SparkSession | None", folder: str) -> None:
         self._tables = TableFolder(spark, folder)
         self._version = self._tables.required()
-        clocks = self._version.facts.get("clocks", [])
-        self._offsets: dict[Node, Nanos] = {(peer, incarnation): offset for peer, incarnation, offset in clocks}
+        self._offsets: dict[Node, Nanos] = by_node(self._version.facts.get("clocks", []))
         flows = self._tables.read(self._version, "flows") if NAME in self._version.tables else pa.table({})
         shares = zip(*(flows[name].to_pylist() for name in ("publisher", "sample")), strict=True) if len(flows) else ()
         self.whole = frozenset(publisher for publisher, sample in shares if sample is not None and sample >= WHOLE)

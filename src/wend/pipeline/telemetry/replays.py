@@ -158,6 +158,6 @@ def save_replays(spark: SparkSession, swept: SweepResult, out: str) -> None:
     names = ("strategy", "redundancy", "begin_ns", "duration_ns", "times", "seed", *METRICS, "error")
     frame = swept.results.select(*names).coalesce(1)
     base = tables.newest()
-    former = base.tables["replays"].files if base is not None and "replays" in base.tables else ()
+    former = base.files_of("replays") if base is not None else ()
     change = TableChange(columns_of(frame), tables.write(frame, "replays"), frozenset(file.path for file in former))
     tables.commit(base, {"replays": change})

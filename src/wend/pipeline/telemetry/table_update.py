@@ -67,11 +67,10 @@ class TableUpdate:
 
     def _files(self, name: str, buckets: Iterable[int] | None = None) -> list[DataFile]:
         change = self.changes.get(name)
-        old = self.base.tables[name].files if name in self.base.tables else ()
-        files = [file for file in old if change is None or file.path not in change.removed]
+        files = [file for file in self.base.files_of(name) if change is None or file.path not in change.removed]
         files += change.added if change is not None else ()
-        wanted = None if buckets is None else set(buckets)
-        return [file for file in files if wanted is None or file.bucket in wanted]
+        chosen = None if buckets is None else set(buckets)
+        return [file for file in files if chosen is None or file.bucket in chosen]
 
     def _counting(self, frame: DataFrame) -> DataFrame:
         if MADE not in frame.columns or not self.since:
@@ -102,8 +101,8 @@ class TableUpdate:
             counts = {name: self.tables.frame(self.base, name).count()}
         if change is None:
             return int(counts.get(name, 0))
-        gone = [file for file in self.base.files().values() if file.path in change.removed]
-        fewer, more = (self.tables.frame_of(change.columns, one).count() for one in (gone, change.added))
+        removed = [file for file in self.base.files().values() if file.path in change.removed]
+        fewer, more = (self.tables.frame_of(change.columns, files).count() for files in (removed, change.added))
         return int(counts.get(name, 0) - fewer + more)
 
     def close(self) -> None:
@@ -131,10 +130,9 @@ class TableUpdate:
         """Replace the rows of a table, or those of some buckets, by the column `bucket`."""
         columns = columns_of(frame, "bucket")
         files = self.tables.write(frame, name, by=None if buckets is None else "bucket")
-        old = self.base.tables[name].files if name in self.base.tables else ()
-        wanted = None if buckets is None else set(buckets)
-        gone = frozenset(file.path for file in old if wanted is None or file.bucket in wanted)
-        self.changes[name] = TableChange(columns, files, gone)
+        rebuilt = None if buckets is None else set(buckets)
+        old = (file for file in self.base.files_of(name) if rebuilt is None or file.bucket in rebuilt)
+        self.changes[name] = TableChange(columns, files, frozenset(file.path for file in old))
 
 
 class PartialTable(NamedTuple):

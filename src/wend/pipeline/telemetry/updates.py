@@ -53,25 +53,25 @@ _OVERLAP_NS = 2 * SECOND
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
-class UpdateSummary(msgspec.Struct, frozen=True):
+class UpdateSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What an update did."""
 
-    segments: int
-    """That were new."""
-    rows: int
-    """In these segments."""
+    segments: int = 0
+    """New segments."""
+    rows: int = 0
+    """The rows of these segments."""
     copies: int
     """Files that were copies of segments, or that earlier updates used."""
-    quarantined: int
+    quarantined: int = 0
     """Rows and segments that could not be used."""
-    unreadable: int
-    """Segments among them."""
+    unreadable: int = 0
+    """Segments that could not be used."""
     peers: int
     unaligned: list[int]
     """Peers with an incarnation whose clock could not be compared with the others."""
-    remarks: list[str]
-    buckets: int
-    """That were rebuilt."""
+    remarks: list[str] = []
+    buckets: int = 0
+    """Rebuilt buckets."""
     version: int
     out: str
     results: dict[str, int] = {}
@@ -109,7 +109,6 @@ def run_update(
             job.merge(update)
             update.facts[_RESULTS] = {name: update.count(name) for name in job.results}
             version = _commit(update, job, transaction)
-            results = version.facts[_RESULTS]
     return UpdateSummary(
         segments=len(new) - unreadable,
         rows=rows,
@@ -122,19 +121,21 @@ def run_update(
         buckets=len(update.touched),
         version=version.number,
         out=folder,
-        results=results,
+        results=version.facts[_RESULTS],
         seconds=round(time.perf_counter() - began, 3),
     )
 
 
 def _nothing_new(update: TableUpdate, job: TelemetryJob, folder: str, copies: int) -> UpdateSummary:
-    facts, base = update.base.facts, update.base
+    facts = update.base.facts
     return UpdateSummary(
-        0, 0, copies, 0, 0,
-        len({peer for peer, *_ in facts.get("clocks", [])}), sorted({peer for peer, _ in facts.get("unaligned", [])}),
-        [], 0, base.number, folder,
-        {name: update.count(name) for name in job.results},
-    )  # fmt: skip
+        copies=copies,
+        peers=len({peer for peer, *_ in facts.get("clocks", [])}),
+        unaligned=sorted({peer for peer, _ in facts.get("unaligned", [])}),
+        version=update.base.number,
+        out=folder,
+        results={name: update.count(name) for name in job.results},
+    )
 
 
 def _base(tables: TableFolder, job: TelemetryJob, rebuild: bool) -> FolderVersion:
@@ -180,10 +181,9 @@ def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) 
     records = [_compare_clocks(update, new)]
     unit = job.offset_unit_ns
     offsets = update.clocks.rounded(unit)
-    before = {(peer, start): round(offset / unit) * unit for peer, start, offset in update.base.facts.get("clocks", [])}
+    before = clocks.Clocks(clocks.by_node(update.base.facts.get("clocks", [])), []).rounded(unit)
     moved = {node for node, offset in before.items() if offsets[node] != offset}
-    update.since = {(peer, start): number for peer, start, number in update.base.facts.get("since", [])}
-    update.since |= dict.fromkeys(moved, update.number)
+    update.since = clocks.by_node(update.base.facts.get("since", [])) | dict.fromkeys(moved, update.number)
     again = _segments_of(update, moved, job)
     for part in job.partial_tables(offsets):
         frame = reduce_segments(update.spark, _of(new, part.tables), part.reduction, part.schema)
@@ -198,8 +198,7 @@ def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) 
         if not set(part.tables) <= set(clocks.TABLES):
             records.append(of_segments)
         if moved and "bucket" in part.schema.names:
-            old = update.base.tables[part.name].files if part.name in update.base.tables else ()
-            update.touched |= {file.bucket for file in old if file.bucket is not None}
+            update.touched |= {file.bucket for file in update.base.files_of(part.name) if file.bucket is not None}
     return records
 
 
@@ -209,7 +208,7 @@ def _compare_clocks(update: TableUpdate, new: list[SegmentFile]) -> DataFrame:
     with _segments_as_records(update.spark):
         _, records = update.append_reduced("_sightings", clocks.SIGHTINGS, frame)
     nodes = {(file.segment.peer, file.segment.incarnation) for file in new}
-    nodes |= {(peer, incarnation) for peer, incarnation, _ in update.base.facts.get("clocks", [])}
+    nodes |= clocks.by_node(update.base.facts.get("clocks", [])).keys()
     update.clocks = clocks.solve_clocks(_few_sightings(update).toArrow(), nodes)
     return records
 
