@@ -164,7 +164,7 @@ def _members(seen: DataFrame, unknown: DataFrame) -> DataFrame:
 
 
 def _overlaps(members: DataFrame) -> DataFrame:
-    """Q of every two overlay links that share a router."""
+    """The number of shared routers, for every two overlay links that share any."""
     other = members.select(F.col("link").alias("other"), "router")
     shared = members.join(other, "router").where("link < other").groupBy("link", "other").agg(F.count("*").alias("q"))
     return shared.select(

@@ -18,16 +18,16 @@ from wend.pipeline.sweeps.run_kind import RunKind
 from wend.pipeline.sweeps.seed_means import by_setting
 from wend.pipeline.sweeps.simulations import Runner, Simulations
 from wend.pipeline.sweeps.sweep import LIMIT_S, sweep
-from wend.studies.claims import Claim, Estimate, Result, Values, judge, load_claims
+from wend.studies.claims import Claim, ClaimResult, Estimate, Values, judge, load_claims
 from wend.studies.study_model import Fields, Run, Size, Study
 
 
-class Finished(msgspec.Struct, frozen=True, kw_only=True):
+class StudyResults(msgspec.Struct, frozen=True, kw_only=True):
     """The results of a study, from which the report is written."""
 
     study: Study
     size: Size
-    claims: list[Result]
+    claims: list[ClaimResult]
     estimates: dict[tuple[str, str], Estimate]
     left_out: list[str]
     runs: int
@@ -51,7 +51,7 @@ def run_study(
     available: frozenset[str] | None = None,
     limit_s: float = LIMIT_S,
     quiet: bool = False,
-) -> Finished:
+) -> StudyResults:
     """Execute the missing runs, and judge the claims of the chosen figures. Tests replace the simulator by `run`, and
     the known strategies by `available`."""
     began = monotonic()
@@ -62,7 +62,7 @@ def run_study(
         spark, work, study_runs(selected, size, claims, chosen), study.name, out, limit_s=limit_s, quiet=quiet
     )
     values, wall_s = _per_run(swept.results, work.averaged)
-    return Finished(
+    return StudyResults(
         study=selected,
         size=size,
         claims=judge(claims, values, size),

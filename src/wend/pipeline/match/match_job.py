@@ -149,11 +149,11 @@ class MatchJob:
         planes = self.planes
         with self.timed("route"):
             sent = f"{draft.scratch}/sent"
-            sending = partitioned_plan.routed_subscriptions(self.subscriptions, planes, draft.folder)
+            sending = partitioned_plan.route_subscriptions(self.subscriptions, planes, draft.folder)
             with self._reading(draft, quiet):
                 sending.write.parquet(sent)
             routed = self.spark.read.schema(sending.schema).parquet(literal_path(sent))
-            bad = partitioned_plan.unreadable(routed)
+            bad = partitioned_plan.unreadable_filters(routed)
             sifted, everyone = self._without(bad, bad.count())
             known = partitioned_plan.population(routed).toArrow().to_pylist()
             layout = partitioned_plan.layout_of(planes, known)

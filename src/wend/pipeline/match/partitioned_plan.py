@@ -63,7 +63,7 @@ class Layout(msgspec.Struct, frozen=True):
         return self.regions[int(at)]
 
 
-def routed_subscriptions(subscriptions: DataFrame, planes: Sequence[Plane], folder: Path | None) -> DataFrame:
+def route_subscriptions(subscriptions: DataFrame, planes: Sequence[Plane], folder: Path | None) -> DataFrame:
     """Send `id`, `filter` to regions: `plane`, `region`, `subscription`, `filter` (parsed), a row for each region. A
     filter that cannot be read goes to the plane `UNREADABLE`, with the reason in place of the region."""
     types = [("plane", pa.int32()), ("region", pa.string()), ("subscription", id_type(subscriptions))]
@@ -98,7 +98,7 @@ def send_batches(
         report_rows(folder, done, READ)
 
 
-def unreadable(routed: DataFrame) -> DataFrame:
+def unreadable_filters(routed: DataFrame) -> DataFrame:
     """The filters that cannot be read: `subscription`, `reason`."""
     return routed.where(F.col("plane") == UNREADABLE).select("subscription", F.col("region").alias("reason"))
 

@@ -33,7 +33,7 @@ class InputTable:
 
     path: str
     rows: DataFrame
-    """`id` and what else the job needs."""
+    """`id` and the other columns that the job needs."""
     judged: DataFrame
     """The same columns; `file`, `block` and `place` of the row; `reason`, null for a good row."""
     lines: DataFrame | None = None

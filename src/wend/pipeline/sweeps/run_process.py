@@ -101,7 +101,7 @@ _own: dict[int, RunProcess] = {}
 
 
 def call_apart(task: Callable[[], Any], limit_s: float | None = None) -> Any:
-    """Execute the task in the child of this process, which is forked at the first call and after each that failed."""
+    """Execute the task in the child of this process, forked at the first call and again if a call ended it."""
     here = os.getpid()
     process = _own.pop(here, None) or RunProcess()
     try:

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from wend.model.telemetry import Segment
 from wend.pipeline.spark.arrow_schema import ints
-from wend.pipeline.telemetry.outage_clocks import Outages, joined_by_outages, outages_of
+from wend.pipeline.telemetry.outage_clocks import Outages, join_by_outages, outages_of
 from wend.pipeline.telemetry.segment_rows import Ints, node_columns, numbers
 
 TABLES = ("publications", "hops", "deliveries", "changes")
@@ -121,10 +121,10 @@ def solve_clocks(seen: pa.Table, nodes: set[Node]) -> Clocks:
         return -len({peer for peer, _ in tree}), -len(tree), -sum(often.get(node, 0) for node in tree), tree[0]
 
     trees = sorted(members.values(), key=rank)
-    groups = joined_by_outages([_walked(tree[0], near) for tree in trees], outages)
+    groups = join_by_outages([_walk_tree(tree[0], near) for tree in trees], outages)
     offsets: dict[Node, int] = {}
     for group in groups:
-        offsets |= _centred(group)
+        offsets |= _centre(group)
     main = set(groups[0]) if groups and len(groups[0]) > 1 else set()
     return Clocks(dict(sorted(offsets.items())), sorted(set(component) - main))
 
@@ -174,7 +174,7 @@ def _root(component: dict[Node, Node], node: Node) -> Node:
     return node
 
 
-def _walked(start: Node, near: dict[Node, list[tuple[Node, int]]]) -> dict[Node, int]:
+def _walk_tree(start: Node, near: dict[Node, list[tuple[Node, int]]]) -> dict[Node, int]:
     offsets, queue = {start: 0}, [start]
     for node in queue:
         for other, ahead in near[node]:
@@ -184,7 +184,7 @@ def _walked(start: Node, near: dict[Node, list[tuple[Node, int]]]) -> dict[Node,
     return offsets
 
 
-def _centred(offsets: dict[Node, int]) -> dict[Node, int]:
+def _centre(offsets: dict[Node, int]) -> dict[Node, int]:
     """Offsets against the median peer of a tree. A peer counts once, however often it restarted."""
     by_peer: dict[int, list[int]] = defaultdict(list)
     for (peer, _), offset in offsets.items():

@@ -48,7 +48,7 @@ def outages_of(rows: Sequence[Ints]) -> dict[Incarnation, dict[int, Seen]]:
     return seen
 
 
-def joined_by_outages(groups: Sequence[Mapping[Incarnation, int]], outages: Outages) -> list[dict[Incarnation, int]]:
+def join_by_outages(groups: Sequence[Mapping[Incarnation, int]], outages: Outages) -> list[dict[Incarnation, int]]:
     """Join the groups of offsets that outages can compare with the first group. Each group has offsets by a clock of
     its own; the joined group has them by the clock of the first."""
     if len(groups) < 2 or not outages:

@@ -91,7 +91,7 @@ def _plan(world: World) -> None:
         Flow(peers[topic.publisher], [peers[peer] for peer in topic.subscribers], SECOND / topic.period_ns)
         for topic in world.topics
     ]
-    # Where capacities are not known, a link has room for everything, and the plan balances the load.
+    # If capacities are not known, a link has room for everything, and the plan balances the load.
     network = FlowNetwork(world.overlay, link=Rate(sum(SECOND / topic.period_ns for topic in world.topics)))
     plan = make_plan(network, workload_of(flows, network.names, "the workload"), parse_goal("balance"), _PLAN_K)
     with TemporaryDirectory(prefix="wend-plan-") as name:

@@ -1,6 +1,6 @@
-"""The rows of a segment of telemetry, without those that cannot be true.
+"""The rows of a segment of telemetry, without impossible ones.
 
-A segment that cannot be read, and a row that cannot be true, have a reason, which the quarantine lists.
+The quarantine lists each unreadable segment and each impossible row with a reason.
 """
 
 import os
@@ -99,7 +99,7 @@ _NOT_NEGATIVE = {
 
 
 def judge_rows(table: pa.Table, name: str) -> tuple[pa.Table, list[BadRow]]:
-    """The rows of a segment that can be true, and the others."""
+    """Split the rows of a segment into possible and impossible ones."""
     if not table.num_rows:
         return table, []
     reasons = [*_bad_values(table, name)]

@@ -94,7 +94,7 @@ class WorkloadJob:
         observed = beats.groupBy("peer", "incarnation").agg(
             F.sum("beats").alias("beats"), F.max("gap_ns").alias("gap_ns"), F.sum("sample_ppb").alias("sample_ppb")
         )
-        # Where the share changed, this is its mean; the time of all incarnations counts.
+        # If the share changed, this is its mean. The time of all incarnations counts.
         by_peer = observed.groupBy(F.col("peer").alias("publisher")).agg(
             (F.sum(F.col("sample_ppb") * (F.col("gap_ns") / F.lit(SECOND))) / F.lit(_BILLION)).alias("sampled_s"),
             (F.sum("sample_ppb") / F.sum("beats") / F.lit(_BILLION)).alias("sample"),

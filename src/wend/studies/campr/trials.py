@@ -35,7 +35,7 @@ from wend.planning.models import balance
 from wend.planning.partial_plan import undelivered_at_least
 from wend.planning.problem import problem_of
 from wend.studies.campr import printed
-from wend.studies.campr.brite_flat import Growth, grown
+from wend.studies.campr.brite_flat import Growth, grow
 from wend.studies.campr.receivers_floor import floor_loss, receivers_floor
 from wend.topology.graph import Overlay, OverlayLink
 
@@ -87,7 +87,7 @@ def run_cell(cell: CellTrial, seed: int) -> dict[str, float]:
 
 
 def network_of(cell: CellTrial, seed: int, link: Rate) -> FlowNetwork:
-    overlay = grown(cell.nodes, cell.growth, seed=seed)
+    overlay = grow(cell.nodes, cell.growth, seed=seed)
     if cell.per == "link":
         return FlowNetwork(overlay, link=link)
     network = FlowNetwork(overlay, link=link, peer=AGGREGATE)

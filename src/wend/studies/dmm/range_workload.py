@@ -89,7 +89,7 @@ class Draws(NamedTuple):
 def draw_subscriptions(
     seed: int, count: int, subscribers: Ints, distribution: Distribution = "uniform", predicates: int = 0
 ) -> RangeSubscriptions:
-    """Random ranges on 1 to 5 attributes. With `predicates` on so many, and only the first of them selects."""
+    """Random ranges on 1 to 5 attributes. With `predicates`, on that many, and only the first selects."""
     if not 0 <= predicates <= ATTRIBUTES:
         raise ConfigError(f"a subscription has 1 to {ATTRIBUTES} predicates, got {predicates}")
     rng = stream(seed, "dmm", "subscriptions")

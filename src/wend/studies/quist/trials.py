@@ -36,7 +36,7 @@ from wend.topology.overlays import chain, choose_landmarks, choose_traced, landm
 from wend.topology.placement import Pair, Placement, place
 from wend.topology.underlay import Floats, LinkKind, RouterKind
 
-Kinds = Literal["random", "tdo-landmark", "tdo-random", "tdo-nearest", "tdo-farthest", "chain"]
+OverlayKind = Literal["random", "tdo-landmark", "tdo-random", "tdo-nearest", "tdo-farthest", "chain"]
 MOST_TREES = 5
 DEGREE = 15
 """The degree of the overlay without topology discovery that gains are relative to."""
@@ -139,7 +139,7 @@ def run_spread(trial: SpreadTrial, seed: int) -> dict[str, float]:
 
 
 class SimilarityTrial(msgspec.Struct, frozen=True):
-    strategy: Kinds
+    strategy: OverlayKind
     underlay: str = "brite"
     k: int = 15
     """The landmarks, the peers that each peer traces or, for `random`, the degree."""
@@ -181,7 +181,7 @@ def run_similarity(trial: SimilarityTrial, seed: int) -> dict[str, float]:
     return {**metrics, "links": len(overlay.links), "traceroutes": len({tuple(sorted(pair)) for pair in traced})}
 
 
-def overlay_of(testbed: "Testbed", strategy: Kinds, k: int, seed: int) -> tuple[Overlay, tuple[Pair, ...]]:
+def overlay_of(testbed: "Testbed", strategy: OverlayKind, k: int, seed: int) -> tuple[Overlay, tuple[Pair, ...]]:
     """The overlay, and the pairs of peers between which its construction traced paths."""
     placement = testbed.placement
     if strategy == "random":
@@ -200,7 +200,7 @@ def overlay_of(testbed: "Testbed", strategy: Kinds, k: int, seed: int) -> tuple[
 
 
 class ForestTrial(msgspec.Struct, frozen=True):
-    strategy: Kinds
+    strategy: OverlayKind
     underlay: str = "brite"
     k: int = 15
     peers: int = 250
