@@ -120,8 +120,8 @@ def flows_of(
     `weight`. `most` has the largest value of each. `strange_event` and `strange_subscription` name one id that the
     tables lack."""
     peers = subscribers.select(F.col("id").alias("subscription"), "peer")
-    wanted = pairs.join(F.broadcast(peers) if small else peers, "subscription", "left")
-    by_event = wanted.groupBy("event").agg(
+    by_peer = pairs.join(F.broadcast(peers) if small else peers, "subscription", "left")
+    by_event = by_peer.groupBy("event").agg(
         F.sort_array(F.collect_set("peer")).alias("receivers"),
         F.max(F.when(F.col("peer").isNull(), F.col("subscription"))).alias("strange_subscription"),
     )

@@ -243,9 +243,9 @@ def write_workload(
     quiet: bool = True,
 ) -> None:
     """Write `out/events` and `out/subscriptions`, both or none."""
-    wanted = {"events": (events, events_count), "subscriptions": (subscriptions, subscriptions_count)}
+    tables = {"events": (events, events_count), "subscriptions": (subscriptions, subscriptions_count)}
     with plain_errors(), drafted(spark, out, overwrite=overwrite) as draft:
-        for name, (make, count) in wanted.items():
+        for name, (make, count) in tables.items():
             progress = None if draft.folder is None else draft.folder / name
             if progress is not None:
                 progress.mkdir()

@@ -88,8 +88,8 @@ def _summed(rows: DataFrame, keys: list[str], *counts: str) -> DataFrame:
 
 def _filled(seen: DataFrame, holes: DataFrame) -> DataFrame:
     """a, b, gap, middle: the routers that most often fill a hole (rule 2)."""
-    wanted = holes.select("a", "b", "gap")
-    best = seen.where("kind = 'stretch'").join(wanted, ["a", "b", "gap"], "left_semi")
+    keys = holes.select("a", "b", "gap")
+    best = seen.where("kind = 'stretch'").join(keys, ["a", "b", "gap"], "left_semi")
     order = F.struct((-F.col("seen")).alias("often"), F.col("middle"))
     return best.groupBy("a", "b", "gap").agg(F.min(order)["middle"].alias("middle"))
 

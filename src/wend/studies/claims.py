@@ -277,8 +277,8 @@ def _column(operand: ClaimOperand, values: Values, size: Size) -> dict[int, floa
     tables = [values.get(size.setting(fields), {}) for fields in operand.settings]
     seeds = sorted(set.intersection(*(set(table) for table in tables)))
     rows = {seed: [table[seed].get(operand.metric) for table in tables] for seed in seeds}
-    known = {seed: [value for value in row if value is not None] for seed, row in rows.items()}
-    return {seed: fmean(row) for seed, row in known.items() if len(row) == len(tables)}
+    present = {seed: [value for value in row if value is not None] for seed, row in rows.items()}
+    return {seed: fmean(row) for seed, row in present.items() if len(row) == len(tables)}
 
 
 def estimate(sample: list[float]) -> Estimate | None:

@@ -250,10 +250,10 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
 
     def only(self, figures: list[str], strategies: frozenset[str]) -> "Study":
         """Select figures and tables (all if none is named) and strategies of the study."""
-        known = [*(figure.name for figure in self.figures), *(table.name for table in self.tables)]
+        names = [*(figure.name for figure in self.figures), *(table.name for table in self.tables)]
         for name in figures:
-            if name not in known:
-                raise ConfigError(f"the study {self.name} has no figure {name!r}; it has {', '.join(known)}")
+            if name not in names:
+                raise ConfigError(f"the study {self.name} has no figure {name!r}; it has {', '.join(names)}")
         chosen = [figure.restrict(strategies) for figure in self.figures if not figures or figure.name in figures]
         tables = [
             msgspec.structs.replace(table, columns=columns)

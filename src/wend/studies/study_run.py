@@ -84,11 +84,11 @@ def choose(
     needs no Spark, so it finds mistakes before Spark starts."""
     if available is None:
         available = study.strategies() if size.trials is not None else frozenset(STRATEGIES)
-    known = study.strategies() & available
+    there = study.strategies() & available
     for name in strategies:
-        if name not in known:
-            raise ConfigError(f"the study {study.name} has no strategy {name!r}; it has {', '.join(sorted(known))}")
-    chosen = frozenset(strategies) or known
+        if name not in there:
+            raise ConfigError(f"the study {study.name} has no strategy {name!r}; it has {', '.join(sorted(there))}")
+    chosen = frozenset(strategies) or there
     return study.only(only, chosen), chosen, sorted(study.strategies() - chosen)
 
 

@@ -90,11 +90,11 @@ def _compile(
 
 def _kept_place(batches: Iterator[pa.RecordBatch], folder: str, code: str) -> tuple[Iterator[pa.RecordBatch], Path]:
     """The same batches, and the file of a block with their content."""
-    held, digest = [], blake2b(code.encode(), digest_size=16)
+    content, digest = [], blake2b(code.encode(), digest_size=16)
     for batch in batches:
-        held.append(batch)
+        content.append(batch)
         digest.update(batch.serialize())
-    return iter(held), Path(folder) / f"block-{digest.hexdigest()}"
+    return iter(content), Path(folder) / f"block-{digest.hexdigest()}"
 
 
 @lru_cache(maxsize=1)
@@ -122,10 +122,10 @@ def pair_batches(
         while start < batch.num_rows:
             part = batch.slice(start, size.events)
             start += part.num_rows
-            wanted = batch_of(part.column("attributes"))
+            events = batch_of(part.column("attributes"))
             most = 0
             for ids, index in blocks:
-                offsets, matches = index.match_batch(wanted)
+                offsets, matches = index.match_batch(events)
                 rows = np.repeat(np.arange(part.num_rows), np.diff(offsets))
                 yield from pair_batches_of(schema, part.column("id"), ids, rows, matches)
                 most = max(most, len(matches))
@@ -140,10 +140,10 @@ def count_batches(
     blocks, done = _blocks(folder, files), 0
     totals = [np.zeros(len(ids), np.int64) for ids, _ in blocks]
     for batch in batches:
-        wanted = batch_of(batch.column("attributes"))
+        events = batch_of(batch.column("attributes"))
         matches = np.zeros(batch.num_rows, np.int64)
         for (_, index), total in zip(blocks, totals, strict=True):
-            of_events, of_subscriptions = index.count_batch(wanted)
+            of_events, of_subscriptions = index.count_batch(events)
             matches += of_events
             total += of_subscriptions
         yield event_rows(schema, batch.column("id"), matches)

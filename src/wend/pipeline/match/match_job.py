@@ -137,8 +137,8 @@ class MatchJob:
     def _broadcast(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int, SiftedTable]:
         folder = draft.shared()
         with self.timed("compile"), self._reading(draft, quiet):
-            made = broadcast_plan.compile_blocks(self.subscriptions, self.subscription_count, folder, self.index)
-            rows = made.toArrow()
+            blocks = broadcast_plan.compile_blocks(self.subscriptions, self.subscription_count, folder, self.index)
+            rows = blocks.toArrow()
             files = sorted(rows["file"].drop_null().to_pylist())
             bad = rows.filter(rows["reason"].is_valid()).select(["subscription", "reason"])
             sifted, everyone = self._without(self.spark.createDataFrame(bad) if bad.num_rows else None, bad.num_rows)
@@ -155,8 +155,8 @@ class MatchJob:
             routed = self.spark.read.schema(sending.schema).parquet(literal_path(sent))
             bad = partitioned_plan.unreadable_filters(routed)
             sifted, everyone = self._without(bad, bad.count())
-            known = partitioned_plan.population(routed).toArrow().to_pylist()
-            layout = partitioned_plan.layout_of(planes, known)
+            populations = partitioned_plan.population(routed).toArrow().to_pylist()
+            layout = partitioned_plan.layout_of(planes, populations)
             load = partitioned_plan.event_load(self.events, layout).toArrow().to_pylist()
             layout, rows = partitioned_plan.with_slices(layout, load)
         groups = partitioned_plan.gather_groups(routed, self.events, layout, max(2 * self.cores, -(-rows // MOST_ROWS)))

@@ -28,5 +28,5 @@ def task_count(rows: int, at_once: int) -> int:
 
 def spread(frame: DataFrame, rows: int, tasks: int, at_once: int) -> DataFrame:
     """Spread rows over more tasks, if `tasks` of them would leave cores idle."""
-    wanted = task_count(rows, at_once)
-    return frame if tasks >= min(wanted, at_once) else frame.repartition(wanted)
+    count = task_count(rows, at_once)
+    return frame if tasks >= min(count, at_once) else frame.repartition(count)

@@ -193,8 +193,8 @@ _made: dict[int, Path] = {}
 
 def spark_log() -> Path | None:
     """The log of the Java process that this process has started."""
-    made = _made.get(os.getpid())
-    return None if made is None else made / "spark.log"
+    folder = _made.get(os.getpid())
+    return None if folder is None else folder / "spark.log"
 
 
 def _scratch() -> Path:

@@ -42,8 +42,8 @@ def is_lines(path: str) -> bool:
     endings = {file.suffix for file in place.rglob("*") if file.is_file() and not file.name.startswith((".", "_"))}
     formats = sorted(endings & {".parquet", *LINES})
     if len(formats) != 1:
-        held = "both Parquet and JSON lines" if formats else "neither Parquet nor JSON lines"
-        raise ConfigError(f"the folder {path} holds {held}")
+        content = "both Parquet and JSON lines" if formats else "neither Parquet nor JSON lines"
+        raise ConfigError(f"the folder {path} holds {content}")
     return formats[0] in LINES
 
 

@@ -56,17 +56,17 @@ def _check_schemas(spark: SparkSession, path: str) -> None:
             bad = middle
     if not files or _go_together(spark, files):
         return
-    odd = files[bad - 1]
-    if not _go_together(spark, [odd]):
-        raise ConfigError(f"cannot read {odd} as Parquet: the file is damaged or no Parquet file")
+    misfit = files[bad - 1]
+    if not _go_together(spark, [misfit]):
+        raise ConfigError(f"cannot read {misfit} as Parquet: the file is damaged or no Parquet file")
     before = _types(_merged(spark, [literal_path(file) for file in files[:good]]))
-    for name, kind in _types(_merged(spark, [literal_path(odd)])).items():
+    for name, kind in _types(_merged(spark, [literal_path(misfit)])).items():
         if before.get(name, kind) != kind:
             raise ConfigError(
-                f"{odd}: the column {name} holds {kind}, but {before[name]} in other files of {path}: "
+                f"{misfit}: the column {name} holds {kind}, but {before[name]} in other files of {path}: "
                 "a table needs one type for each column"
             )
-    raise ConfigError(f"{odd}: its columns cannot be merged with those of other files of {path}")
+    raise ConfigError(f"{misfit}: its columns cannot be merged with those of other files of {path}")
 
 
 def _go_together(spark: SparkSession, files: list[str]) -> bool:

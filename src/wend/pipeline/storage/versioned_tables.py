@@ -232,8 +232,8 @@ class TableFolder:
                 old.append(number)
         for number in old:
             self._files.remove(_version_name(number))
-        kept = [version for number, version in versions.items() if number not in old and version is not None]
-        named = {path for version in kept for path in version.files()}
+        retained = [version for number, version in versions.items() if number not in old and version is not None]
+        named = {path for version in retained for path in version.files()}
         removed = 0
         for path, age_ns in self._files.ages("data", now):
             if path not in named and age_ns > retain_ns:

@@ -136,8 +136,8 @@ def _timed_recording(
     times, (start_ns, observed_ns) = published["time_ns"], _observed_part(rows, down, begins)
     first = min(times[0].as_py(), start_ns)
     duration = max(times[-1].as_py() + 1, start_ns + observed_ns) - first
-    known = timed_flows(published, first, duration, deadlines_of(flows))
-    return Recording(first, duration, _links(rows, down, first, duration), tuple(known)) if known else None
+    timed = timed_flows(published, first, duration, deadlines_of(flows))
+    return Recording(first, duration, _links(rows, down, first, duration), tuple(timed)) if timed else None
 
 
 def _recording(

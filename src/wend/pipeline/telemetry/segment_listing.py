@@ -79,12 +79,12 @@ def _asked(spark: SparkSession, address: str) -> Iterator[tuple[str, int]]:
 def one_of_each(files: Iterable[SegmentFile]) -> tuple[list[SegmentFile], list[tuple[SegmentFile, str]]]:
     """One file of each segment, and files that another file of the same name contradicts."""
     best: dict[Segment, SegmentFile] = {}
-    odd: list[tuple[SegmentFile, str]] = []
+    contradicting: list[tuple[SegmentFile, str]] = []
     for file in sorted(files, key=lambda file: (file.segment, -file.bytes, file.path)):
         first = best.setdefault(file.segment, file)
         if file.bytes != first.bytes:
-            odd.append((file, contradiction(first.bytes)))
-    return list(best.values()), odd
+            contradicting.append((file, contradiction(first.bytes)))
+    return list(best.values()), contradicting
 
 
 def contradiction(size: int) -> str:

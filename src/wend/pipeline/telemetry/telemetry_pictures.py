@@ -61,8 +61,8 @@ _MOST_BARS = 16
 
 def lost_time_bars(causes: DataFrame, lateness: DataFrame) -> str:
     """The tables of `wend data late` as bars: the links and peers where late events spent most of their time."""
-    known = causes.where("cause != 'incomplete'").groupBy("cause", "peer", "neighbour")
-    spent = known.agg(F.sum("time_ns").alias("time_ns"), F.sum("deliveries").alias("deliveries")).toArrow().to_pylist()
+    groups = causes.where("cause != 'incomplete'").groupBy("cause", "peer", "neighbour")
+    spent = groups.agg(F.sum("time_ns").alias("time_ns")).toArrow().to_pylist()
     counts = lateness.agg(F.sum("late"), F.sum("with_deadline"), F.sum("incomplete")).toArrow().to_pylist()[0]
     late, of, incomplete = (count or 0 for count in counts.values())
     if not spent:

@@ -97,14 +97,14 @@ def run_update(
         if transaction is not None and base.transactions.get(transaction[0], -1) >= transaction[1]:
             return None
         used = _of(files, (*job.tables, *clocks.TABLES))
-        chosen, odd = one_of_each(used)
+        chosen, contradicted = one_of_each(used)
         new, contradicting = _unknown(spark, tables, base, chosen)
         update = TableUpdate(spark, tables, base)
         if not new and not contradicting and base.tables:
             return _nothing_new(update, job, folder, len(used))
         with closing(update):
             records = _reduce_all(update, job, new)
-            quarantined, unreadable, rows = _record(update, [*odd, *contradicting], records, max_bad)
+            quarantined, unreadable, rows = _record(update, [*contradicted, *contradicting], records, max_bad)
             remarks = _look_at_incarnations(update)
             job.merge(update)
             update.facts[_RESULTS] = {name: update.count(name) for name in job.results}
@@ -169,11 +169,11 @@ def _unknown(
     keys = [name for name, _ in _KEYS]
     buckets = {None, *(file.segment.number // _NUMBERS for file in chosen)}
     asked = pa.Table.from_pylist([{**about(file.segment), "at": at} for at, file in enumerate(chosen)])
-    known = tables.frame(base, "_segments", buckets).select(*keys, "bytes")
-    used = known.join(F.broadcast(spark.createDataFrame(asked)), keys).select("at", "bytes").toArrow().to_pylist()
+    segments = tables.frame(base, "_segments", buckets).select(*keys, "bytes")
+    used = segments.join(F.broadcast(spark.createDataFrame(asked)), keys).select("at", "bytes").toArrow().to_pylist()
     sizes = {row["at"]: row["bytes"] for row in used}
-    odd = [(chosen[at], contradiction(size)) for at, size in sorted(sizes.items()) if chosen[at].bytes != size]
-    return [file for at, file in enumerate(chosen) if at not in sizes], odd
+    disputed = [(chosen[at], contradiction(size)) for at, size in sorted(sizes.items()) if chosen[at].bytes != size]
+    return [file for at, file in enumerate(chosen) if at not in sizes], disputed
 
 
 def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) -> list[DataFrame]:
@@ -252,7 +252,7 @@ def _segments_of(update: TableUpdate, nodes: set[Node], job: TelemetryJob) -> li
 
 
 def _record(
-    update: TableUpdate, odd: list[tuple[SegmentFile, str]], records: list[DataFrame], max_bad: float
+    update: TableUpdate, contradicting: list[tuple[SegmentFile, str]], records: list[DataFrame], max_bad: float
 ) -> tuple[int, int, int]:
     """Record the segments that were used, and the quarantine. Return the rows in quarantine, the unreadable segments
     among them, and the rows of all segments."""
@@ -265,7 +265,7 @@ def _record(
     rows = compute.sum(good["rows"]).as_py() or 0
     unreadable = [row for row in bad if row["line"] is None]
     _check_share([row for row in bad if row["line"] is not None], rows, max_bad)
-    bad += [{**about(file.segment), "file": file.path, "reason": reason, "rows": 1} for file, reason in odd]
+    bad += [{**about(file.segment), "file": file.path, "reason": reason, "rows": 1} for file, reason in contradicting]
     spark = update.spark
     _add_spans(update, good)
     by_number = spark.createDataFrame(good).repartition(1) if good.num_rows else None

@@ -73,8 +73,8 @@ class WorkloadJob:
         )
         about = published.select(*EVENT, "bucket", "size_bytes", "time_ns", "expected")
         events = update.stored(about.join(reached, list(EVENT), "left"))
-        wanted = events.where("time_ns IS NOT NULL AND (receivers IS NOT NULL OR expected > 0)")
-        rows = wanted.select("bucket", "time_ns", *EVENT, "receivers", "expected", "size_bytes").repartition("bucket")
+        timed = events.where("time_ns IS NOT NULL AND (receivers IS NOT NULL OR expected > 0)")
+        rows = timed.select("bucket", "time_ns", *EVENT, "receivers", "expected", "size_bytes").repartition("bucket")
         update.replace("publications", rows.sortWithinPartitions("time_ns", *EVENT), update.touched)
         sums = events.groupBy("bucket", "publisher", "publisher_incarnation", "receivers").agg(
             F.count("*").alias("events"), F.sum("size_bytes").alias("bytes"), F.min("deadline_ns").alias("deadline_ns")

@@ -157,8 +157,8 @@ def _honest(cell: CellTrial, seed: int) -> dict[str, float]:
     metrics |= {"hops": _mean_hops(network, workload, single), "intake": len(single.arcs) / len(workload) / cell.nodes}
     if cell.least_at:
         within, _ = _network_and_workload(cell, seed, Rate(cell.least_at * MBIT, bits=True))
-        lost, wanted = undelivered_at_least(within, workload, single)
-        metrics["least"] = max(lost / wanted, floor_loss(within, workload))
+        lost, deliveries = undelivered_at_least(within, workload, single)
+        metrics["least"] = max(lost / deliveries, floor_loss(within, workload))
     for capacity in CAPACITIES:
         k = next((i for i, need in enumerate(needed, 1) if need <= capacity * (1 + _SAME)), 0)
         alone = dropped_share(network, workload, single, everything, capacity)
@@ -199,8 +199,8 @@ def dropped_share(
     )  # fmt: skip
     if change > _SAME:
         raise WendError(f"the drops of full peers have not converged after {_ROUNDS} rounds")
-    wanted = float(np.diff(workload.ptr) @ workload.demand[BITS])
-    return max(1.0 - delivered / wanted, 0.0)
+    demand = float(np.diff(workload.ptr) @ workload.demand[BITS])
+    return max(1.0 - delivered / demand, 0.0)
 
 
 def _mean_hops(network: FlowNetwork, workload: FlowWorkload, single: DeliveryGraphs) -> float:

@@ -75,9 +75,9 @@ class _Formation:
             "membership_period_ns": PERIOD_NS,
             "trace_both_ends": False,
         }
-        made = plugin("membership", kind)
+        membership = plugin("membership", kind)
         self._members: dict[PeerId, Any] = {
-            peer: made(PeerConfig(peer=peer, seed=seed, **settings)) for peer in range(placement.peers)
+            peer: membership(PeerConfig(peer=peer, seed=seed, **settings)) for peer in range(placement.peers)
         }
         self._links: list[set[PeerId]] = [set() for _ in self._members]
         self._traced: set[Pair] = set()
