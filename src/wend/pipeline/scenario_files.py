@@ -87,7 +87,7 @@ def _scenarios(entries: list[tuple[dict[str, Any], str]]) -> list[Scenario]:
 
 @contextmanager
 def _at(where: str) -> Iterator[None]:
-    """Name the place in the sentence about a mistake."""
+    """Add the place in the file to an error."""
     try:
         yield
     except ConfigError as error:

@@ -188,25 +188,25 @@ def _need_java() -> None:
         raise ConfigError(f"Spark needs Java {_LEAST_JAVA} or newer, {java} is {version[1]}: {advice}")
 
 
-_made: dict[int, Path] = {}
+_scratch_folders: dict[int, Path] = {}
 
 
 def spark_log() -> Path | None:
     """The log of the Java process that this process has started."""
-    folder = _made.get(os.getpid())
+    folder = _scratch_folders.get(os.getpid())
     return None if folder is None else folder / "spark.log"
 
 
 def _scratch() -> Path:
     """The temporary folder of this process. The JVM outlives its session, so the folder goes when the process ends."""
     pid = os.getpid()
-    if pid not in _made:
+    if pid not in _scratch_folders:
         root = Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
         root.mkdir(parents=True, exist_ok=True)
         remove_stale_folders(root)
-        _made[pid] = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{pid}-", dir=root))
-        atexit.register(shutil.rmtree, _made[pid], ignore_errors=True)
-    return _made[pid]
+        _scratch_folders[pid] = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{pid}-", dir=root))
+        atexit.register(shutil.rmtree, _scratch_folders[pid], ignore_errors=True)
+    return _scratch_folders[pid]
 
 
 def remove_stale_folders(root: Path) -> None:

@@ -97,17 +97,17 @@ def _end_with_parent(life: int) -> None:
     os._exit(1)
 
 
-_own: dict[int, RunProcess] = {}
+_processes: dict[int, RunProcess] = {}
 
 
 def call_apart(task: Callable[[], Any], limit_s: float | None = None) -> Any:
     """Execute the task in the child of this process, forked at the first call and again if a call ended it."""
     here = os.getpid()
-    process = _own.pop(here, None) or RunProcess()
+    process = _processes.pop(here, None) or RunProcess()
     try:
         answer = process.call(task, limit_s)
     except RunFailed:
-        _own[here] = process
+        _processes[here] = process
         raise
-    _own[here] = process
+    _processes[here] = process
     return answer

@@ -188,7 +188,7 @@ def _run_row(row: dict[str, Any], folder: Path, kind: RunKind[Any], code: str, l
     if place.exists():
         return dict(pq.ParquetFile(place).read().to_pylist()[0])
     try:
-        result = {**all_columns(row, schema), **_tried(partial(kind.run_metrics, row, code), limit_s)}
+        result = {**all_columns(row, schema), **_run_with_retries(partial(kind.run_metrics, row, code), limit_s)}
     except RunFailed as error:
         result = error_row(row, schema, str(error), error.trace)
         _write(result, schema, failed)
@@ -204,7 +204,7 @@ def _run_row(row: dict[str, Any], folder: Path, kind: RunKind[Any], code: str, l
     return result
 
 
-def _tried(task: Callable[[], dict[str, Any]], limit_s: float) -> dict[str, Any]:
+def _run_with_retries(task: Callable[[], dict[str, Any]], limit_s: float) -> dict[str, Any]:
     """Execute a run, again if it kills its process: that may be another program's fault."""
     for _ in range(TRIES - 1):
         with suppress(RunDied):
@@ -242,8 +242,8 @@ def _compute(results: DataFrame, store: RunStore, queue: list[str]) -> None:
         results.write.format("noop").mode("overwrite").save()
     except Exception as error:
         done = len(store.finished() & set(queue))
-        said = f"the Spark job failed after {done} of {len(queue)} runs (start again to go on from there)"
-        raise explain(error, said) from error
+        opening = f"the Spark job failed after {done} of {len(queue)} runs (start again to go on from there)"
+        raise explain(error, opening) from error
 
 
 def _gather(spark: SparkSession, store: RunStore, schema: pa.Schema, run_keys: list[str], ran: int) -> SweepResult:

@@ -56,7 +56,7 @@ def join_by_outages(groups: Sequence[Mapping[Incarnation, int]], outages: Outage
     main, others = dict(groups[0]), [dict(group) for group in groups[1:]]
     grew = True
     while grew:
-        # All that can be compared with the main group as it is; the next round goes one link further.
+        # Compare all groups with the main group as it is. The next round reaches one link further.
         differences = [(group, _difference(main, group, outages)) for group in others]
         for group, ahead in differences:
             if ahead is not None:

@@ -2,7 +2,7 @@
 
 The seed decides the network, the placement of peers, subscriptions, publications, losses and crashes, so all strategies
 of one seed meet the same conditions. `direct` is the bound, computed from the latencies alone: the publisher knows
-everybody and sends each event straight to the peers of its subscribers.
+all peers and sends each event straight to those of its subscribers.
 """
 
 import gc

@@ -1,7 +1,7 @@
 """Section VI of the dmm paper, as data: content-based matching on a DHT, at 5000 and 50 000 peers.
 
-Every figure shows Wend's own `rendezvous` and the bound beside the paper's algorithms: a publisher that knows everybody
-and sends straight to the subscribers' peers. The paper shows means; delays are bimodal, so medians stand beside them.
+Beside the paper's algorithms every figure shows Wend's own `rendezvous`, and a bound: a publisher that knows all peers
+and sends straight to those of the subscribers. The paper shows means. Delays are bimodal, so medians stand beside them.
 """
 
 from wend.model.units import SECOND
