@@ -23,12 +23,10 @@ from wend.pipeline.match.mapped_pickle import dump_mapped, load_mapped
 from wend.pipeline.match.match_input import batch_of, parse_filters
 from wend.pipeline.match.match_output import (
     BatchSize,
-    count_schema,
-    event_rows,
+    count_rows,
     id_type,
+    output_schema,
     pair_batches_of,
-    pair_schema,
-    subscription_rows,
 )
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_progress import READ, report_rows
@@ -107,7 +105,7 @@ def _blocks(folder: str, files: tuple[str, ...]) -> list[Block]:
 def matches(events: DataFrame, subscriptions: DataFrame, folder: Path, files: list[str], *, count: bool) -> DataFrame:
     """Match: `event`, `subscription`, a row for each match. With `count` also `matches`, a row for each event, and one
     for each subscription and task."""
-    schema = (count_schema if count else pair_schema)(events, subscriptions)
+    schema = output_schema(events, subscriptions, count=count)
     task = partial(count_batches if count else pair_batches, folder=str(folder), files=tuple(files), schema=schema)
     return events.mapInArrow(task, spark_schema(schema))
 
@@ -146,8 +144,8 @@ def count_batches(
             of_events, of_subscriptions = index.count_batch(events)
             matches += of_events
             total += of_subscriptions
-        yield event_rows(schema, batch.column("id"), matches)
+        yield count_rows(schema, "event", batch.column("id"), matches)
         done += batch.num_rows
         report_rows(folder, done)
     for (ids, _), total in zip(blocks, totals, strict=True):
-        yield subscription_rows(schema, ids, total)
+        yield count_rows(schema, "subscription", ids, total)

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, LongType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from wend.matching.bitmap_index import BitmapIndex
 from wend.matching.filters import Filter
@@ -36,12 +36,10 @@ from wend.pipeline.match.match_output import (
     BATCH,
     BatchSize,
     Ints,
-    count_schema,
-    event_rows,
+    count_rows,
     id_type,
+    output_schema,
     pair_batches_of,
-    pair_schema,
-    subscription_rows,
 )
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_progress import READ, report_rows
@@ -158,22 +156,11 @@ def gather_groups(routed: DataFrame, events: DataFrame, layout: Layout, tasks: i
         .withColumn("group", F.col("first") + block * F.col("slices") + F.col("slice"))
         .select("group", F.lit(False).alias("is_event"), "subscription", "filter")
     )
-    routes = events.withColumn("hash", F.xxhash64("id")).mapInArrow(
-        partial(route_batches, layout=layout), _routes_of(events)
-    )
+    types = StructType().add("group", "long").add("is_event", "boolean").add("wide", "boolean")
+    types = types.add("event", events.schema["id"].dataType).add("attributes", events.schema["attributes"].dataType)
+    routes = events.withColumn("hash", F.xxhash64("id")).mapInArrow(partial(route_batches, layout=layout), types)
     together = sent.unionByName(routes, allowMissingColumns=True)
     return together.repartition(tasks, "group").sortWithinPartitions("group", "is_event")
-
-
-def _routes_of(events: DataFrame) -> Any:
-    kinds = {
-        "group": LongType(),
-        "is_event": BooleanType(),
-        "wide": BooleanType(),
-        "event": events.schema["id"].dataType,
-        "attributes": events.schema["attributes"].dataType,
-    }
-    return StructType([StructField(name, kind) for name, kind in kinds.items()])
 
 
 def _region_table(layout: Layout) -> pa.Table:
@@ -224,7 +211,7 @@ def matches(
 ) -> DataFrame:
     """Match: `event`, `subscription`, a row for each match. With `count` also `matches`: the count of an event or
     subscription is the sum over its rows."""
-    schema = (count_schema if count else pair_schema)(events, subscriptions)
+    schema = output_schema(events, subscriptions, count=count)
     reports = None if folder is None else str(folder)
     task = partial(meet_batches, layout=layout, schema=schema, folder=reports, count=count)
     return groups.mapInArrow(task, spark_schema(schema))
@@ -337,9 +324,9 @@ class Group:
             matches, of_subscriptions = index.count_batch(batch_of(run.column("attributes")))
             self._matches += of_subscriptions
         some = np.flatnonzero(matches)
-        yield event_rows(schema, run.column("event").take(pa.array(some)), matches[some])
+        yield count_rows(schema, "event", run.column("event").take(pa.array(some)), matches[some])
 
     def totals(self, schema: pa.Schema) -> pa.RecordBatch:
         some = np.flatnonzero(self._matches)
         ids = self._ids[0].take(pa.array(some)) if len(some) else pa.nulls(0, schema.field(1).type)
-        return subscription_rows(schema, ids, self._matches[some])
+        return count_rows(schema, "subscription", ids, self._matches[some])
