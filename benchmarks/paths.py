@@ -18,14 +18,14 @@ from wend.model.rates import Rate
 from wend.pipeline.candidate_paths import SCHEMA, Targets, paths_here, write_paths
 from wend.pipeline.spark.session import spark_session
 from wend.planning.flow_network import CsrGraph, FlowNetwork
-from wend.studies.campr.brite_flat import grown
+from wend.studies.campr.brite_flat import grow
 
 
 def drawn(peers: int, sources: int) -> tuple[CsrGraph, Targets]:
     rng = stream(1, "benchmark", "paths", peers)
     receivers = np.sort(rng.permutation(peers)[: round(0.75 * peers)]).astype(np.int32)
     chosen = np.sort(rng.permutation(peers)[:sources]).tolist()
-    graph = FlowNetwork(grown(peers, "attached", seed=1), link=Rate(20.0)).graph
+    graph = FlowNetwork(grow(peers, "attached", seed=1), link=Rate(20.0)).graph
     return graph, {source: receivers[receivers != source] for source in chosen}
 
 

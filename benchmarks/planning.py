@@ -24,7 +24,7 @@ from wend.planning.flow_workload import draw_workload
 from wend.planning.models import Goal, balance
 from wend.planning.planner import make_plan
 from wend.planning.problem import problem_of
-from wend.studies.campr.brite_flat import grown
+from wend.studies.campr.brite_flat import grow
 from wend.topology.graph import Overlay
 
 K = 5
@@ -34,7 +34,7 @@ SAMPLE = 12
 
 def path_rates(peers: int = 1000, publishers: int = 100, receivers: int = 750) -> dict[str, float]:
     """Seconds for all paths, and per pair with Wend and with networkx."""
-    network = FlowNetwork(grown(peers, "attached", seed=1), link=Rate(20.0))
+    network = FlowNetwork(grow(peers, "attached", seed=1), link=Rate(20.0))
     rng = stream(1, "benchmarks", "pairs")
     receiving = np.sort(rng.permutation(peers)[:receivers]).astype(np.int32)
     publishing = rng.permutation(peers)[:publishers].tolist()
@@ -95,7 +95,7 @@ def whole_plan(
     peers: int, messages: int, popularity: float, k: int, per: str, goal: str = "balance"
 ) -> dict[str, float]:
     """Seconds from a workload to files on disk, with capacities such that the workload just fits."""
-    overlay = grown(peers, "attached", seed=1)
+    overlay = grow(peers, "attached", seed=1)
     workload = draw_workload(peers, messages, popularity=popularity, seed=1)
     network = _sized(overlay, per, 1.0)
     tight = balance(problem_of(network, workload, delivery_graphs(network, workload, k))).y

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from wend.model.units import MS
-from wend.pipeline.storage.versioned_tables import read_local
+from wend.pipeline.storage.versioned_tables import read_table
 
 _EDGE_NS = 500 * MS
 
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--detection-ms", type=float, default=160.0)
     given = parser.parse_args()
     run = json.loads((given.run / "run.json").read_text())
-    found = read_local(given.tables, "outages").to_pylist()
+    found = read_table(None, given.tables, "outages").to_pylist()
     print(json.dumps(compare(run, found, round(given.detection_ms * MS)), indent=1))
 
 

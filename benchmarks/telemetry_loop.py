@@ -33,7 +33,7 @@ from wend.console.plan.push_command import ROLLED_BACK
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.sim import simulate
 from wend.model.units import parse_duration
-from wend.pipeline.storage.versioned_tables import read_local
+from wend.pipeline.storage.versioned_tables import read_table
 
 RAN = "adaptive"
 STRATEGIES = ("adaptive", "dcrd", "d-tree")
@@ -86,7 +86,7 @@ def push(folder: Path, goal: str) -> dict[str, Any]:
 
 def lateness(folder: Path) -> dict[str, float | None]:
     """What was on time by the ages of events, and the share of late deliveries' time that they spent in hosts."""
-    rows, causes = (read_local(folder / "late", name).to_pylist() for name in ("lateness", "causes"))
+    rows, causes = (read_table(None, folder / "late", name).to_pylist() for name in ("lateness", "causes"))
     late, judged = (sum(row[name] for row in rows) for name in ("late", "with_deadline"))
     spent = sum(row["time_ns"] for row in causes)
     in_hosts = sum(row["time_ns"] for row in causes if row["cause"] in HOSTS)
@@ -121,7 +121,7 @@ def loop(folder: Path, duration: str, pf: float, seed: int, goal: str) -> dict[s
     found = json.loads(wend("data", "recommend", str(replays), "--json"))
     run = json.loads((seen / "run.json").read_text())
     detection_ns = parse_duration(run["scenario"]["detection"])
-    outages = compare(run, read_local(folder / "links", "outages").to_pylist(), detection_ns)
+    outages = compare(run, read_table(None, folder / "links", "outages").to_pylist(), detection_ns)
     ran = (RAN, run["scenario"]["redundancy"])
     variant = next(one for one in found["ranked"] if (one["strategy"], one["redundancy"]) == ran)
     measured, again = run["summary"]["on_time"], variant["recorded"]

@@ -14,7 +14,7 @@ from wend.console.app import main
 from wend.matching.filters import parse
 from wend.model.units import SECOND
 from wend.pipeline.spark import session
-from wend.pipeline.storage.versioned_tables import read_local
+from wend.pipeline.storage.versioned_tables import read_table
 
 MATCH = ("match", "--subscriptions", "s.jsonl", "--events", "e.jsonl")
 FLOWS = ("flows", "--matches", "matches", "--subscriptions", "s.jsonl", "--events", "e.jsonl")
@@ -72,7 +72,7 @@ def test_what_cannot_work_is_one_sentence(
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["wend", "data", *words])
-    monkeypatch.setattr(session, "_import", lambda: pytest.fail("Spark was started"))
+    monkeypatch.setattr(session, "_need_java", lambda: pytest.fail("Spark was started"))
     with pytest.raises(SystemExit) as ended:
         main()
     said = capsys.readouterr().err
@@ -122,7 +122,7 @@ def test_telemetry_is_found_by_relative_paths_from_any_folder(
     assert code == 0, err
     made = json.loads(out)
     assert made["segments"] > 9 and made["quarantined"] == 0
-    assert {Path(row["file"]).parent for row in read_local(tmp_path / "links", "_segments").to_pylist()} == {
+    assert {Path(row["file"]).parent for row in read_table(None, tmp_path / "links", "_segments").to_pylist()} == {
         tmp_path / "seen"
     }
     code, _, err = said("data", "links", "seen", "--out", "links", "--follow", "--drain", "--checkpoint", "stream")

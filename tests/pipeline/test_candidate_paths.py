@@ -17,7 +17,7 @@ from wend.model.rates import Rate
 from wend.pipeline import candidate_paths as spread
 from wend.planning.candidate_paths import paths_from
 from wend.planning.flow_network import CsrGraph, FlowNetwork
-from wend.studies.campr.brite_flat import grown
+from wend.studies.campr.brite_flat import grow
 
 
 def wanted_of(peers: int, sources: list[int], share: int = 1) -> dict[int, Any]:
@@ -26,7 +26,7 @@ def wanted_of(peers: int, sources: list[int], share: int = 1) -> dict[int, Any]:
 
 @pytest.fixture(scope="module")
 def graph() -> CsrGraph:
-    return FlowNetwork(grown(150, "attached", seed=4), link=Rate(20.0)).graph
+    return FlowNetwork(grow(150, "attached", seed=4), link=Rate(20.0)).graph
 
 
 def by_hand(graph: CsrGraph, source: int, receivers: Any, k: int) -> Iterator[tuple[tuple[int, int, int], list[int]]]:

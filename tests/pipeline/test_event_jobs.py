@@ -10,7 +10,7 @@ from benchmarks.telemetry_segments import BEGIN_NS, DEADLINE_NS, InventedOverlay
 from tests.spark import needs_java
 from wend.model.flows import read_flows
 from wend.model.units import MS, SECOND
-from wend.pipeline.storage.versioned_tables import read_local
+from wend.pipeline.storage.versioned_tables import read_table
 from wend.pipeline.telemetry import clocks
 from wend.pipeline.telemetry import updates as updates_module
 from wend.pipeline.telemetry.clocks import solve_clocks
@@ -47,7 +47,7 @@ def updates(spark: Any, job: TelemetryJob, files: list[SegmentFile], out: Path) 
 
 
 def rows(out: Path, table: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read_local(out, table).to_pylist()
+    found: list[dict[str, Any]] = read_table(None, out, table).to_pylist()
     return sorted(found, key=lambda row: str(sorted(row.items())))
 
 

@@ -17,7 +17,7 @@ from tests.pipeline.killable_stream import JOBS, WINDOW
 from tests.spark import ROOT, environment, needs_java
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
-from wend.pipeline.storage.versioned_tables import read_local
+from wend.pipeline.storage.versioned_tables import read_table
 from wend.pipeline.telemetry.follow import follow
 from wend.pipeline.telemetry.links_job import LinksJob
 from wend.pipeline.telemetry.segment_listing import list_segments
@@ -28,7 +28,7 @@ YEAR = 365 * 86_400 * SECOND
 
 
 def rows(out: Path, table: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read_local(out, table).to_pylist()
+    found: list[dict[str, Any]] = read_table(None, out, table).to_pylist()
     return sorted(found, key=lambda row: str(sorted(row.items())))
 
 

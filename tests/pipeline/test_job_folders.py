@@ -51,7 +51,7 @@ def test_what_a_command_cannot_write_to_is_refused(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.toml").write_text("[base]\npeers = 8\n")
     monkeypatch.setattr(sys, "argv", ["wend", *words])
-    monkeypatch.setattr(session, "_import", lambda: pytest.fail("Spark was started"))
+    monkeypatch.setattr(session, "_need_java", lambda: pytest.fail("Spark was started"))
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2 and sentence in capsys.readouterr().err

@@ -20,7 +20,7 @@ from tests.spark import needs_java
 from wend.model.errors import ConfigError
 from wend.model.telemetry import TABLES, Segment, segment_of
 from wend.model.units import MS, SECOND
-from wend.pipeline.storage.versioned_tables import read_local
+from wend.pipeline.storage.versioned_tables import read_table
 from wend.pipeline.telemetry import segment_reduction
 from wend.pipeline.telemetry.links_job import LinksJob
 from wend.pipeline.telemetry.segment_listing import list_segments
@@ -44,7 +44,7 @@ def update(spark: Any, source: Path, out: Path, **how: Any) -> UpdateSummary:
 
 
 def rows(out: Path, table: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read_local(out, table).to_pylist()
+    found: list[dict[str, Any]] = read_table(None, out, table).to_pylist()
     return sorted(found, key=lambda row: str(sorted(row.items())))
 
 
@@ -87,7 +87,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> "tuple[Path, UpdateSummary
 
 def test_outages_are_found_by_the_right_clock(made: "tuple[Path, UpdateSummary]") -> None:
     found = sorted(
-        read_local(made[0] / "out", "outages").to_pylist(), key=lambda row: (row["a"], row["b"], row["begin_ns"])
+        read_table(None, made[0] / "out", "outages").to_pylist(), key=lambda row: (row["a"], row["b"], row["begin_ns"])
     )
     truth = list(true_outages(overlay()))
     assert len(found) == len(truth) > 20
@@ -111,7 +111,7 @@ def test_without_events_outages_compare_the_clocks(spark: Any, tmp_path: Path) -
 
 def test_a_year_between_two_clocks_makes_no_further_windows(made: "tuple[Path, UpdateSummary]") -> None:
     folder, summary = made
-    links = read_local(folder / "out", "links").to_pylist()
+    links = read_table(None, folder / "out", "links").to_pylist()
     begins = {row["begin_ns"] for row in links}
     assert min(begins) == BEGIN_NS and max(begins) <= BEGIN_NS + DURATION + 10 * SECOND
     assert {(row["a"], row["b"]) for row in links} == set(overlay().links)
@@ -184,7 +184,7 @@ def test_outages_of_segments_from_before_the_delay_was_written_are_found(spark: 
     for path in (tmp_path / "in").glob("changes-*"):
         pq.write_table(pq.ParquetFile(path).read().drop_columns(["delay_ns"]), path)
     assert update(spark, tmp_path / "in", tmp_path / "out").quarantined == 0
-    assert len(read_local(tmp_path / "out", "outages")) == len(list(true_outages(overlay())))
+    assert len(read_table(None, tmp_path / "out", "outages")) == len(list(true_outages(overlay())))
 
 
 def test_too_many_bad_rows_are_refused(spark: Any, tmp_path: Path) -> None:

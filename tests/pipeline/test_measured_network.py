@@ -13,7 +13,7 @@ from wend.console.app import app
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate
 from wend.model.units import MS
-from wend.pipeline.storage.versioned_tables import read_local
+from wend.pipeline.storage.versioned_tables import read_table
 from wend.pipeline.telemetry.link_windows import LINKS
 from wend.pipeline.telemetry.measured_network import measured_overlay
 from wend.pipeline.telemetry.recordings import one_way_loss
@@ -78,7 +78,7 @@ def test_the_command_plans_from_tables(tmp_path: Path) -> None:
     beside = tmp_path / "each"
     for job, kept in (("links", ("links", "outages")), ("workload", ("flows", "deadlines"))):
         for name in kept:
-            write_table(beside / job, name, read_local(tmp_path / "tables", name).to_pylist())
+            write_table(beside / job, name, read_table(None, tmp_path / "tables", name).to_pylist())
     given = ["plan", "--from", str(beside), "--link-capacity", "40msg/s", "--out", str(tmp_path / "same"), "--json"]
     said = CliRunner().invoke(app, given)
     assert json.loads(said.stdout.splitlines()[-1])["highest_load"] == found["highest_load"], "a folder for each job"

@@ -7,8 +7,9 @@ import pytest
 from tests.pipeline.recorded_tables import LINKS, WINDOW_NS, write_publications, write_square, write_table
 from wend.drivers.recorded import DRAIN_NS, Recording, recorded_world
 from wend.model.units import MS, SECOND
+from wend.pipeline.storage.versioned_tables import read_table
 from wend.pipeline.telemetry.publications import RecordedPublications, timed_flows
-from wend.pipeline.telemetry.recordings import read_table, read_workload, recordings
+from wend.pipeline.telemetry.recordings import read_workload, recordings
 
 HOUR = 3600 * SECOND
 FIRST, SECOND_WINDOW = WINDOW_NS, 2 * WINDOW_NS

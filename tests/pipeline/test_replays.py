@@ -14,8 +14,9 @@ from wend.console.app import app
 from wend.drivers.recorded import DRAWN, MOVED, RECORDED
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
+from wend.pipeline.storage.versioned_tables import read_table
 from wend.pipeline.telemetry.publications import RecordedPublications
-from wend.pipeline.telemetry.recordings import read_table, read_workload, recordings
+from wend.pipeline.telemetry.recordings import read_workload, recordings
 from wend.pipeline.telemetry.replays import METRICS, ReplayFields, play_recording, replay, save_replays, variants
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from wend.model.errors import ConfigError, MissingExtra
+from wend.console.app import main
+from wend.model.errors import ConfigError
 from wend.pipeline.spark import session
 
 
@@ -51,10 +52,14 @@ def test_the_folders_of_killed_processes_are_removed_and_no_others(tmp_path: Pat
     assert {path.name for path in tmp_path.iterdir()} == {f"wend-spark-{os.getpid()}-b", "wend-spark-c", "other"}
 
 
-def test_no_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'wend\[spark\]'"), session.spark_session("local[1]"):
-        pass
+    monkeypatch.delitem(sys.modules, session.__name__)
+    monkeypatch.setattr(sys, "argv", ["wend", "data", "sweep", "--scenarios", "none.toml", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "pip install 'wend[spark]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, RuntimeError])
@@ -73,7 +78,7 @@ def test_a_start_that_is_interrupted_leaves_no_process(monkeypatch: pytest.Monke
             raise stop
 
     monkeypatch.setattr(session, "_need_java", lambda: None)
-    monkeypatch.setattr(session, "_import", lambda: SimpleNamespace(builder=Builder()))
+    monkeypatch.setattr(session, "SparkSession", SimpleNamespace(builder=Builder()))
     with pytest.raises((KeyboardInterrupt, ConfigError)), session.spark_session("local[1]"):
         pass
     (java,) = started

@@ -21,7 +21,7 @@ from wend.pipeline.storage.versioned_tables import (
     TableChange,
     TableFolder,
     columns_of,
-    read_local,
+    read_table,
 )
 
 X = (("x", "bigint"),)
@@ -40,7 +40,7 @@ def add(folder: Path, base: FolderVersion | None, *values: int, **how: Any) -> F
 
 
 def rows(folder: Path) -> list[int]:
-    found: list[int] = read_local(folder, "t")["x"].to_pylist()
+    found: list[int] = read_table(None, folder, "t")["x"].to_pylist()
     return found
 
 
@@ -91,7 +91,7 @@ def test_a_folder_without_tables_is_said(tmp_path: Path) -> None:
         rows(tmp_path)
     add(tmp_path, None, 1)
     with pytest.raises(ConfigError, match="has no table none: it has t"):
-        read_local(tmp_path, "none")
+        read_table(None, tmp_path, "none")
 
 
 def test_old_versions_stay_for_their_time(tmp_path: Path) -> None:
@@ -147,9 +147,9 @@ def test_spark_reads_columns_that_came_later_as_null(spark: Any, tmp_path: Path)
         first, {"t": TableChange(columns_of(two, "bucket"), folder.write(two, "t", by="bucket"))}, facts={"a": 1}
     )
     assert [file.bucket for file in both.tables["t"].files] == [7, 8]
-    found = folder.frame(spark, both, "t").toArrow().to_pylist()
+    found = folder.frame(both, "t").toArrow().to_pylist()
     assert sorted(found, key=str) == [{"x": 1, "y": None}, {"x": 2, "y": "b"}]
-    assert folder.frame(spark, both, "t", buckets=[8]).toArrow().to_pylist() == [{"x": 2, "y": "b"}]
+    assert folder.frame(both, "t", buckets=[8]).toArrow().to_pylist() == [{"x": 2, "y": "b"}]
     assert (both.transactions, both.facts) == ({"app": 3}, {"a": 1})
     third = spark.createDataFrame([("a",)], "x string")
     with pytest.raises(ConfigError, match="column x of the table t holds bigint, and cannot hold string"):
@@ -167,7 +167,7 @@ def test_compaction_merges_small_files_of_a_bucket(spark: Any, tmp_path: Path) -
     assert (made.files_before, made.files_after, made.files_removed) == (4, 2, 0)
     assert sorted(rows(tmp_path)) == [0, 1, 2, 3]
     newest = folder.required()
-    assert sorted(folder.frame(spark, newest, "t", buckets=[1]).toArrow()["x"].to_pylist()) == [1, 3]
+    assert sorted(folder.frame(newest, "t", buckets=[1]).toArrow()["x"].to_pylist()) == [1, 3]
     assert compact(spark, tmp_path, retain_ns=-1).files_removed == 4
     assert sorted(rows(tmp_path)) == [0, 1, 2, 3]
 

@@ -15,7 +15,7 @@ from wend.model.rates import Rate
 from wend.planning.candidate_paths import CandidatePaths, paths_from
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.path_ranking import by_capacity, by_rejecting, ranking
-from wend.studies.campr.brite_flat import grown
+from wend.studies.campr.brite_flat import grow
 
 Path = tuple[int, ...]
 
@@ -89,7 +89,7 @@ def test_paths_are_those_of_the_definition(network: FlowNetwork, k: int, spare: 
 
 
 def test_a_larger_network_agrees_with_the_definition_and_with_networkx() -> None:
-    network = FlowNetwork(grown(120, "attached", seed=3), link=Rate(20.0))
+    network = FlowNetwork(grow(120, "attached", seed=3), link=Rate(20.0))
     receivers = np.arange(1, 120, 7, dtype=np.int32)
     found = listed(network, paths_from(network.graph, 0, receivers, 4))
     assert found == {t: plain(network, 0, t, 4, False) for t in receivers.tolist()}
@@ -103,7 +103,7 @@ def test_a_larger_network_agrees_with_the_definition_and_with_networkx() -> None
 
 
 def test_first_paths_make_one_tree() -> None:
-    network = FlowNetwork(grown(60, "attached", seed=1, links=3), link=Rate(20.0))
+    network = FlowNetwork(grow(60, "attached", seed=1, links=3), link=Rate(20.0))
     found = paths_from(network.graph, 5, np.array([p for p in range(60) if p != 5], dtype=np.int32), 1)
     parents: dict[int, set[int]] = {}
     for paths in listed(network, found).values():

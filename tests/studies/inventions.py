@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from wend.studies.claims import Estimate, estimate, judge, load_claims
 from wend.studies.study_model import Fields, Study
-from wend.studies.study_run import Finished
+from wend.studies.study_run import StudyResults
 
 
-def invented_study(study: Study, size_name: str = "default", figures: tuple[str, ...] = ()) -> Finished:
+def invented_study(study: Study, size_name: str = "default", figures: tuple[str, ...] = ()) -> StudyResults:
     """Every metric of every setting has a value that its name decides: a share just below 1, or a small number."""
     chosen = study.only(list(figures), study.strategies())
     size = study.size(size_name)
@@ -30,13 +30,13 @@ def invented_study(study: Study, size_name: str = "default", figures: tuple[str,
         found = estimate(sample)
         assert found is not None
         estimates[setting, metric] = found
-    return Finished(
+    return StudyResults(
         study=chosen, size=size, claims=judge(claims, values, size), estimates=estimates, left_out=[],
         runs=len(values) * size.seeds, ran=0, failures=[], code="invented", elapsed_s=61.0, simulated_wall_s=3700.0,
     )  # fmt: skip
 
 
-def with_size(finished: Finished, **changes: object) -> Finished:
+def with_size(finished: StudyResults, **changes: object) -> StudyResults:
     return replace(finished, size=replace(finished.size, **changes))
 
 

@@ -4,25 +4,25 @@ import numpy as np
 import pytest
 
 from wend.model.errors import ConfigError
-from wend.studies.campr.brite_flat import Growth, grown
+from wend.studies.campr.brite_flat import Growth, grow
 
 
 @pytest.mark.parametrize("growth", ["waxman", "attached"])
 @pytest.mark.parametrize(("peers", "links"), [(3, 2), (60, 2), (60, 1), (40, 3)])
 def test_each_new_peer_adds_its_links(growth: Growth, peers: int, links: int) -> None:
-    overlay = grown(peers, growth, links=links, seed=1)
+    overlay = grow(peers, growth, links=links, seed=1)
     assert len(overlay.links) == links * (links - 1) // 2 + links * (peers - links)
     assert overlay.connected()
     assert min(len(overlay.neighbours(p)) for p in range(peers)) >= min(links, peers - 1)
 
 
 def test_the_seed_determines_a_network() -> None:
-    assert grown(50, "waxman", seed=1).links == grown(50, "waxman", seed=1).links
-    assert grown(50, "waxman", seed=1).links != grown(50, "waxman", seed=2).links
+    assert grow(50, "waxman", seed=1).links == grow(50, "waxman", seed=1).links
+    assert grow(50, "waxman", seed=1).links != grow(50, "waxman", seed=2).links
 
 
 def test_waxman_links_are_short_and_attached_ones_meet_at_hubs() -> None:
-    near, hubs = grown(300, "waxman", seed=3), grown(300, "attached", seed=3)
+    near, hubs = grow(300, "waxman", seed=3), grow(300, "attached", seed=3)
     degrees = [max(len(net.neighbours(p)) for p in range(300)) for net in (near, hubs)]
     assert degrees[1] > 1.5 * degrees[0]
     delays = [np.mean([link.delay_ns for link in net.links]) for net in (near, hubs)]
@@ -31,4 +31,4 @@ def test_waxman_links_are_short_and_attached_ones_meet_at_hubs() -> None:
 
 def test_too_few_peers_are_refused() -> None:
     with pytest.raises(ConfigError, match="needs at least 3 peers, got 2"):
-        grown(2, "waxman", seed=1)
+        grow(2, "waxman", seed=1)

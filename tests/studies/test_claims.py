@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wend.studies.claims import Estimate, Result, holds, judge, load_claims, parse_claims
+from wend.studies.claims import ClaimResult, Estimate, holds, judge, load_claims, parse_claims
 from wend.studies.dcrd.study import DCRD
 from wend.studies.study_model import Size
 
@@ -37,7 +37,7 @@ def values(**per_strategy: Any) -> dict[str, dict[int, dict[str, float | None]]]
     }
 
 
-def verdict(text: str, **per_strategy: Any) -> Result:
+def verdict(text: str, **per_strategy: Any) -> ClaimResult:
     (result,) = judge(parse_claims(text), values(**per_strategy), SIZE)
     return result
 

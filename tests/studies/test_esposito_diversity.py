@@ -1,6 +1,6 @@
 """The overlap of trees, counted by hand."""
 
-from wend.studies.esposito.tree_diversity import Overlap, PairOverlap, TreeEdge, overlap
+from wend.studies.esposito.tree_overlap import Overlap, PairOverlap, TreeEdge, overlap
 
 
 def test_overlap_counts_edges_at_a_node_and_routes_of_events() -> None:

@@ -13,7 +13,7 @@ from tests.studies.inventions import invented_study
 from wend.pictures.palette import COLOURS, MARKERS, SERIES
 from wend.studies import find_study
 from wend.studies.claims import Estimate
-from wend.studies.dcrd.study import DCRD, FIGURE_2
+from wend.studies.dcrd.study import DCRD
 from wend.studies.study_model import Series
 from wend.studies.study_report import RANKS, write_report
 
@@ -156,15 +156,16 @@ def test_legends_have_the_markers_of_the_lines() -> None:
 
 
 def test_intervals_end_where_shares_do() -> None:
-    size, panel = DCRD.size("default"), FIGURE_2.panels[0]
-    points = [point for _, line in FIGURE_2.lines(panel, size) for point in line]
+    full_mesh = DCRD.figures[0]
+    size, panel = DCRD.size("default"), full_mesh.panels[0]
+    points = [point for _, line in full_mesh.lines(panel, size) for point in line]
     known = {(size.setting(point.fields), point.metric or ""): Estimate(0.99, 0.03, 5) for point in points}
     axes = Canvas().subplots()
-    Drawing(size, known, {}, "").draw_panel(axes, FIGURE_2, panel)
+    Drawing(size, known, {}, "").draw_panel(axes, full_mesh, panel)
     highest = max(float(area.get_paths()[0].vertices[:, 1].max()) for area in axes.collections)
     assert highest == 100.0
     assert bounds_of(panel) == (0.0, 1.0)
-    assert bounds_of(FIGURE_2.panels[2])[1] > 1.0
+    assert bounds_of(full_mesh.panels[2])[1] > 1.0
 
 
 @pytest.mark.parametrize(("study", "name", "lowest"), [("esposito", "10", 0.0), ("quist", "7.12", -1.0)])

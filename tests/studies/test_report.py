@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from tests.spark import invented, needs_java, poisoned
 from wend.model.errors import ConfigError
 from wend.pictures import palette
-from wend.studies.claims import Result
+from wend.studies.claims import ClaimResult
 from wend.studies.dcrd.study import DCRD
 from wend.studies.figures import INK
 from wend.studies.study_report import VERDICTS, count_verdicts, write_report
-from wend.studies.study_run import Finished, run_study
+from wend.studies.study_run import StudyResults, run_study
 
 pytestmark = [needs_java, pytest.mark.spark]
 
@@ -23,7 +23,7 @@ STRATEGIES = frozenset({"dcrd", "oracle", "d-tree"})
 FIGURES = ["2", "7", "8"]
 
 
-def finish(spark: Any, out: Path, **options: Any) -> Finished:
+def finish(spark: Any, out: Path, **options: Any) -> StudyResults:
     chosen: dict[str, Any] = {"run": invented, "only": FIGURES, "available": STRATEGIES, **options}
     return run_study(spark, DCRD, DCRD.size("smoke"), out, quiet=True, **chosen)
 
@@ -34,13 +34,13 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def finished(spark: Any, out: Path) -> Finished:
+def finished(spark: Any, out: Path) -> StudyResults:
     done = finish(spark, out)
     write_report(done, out)
     return done
 
 
-def test_every_figure_is_a_picture_in_two_formats(finished: Finished, out: Path) -> None:
+def test_every_figure_is_a_picture_in_two_formats(finished: StudyResults, out: Path) -> None:
     for name in FIGURES:
         svg = (out / "figures" / f"figure-{name}.svg").read_text()
         assert "<svg" in svg and palette.COLOURS[palette.STRATEGIES["dcrd"]].light in svg
@@ -60,21 +60,21 @@ class Page(HTMLParser):
         self.fetched += [link for link in links if not link.startswith("#")]
 
 
-def test_the_page_needs_nothing_but_itself(finished: Finished, out: Path) -> None:
+def test_the_page_needs_nothing_but_itself(finished: StudyResults, out: Path) -> None:
     page = Page((out / "report.html").read_text())
     assert page.fetched == []
     assert page.tags.count("script") == 1, "its own, which sorts claims"
     assert (out / "report.html").read_text().count('role="img"') == 4 + 2 + 2
 
 
-def test_the_page_follows_the_readers_light(finished: Finished, out: Path) -> None:
+def test_the_page_follows_the_readers_light(finished: StudyResults, out: Path) -> None:
     text = (out / "report.html").read_text()
     assert "prefers-color-scheme: dark" in text
     assert INK not in text.split("</style>")[1] and "currentColor" in text
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.md"])
-def test_a_smoke_report_says_so_and_where_it_comes_from(finished: Finished, out: Path, name: str) -> None:
+def test_a_smoke_report_says_so_and_where_it_comes_from(finished: StudyResults, out: Path, name: str) -> None:
     text = (out / name).read_text()
     assert "smoke run" in text.lower()
     assert finished.code in text
@@ -82,7 +82,7 @@ def test_a_smoke_report_says_so_and_where_it_comes_from(finished: Finished, out:
     assert "dcrd.mesh.qos" in text and "adaptive" in text  # adaptive is left out
 
 
-def test_numbers_in_the_report_are_those_of_the_runs(finished: Finished, out: Path) -> None:
+def test_numbers_in_the_report_are_those_of_the_runs(finished: StudyResults, out: Path) -> None:
     said = json.loads((out / "report.json").read_text())
     (qos,) = [claim for claim in said["claims"] if claim["id"] == "dcrd.mesh.qos"]
     # invented: on time is 1 - pf + seed / 1000, over seeds 1 and 2
@@ -94,8 +94,8 @@ def test_numbers_in_the_report_are_those_of_the_runs(finished: Finished, out: Pa
     assert "90.15 ± 0.64 %" in (out / "report.html").read_text()
 
 
-def test_verdicts_that_more_seeds_may_turn_are_marked(finished: Finished, tmp_path: Path) -> None:
-    def turned(result: Result) -> Result:
+def test_verdicts_that_more_seeds_may_turn_are_marked(finished: StudyResults, tmp_path: Path) -> None:
+    def turned(result: ClaimResult) -> ClaimResult:
         if result.claim.id != "dcrd.mesh.qos":
             return result
         assert (result.verdict, result.sure) == ("not met", True)
@@ -111,11 +111,11 @@ def test_verdicts_that_more_seeds_may_turn_are_marked(finished: Finished, tmp_pa
     assert (tmp_path / "report.html").read_text().count("not met, unsure</span>") == 1
 
 
-def test_claims_of_other_figures_are_not_judged(finished: Finished) -> None:
+def test_claims_of_other_figures_are_not_judged(finished: StudyResults) -> None:
     assert {result.claim.figure for result in finished.claims} == set(FIGURES)
 
 
-def test_the_second_time_nothing_runs(spark: Any, finished: Finished, out: Path) -> None:
+def test_the_second_time_nothing_runs(spark: Any, finished: StudyResults, out: Path) -> None:
     again = finish(spark, out)
     assert (again.runs, again.ran) == (finished.runs, 0)
     assert again.claims == finished.claims

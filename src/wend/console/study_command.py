@@ -20,7 +20,7 @@ from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from wend.studies.claims import Estimate
-    from wend.studies.study_run import Finished
+    from wend.studies.study_run import StudyResults
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +45,7 @@ def study(
     ship: Ship = False,
     as_json: Json = False,
 ) -> None:
-    """Run the evaluation of a paper on Spark, and write the report. Finished runs are not repeated."""
+    """Run the evaluation of a paper on Spark, and write the report. StudyResults runs are not repeated."""
     from wend.pipeline.spark.session import spark_session
     from wend.studies import find_study
     from wend.studies.study_report import PAGES  # loads all that a report needs, before any run
@@ -82,7 +82,7 @@ def study(
         raise typer.Exit(FAILED_RUNS)
 
 
-def _report(finished: "Finished", folder: Path, as_json: bool) -> None:
+def _report(finished: "StudyResults", folder: Path, as_json: bool) -> None:
     from wend.studies.study_report import as_json as report_json
     from wend.studies.study_report import write_report
 
@@ -99,7 +99,7 @@ def _report(finished: "Finished", folder: Path, as_json: bool) -> None:
     console.print(f"report: {page}", soft_wrap=True)
 
 
-def _claims_table(finished: "Finished") -> Table:
+def _claims_table(finished: "StudyResults") -> Table:
     """One line per claim; the report has the parts of each claim."""
     table = Table("claim", "paper", "ours", "verdict", title=f"Claims, size {finished.size.name}")
     colours = {"met": "green", "not met": "red", "contradicted": "magenta", "doubtful": "yellow", "not run": "dim"}

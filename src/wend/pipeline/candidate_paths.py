@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from wend.model.errors import ConfigError
 from wend.model.files import written
@@ -26,9 +26,6 @@ from wend.pipeline.storage.job_folders import literal_path, spark_path
 from wend.planning.arrays import Ints
 from wend.planning.candidate_paths import CandidatePaths, paths_from
 from wend.planning.flow_network import CsrGraph
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 Targets = Mapping[int, Ints]
 """source -> its receivers"""
@@ -71,7 +68,7 @@ def paths_here(graph: CsrGraph, targets: Targets, k: int) -> Iterator[pa.RecordB
         yield as_batch(graph, source, paths_from(graph, source, targets[source], k))
 
 
-def paths_on_spark(spark: "SparkSession", graph: CsrGraph, targets: Targets, k: int, folder: Path) -> "DataFrame":
+def paths_on_spark(spark: SparkSession, graph: CsrGraph, targets: Targets, k: int, folder: Path) -> DataFrame:
     """Find paths on Spark: the same rows, in the order in which tasks end. Workers read the network from `folder`."""
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
@@ -85,7 +82,7 @@ def paths_on_spark(spark: "SparkSession", graph: CsrGraph, targets: Targets, k: 
     return frame.mapInArrow(partial(_search, file=str(file), k=k), spark_schema(SCHEMA))
 
 
-def write_paths(spark: "SparkSession", graph: CsrGraph, targets: Targets, k: int, out: Path, scratch: Path) -> int:
+def write_paths(spark: SparkSession, graph: CsrGraph, targets: Targets, k: int, out: Path, scratch: Path) -> int:
     """Write the paths as a folder of Parquet files; return their number. Workers read the network from `scratch`."""
     paths_on_spark(spark, graph, targets, k, scratch).write.parquet(spark_path(out))
     return int(spark.read.parquet(literal_path(out)).count())

@@ -10,10 +10,12 @@ are numbers or names, as in a file of flows.
 
 from functools import partial
 from math import frexp, inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, Nanos
@@ -31,9 +33,6 @@ from wend.pipeline.storage.input_tables import (
 from wend.pipeline.storage.job_folders import Target, drafted, literal_path, local_path
 from wend.pipeline.storage.json_lines import Id, decode_line, first_line, is_lines, line_table, text_lines, validate_id
 from wend.pipeline.storage.parquet_tables import NUMBERS, parquet_of, require_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 SMALL = 1_000_000
 """Up to this many subscriptions, every task gets a table with the peer of each."""
@@ -74,7 +73,7 @@ class FlowSummary(msgspec.Struct, frozen=True):
 
 
 def write_flows(
-    spark: "SparkSession",
+    spark: SparkSession,
     matches: str,
     subscriptions: str,
     events: str,
@@ -115,16 +114,14 @@ def write_flows(
 
 
 def flows_of(
-    pairs: "DataFrame", published: "DataFrame", subscribers: "DataFrame", most: dict[str, float], *, small: bool = True
-) -> "DataFrame":
+    pairs: DataFrame, published: DataFrame, subscribers: DataFrame, most: dict[str, float], *, small: bool = True
+) -> DataFrame:
     """Group matches into flows: `publisher`, `receivers` (ascending), `events`, and the sums of `size_bytes` and
     `weight`. `most` has the largest value of each. `strange_event` and `strange_subscription` name one id that the
     tables lack."""
-    from pyspark.sql import functions as F
-
     peers = subscribers.select(F.col("id").alias("subscription"), "peer")
-    wanted = pairs.join(F.broadcast(peers) if small else peers, "subscription", "left")
-    by_event = wanted.groupBy("event").agg(
+    by_peer = pairs.join(F.broadcast(peers) if small else peers, "subscription", "left")
+    by_event = by_peer.groupBy("event").agg(
         F.sort_array(F.collect_set("peer")).alias("receivers"),
         F.max(F.when(F.col("peer").isNull(), F.col("subscription"))).alias("strange_subscription"),
     )
@@ -145,11 +142,9 @@ def flows_of(
     )
 
 
-def _summed(name: str, most: float) -> "Column":
+def _summed(name: str, most: float) -> Column:
     """A sum that does not depend on the order of addition. Each double is split into whole numbers of a coarse and of a
     fine unit, 80 bits below `most` in all, and Spark adds these without rounding."""
-    from pyspark.sql import functions as F
-
     coarse = 2.0 ** max(frexp(most)[1] - _HALF, -900)
     value, unit = F.col(name).cast("double"), F.lit(coarse)
     above = F.floor(value / unit)
@@ -158,10 +153,8 @@ def _summed(name: str, most: float) -> "Column":
     return first * unit + second * (unit / F.lit(2.0**_HALF))
 
 
-def rate_flows(flows: "DataFrame", span: Nanos) -> "DataFrame":
+def rate_flows(flows: DataFrame, span: Nanos) -> DataFrame:
     """The columns of a file of flows: the rate per second, and the mean size and weight of an event."""
-    from pyspark.sql import functions as F
-
     rate = F.col("events") * F.lit(SECOND / span)
     means = [
         F.coalesce(F.col(name) / F.col("events"), F.lit(default)).alias(name)
@@ -170,7 +163,7 @@ def rate_flows(flows: "DataFrame", span: Nanos) -> "DataFrame":
     return flows.select("publisher", "receivers", rate.alias("rate"), *means).orderBy("publisher", "receivers")
 
 
-def _matches(spark: "SparkSession", path: str) -> "DataFrame":
+def _matches(spark: SparkSession, path: str) -> DataFrame:
     place = local_path(path)
     if place is not None and not place.exists():
         raise ConfigError(f"there is no {path}")
@@ -182,10 +175,8 @@ def _matches(spark: "SparkSession", path: str) -> "DataFrame":
     return frame.select("event", "subscription")
 
 
-def _read(spark: "SparkSession", path: str, expected: dict[str, str]) -> InputTable:
+def _read(spark: SparkSession, path: str, expected: dict[str, str]) -> InputTable:
     """Read `id` and the wanted columns; a missing value is null."""
-    from pyspark.sql import functions as F
-
     if is_lines(path):
         return _read_lines(spark, path, expected)
     frame = parquet_of(spark, path)
@@ -205,7 +196,7 @@ def _read(spark: "SparkSession", path: str, expected: dict[str, str]) -> InputTa
     return parquet_table(path, frame, ["id", *columns])
 
 
-def _read_lines(spark: "SparkSession", path: str, expected: dict[str, str]) -> InputTable:
+def _read_lines(spark: SparkSession, path: str, expected: dict[str, str]) -> InputTable:
     """Read JSON lines. The first line decides whether ids and peers are numbers or names."""
     what = "events" if "publisher" in expected else "subscriptions"
     lines = text_lines(spark, path)
@@ -233,7 +224,7 @@ def _line_values(line: str, texts: dict[str, bool], expected: tuple[str, ...]) -
     return (validate_id(row.id, texts["id"]), *(getattr(row, name) for name in expected))
 
 
-def _check_peer_types(published: "DataFrame", subscribers: "DataFrame", events: str, subscriptions: str) -> None:
+def _check_peer_types(published: DataFrame, subscribers: DataFrame, events: str, subscriptions: str) -> None:
     """Refuse publishers and peers of different types: a publisher that also subscribes must be one peer."""
     kinds = (published.schema["publisher"].dataType.simpleString(), subscribers.schema["peer"].dataType.simpleString())
     if kinds[0] != kinds[1]:
@@ -257,8 +248,6 @@ def _sifted(table: InputTable, what: str, span: Nanos | None, max_bad: float) ->
         reasons += far_away(seen) if timed else []
     if not reasons:
         return sift(table, names, max_bad=max_bad, seen=seen)
-    from pyspark.sql import functions as F
-
     first = F.coalesce(*(F.when(F.expr(wrong), F.format_string(text, *shown)) for wrong, text, *shown in reasons))
     return sift(table.with_reason(first), names, max_bad=max_bad)
 
@@ -284,7 +273,7 @@ def senseless(seen: dict[str, Any]) -> Reasons:
 
 
 def far_away(seen: dict[str, Any]) -> Reasons:
-    """Times that do not belong to this record, for example of clocks that were not set. Such a time is farther from the
+    """Times that do not belong to this record, for example of clocks that were not set. They are farther from the
     middle 90 % of all events than ten times the length of that middle. A single one would stretch the span, and make
     every rate wrong."""
     low, high = seen["middle_time_ns"]
@@ -295,15 +284,13 @@ def far_away(seen: dict[str, Any]) -> Reasons:
     return [(wrong, "the time_ns of event %s, %s, is far from that of all others", "id", "time_ns")]
 
 
-def _known_pairs(pairs: "DataFrame", side: str, sifted: SiftedTable) -> "DataFrame":
+def _known_pairs(pairs: DataFrame, side: str, sifted: SiftedTable) -> DataFrame:
     """The matches without those of rows in quarantine."""
-    from pyspark.sql import functions as F
-
     if sifted.bad is None:
         return pairs
     condemned = sifted.table.judged.where("reason IS NOT NULL AND id IS NOT NULL").select("id").distinct()
-    gone = condemned.join(sifted.rows.select("id"), "id", "left_anti").select(F.col("id").alias(side))
-    return pairs.join(F.broadcast(gone), side, "left_anti")
+    unusable = condemned.join(sifted.rows.select("id"), "id", "left_anti").select(F.col("id").alias(side))
+    return pairs.join(F.broadcast(unusable), side, "left_anti")
 
 
 def observed_span(seen: dict[str, Any], events: str) -> Nanos:
@@ -318,7 +305,7 @@ def observed_span(seen: dict[str, Any], events: str) -> Nanos:
     return round(covered * rows / (rows - 1))
 
 
-def _check_known(flows: "DataFrame", matches: str, events: str, subscriptions: str) -> None:
+def _check_known(flows: DataFrame, matches: str, events: str, subscriptions: str) -> None:
     """Refuse matches whose event or subscription is not in the tables."""
     seen = flows.selectExpr("max(strange_event) AS event", "max(strange_subscription) AS subscription")
     for what, one in seen.toArrow().to_pylist()[0].items():

@@ -16,12 +16,13 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
@@ -29,9 +30,6 @@ from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_errors import plain_errors
 from wend.pipeline.spark.task_progress import report_rows, row_progress, rows_reported
 from wend.pipeline.storage.job_folders import Target, drafted
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 WorkloadKind = Literal["uniform", "zipf", "narrow", "fixed", "rectangles"]
 KINDS: tuple[WorkloadKind, ...] = ("uniform", "zipf", "narrow", "fixed", "rectangles")
@@ -118,14 +116,12 @@ def _usual_attributes(kind: WorkloadKind, attributes: int) -> tuple[int, int]:
     return (1, attributes) if kind in ("uniform", "zipf") else (attributes, attributes)
 
 
-def events(spark: "SparkSession", workload: WorkloadSpec, count: int, progress: Path | None = None) -> "DataFrame":
+def events(spark: SparkSession, workload: WorkloadSpec, count: int, progress: Path | None = None) -> DataFrame:
     """Draw events: `id` and a column per attribute, null if an event lacks it."""
     return _drawn(spark, workload, count, event_block, workload.events_schema, progress)
 
 
-def subscriptions(
-    spark: "SparkSession", workload: WorkloadSpec, count: int, progress: Path | None = None
-) -> "DataFrame":
+def subscriptions(spark: SparkSession, workload: WorkloadSpec, count: int, progress: Path | None = None) -> DataFrame:
     """Draw subscriptions: `id` and `filter`, as text."""
     return _drawn(spark, workload, count, subscription_block, SUBSCRIPTIONS, progress)
 
@@ -134,8 +130,8 @@ Draw = Callable[[WorkloadSpec, int], pa.RecordBatch]
 
 
 def _drawn(
-    spark: "SparkSession", workload: WorkloadSpec, count: int, draw: Draw, schema: pa.Schema, progress: Path | None
-) -> "DataFrame":
+    spark: SparkSession, workload: WorkloadSpec, count: int, draw: Draw, schema: pa.Schema, progress: Path | None
+) -> DataFrame:
     if count < 0:
         raise ConfigError(f"the number of rows must not be negative, got {count}")
     task = partial(
@@ -215,8 +211,7 @@ def _values(rng: np.random.Generator, workload: WorkloadSpec, shape: tuple[int, 
     if workload.kind != "zipf":
         return rng.integers(workload.low, workload.high + 1, shape)
     shares = np.cumsum(1.0 / np.arange(1, workload.high - workload.low + 2))
-    found: Ints = workload.low + np.searchsorted(shares, rng.random(shape) * shares[-1], side="right")
-    return found
+    return np.asarray(workload.low + np.searchsorted(shares, rng.random(shape) * shares[-1], side="right"))
 
 
 def _sides(rng: np.random.Generator, workload: WorkloadSpec, shape: tuple[int, ...]) -> tuple[Ints, Ints]:
@@ -238,7 +233,7 @@ def _sides(rng: np.random.Generator, workload: WorkloadSpec, shape: tuple[int, .
 
 
 def write_workload(
-    spark: "SparkSession",
+    spark: SparkSession,
     workload: WorkloadSpec,
     out: Target,
     *,
@@ -248,9 +243,9 @@ def write_workload(
     quiet: bool = True,
 ) -> None:
     """Write `out/events` and `out/subscriptions`, both or none."""
-    wanted = {"events": (events, events_count), "subscriptions": (subscriptions, subscriptions_count)}
+    tables = {"events": (events, events_count), "subscriptions": (subscriptions, subscriptions_count)}
     with plain_errors(), drafted(spark, out, overwrite=overwrite) as draft:
-        for name, (make, count) in wanted.items():
+        for name, (make, count) in tables.items():
             progress = None if draft.folder is None else draft.folder / name
             if progress is not None:
                 progress.mkdir()

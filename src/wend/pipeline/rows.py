@@ -29,7 +29,7 @@ _PLAIN = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_
 
 
 def scenario_key(scenario: Scenario) -> str:
-    """The same for equal scenarios, in every process and on every machine."""
+    """The key of a scenario: equal for equal scenarios, in every process and on every machine."""
     text = msgspec.json.encode(scenario.flat(), order="deterministic")
     files = _map_digest(scenario.topology) + _map_digest(scenario.underlay or "")
     for path in (scenario.failures, scenario.flows, scenario.plan):
@@ -41,19 +41,19 @@ def scenario_key(scenario: Scenario) -> str:
 
 
 def setting_key(scenario: Scenario) -> str:
-    """What a scenario is but for its seed: runs of one setting are averaged."""
+    """The key of a scenario without its seed. Metrics are averaged over the runs of one setting."""
     return scenario_key(msgspec.structs.replace(scenario, seed=0))
 
 
 def _map_digest(topology: str) -> bytes:
-    """A map that is read from a file is part of the scenario: another content is another run."""
+    """The content of a map file, which is part of the scenario: with other content it is another run."""
     if topology in ("full-mesh", "regular") or topology.startswith("topohub:") or not Path(topology).is_file():
         return b""
     return sha256(Path(topology).read_bytes()).digest()
 
 
 def _file_digest(path: str | None) -> bytes:
-    """So are failures that are played again, flows, and plans, which are directories."""
+    """The content of recorded failures, of flows, or of a plan, which is a folder."""
     if path is None:
         return b""
     files = sorted(Path(path).iterdir()) if Path(path).is_dir() else [Path(path)]
@@ -76,25 +76,16 @@ def arrow_type(hint: Any) -> pa.DataType:
     if origin is Literal:
         return _PLAIN[type(args[0])]
     if origin in (Union, UnionType):
-        inner = [arg for arg in args if arg is not NoneType]
-        return pa.float64() if set(inner) == {int, float} else arrow_type(_only(inner, hint))
+        inner = {arg for arg in args if arg is not NoneType}
+        if len(inner) == 1 or inner == {int, float}:
+            return pa.float64() if len(inner) > 1 else arrow_type(*inner)
     if origin in (tuple, list):
         return pa.list_(arrow_type(args[0]))
     if origin is dict:
         return pa.map_(arrow_type(args[0]), arrow_type(args[1]))
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return pa.struct(_fields(hint))
+        return pa.struct([pa.field(name, arrow_type(inner)) for name, inner in get_type_hints(hint).items()])
     raise TypeError(f"no column type is known for {hint}")
-
-
-def _only(hints: list[Any], union: Any) -> Any:
-    if len(hints) != 1:
-        raise TypeError(f"no column type is known for {union}")
-    return hints[0]
-
-
-def _fields(struct: type[msgspec.Struct]) -> list[pa.Field]:
-    return [pa.field(name, arrow_type(hint)) for name, hint in get_type_hints(struct).items()]
 
 
 def columns(struct: type[msgspec.Struct]) -> dict[str, pa.DataType]:
@@ -109,7 +100,7 @@ def columns(struct: type[msgspec.Struct]) -> dict[str, pa.DataType]:
 
 
 def column(name: str, part: str) -> str:
-    """Units end the name: the p50 of `delay_ms` is `delay_p50_ms`; a share is a share of whatever it stands in."""
+    """Units end the name: the p50 of `delay_ms` is `delay_p50_ms`; a share has no unit."""
     if name.endswith("_ms") and not part.endswith("_share"):
         return f"{name.removesuffix('_ms')}_{part}_ms"
     return f"{name.removesuffix('_ms')}_{part}"

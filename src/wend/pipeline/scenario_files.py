@@ -22,7 +22,7 @@ from wend.model.scenario import DRAWN
 
 
 def load_scenarios(path: Path) -> list[Scenario]:
-    """Every scenario of the file, in its order; the sentence says what is wrong and where."""
+    """Read every scenario of the file, in order. An error names the place in the file."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -87,7 +87,7 @@ def _scenarios(entries: list[tuple[dict[str, Any], str]]) -> list[Scenario]:
 
 @contextmanager
 def _at(where: str) -> Iterator[None]:
-    """Name the place in the sentence about a mistake."""
+    """Add the place in the file to an error."""
     try:
         yield
     except ConfigError as error:

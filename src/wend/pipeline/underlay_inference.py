@@ -5,21 +5,20 @@ ten times slower. The counts are small, and Spark's built-in functions do the re
 undirected.
 """
 
-from collections.abc import Iterator
-from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial, reduce
+from typing import NamedTuple
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from wend.model.errors import ConfigError
 from wend.pipeline.storage.parquet_tables import parquet_of
 from wend.topology.inference import LONGEST, merge
 from wend.topology.traceroute_counts import RECORDS, count
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 _SIGHTINGS = "kind string, a string, b string, gap int, middle string, seen long, first_ns long, last_ns long"
+_COLUMNS = dict.fromkeys(("source", "target", "time_ns"), "bigint") | {"hops": "array<string>", "reached": "boolean"}
 LEAST = 3
 MOST_LINKS = 2000
 """A router that more overlay links cross is left out of the overlaps: it would make millions of pairs."""
@@ -30,19 +29,16 @@ _ON_PATH = 0.5
 class InferredUnderlay(NamedTuple):
     """The result. Routers are named as in the records; peers are `peer:3`, routers that never answer `unknown:5`."""
 
-    links: "DataFrame"
+    links: DataFrame
     """a, b, kind (link, last mile), seen, filled (how often in a hole of a trace), first_ns, last_ns"""
-    overlaps: "DataFrame"
+    overlaps: DataFrame
     """a, b, c, d, q: overlay links a-b and c-d share q routers; pairs that share none have no row"""
-    counts: "DataFrame"
+    counts: DataFrame
     """what, seen: the number of traces, and of those that could not be used, by reason"""
 
 
-def infer(
-    records: "DataFrame", *, least: int = LEAST, overlay: "DataFrame | None" = None, most_links: int = MOST_LINKS
-) -> InferredUnderlay:
-    """Infer the underlay. `overlay` (a, b: peers) restricts the overlaps to some overlay links, and routers that more
-    than `most_links` of them cross are left out."""
+def infer(records: DataFrame, *, least: int = LEAST, most_links: int = MOST_LINKS) -> InferredUnderlay:
+    """Infer the underlay. The overlaps leave out routers that more than `most_links` overlay links cross."""
     if least < 1:
         raise ConfigError(f"least must be at least 1, got {least}")
     check(records)
@@ -51,14 +47,14 @@ def infer(
     filled = _filled(seen, holes)
     unknown = _unknown(holes, filled, least)
     links, rare = _links(seen, holes, filled, unknown, least)
-    members = _members(seen, unknown, overlay)
+    members = _members(seen, unknown)
     crossed = members.groupBy("router").count()
     busy = crossed.where(crossed["count"] > most_links).select("router")
     overlaps = _overlaps(members.join(busy, "router", "left_anti"))
     return InferredUnderlay(links, overlaps, _counts(seen, holes, filled, unknown, rare, busy))
 
 
-def read_records(spark: "SparkSession", path: str) -> "DataFrame":
+def read_records(spark: SparkSession, path: str) -> DataFrame:
     """Read traceroute records from Parquet, and check their columns."""
     records = parquet_of(spark, path)
     try:
@@ -68,51 +64,40 @@ def read_records(spark: "SparkSession", path: str) -> "DataFrame":
     return records
 
 
-def check(records: "DataFrame") -> None:
-    actual = {field.name: field.dataType.simpleString() for field in records.schema.fields}
-    expected = {
-        "source": "bigint",
-        "target": "bigint",
-        "time_ns": "bigint",
-        "hops": "array<string>",
-        "reached": "boolean",
-    }
-    for name, kind in expected.items():
+def check(records: DataFrame) -> None:
+    actual = dict(records.dtypes)
+    for name, kind in _COLUMNS.items():
         if actual.get(name) != kind:
             raise ConfigError(f"traceroute records need a column {name} of type {kind}, got {actual.get(name, 'none')}")
 
 
-def sightings(records: "DataFrame", longest: int = LONGEST) -> "DataFrame":
+def sightings(records: DataFrame) -> DataFrame:
     """Count the hops of all records, and cache the counts: the steps below read them several times."""
-    from pyspark.sql import functions as f
+    rows = records.select(*RECORDS.names).mapInArrow(partial(count, longest=LONGEST), _SIGHTINGS)
+    return _summed(rows, ["kind", "a", "b", "gap", "middle"]).persist()
 
-    def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return count(batches, longest)
 
-    rows = records.select(*RECORDS.names).mapInArrow(counted, _SIGHTINGS)
-    keys = ["kind", "a", "b", "gap", "middle"]
-    summed = rows.groupBy(*keys).agg(
-        f.sum("seen").alias("seen"), f.min("first_ns").alias("first_ns"), f.max("last_ns").alias("last_ns")
+def _summed(rows: DataFrame, keys: list[str], *counts: str) -> DataFrame:
+    """How often each key was seen, and when first and last; further counts are summed, too."""
+    return rows.groupBy(*keys).agg(
+        *(F.sum(name).alias(name) for name in ("seen", *counts)),
+        F.min("first_ns").alias("first_ns"),
+        F.max("last_ns").alias("last_ns"),
     )
-    return summed.persist()
 
 
-def _filled(seen: "DataFrame", holes: "DataFrame") -> "DataFrame":
+def _filled(seen: DataFrame, holes: DataFrame) -> DataFrame:
     """a, b, gap, middle: the routers that most often fill a hole (rule 2)."""
-    from pyspark.sql import functions as f
-
-    wanted = holes.select("a", "b", "gap")
-    best = seen.where("kind = 'stretch'").join(wanted, ["a", "b", "gap"], "left_semi")
-    order = f.struct((-f.col("seen")).alias("often"), f.col("middle"))
-    return best.groupBy("a", "b", "gap").agg(f.min(order)["middle"].alias("middle"))
+    keys = holes.select("a", "b", "gap")
+    best = seen.where("kind = 'stretch'").join(keys, ["a", "b", "gap"], "left_semi")
+    order = F.struct((-F.col("seen")).alias("often"), F.col("middle"))
+    return best.groupBy("a", "b", "gap").agg(F.min(order)["middle"].alias("middle"))
 
 
-def _unknown(holes: "DataFrame", filled: "DataFrame", least: int) -> "DataFrame":
+def _unknown(holes: DataFrame, filled: DataFrame, least: int) -> DataFrame:
     """a, b, unknown: the routers in holes that no trace fills (rule 3). They are few, so one task merges them."""
-    from pyspark.sql import functions as f
-
-    never = holes.where((f.col("gap") == 1) & (f.col("seen") >= least)).join(filled, ["a", "b", "gap"], "left_anti")
-    together = never.select("a", "b", f.lit(0).alias("all")).groupBy("all")
+    never = holes.where((F.col("gap") == 1) & (F.col("seen") >= least)).join(filled, ["a", "b", "gap"], "left_anti")
+    together = never.select("a", "b", F.lit(0).alias("all")).groupBy("all")
     return together.applyInArrow(_merged, "a string, b string, unknown string").persist()
 
 
@@ -128,112 +113,85 @@ def _merged(table: pa.Table) -> pa.Table:
 
 
 def _links(
-    seen: "DataFrame", holes: "DataFrame", filled: "DataFrame", unknown: "DataFrame", least: int
-) -> "tuple[DataFrame, DataFrame]":
+    seen: DataFrame, holes: DataFrame, filled: DataFrame, unknown: DataFrame, least: int
+) -> tuple[DataFrame, DataFrame]:
     """Links seen at least `least` times, and links seen less often."""
-    from pyspark.sql import functions as f
-
     sights = ["seen", "first_ns", "last_ns"]
-    direct = seen.where("kind = 'link'").select("a", "b", *sights, f.lit(0).cast("long").alias("filled"))
+    direct = seen.where("kind = 'link'").select("a", "b", *sights, F.lit(0).cast("long").alias("filled"))
     paths = holes.join(filled, ["a", "b", "gap"]).select(
-        f.concat(f.array("a"), f.split("middle", "\n"), f.array("b")).alias("path"), *sights
+        F.concat(F.array("a"), F.split("middle", "\n"), F.array("b")).alias("path"), *sights
     )
     through = (
-        holes.where("gap = 1").join(unknown, ["a", "b"]).select(f.array("a", "unknown", "b").alias("path"), *sights)
+        holes.where("gap = 1").join(unknown, ["a", "b"]).select(F.array("a", "unknown", "b").alias("path"), *sights)
     )
     steps = paths.unionByName(through).select(
-        f.explode(f.arrays_zip(f.col("path").alias("one"), f.expr("slice(path, 2, size(path))").alias("two"))).alias(
+        F.explode(F.arrays_zip(F.col("path").alias("one"), F.expr("slice(path, 2, size(path))").alias("two"))).alias(
             "step"
         ),
         *sights,
     )
     within = steps.where("step.two is not null").select(
-        f.least("step.one", "step.two").alias("a"),
-        f.greatest("step.one", "step.two").alias("b"),
+        F.least("step.one", "step.two").alias("a"),
+        F.greatest("step.one", "step.two").alias("b"),
         *sights,
-        f.col("seen").alias("filled"),
+        F.col("seen").alias("filled"),
     )
-    ordered = direct.withColumns({"a": f.least("a", "b"), "b": f.greatest("a", "b")})
-    both = (
-        ordered.unionByName(within)
-        .groupBy("a", "b")
-        .agg(
-            f.sum("seen").alias("seen"),
-            f.sum("filled").alias("filled"),
-            f.min("first_ns").alias("first_ns"),
-            f.max("last_ns").alias("last_ns"),
-        )
-    )
-    mile = f.col("a").startswith("peer:") | f.col("b").startswith("peer:")
-    named = both.withColumn("kind", f.when(mile, "last mile").otherwise("link"))
+    ordered = direct.withColumns({"a": F.least("a", "b"), "b": F.greatest("a", "b")})
+    both = _summed(ordered.unionByName(within), ["a", "b"], "filled")
+    mile = F.col("a").startswith("peer:") | F.col("b").startswith("peer:")
+    named = both.withColumn("kind", F.when(mile, "last mile").otherwise("link"))
     shown = named.select("a", "b", "kind", "seen", "filled", "first_ns", "last_ns")
-    return shown.where(f.col("seen") >= least), shown.where(f.col("seen") < least)
+    return shown.where(F.col("seen") >= least), shown.where(F.col("seen") < least)
 
 
-def _members(seen: "DataFrame", unknown: "DataFrame", overlay: "DataFrame | None") -> "DataFrame":
+def _members(seen: DataFrame, unknown: DataFrame) -> DataFrame:
     """link, router: the routers on the path of each overlay link. End hosts are not routers."""
-    from pyspark.sql import functions as f
-
-    traces = seen.where("kind = 'pair'").select("a", "b", f.col("seen").alias("traces"))
-    if overlay is not None:
-        name = [f.concat(f.lit("peer:"), f.col(end).cast("string")).alias(end) for end in ("a", "b")]
-        wanted = overlay.select(*name)
-        either = wanted.unionByName(wanted.select(f.col("b").alias("a"), f.col("a").alias("b")))
-        traces = traces.join(either.distinct(), ["a", "b"], "left_semi")
-    answered = seen.where("kind = 'member'").select("a", "b", f.col("middle").alias("router"), "seen")
-    ends = f.split("middle", "\n")
+    traces = seen.where("kind = 'pair'").select("a", "b", F.col("seen").alias("traces"))
+    answered = seen.where("kind = 'member'").select("a", "b", F.col("middle").alias("router"), "seen")
+    ends = F.split("middle", "\n")
     missing = (
         seen.where("kind = 'missing'")
         .select("a", "b", ends[0].alias("u"), ends[1].alias("v"), "seen")
         .join(
-            unknown.select(f.col("a").alias("u"), f.col("b").alias("v"), f.col("unknown").alias("router")), ["u", "v"]
+            unknown.select(F.col("a").alias("u"), F.col("b").alias("v"), F.col("unknown").alias("router")), ["u", "v"]
         )
         .groupBy("a", "b", "router")
-        .agg(f.sum("seen").alias("seen"))
+        .agg(F.sum("seen").alias("seen"))
     )
     on = answered.unionByName(missing.select("a", "b", "router", "seen")).join(traces, ["a", "b"])
-    number = [f.substring_index(end, ":", -1).cast("long").alias(end) for end in ("a", "b")]
-    return on.where(f.col("seen") >= _ON_PATH * f.col("traces")).select(f.struct(*number).alias("link"), "router")
+    number = [F.substring_index(end, ":", -1).cast("long").alias(end) for end in ("a", "b")]
+    return on.where(F.col("seen") >= _ON_PATH * F.col("traces")).select(F.struct(*number).alias("link"), "router")
 
 
-def _overlaps(members: "DataFrame") -> "DataFrame":
-    """Q of every two overlay links that share a router."""
-    from pyspark.sql import functions as f
-
-    other = members.select(f.col("link").alias("other"), "router")
-    shared = members.join(other, "router").where("link < other").groupBy("link", "other").agg(f.count("*").alias("q"))
+def _overlaps(members: DataFrame) -> DataFrame:
+    """The number of shared routers, for every two overlay links that share any."""
+    other = members.select(F.col("link").alias("other"), "router")
+    shared = members.join(other, "router").where("link < other").groupBy("link", "other").agg(F.count("*").alias("q"))
     return shared.select(
-        f.col("link.a").alias("a"),
-        f.col("link.b").alias("b"),
-        f.col("other.a").alias("c"),
-        f.col("other.b").alias("d"),
+        F.col("link.a").alias("a"),
+        F.col("link.b").alias("b"),
+        F.col("other.a").alias("c"),
+        F.col("other.b").alias("d"),
         "q",
     )
 
 
 def _counts(
-    seen: "DataFrame",
-    holes: "DataFrame",
-    filled: "DataFrame",
-    unknown: "DataFrame",
-    rare: "DataFrame",
-    busy: "DataFrame",
-) -> "DataFrame":
-    from pyspark.sql import functions as f
-
+    seen: DataFrame, holes: DataFrame, filled: DataFrame, unknown: DataFrame, rare: DataFrame, busy: DataFrame
+) -> DataFrame:
     open_holes = holes.join(filled, ["a", "b", "gap"], "left_anti").join(
-        unknown.withColumn("gap", f.lit(1)), ["a", "b", "gap"], "left_anti"
+        unknown.withColumn("gap", F.lit(1)), ["a", "b", "gap"], "left_anti"
     )
     rows = {
         "traces": seen.where("kind = 'pair'").select("seen"),
         "records without source, target or time": seen.where("kind = 'unusable'").select("seen"),
         "traces that met a router twice": seen.where("kind = 'looped'").select("seen"),
         "holes that nothing fills": open_holes.select("seen"),
-        "routers on too many paths for overlaps": busy.select(f.lit(1).cast("long").alias("seen")),
-        "links seen too seldom": rare.select(f.lit(1).cast("long").alias("seen")),
+        "routers on too many paths for overlaps": busy.select(F.lit(1).cast("long").alias("seen")),
+        "links seen too seldom": rare.select(F.lit(1).cast("long").alias("seen")),
     }
     counts = [
-        table.agg(f.coalesce(f.sum("seen"), f.lit(0)).alias("seen")).select(f.lit(what).alias("what"), "seen")
+        table.agg(F.coalesce(F.sum("seen"), F.lit(0)).alias("seen")).select(F.lit(what).alias("what"), "seen")
         for what, table in rows.items()
     ]
-    return reduce(lambda one, other: one.unionByName(other), counts)
+    return reduce(DataFrame.unionByName, counts)

@@ -112,7 +112,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         return [fields for part in self.parts for operand in part.operands() for fields in operand.settings]
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class JudgedValue(msgspec.Struct, frozen=True, kw_only=True):
     """A part with our number. `within` is None if it was not run."""
 
     part: ClaimValue
@@ -126,9 +126,9 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.could) == 1 if self.could else None
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimResult(msgspec.Struct, frozen=True, kw_only=True):
     claim: Claim
-    parts: tuple[Judged, ...]
+    parts: tuple[JudgedValue, ...]
     verdict: Verdict
 
     @property
@@ -216,21 +216,21 @@ def metric_words(metric: str) -> str:
     return metric.replace("_", " ")
 
 
-def judge(claims: Iterable[Claim], values: Values, size: Size) -> list[Result]:
+def judge(claims: Iterable[Claim], values: Values, size: Size) -> list[ClaimResult]:
     return [_judge(claim, values, size) for claim in claims]
 
 
-def _judge(claim: Claim, values: Values, size: Size) -> Result:
+def _judge(claim: Claim, values: Values, size: Size) -> ClaimResult:
     parts = []
     for part in claim.parts:
         ours = estimate(list(_per_seed(part, values, size).values()))
         within = None if ours is None else holds(claim.rel, ours.mean, part.value, claim.tol)
         could = frozenset[bool]() if ours is None else _could(claim, part, ours)
-        parts.append(Judged(part=part, ours=ours, within=within, could=could))
-    return Result(claim=claim, parts=tuple(parts), verdict=_verdict(claim, parts))
+        parts.append(JudgedValue(part=part, ours=ours, within=within, could=could))
+    return ClaimResult(claim=claim, parts=tuple(parts), verdict=_verdict(claim, parts))
 
 
-def _verdict(claim: Claim, parts: list[Judged]) -> Verdict:
+def _verdict(claim: Claim, parts: list[JudgedValue]) -> Verdict:
     """Doubt and contradiction explain why a claim is not met. A claim whose parts are all within is met."""
     gated = [judged for judged in parts if not judged.part.info]
     if any(judged.within is None for judged in gated):
@@ -277,8 +277,8 @@ def _column(operand: ClaimOperand, values: Values, size: Size) -> dict[int, floa
     tables = [values.get(size.setting(fields), {}) for fields in operand.settings]
     seeds = sorted(set.intersection(*(set(table) for table in tables)))
     rows = {seed: [table[seed].get(operand.metric) for table in tables] for seed in seeds}
-    known = {seed: [value for value in row if value is not None] for seed, row in rows.items()}
-    return {seed: fmean(row) for seed, row in known.items() if len(row) == len(tables)}
+    present = {seed: [value for value in row if value is not None] for seed, row in rows.items()}
+    return {seed: fmean(row) for seed, row in present.items() if len(row) == len(tables)}
 
 
 def estimate(sample: list[float]) -> Estimate | None:

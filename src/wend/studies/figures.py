@@ -97,9 +97,9 @@ class Drawing:
         )
         below = f"{figure.caption}  {self.footer}"
         canvas.text(0.5, 1.0 - 0.8 * head, below, ha="center", va="center", fontsize=POINTS["note"])
-        handles = [_handle(series) for series in shown_series(figure)]
+        handles = [Line2D([], [], label=series.label, **_look(series)) for series in shown_series(figure)]
         if self.has_stars(figure):
-            handles.append(_star_handle())
+            handles.append(Line2D([], [], label="stated in the paper's text", **_star("white")))
         canvas.legend(handles=handles, loc="outside lower center", ncols=5)
         return canvas
 
@@ -120,20 +120,13 @@ class Drawing:
             low, high = axes.get_ylim()
             axes.set_ylim(max(low, -3.0), min(high, 100.0 + 0.03 * (100.0 - max(low, 0.0))))
         if self.size.thin:
-            looks: dict[str, Any] = {
-                "ha": "center",
-                "va": "center",
-                "fontsize": 22,
-                "rotation": 18,
-                "alpha": 0.18,
-                "zorder": 0,
-            }
-            axes.text(0.5, 0.5, "smoke run, not a result", transform=axes.transAxes, **looks)
+            look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 22, "rotation": 18, "alpha": 0.18}
+            axes.text(0.5, 0.5, "smoke run, not a result", transform=axes.transAxes, zorder=0, **look)
 
     def _line(self, axes: Axes, panel: Panel, series: Series, points: list[Point]) -> None:
         scale = 100.0 if panel.percent else 1.0
-        found = [(point, self._estimate(point)) for point in points]
-        shown = [(point.x, estimate) for point, estimate in found if estimate is not None]
+        estimates = [(point.x, self._estimate(point)) for point in points]
+        shown = [(x, estimate) for x, estimate in estimates if estimate is not None]
         if not shown:
             return
         x = [at for at, _ in shown]
@@ -170,7 +163,7 @@ def bounds_of(panel: Panel) -> Bounds:
 
 def shown_series(figure: Figure) -> list[Series]:
     """The series of a figure, each once, in the order of its panels."""
-    every = [series for panel in figure.panels for series in (panel.series or figure.series)]
+    every = [series for panel in figure.panels for series in figure.series_of(panel)]
     return list({series.label: series for series in every}.values())
 
 
@@ -205,14 +198,6 @@ def _star(colour: str) -> dict[str, Any]:
         "linestyle": "none",
         "zorder": 5,
     }
-
-
-def _handle(series: Series) -> Line2D:
-    return Line2D([], [], label=series.label, **_look(series))
-
-
-def _star_handle() -> Line2D:
-    return Line2D([], [], label="stated in the paper's text", **_star("white"))
 
 
 _SHAPES = {

@@ -60,24 +60,29 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.duration_s:g} simulated seconds" if self.duration_s else ""
 
 
-class Series(msgspec.Struct, frozen=True, kw_only=True):
+class Series(msgspec.Struct, frozen=True):
     """One line of a panel. A variant of a strategy has its colour and marker, and a broken line."""
 
     label: str
     fields: Fields
-    variant: bool = False
     metric: str = ""
     """Overrides the metric of the panel, if lines are different metrics of the same runs."""
     colour: str = ""
     """The name of a colour of `wend.pictures.palette`. It overrides the colour of the strategy, if several lines have
     one strategy."""
+    variant: bool = False
 
     @property
     def strategy(self) -> str:
         return str(self.fields["strategy"])
 
 
-class Axis(msgspec.Struct, frozen=True, kw_only=True):
+def metric_series(fields: Fields, *lines: tuple[str, str, str]) -> tuple[Series, ...]:
+    """Several metrics of the same runs, each with a label and a colour."""
+    return tuple(Series(label, fields, metric, colour) for label, metric, colour in lines)
+
+
+class Axis(msgspec.Struct, frozen=True):
     """The field of the run that a figure varies."""
 
     field: str
@@ -87,23 +92,44 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
     log: bool = False
 
 
-class Panel(msgspec.Struct, frozen=True, kw_only=True):
+Curve = tuple[tuple[float, str | None], ...]
+"""(x, metric) pairs of the same setting. Without a metric the value is 0."""
+
+
+class Panel(msgspec.Struct, frozen=True):
     """One pair of axes: one metric along the axis of the figure, or a curve of several metrics."""
 
     title: str
     label: str
     metric: str = ""
-    curve: tuple[tuple[float, str | None], ...] = ()
-    """(x, metric) pairs of the same setting. Without a metric the value is 0."""
-    curve_label: str = ""
-    curve_log: bool = False
+    series: tuple[Series, ...] | None = None
+    """Overrides the series of the figure."""
     at: Fields = {}
     percent: bool = True
     share: bool = True
     """Whether the value is a share, which cannot exceed 100 %."""
     signed: bool = False
     """Whether the value can be negative."""
-    series: tuple[Series, ...] | None = None
+    curve: Curve = ()
+    curve_label: str = ""
+    curve_log: bool = False
+
+
+Places = tuple[tuple[str, Fields], ...]
+"""Settings, each with its name."""
+
+
+def panels_at(
+    places: Places,
+    title: str,
+    label: str,
+    metric: str,
+    *,
+    percent: bool = True,
+    series: tuple[Series, ...] | None = None,
+) -> tuple[Panel, ...]:
+    """A panel of one metric for each place, whose name is filled into the title."""
+    return tuple(Panel(title.format(name), label, metric, series, at, percent) for name, at in places)
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -112,19 +138,22 @@ class Point(msgspec.Struct, frozen=True):
     fields: Fields
 
 
-class Figure(msgspec.Struct, frozen=True, kw_only=True):
+class Figure(msgspec.Struct, frozen=True):
     name: str
     title: str
     caption: str
     base: Fields
     panels: tuple[Panel, ...]
-    series: tuple[Series, ...]
+    series: tuple[Series, ...] = ()
     axis: Axis | None = None
 
     def lines(self, panel: Panel, size: Size) -> Iterator[tuple[Series, list[Point]]]:
         """The series of a panel with their points, in the order of the axis."""
-        for series in panel.series if panel.series is not None else self.series:
+        for series in self.series_of(panel):
             yield series, list(self._points(panel, series, size))
+
+    def series_of(self, panel: Panel) -> tuple[Series, ...]:
+        return self.series if panel.series is None else panel.series
 
     def _points(self, panel: Panel, series: Series, size: Size) -> Iterator[Point]:
         fixed = {**self.base, **panel.at, **series.fields}
@@ -141,15 +170,13 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
     def restrict(self, strategies: frozenset[str]) -> "Figure":
         """The same figure with only the series of these strategies."""
-
-        def chosen(series: tuple[Series, ...]) -> tuple[Series, ...]:
-            return tuple(one for one in series if one.strategy in strategies)
-
         panels = tuple(
-            msgspec.structs.replace(panel, series=None if panel.series is None else chosen(panel.series))
+            msgspec.structs.replace(
+                panel, series=tuple(one for one in self.series_of(panel) if one.strategy in strategies)
+            )
             for panel in self.panels
         )
-        return msgspec.structs.replace(self, panels=panels, series=chosen(self.series))
+        return msgspec.structs.replace(self, panels=panels)
 
 
 class ComparisonTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,7 +184,7 @@ class ComparisonTable(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     text: str
-    rows: tuple[tuple[str, Fields], ...]
+    rows: Places
     series: tuple[Series, ...]
     metric: str
     price: str
@@ -165,24 +192,24 @@ class ComparisonTable(msgspec.Struct, frozen=True, kw_only=True):
     """The label of the series that `price` is divided by."""
 
 
-class MetricRow(msgspec.Struct, frozen=True, kw_only=True):
+class MetricRow(msgspec.Struct, frozen=True):
     """One metric in every column of a table, with the values that the paper states."""
 
     label: str
     metric: str
-    percent: bool = False
-    digits: int = 2
     paper: dict[str, float] = {}
     """The values of the paper, by the label of the column."""
+    percent: bool = False
+    digits: int = 2
 
 
-class MetricTable(msgspec.Struct, frozen=True, kw_only=True):
+class MetricTable(msgspec.Struct, frozen=True):
     """A table of several metrics. Each column is a setting."""
 
     name: str
     title: str
     text: str
-    columns: tuple[tuple[str, Fields], ...]
+    columns: Places
     rows: tuple[MetricRow, ...]
 
 
@@ -207,26 +234,26 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
         return next(size for size in self.sizes if size.name == name)
 
     def strategies(self) -> frozenset[str]:
-        panels = [panel.series for figure in self.figures for panel in figure.panels if panel.series]
-        every = [figure.series for figure in self.figures] + panels
-        columns = [str(fields["strategy"]) for table in self.tables for _, fields in table.columns]
-        return frozenset([series.strategy for group in every for series in group] + columns)
+        shown = {
+            each.strategy for figure in self.figures for panel in figure.panels for each in figure.series_of(panel)
+        }
+        return frozenset(shown | {str(fields["strategy"]) for table in self.tables for _, fields in table.columns})
 
     def shares(self) -> frozenset[str]:
         """The metrics that are shares, between 0 and 1, by the panels that show them."""
         metrics = set()
         for figure in self.figures:
             for panel in (one for one in figure.panels if one.percent and one.share):
-                lines = panel.series if panel.series is not None else figure.series
+                lines = figure.series_of(panel)
                 metrics |= {panel.metric, *(metric or "" for _, metric in panel.curve), *(one.metric for one in lines)}
         return frozenset(metrics - {""}) | self.other_shares
 
     def only(self, figures: list[str], strategies: frozenset[str]) -> "Study":
         """Select figures and tables (all if none is named) and strategies of the study."""
-        known = [*(figure.name for figure in self.figures), *(table.name for table in self.tables)]
+        names = [*(figure.name for figure in self.figures), *(table.name for table in self.tables)]
         for name in figures:
-            if name not in known:
-                raise ConfigError(f"the study {self.name} has no figure {name!r}; it has {', '.join(known)}")
+            if name not in names:
+                raise ConfigError(f"the study {self.name} has no figure {name!r}; it has {', '.join(names)}")
         chosen = [figure.restrict(strategies) for figure in self.figures if not figures or figure.name in figures]
         tables = [
             msgspec.structs.replace(table, columns=columns)

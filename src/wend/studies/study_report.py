@@ -6,70 +6,73 @@ programs.
 """
 
 import platform
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from jinja2 import Environment, PackageLoader, select_autoescape
 
 from wend import __version__
 from wend.model.errors import ConfigError
 from wend.pictures.style import FONT, page_colours
-from wend.studies.claims import ANY, SHARE, Bounds, Estimate, Judged, Result
+from wend.studies.claims import ANY, SHARE, Bounds, ClaimResult, Estimate, JudgedValue
 from wend.studies.figures import Drawing, bounds_of, legend_mark, shown_series, stated_values
 from wend.studies.study_model import ComparisonTable, Fields, Figure, MetricRow, MetricTable, Panel, Point, Study
-from wend.studies.study_run import Finished
+from wend.studies.study_run import StudyResults
 
 PAGES = ("report.html", "report.md", "report.json")
 VERDICTS = ("met", "not met", "contradicted", "doubtful", "not run")
 RANKS = {verdict: rank for rank, verdict in enumerate(("not met", "contradicted", "doubtful", "met", "not run"))}
 """The order of claims in the report: failures first."""
+_TEMPLATES = Environment(
+    loader=PackageLoader("wend.studies"),
+    autoescape=select_autoescape(enabled_extensions=("html.j2",), default=False),
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 
 
-def write_report(finished: Finished, out: Path) -> Path:
+def write_report(results: StudyResults, out: Path) -> Path:
     """Write the report into `out`; return the path of the HTML page."""
     folder = out / "figures"
     html, markdown, for_programs = (out / name for name in PAGES)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        view = _view(finished, folder)
-        environment = _templates()
+        view = _view(results, folder)
         for page in (html, markdown):
-            page.write_text(environment.get_template(f"{page.name}.j2").render(view), encoding="utf-8")
-        for_programs.write_bytes(msgspec.json.format(msgspec.json.encode(as_json(finished)), indent=2))
+            page.write_text(_TEMPLATES.get_template(f"{page.name}.j2").render(view), encoding="utf-8")
+        for_programs.write_bytes(msgspec.json.format(msgspec.json.encode(as_json(results)), indent=2))
     except OSError as error:
         raise ConfigError(f"cannot write the report to {out}: {error.strerror or error}") from None
     return html
 
 
-def as_json(finished: Finished) -> dict[str, Any]:
+def as_json(results: StudyResults) -> dict[str, Any]:
     """The results of a study as one JSON object."""
     return {
-        "study": finished.study.name,
-        "size": finished.size.name,
-        "duration_s": finished.size.duration_s,
-        "seeds": finished.size.seeds,
-        "code": finished.code,
-        "runs": finished.runs,
-        "ran": finished.ran,
-        "failures": finished.failures,
-        "left_out": finished.left_out,
-        "elapsed_s": finished.elapsed_s,
-        "simulated_wall_s": finished.simulated_wall_s,
-        "verdicts": count_verdicts(finished.claims),
-        "unsure": count_verdicts(_unsure(finished.claims)),
-        "claims": [_claim_json(result, finished.study.shares()) for result in finished.claims],
+        "study": results.study.name,
+        "size": results.size.name,
+        "duration_s": results.size.duration_s,
+        "seeds": results.size.seeds,
+        "code": results.code,
+        "runs": results.runs,
+        "ran": results.ran,
+        "failures": results.failures,
+        "left_out": results.left_out,
+        "elapsed_s": results.elapsed_s,
+        "simulated_wall_s": results.simulated_wall_s,
+        "verdicts": count_verdicts(results.claims),
+        "unsure": count_verdicts([result for result in results.claims if result.sure is False]),
+        "claims": [_claim_json(result, results.study.shares()) for result in results.claims],
     }
 
 
-def count_verdicts(results: list[Result]) -> dict[str, int]:
+def count_verdicts(results: list[ClaimResult]) -> dict[str, int]:
     return {verdict: sum(result.verdict == verdict for result in results) for verdict in VERDICTS}
 
 
-def _unsure(results: list[Result]) -> list[Result]:
-    return [result for result in results if result.sure is False]
-
-
-def _claim_json(result: Result, shares: frozenset[str]) -> dict[str, Any]:
+def _claim_json(result: ClaimResult, shares: frozenset[str]) -> dict[str, Any]:
     claim = result.claim
     return {
         "id": claim.id,
@@ -95,52 +98,40 @@ def _claim_json(result: Result, shares: frozenset[str]) -> dict[str, Any]:
     }
 
 
-def _templates() -> Any:
-    from jinja2 import Environment, PackageLoader, select_autoescape
-
-    return Environment(
-        loader=PackageLoader("wend.studies"),
-        autoescape=select_autoescape(enabled_extensions=("html.j2",), default=False),
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-def _view(finished: Finished, folder: Path) -> dict[str, Any]:
+def _view(results: StudyResults, folder: Path) -> dict[str, Any]:
     """The values for the templates. Templates decide the layout; all numbers are computed here."""
-    size = finished.size
-    every = [result.claim for result in finished.claims]
+    size = results.size
+    every = [result.claim for result in results.claims]
     each = f", {size.duration_s:g} s each" if size.duration_s else ""
-    where = f"Seeds 1–{size.seeds}{each}, code {finished.code}."
+    where = f"Seeds 1–{size.seeds}{each}, code {results.code}."
     smoke = "SMOKE RUN, not a result. " if size.thin else ""
-    drawing = Drawing(size, finished.estimates, stated_values(every, size), smoke + where)
-    figures = finished.study.figures_at(size)
+    drawing = Drawing(size, results.estimates, stated_values(every, size), smoke + where)
+    figures = results.study.figures_at(size)
     for figure in figures:
         drawing.save(figure, folder)
-    gated = [result for result in finished.claims if result.verdict in ("met", "not met", "contradicted")]
-    ranked = sorted(finished.claims, key=lambda result: RANKS[result.verdict])
+    ranked = sorted(results.claims, key=lambda result: RANKS[result.verdict])
     return {
-        "study": finished.study,
-        "finished": finished,
+        "study": results.study,
+        "results": results,
         "size": size,
         "smoke": size.thin,
-        "verdicts": count_verdicts(finished.claims),
-        "unsure": count_verdicts(_unsure(finished.claims)),
-        "gated": len(gated),
-        "claims": [_claim_view(result, finished.study) for result in ranked],
-        "tables": [_table_view(table, finished) for table in finished.study.tables],
-        "comparison": _comparison_view(finished.study.comparison, finished),
-        "figures": [_figure_view(figure, drawing, finished) for figure in figures],
+        "verdicts": count_verdicts(results.claims),
+        "unsure": count_verdicts([result for result in results.claims if result.sure is False]),
+        "gated": sum(result.verdict in ("met", "not met", "contradicted") for result in results.claims),
+        "claims": [_claim_view(result, results.study) for result in ranked],
+        "tables": [_table_view(table, results) for table in results.study.tables],
+        "comparison": _comparison_view(results.study.comparison, results),
+        "figures": [_figure_view(figure, drawing, results) for figure in figures],
         "light": page_colours(dark=False),
         "dark": page_colours(dark=True),
         "font": FONT,
-        "versions": _versions(),
-        "elapsed": _duration(finished.elapsed_s),
-        "simulated_wall": _duration(finished.simulated_wall_s),
+        "versions": f"Wend {__version__}, Python {platform.python_version()}, Spark {version('pyspark')}",
+        "elapsed": _duration(results.elapsed_s),
+        "simulated_wall": _duration(results.simulated_wall_s),
     }
 
 
-def _claim_view(result: Result, study: Study) -> dict[str, Any]:
+def _claim_view(result: ClaimResult, study: Study) -> dict[str, Any]:
     claim = result.claim
     of_table = claim.figure in {table.name for table in study.tables}
     return {
@@ -157,7 +148,7 @@ def _claim_view(result: Result, study: Study) -> dict[str, Any]:
     }
 
 
-def _part_view(judged: Judged, result: Result, shares: frozenset[str]) -> dict[str, Any]:
+def _part_view(judged: JudgedValue, result: ClaimResult, shares: frozenset[str]) -> dict[str, Any]:
     claim, part = result.claim, judged.part
     percent = not claim.plain
     sign = {"=": "", ">=": "≥ ", "<=": "≤ ", "factor": ""}[claim.rel]
@@ -178,14 +169,14 @@ def anchor(name: str) -> str:
     return name.lower().replace(" ", "-")
 
 
-def _table_view(table: MetricTable, finished: Finished) -> dict[str, Any]:
-    shares = finished.study.shares()
+def _table_view(table: MetricTable, results: StudyResults) -> dict[str, Any]:
+    shares = results.study.shares()
 
     def cell(row: MetricRow, label: str, fields: Fields) -> dict[str, str]:
-        found = finished.estimates.get((finished.size.setting(fields), row.metric))
+        estimate = results.estimates.get((results.size.setting(fields), row.metric))
         paper = row.paper.get(label)
         return {
-            "ours": _estimate(found, row.percent, SHARE if row.metric in shares else ANY, digits=row.digits),
+            "ours": _estimate(estimate, row.percent, SHARE if row.metric in shares else ANY, digits=row.digits),
             "paper": "" if paper is None else _stated(paper, row.percent) + (" %" if row.percent else ""),
         }
 
@@ -203,18 +194,18 @@ def _table_view(table: MetricTable, finished: Finished) -> dict[str, Any]:
     }
 
 
-def _comparison_view(comparison: ComparisonTable | None, finished: Finished) -> dict[str, Any]:
+def _comparison_view(comparison: ComparisonTable | None, results: StudyResults) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     if comparison is None:
         return {"rows": rows}
     for label, at in comparison.rows:
         fields = {series.label: {**at, **series.fields} for series in comparison.series}
-        settings = {name: finished.size.setting(each) for name, each in fields.items()}
-        base = finished.estimates.get((settings[comparison.reference], comparison.price))
+        settings = {name: results.size.setting(each) for name, each in fields.items()}
+        base = results.estimates.get((settings[comparison.reference], comparison.price))
         cells = []
         for setting in settings.values():
-            estimate = finished.estimates.get((setting, comparison.metric))
-            price = finished.estimates.get((setting, comparison.price))
+            estimate = results.estimates.get((setting, comparison.metric))
+            price = results.estimates.get((setting, comparison.price))
             cost = f"{price.mean / base.mean:.2f}" if price and base and base.mean else None
             half = _spread(estimate, True, SHARE).strip("()") if estimate else ""
             value = _number(estimate.mean, True) if estimate else "–"
@@ -225,7 +216,7 @@ def _comparison_view(comparison: ComparisonTable | None, finished: Finished) -> 
     return {"title": comparison.title, "text": comparison.text, "columns": columns, "rows": rows}
 
 
-def _figure_view(figure: Figure, drawing: Drawing, finished: Finished) -> dict[str, Any]:
+def _figure_view(figure: Figure, drawing: Drawing, results: StudyResults) -> dict[str, Any]:
     legend = [{"label": series.label, "mark": legend_mark(series)} for series in shown_series(figure)]
     return {
         "name": figure.name,
@@ -234,27 +225,26 @@ def _figure_view(figure: Figure, drawing: Drawing, finished: Finished) -> dict[s
         "legend": legend,
         "stars": drawing.has_stars(figure),
         "panels": [
-            {"title": panel.title, "svg": drawing.inline(figure, panel), "table": _table(figure, panel, finished)}
+            {"title": panel.title, "svg": drawing.inline(figure, panel), "table": _table(figure, panel, results)}
             for panel in figure.panels
         ],
     }
 
 
-def _table(figure: Figure, panel: Panel, finished: Finished) -> dict[str, Any]:
-    lines = list(figure.lines(panel, finished.size))
+def _table(figure: Figure, panel: Panel, results: StudyResults) -> dict[str, Any]:
+    def cell(point: Point) -> str:
+        estimate = results.estimates.get((results.size.setting(point.fields), point.metric or ""))
+        return _estimate(estimate, panel.percent, bounds_of(panel), unit=False)
+
+    lines = list(figure.lines(panel, results.size))
     xs = [f"{point.x:g}" for point in lines[0][1] if point.metric is not None] if lines else []
     return {
         "xs": xs,
         "rows": [
-            {"label": series.label, "cells": [_cell(point, panel, finished) for point in points if point.metric]}
+            {"label": series.label, "cells": [cell(point) for point in points if point.metric]}
             for series, points in lines
         ],
     }
-
-
-def _cell(point: Point, panel: Panel, finished: Finished) -> str:
-    found = finished.estimates.get((finished.size.setting(point.fields), point.metric or ""))
-    return _estimate(found, panel.percent, bounds_of(panel), unit=False)
 
 
 def _estimate(
@@ -294,10 +284,3 @@ def _duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def _versions() -> str:
-    from importlib.metadata import version
-
-    spark = version("pyspark")
-    return f"Wend {__version__}, Python {platform.python_version()}, Spark {spark}"

@@ -7,28 +7,27 @@ metric for the figures.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from wend.drivers.sim import STRATEGIES
 from wend.model.errors import ConfigError
+from wend.pipeline.spark.session import DataFrame, SparkSession
 from wend.pipeline.sweeps.run_kind import RunKind
 from wend.pipeline.sweeps.seed_means import by_setting
 from wend.pipeline.sweeps.simulations import Runner, Simulations
 from wend.pipeline.sweeps.sweep import LIMIT_S, sweep
-from wend.studies.claims import Claim, Estimate, Result, Values, judge, load_claims
+from wend.studies.claims import Claim, ClaimResult, Estimate, Values, judge, load_claims
 from wend.studies.study_model import Fields, Run, Size, Study
 
-if TYPE_CHECKING:
-    from wend.pipeline.spark.session import DataFrame, SparkSession
 
-
-class Finished(msgspec.Struct, frozen=True, kw_only=True):
+class StudyResults(msgspec.Struct, frozen=True, kw_only=True):
     """The results of a study, from which the report is written."""
 
     study: Study
     size: Size
-    claims: list[Result]
+    claims: list[ClaimResult]
     estimates: dict[tuple[str, str], Estimate]
     left_out: list[str]
     runs: int
@@ -41,7 +40,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_study(
-    spark: "SparkSession",
+    spark: SparkSession,
     study: Study,
     size: Size,
     out: Path,
@@ -52,7 +51,7 @@ def run_study(
     available: frozenset[str] | None = None,
     limit_s: float = LIMIT_S,
     quiet: bool = False,
-) -> Finished:
+) -> StudyResults:
     """Execute the missing runs, and judge the claims of the chosen figures. Tests replace the simulator by `run`, and
     the known strategies by `available`."""
     began = monotonic()
@@ -63,7 +62,7 @@ def run_study(
         spark, work, study_runs(selected, size, claims, chosen), study.name, out, limit_s=limit_s, quiet=quiet
     )
     values, wall_s = _per_run(swept.results, work.averaged)
-    return Finished(
+    return StudyResults(
         study=selected,
         size=size,
         claims=judge(claims, values, size),
@@ -83,9 +82,14 @@ def choose(
 ) -> tuple[Study, frozenset[str], list[str]]:
     """Select figures and strategies of a study; return the selection, its strategies, and the strategies left out. It
     needs no Spark, so it finds mistakes before Spark starts."""
-    known = study.strategies() if size.trials is not None else _available()
-    chosen, left_out = _choose(study, strategies, known if available is None else available)
-    return study.only(only, chosen), chosen, left_out
+    if available is None:
+        available = study.strategies() if size.trials is not None else frozenset(STRATEGIES)
+    there = study.strategies() & available
+    for name in strategies:
+        if name not in there:
+            raise ConfigError(f"the study {study.name} has no strategy {name!r}; it has {', '.join(sorted(there))}")
+    chosen = frozenset(strategies) or there
+    return study.only(only, chosen), chosen, sorted(study.strategies() - chosen)
 
 
 def study_runs(study: Study, size: Size, claims: list[Claim], strategies: frozenset[str]) -> list[Run]:
@@ -108,23 +112,7 @@ def _settings(study: Study, size: Size, claims: list[Claim], strategies: frozens
         )
 
 
-def _available() -> frozenset[str]:
-    from wend.drivers.sim import STRATEGIES
-
-    return frozenset(STRATEGIES)
-
-
-def _choose(study: Study, names: list[str], available: frozenset[str]) -> tuple[frozenset[str], list[str]]:
-    known = study.strategies()
-    for name in names:
-        if name not in known & available:
-            there = ", ".join(sorted(known & available))
-            raise ConfigError(f"the study {study.name} has no strategy {name!r}; it has {there}")
-    chosen = (frozenset(names) or known) & available
-    return chosen, sorted(known - chosen)
-
-
-def _per_run(results: "DataFrame", columns: Sequence[str]) -> tuple[Values, float]:
+def _per_run(results: DataFrame, columns: Sequence[str]) -> tuple[Values, float]:
     rows = results.where("error IS NULL").select("setting", "seed", *columns).toArrow().to_pylist()
     values: dict[str, dict[int, dict[str, float | None]]] = {}
     for row in rows:
@@ -132,6 +120,6 @@ def _per_run(results: "DataFrame", columns: Sequence[str]) -> tuple[Values, floa
     return values, sum(row["wall_s"] or 0.0 for row in rows)
 
 
-def _estimates(results: "DataFrame", columns: Sequence[str]) -> dict[tuple[str, str], Estimate]:
+def _estimates(results: DataFrame, columns: Sequence[str]) -> dict[tuple[str, str], Estimate]:
     rows = by_setting(results, columns).toArrow().to_pylist()
     return {(row["setting"], row["metric"]): Estimate(row["mean"], row["half"], row["seeds"]) for row in rows}

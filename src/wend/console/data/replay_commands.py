@@ -43,8 +43,9 @@ def data_replay(
 ) -> None:
     """Play recorded windows in the simulator, under each strategy and setting."""
     from wend.pipeline.spark.session import spark_session
+    from wend.pipeline.storage.versioned_tables import read_table
     from wend.pipeline.telemetry.publications import RecordedPublications
-    from wend.pipeline.telemetry.recordings import read_table, read_workload, recordings
+    from wend.pipeline.telemetry.recordings import read_workload, recordings
     from wend.pipeline.telemetry.replays import replay, save_replays, variants
 
     # Find mistakes before Spark starts.
@@ -85,9 +86,9 @@ def data_recommend(
     """Say which strategy and setting would have been best for what was recorded, and why."""
     import msgspec
 
+    from wend.pipeline.storage.versioned_tables import read_table
     from wend.pipeline.telemetry.recommendation import picture as drawn
     from wend.pipeline.telemetry.recommendation import recommend
-    from wend.pipeline.telemetry.recordings import read_table
 
     if picture is not None:
         check_file(picture, ".svg")

@@ -1,6 +1,7 @@
 """`wend data submit`: print or run the `spark-submit` command for a job."""
 
 import json
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Annotated
@@ -37,7 +38,6 @@ def data_submit(
 ) -> None:
     from wend.pipeline.spark.spark_settings import parse_conf
     from wend.pipeline.spark.submission import (
-        as_line,
         check_job,
         job_dependencies,
         submit_command,
@@ -64,7 +64,7 @@ def data_submit(
         print(json.dumps({"command": command, "zip": str(archive), "compiled": list(dependencies.compiled)}))
     elif not run:
         messages().print(about, style="bright_black", markup=False, soft_wrap=True)
-        output().print(as_line(command), markup=False, soft_wrap=True)
+        output().print(shlex.join(command), markup=False, soft_wrap=True)
     if run:
         raise typer.Exit(subprocess.run(command, env=submit_environment(), check=False).returncode)
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def measured_links(tables: str, capacity: str | None, since_ns: int = 0) -> "Overlay":
     """The links that telemetry has measured; `capacity` is that of links for which none was measured."""
+    from wend.pipeline.storage.versioned_tables import read_table
     from wend.pipeline.telemetry.measured_network import measured_overlay
-    from wend.pipeline.telemetry.recordings import read_table
 
     folder = _folder_of(tables, "links", "links")
     each = None if capacity is None else parse_rate(capacity, "--link-capacity")

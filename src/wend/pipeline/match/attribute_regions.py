@@ -190,14 +190,14 @@ def planes_for(sample: Sequence[Filter], count: int) -> list[Plane]:
         candidates += [Plane(coarser[name] for name in names) for names in itertools.combinations(sorted(best), size)]
     table = np.array([_shares(plane, weighed) for plane in candidates])
     chosen: list[int] = []
-    left = np.ones(len(weighed))
+    shares = np.ones(len(weighed))
     while len(chosen) < MOST_PLANES:
-        means = np.minimum(table, left).mean(axis=1)
+        means = np.minimum(table, shares).mean(axis=1)
         first = int(np.argmin(means))
-        if left.mean() - means[first] <= COPY:
+        if shares.mean() - means[first] <= COPY:
             break
         chosen.append(first)
-        left = np.minimum(left, table[first])
+        shares = np.minimum(shares, table[first])
     return [candidates[at] for at in chosen]
 
 
@@ -256,9 +256,9 @@ class Router:
         self._everywhere = [at for at, region in enumerate(regions) if region.plane == EVERYWHERE]
         self._grids = []
         for number, plane in enumerate(planes):
-            known = [at for at, region in enumerate(regions) if region.plane == number]
-            if known:
-                self._grids.append(Grid(plane, known, [plane.space.region(regions[at].code) for at in known]))
+            positions = [at for at, region in enumerate(regions) if region.plane == number]
+            if positions:
+                self._grids.append(Grid(plane, positions, [plane.space.region(regions[at].code) for at in positions]))
 
     def route(self, batch: Batch) -> tuple[Ints, Ints, NDArray[np.bool_]]:
         """Pairs of row and region, and whether the event is more than a point on the plane of that region."""
@@ -281,10 +281,10 @@ class Grid:
         self._regions = np.array(regions, np.int64)
         self._shape = tuple(axis.cells for axis in plane.axes)
         numbers = np.arange(np.prod(self._shape)).reshape(self._shape)
-        held = [numbers[tuple(slice(low, high + 1) for low, high in box.sides)].ravel() for box in boxes]
-        cells = np.concatenate(held)
+        cells_of = [numbers[tuple(slice(low, high + 1) for low, high in box.sides)].ravel() for box in boxes]
+        cells = np.concatenate(cells_of)
         order = np.argsort(cells, kind="stable")
-        self._held = np.repeat(self._regions, [len(one) for one in held])[order]
+        self._held = np.repeat(self._regions, [len(one) for one in cells_of])[order]
         self._starts = np.searchsorted(cells[order], np.arange(numbers.size + 1))
         self._lows = np.array([[low for low, _ in box.sides] for box in boxes])
         self._highs = np.array([[high for _, high in box.sides] for box in boxes])

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
 
 from wend.matching.bitmap_index import BitmapIndex
 from wend.matching.filters import Filter
@@ -22,18 +23,13 @@ from wend.pipeline.match.mapped_pickle import dump_mapped, load_mapped
 from wend.pipeline.match.match_input import batch_of, parse_filters
 from wend.pipeline.match.match_output import (
     BatchSize,
-    count_schema,
-    event_rows,
+    count_rows,
     id_type,
+    output_schema,
     pair_batches_of,
-    pair_schema,
-    subscription_rows,
 )
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_progress import READ, report_rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 BLOCK = 50_000
 """Subscriptions per file. Small blocks let more tasks compile at once; large blocks mean fewer index lookups."""
@@ -44,7 +40,7 @@ _DECIDING = ("matching", "model", "pipeline/match/mapped_pickle.py")
 Block = tuple[pa.Array, "BitmapIndex[int]"]
 
 
-def compile_blocks(subscriptions: "DataFrame", count: int, folder: Path, kept: Path | None = None) -> "DataFrame":
+def compile_blocks(subscriptions: DataFrame, count: int, folder: Path, kept: Path | None = None) -> DataFrame:
     """Compile `id`, `filter` into block files. Each `file` is a row, and so is each filter that cannot be read:
     `subscription`, `reason`. Blocks in the folder `kept` outlast the job, named after their content: a later job with
     the same subscriptions need not parse them again."""
@@ -58,8 +54,6 @@ def compile_blocks(subscriptions: "DataFrame", count: int, folder: Path, kept: P
 def _compile(
     batches: Iterator[pa.RecordBatch], folder: str, kept: tuple[str, str] | None, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    from pyspark import TaskContext
-
     task = TaskContext.get()
     assert task is not None
     place = Path(folder) / f"block-{task.partitionId()}"
@@ -94,11 +88,11 @@ def _compile(
 
 def _kept_place(batches: Iterator[pa.RecordBatch], folder: str, code: str) -> tuple[Iterator[pa.RecordBatch], Path]:
     """The same batches, and the file of a block with their content."""
-    held, digest = [], blake2b(code.encode(), digest_size=16)
+    content, digest = [], blake2b(code.encode(), digest_size=16)
     for batch in batches:
-        held.append(batch)
+        content.append(batch)
         digest.update(batch.serialize())
-    return iter(held), Path(folder) / f"block-{digest.hexdigest()}"
+    return iter(content), Path(folder) / f"block-{digest.hexdigest()}"
 
 
 @lru_cache(maxsize=1)
@@ -108,12 +102,10 @@ def _blocks(folder: str, files: tuple[str, ...]) -> list[Block]:
     return [load_mapped(Path(folder) / name) for name in files]  # an absolute name stays as it is
 
 
-def matches(
-    events: "DataFrame", subscriptions: "DataFrame", folder: Path, files: list[str], *, count: bool
-) -> "DataFrame":
+def matches(events: DataFrame, subscriptions: DataFrame, folder: Path, files: list[str], *, count: bool) -> DataFrame:
     """Match: `event`, `subscription`, a row for each match. With `count` also `matches`, a row for each event, and one
     for each subscription and task."""
-    schema = (count_schema if count else pair_schema)(events, subscriptions)
+    schema = output_schema(events, subscriptions, count=count)
     task = partial(count_batches if count else pair_batches, folder=str(folder), files=tuple(files), schema=schema)
     return events.mapInArrow(task, spark_schema(schema))
 
@@ -128,10 +120,10 @@ def pair_batches(
         while start < batch.num_rows:
             part = batch.slice(start, size.events)
             start += part.num_rows
-            wanted = batch_of(part.column("attributes"))
+            events = batch_of(part.column("attributes"))
             most = 0
             for ids, index in blocks:
-                offsets, matches = index.match_batch(wanted)
+                offsets, matches = index.match_batch(events)
                 rows = np.repeat(np.arange(part.num_rows), np.diff(offsets))
                 yield from pair_batches_of(schema, part.column("id"), ids, rows, matches)
                 most = max(most, len(matches))
@@ -146,14 +138,14 @@ def count_batches(
     blocks, done = _blocks(folder, files), 0
     totals = [np.zeros(len(ids), np.int64) for ids, _ in blocks]
     for batch in batches:
-        wanted = batch_of(batch.column("attributes"))
+        events = batch_of(batch.column("attributes"))
         matches = np.zeros(batch.num_rows, np.int64)
         for (_, index), total in zip(blocks, totals, strict=True):
-            of_events, of_subscriptions = index.count_batch(wanted)
+            of_events, of_subscriptions = index.count_batch(events)
             matches += of_events
             total += of_subscriptions
-        yield event_rows(schema, batch.column("id"), matches)
+        yield count_rows(schema, "event", batch.column("id"), matches)
         done += batch.num_rows
         report_rows(folder, done)
     for (ids, _), total in zip(blocks, totals, strict=True):
-        yield subscription_rows(schema, ids, total)
+        yield count_rows(schema, "subscription", ids, total)

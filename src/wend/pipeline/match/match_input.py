@@ -10,12 +10,14 @@ A table that does not fit is refused, with the name of the column; a row that ca
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from wend.matching.batch import Batch
 from wend.matching.filters import Filter, parse
@@ -33,9 +35,6 @@ from wend.pipeline.storage.json_lines import (
     validate_id,
 )
 from wend.pipeline.storage.parquet_tables import NUMBERS, parquet_of, require_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 BESIDE = ("publisher", "size_bytes", "weight", "time_ns")
 """Columns that events may have beside `attributes`; `flows_of_matches.py` reads them."""
@@ -58,7 +57,7 @@ _flat_line = msgspec.json.Decoder(dict[str, bool | int | float | str | Range | N
 _attributes = msgspec.json.Decoder(dict[str, bool | int | float | str | Range | None])
 
 
-def read_subscriptions(spark: "SparkSession", path: str) -> InputTable:
+def read_subscriptions(spark: SparkSession, path: str) -> InputTable:
     """Read subscriptions: `id` and `filter`."""
     if is_lines(path):
         lines = text_lines(spark, path)
@@ -72,10 +71,8 @@ def read_subscriptions(spark: "SparkSession", path: str) -> InputTable:
     return parquet_table(path, frame, ["id", "filter"])
 
 
-def read_events(spark: "SparkSession", path: str) -> InputTable:
+def read_events(spark: SparkSession, path: str) -> InputTable:
     """Read events: `id` and `attributes`."""
-    from pyspark.sql import functions as F
-
     if is_lines(path):
         return _event_lines(spark, path)
     frame = parquet_of(spark, path)
@@ -95,7 +92,7 @@ def read_events(spark: "SparkSession", path: str) -> InputTable:
     return check_column(table, unreadable) if has_ranges else table
 
 
-def _event_lines(spark: "SparkSession", path: str) -> InputTable:
+def _event_lines(spark: SparkSession, path: str) -> InputTable:
     lines = text_lines(spark, path)
     first = first_line(lines, path, "events")
     text, nested = isinstance(first["id"], str), isinstance(first.get("attributes"), dict)
@@ -103,13 +100,13 @@ def _event_lines(spark: "SparkSession", path: str) -> InputTable:
     return line_table(path, lines, read, line_fields(text, "attributes"))
 
 
-def _is_packed(frame: "DataFrame") -> bool:
+def _is_packed(frame: DataFrame) -> bool:
     """Whether one column has all attributes."""
     kinds = {field.name: field.dataType.typeName() for field in frame.schema}
     return kinds.get("attributes") in ("map", "string")
 
 
-def _check_packed(frame: "DataFrame", path: str) -> None:
+def _check_packed(frame: DataFrame, path: str) -> None:
     others = [name for name in frame.columns if name not in ("id", "attributes", *BESIDE)]
     if others:
         raise ConfigError(
@@ -121,10 +118,10 @@ def _check_packed(frame: "DataFrame", path: str) -> None:
     _check_type(kind, "attributes", path)
 
 
-def _check_id(frame: "DataFrame", path: str) -> None:
-    if frame.schema["id"].dataType.simpleString() not in ("tinyint", "smallint", "int", "bigint", "string"):
-        found = frame.schema["id"].dataType.simpleString()
-        raise ConfigError(f"the column id of {path} holds {found}; ids are integers or texts")
+def _check_id(frame: DataFrame, path: str) -> None:
+    kind = frame.schema["id"].dataType.simpleString()
+    if kind not in ("tinyint", "smallint", "int", "bigint", "string"):
+        raise ConfigError(f"the column id of {path} holds {kind}; ids are integers or texts")
 
 
 _SCALARS = {*NUMBERS, "string", "boolean", "void"}
@@ -170,8 +167,8 @@ def _event_line_values(line: str, text: bool, nested: bool) -> tuple[Id, str]:
         decode_line(_attributes, carried)
         return validate_id(row.id, text), carried
     flat = decode_line(_flat_line, line)
-    found = flat.pop("id", None)
-    return validate_id(found, text), msgspec.json.encode(flat).decode()
+    one = flat.pop("id", None)
+    return validate_id(one, text), msgspec.json.encode(flat).decode()
 
 
 def parse_filters(ids: pa.Array, texts: pa.Array) -> tuple[list[int], list[Filter], dict[int, str]]:
@@ -232,15 +229,10 @@ def _event(value: Any) -> Attributes:
 
 def _column(name: str, column: pa.Array) -> np.ndarray[Any, Any] | list[Value | None]:
     if kinds.is_struct(column.type):
-        return _ranges(name, column)
+        return [None if value is None else _range(name, value) for value in column.to_pylist()]
     if column.null_count or not (kinds.is_integer(column.type) or kinds.is_floating(column.type)):
-        found: list[Value | None] = column.to_pylist()
-        return found
+        return list(column.to_pylist())
     return np.asarray(column.to_numpy(zero_copy_only=False))
-
-
-def _ranges(name: str, column: pa.Array) -> list[Value | None]:
-    return [None if value is None else _range(name, value) for value in column.to_pylist()]
 
 
 def _range(name: str, value: dict[str, Any]) -> Value:

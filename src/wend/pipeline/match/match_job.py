@@ -12,9 +12,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from wend.matching.bitmap_index import BitmapIndex
 from wend.matching.filters import Filter
@@ -36,9 +38,6 @@ from wend.pipeline.storage.input_tables import (
     write_quarantine,
 )
 from wend.pipeline.storage.job_folders import JobFolders, Target, drafted, literal_path
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 PlanName = Literal["broadcast", "partitioned"]
 PLANS = ("auto", "broadcast", "partitioned")
@@ -72,7 +71,7 @@ class MatchSummary(msgspec.Struct, frozen=True):
 class MatchJob:
     """Both tables, sifted once: their rows can be read, and each id is unique."""
 
-    def __init__(self, spark: "SparkSession", subscriptions: str, events: str, *, max_bad: float = MAX_BAD) -> None:
+    def __init__(self, spark: SparkSession, subscriptions: str, events: str, *, max_bad: float = MAX_BAD) -> None:
         check_max_bad(max_bad)
         self.spark = spark
         self.max_bad = max_bad
@@ -138,8 +137,8 @@ class MatchJob:
     def _broadcast(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int, SiftedTable]:
         folder = draft.shared()
         with self.timed("compile"), self._reading(draft, quiet):
-            made = broadcast_plan.compile_blocks(self.subscriptions, self.subscription_count, folder, self.index)
-            rows = made.toArrow()
+            blocks = broadcast_plan.compile_blocks(self.subscriptions, self.subscription_count, folder, self.index)
+            rows = blocks.toArrow()
             files = sorted(rows["file"].drop_null().to_pylist())
             bad = rows.filter(rows["reason"].is_valid()).select(["subscription", "reason"])
             sifted, everyone = self._without(self.spark.createDataFrame(bad) if bad.num_rows else None, bad.num_rows)
@@ -150,24 +149,22 @@ class MatchJob:
         planes = self.planes
         with self.timed("route"):
             sent = f"{draft.scratch}/sent"
-            sending = partitioned_plan.routed_subscriptions(self.subscriptions, planes, draft.folder)
+            sending = partitioned_plan.route_subscriptions(self.subscriptions, planes, draft.folder)
             with self._reading(draft, quiet):
                 sending.write.parquet(sent)
             routed = self.spark.read.schema(sending.schema).parquet(literal_path(sent))
-            bad = partitioned_plan.unreadable(routed)
+            bad = partitioned_plan.unreadable_filters(routed)
             sifted, everyone = self._without(bad, bad.count())
-            known = partitioned_plan.population(routed).toArrow().to_pylist()
-            layout = partitioned_plan.layout_of(planes, known)
+            populations = partitioned_plan.population(routed).toArrow().to_pylist()
+            layout = partitioned_plan.layout_of(planes, populations)
             load = partitioned_plan.event_load(self.events, layout).toArrow().to_pylist()
             layout, rows = partitioned_plan.with_slices(layout, load)
         groups = partitioned_plan.gather_groups(routed, self.events, layout, max(2 * self.cores, -(-rows // MOST_ROWS)))
         answer = partitioned_plan.matches(groups, self.events, self.subscriptions, layout, draft.folder, count=count)
         return self._written(answer, draft, everyone, count, rows, quiet), len(layout.regions), sifted
 
-    def _without(self, bad: "DataFrame | None", count: int) -> "tuple[SiftedTable, DataFrame]":
+    def _without(self, bad: DataFrame | None, count: int) -> tuple[SiftedTable, DataFrame]:
         """Put subscriptions whose filters cannot be read into the quarantine. Return also the other subscriptions."""
-        from pyspark.sql import functions as F
-
         if bad is None or not count:
             return self.sifted, self.subscriptions
         table, few = self.sifted.table, F.broadcast(bad.withColumnRenamed("subscription", "id"))
@@ -186,9 +183,9 @@ class MatchJob:
 
     def _written(
         self,
-        answer: "DataFrame",
+        answer: DataFrame,
         draft: JobFolders,
-        everyone: "DataFrame",
+        everyone: DataFrame,
         count: bool,
         rows: int,
         quiet: bool,
@@ -207,8 +204,7 @@ class MatchJob:
             alone.write.parquet(f"{draft.result}/events")
             totals(counted, "subscription", everyone).write.parquet(f"{draft.result}/subscriptions")
             events = self.spark.read.parquet(literal_path(f"{draft.result}/events"))
-            found = events.selectExpr("coalesce(sum(matches), 0) AS matches")
-            return int(found.toArrow()["matches"][0].as_py())
+            return int(events.selectExpr("coalesce(sum(matches), 0)").toArrow()[0][0].as_py())
 
 
 def check_plan(choice: str, task_memory_mb: int) -> None:
@@ -218,10 +214,8 @@ def check_plan(choice: str, task_memory_mb: int) -> None:
         raise ConfigError(f"a task needs at least 1 MB of memory, got {task_memory_mb}")
 
 
-def _sample(subscriptions: "DataFrame") -> list[Filter]:
+def _sample(subscriptions: DataFrame) -> list[Filter]:
     """Draw a sample of the filters that does not depend on the partitions."""
-    from pyspark.sql import functions as F
-
     rows = subscriptions.orderBy(F.xxhash64("id"), "id").limit(SAMPLE).toArrow().combine_chunks()
     if not rows.num_rows:
         return []

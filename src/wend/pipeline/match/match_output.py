@@ -5,15 +5,14 @@ id is null. The count of an id is the sum over its rows.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_type
 
 Ints = NDArray[np.int64]
 
@@ -24,25 +23,15 @@ PAIRS = 1_000_000
 BYTES = 2**28
 """The most bytes of an output batch: a text column of Arrow holds up to 2 GB."""
 
-ID_TYPES = {
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "string": pa.string(),
-}
+
+def id_type(frame: DataFrame) -> pa.DataType:
+    """The Arrow type of the ids of a table."""
+    return to_arrow_type(frame.schema["id"].dataType)
 
 
-def id_type(frame: "DataFrame") -> pa.DataType:
-    return ID_TYPES[frame.schema["id"].dataType.simpleString()]
-
-
-def pair_schema(events: "DataFrame", subscriptions: "DataFrame") -> pa.Schema:
-    return pa.schema([("event", id_type(events)), ("subscription", id_type(subscriptions))])
-
-
-def count_schema(events: "DataFrame", subscriptions: "DataFrame") -> pa.Schema:
-    return pair_schema(events, subscriptions).append(pa.field("matches", pa.int64()))
+def output_schema(events: DataFrame, subscriptions: DataFrame, *, count: bool) -> pa.Schema:
+    pair = pa.schema([("event", id_type(events)), ("subscription", id_type(subscriptions))])
+    return pair.append(pa.field("matches", pa.int64())) if count else pair
 
 
 def pair_batches_of(
@@ -75,24 +64,21 @@ class BatchSize:
         self.events = max(1, min(BATCH, 4 * events, fitting))
 
 
-def event_rows(schema: pa.Schema, ids: pa.Array, matches: Ints) -> pa.RecordBatch:
-    columns = [ids.cast(schema.field(0).type), pa.nulls(len(ids), schema.field(1).type), pa.array(matches)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+def count_rows(schema: pa.Schema, side: str, ids: pa.Array, matches: Ints) -> pa.RecordBatch:
+    """The matches of ids of one side, `event` or `subscription`. The other id is null."""
+    columns = [
+        ids.cast(schema.field(name).type) if name == side else pa.nulls(len(ids), schema.field(name).type)
+        for name in ("event", "subscription")
+    ]
+    return pa.RecordBatch.from_arrays([*columns, pa.array(matches)], schema=schema)
 
 
-def subscription_rows(schema: pa.Schema, ids: pa.Array, matches: Ints) -> pa.RecordBatch:
-    columns = [pa.nulls(len(ids), schema.field(0).type), ids.cast(schema.field(1).type), pa.array(matches)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def of_side(counted: "DataFrame", side: str) -> "DataFrame":
+def of_side(counted: DataFrame, side: str) -> DataFrame:
     """Select the rows of one side: `side`, `matches`."""
     return counted.where(f"{side} IS NOT NULL").select(side, "matches")
 
 
-def totals(counted: "DataFrame", side: str, everyone: "DataFrame") -> "DataFrame":
+def totals(counted: DataFrame, side: str, everyone: DataFrame) -> DataFrame:
     """Sum the matches of each id of `everyone`: `side`, `matches`. An id without a match has 0."""
-    from pyspark.sql import functions as F
-
     nothing = everyone.select(F.col("id").alias(side), F.lit(0).cast("bigint").alias("matches"))
     return of_side(counted, side).unionByName(nothing).groupBy(side).agg(F.sum("matches").alias("matches"))

@@ -11,11 +11,14 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from pickle import dumps, loads
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from wend.matching.bitmap_index import BitmapIndex
 from wend.matching.filters import Filter
@@ -33,18 +36,13 @@ from wend.pipeline.match.match_output import (
     BATCH,
     BatchSize,
     Ints,
-    count_schema,
-    event_rows,
+    count_rows,
     id_type,
+    output_schema,
     pair_batches_of,
-    pair_schema,
-    subscription_rows,
 )
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_progress import READ, report_rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 BLOCK = 50_000
 SLICE = 250_000
@@ -63,7 +61,7 @@ class Layout(msgspec.Struct, frozen=True):
         return self.regions[int(at)]
 
 
-def routed_subscriptions(subscriptions: "DataFrame", planes: Sequence[Plane], folder: Path | None) -> "DataFrame":
+def route_subscriptions(subscriptions: DataFrame, planes: Sequence[Plane], folder: Path | None) -> DataFrame:
     """Send `id`, `filter` to regions: `plane`, `region`, `subscription`, `filter` (parsed), a row for each region. A
     filter that cannot be read goes to the plane `UNREADABLE`, with the reason in place of the region."""
     types = [("plane", pa.int32()), ("region", pa.string()), ("subscription", id_type(subscriptions))]
@@ -98,26 +96,20 @@ def send_batches(
         report_rows(folder, done, READ)
 
 
-def unreadable(routed: "DataFrame") -> "DataFrame":
+def unreadable_filters(routed: DataFrame) -> DataFrame:
     """The filters that cannot be read: `subscription`, `reason`."""
-    from pyspark.sql import functions as F
-
     return routed.where(F.col("plane") == UNREADABLE).select("subscription", F.col("region").alias("reason"))
 
 
-def population(routed: "DataFrame") -> "DataFrame":
+def population(routed: DataFrame) -> DataFrame:
     """Count the subscriptions of each region."""
-    from pyspark.sql import functions as F
-
     return (
         routed.where(F.col("plane") != UNREADABLE).groupBy("plane", "region").agg(F.count("*").alias("subscriptions"))
     )
 
 
-def event_load(events: "DataFrame", layout: Layout) -> "DataFrame":
+def event_load(events: DataFrame, layout: Layout) -> DataFrame:
     """Count the events of each region: `number` (the position of the region), `events`."""
-    from pyspark.sql import functions as F
-
     counted = events.mapInArrow(partial(load_batches, layout=layout), "number bigint, events bigint")
     return counted.groupBy("number").agg(F.sum("events").alias("events"))
 
@@ -153,10 +145,8 @@ def with_slices(layout: Layout, loads_of: Iterable[dict[str, Any]]) -> tuple[Lay
     return Layout(layout.planes, tuple(regions)), rows
 
 
-def gather_groups(routed: "DataFrame", events: "DataFrame", layout: Layout, tasks: int) -> "DataFrame":
+def gather_groups(routed: DataFrame, events: DataFrame, layout: Layout, tasks: int) -> DataFrame:
     """Bring each group into one of the tasks, with its subscriptions before its events."""
-    from pyspark.sql import functions as F
-
     regions = routed.sparkSession.createDataFrame(_region_table(layout))
     slices = F.explode(F.sequence(F.lit(0).cast("bigint"), F.col("slices") - 1))
     block = F.pmod(F.xxhash64("subscription"), F.col("blocks"))
@@ -166,24 +156,11 @@ def gather_groups(routed: "DataFrame", events: "DataFrame", layout: Layout, task
         .withColumn("group", F.col("first") + block * F.col("slices") + F.col("slice"))
         .select("group", F.lit(False).alias("is_event"), "subscription", "filter")
     )
-    routes = events.withColumn("hash", F.xxhash64("id")).mapInArrow(
-        partial(route_batches, layout=layout), _routes_of(events)
-    )
+    types = StructType().add("group", "long").add("is_event", "boolean").add("wide", "boolean")
+    types = types.add("event", events.schema["id"].dataType).add("attributes", events.schema["attributes"].dataType)
+    routes = events.withColumn("hash", F.xxhash64("id")).mapInArrow(partial(route_batches, layout=layout), types)
     together = sent.unionByName(routes, allowMissingColumns=True)
     return together.repartition(tasks, "group").sortWithinPartitions("group", "is_event")
-
-
-def _routes_of(events: "DataFrame") -> Any:
-    from pyspark.sql.types import BooleanType, LongType, StructField, StructType
-
-    kinds = {
-        "group": LongType(),
-        "is_event": BooleanType(),
-        "wide": BooleanType(),
-        "event": events.schema["id"].dataType,
-        "attributes": events.schema["attributes"].dataType,
-    }
-    return StructType([StructField(name, kind) for name, kind in kinds.items()])
 
 
 def _region_table(layout: Layout) -> pa.Table:
@@ -224,17 +201,17 @@ def route_batches(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator
 
 
 def matches(
-    groups: "DataFrame",
-    events: "DataFrame",
-    subscriptions: "DataFrame",
+    groups: DataFrame,
+    events: DataFrame,
+    subscriptions: DataFrame,
     layout: Layout,
     folder: Path | None,
     *,
     count: bool,
-) -> "DataFrame":
+) -> DataFrame:
     """Match: `event`, `subscription`, a row for each match. With `count` also `matches`: the count of an event or
     subscription is the sum over its rows."""
-    schema = (count_schema if count else pair_schema)(events, subscriptions)
+    schema = output_schema(events, subscriptions, count=count)
     reports = None if folder is None else str(folder)
     task = partial(meet_batches, layout=layout, schema=schema, folder=reports, count=count)
     return groups.mapInArrow(task, spark_schema(schema))
@@ -347,9 +324,9 @@ class Group:
             matches, of_subscriptions = index.count_batch(batch_of(run.column("attributes")))
             self._matches += of_subscriptions
         some = np.flatnonzero(matches)
-        yield event_rows(schema, run.column("event").take(pa.array(some)), matches[some])
+        yield count_rows(schema, "event", run.column("event").take(pa.array(some)), matches[some])
 
     def totals(self, schema: pa.Schema) -> pa.RecordBatch:
         some = np.flatnonzero(self._matches)
         ids = self._ids[0].take(pa.array(some)) if len(some) else pa.nulls(0, schema.field(1).type)
-        return subscription_rows(schema, ids, self._matches[some])
+        return count_rows(schema, "subscription", ids, self._matches[some])

@@ -4,10 +4,8 @@ Spark makes tasks of the row groups of Parquet files, so a million events in one
 are left to Spark, which merges small partitions by itself (adaptive query execution).
 """
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 LEAST_ROWS = 20_000
 """Fewer rows are not worth a task of their own."""
@@ -15,10 +13,8 @@ MOST_ROWS = 250_000
 """With more rows, a task that fails or is late costs much."""
 
 
-def cores(spark: "SparkSession") -> int:
+def cores(spark: SparkSession) -> int:
     """The number of tasks that the cluster executes at once, as far as Spark knows."""
-    from pyspark.sql import functions as F
-
     if hasattr(spark, "_jsc"):
         return int(spark.sparkContext.defaultParallelism)
     # Over Connect there is no context to ask, but a range has that many partitions.
@@ -30,7 +26,7 @@ def task_count(rows: int, at_once: int) -> int:
     return max(1, min(-(-rows // LEAST_ROWS), max(2 * at_once, -(-rows // MOST_ROWS))))
 
 
-def spread(frame: "DataFrame", rows: int, tasks: int, at_once: int) -> "DataFrame":
+def spread(frame: DataFrame, rows: int, tasks: int, at_once: int) -> DataFrame:
     """Spread rows over more tasks, if `tasks` of them would leave cores idle."""
-    wanted = task_count(rows, at_once)
-    return frame if tasks >= min(wanted, at_once) else frame.repartition(wanted)
+    count = task_count(rows, at_once)
+    return frame if tasks >= min(count, at_once) else frame.repartition(count)

@@ -20,10 +20,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark import java_gateway
+from pyspark.sql import DataFrame, SparkSession
 
 from wend.model.errors import ConfigError
-from wend.model.extras import needed_by
 from wend.pipeline.spark.spark_settings import (
     LOCAL,
     choose_python,
@@ -34,10 +36,7 @@ from wend.pipeline.spark.spark_settings import (
 )
 from wend.pipeline.spark.submission import zip_into
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    __all__ = ["DataFrame", "SparkSession", "check_master", "ship_code", "spark_session"]
+__all__ = ["DataFrame", "SparkSession", "check_master", "ship_code", "spark_session"]
 
 _MASTER = re.compile(r"local(\[[\d*]+(,\s*\d+)?\])?|spark://\S+|sc://\S+|k8s://\S+|yarn")
 _LEAST_JAVA = 17
@@ -52,7 +51,7 @@ def spark_session(
     conf: Iterable[str] | None = None,
     ship: bool = False,
     beside: Iterable[tuple[str, bytes]] = (),
-) -> "Iterator[SparkSession]":
+) -> Iterator[SparkSession]:
     """Start a session; stop it at the end. Without `master`, Spark's own settings decide, else it is this machine.
     `conf` has settings of Spark, as NAME=VALUE. `ship` sends Wend's code, and files `beside` it, to workers."""
     settings = parse_conf(conf)
@@ -71,7 +70,7 @@ def spark_session(
             spark.stop()
 
 
-def _close(spark: "SparkSession") -> None:
+def _close(spark: SparkSession) -> None:
     """Close a Connect session. A busy or stuck server may never answer, so close the channel after a timeout; the
     results have already arrived."""
     stopping = threading.Thread(target=_quietly, args=(spark.stop,), daemon=True)
@@ -94,7 +93,7 @@ def check_master(master: str) -> None:
         )
 
 
-def ship_code(spark: "SparkSession", beside: Iterable[tuple[str, bytes]] = ()) -> None:
+def ship_code(spark: SparkSession, beside: Iterable[tuple[str, bytes]] = ()) -> None:
     """Send Wend as a zip file to workers that have its dependencies, but not this version of Wend."""
     archive = _scratch() / "wend-code.zip"
     with zipfile.ZipFile(archive, "w") as out:
@@ -104,11 +103,10 @@ def ship_code(spark: "SparkSession", beside: Iterable[tuple[str, bytes]] = ()) -
     spark.addArtifacts(str(archive), pyfile=True)
 
 
-def _start(master: str | None, conf: dict[str, str]) -> "SparkSession":
+def _start(master: str | None, conf: dict[str, str]) -> SparkSession:
     if master is not None:
         check_master(master)
         conf = {**conf, "spark.master": master}
-    session_class = _import()
     if not is_submitted():
         _need_java()
     scratch = _scratch()
@@ -116,7 +114,7 @@ def _start(master: str | None, conf: dict[str, str]) -> "SparkSession":
     # If Ctrl-C interrupts a call to Java, py4j logs a stack trace to the root logger. Drop it.
     logging.getLogger().addFilter(_not_py4j)
     choose_python(user_conf)
-    builder = session_class.builder
+    builder = SparkSession.builder
     for name, value in {
         "spark.master": user_conf.get("spark.master", LOCAL),
         **conf,
@@ -142,8 +140,6 @@ def _no_java_left() -> Iterator[None]:
     Java ends when its stdin is closed, and so with this process. But if Ctrl-C interrupts its start, pyspark removes
     the folder to which Java writes its port. Then Java never reads its stdin, and its server waits for ever.
     """
-    from pyspark import java_gateway
-
     gateway: Any = java_gateway
     started: list[subprocess.Popen[bytes]] = []
 
@@ -167,11 +163,10 @@ def _not_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in Path(record.pathname).parts
 
 
-def _connect(address: str, conf: dict[str, str]) -> "SparkSession":
+def _connect(address: str, conf: dict[str, str]) -> SparkSession:
     check_master(address)
-    session_class = _import()
     try:
-        builder = session_class.builder.remote(address).appName("wend")
+        builder = SparkSession.builder.remote(address).appName("wend")
         for name, value in conf.items():
             builder = builder.config(name, value)
         spark: SparkSession = builder.getOrCreate()
@@ -179,12 +174,6 @@ def _connect(address: str, conf: dict[str, str]) -> "SparkSession":
     except Exception as error:
         raise ConfigError(f"cannot reach Spark Connect at {address}: {_first_line(error)}") from None
     return spark
-
-
-def _import() -> "type[SparkSession]":
-    with needed_by("this command", "spark"):
-        from pyspark.sql import SparkSession
-    return SparkSession
 
 
 def _need_java() -> None:
@@ -199,25 +188,25 @@ def _need_java() -> None:
         raise ConfigError(f"Spark needs Java {_LEAST_JAVA} or newer, {java} is {version[1]}: {advice}")
 
 
-_made: dict[int, Path] = {}
+_scratch_folders: dict[int, Path] = {}
 
 
 def spark_log() -> Path | None:
     """The log of the Java process that this process has started."""
-    made = _made.get(os.getpid())
-    return None if made is None else made / "spark.log"
+    folder = _scratch_folders.get(os.getpid())
+    return None if folder is None else folder / "spark.log"
 
 
 def _scratch() -> Path:
     """The temporary folder of this process. The JVM outlives its session, so the folder goes when the process ends."""
     pid = os.getpid()
-    if pid not in _made:
+    if pid not in _scratch_folders:
         root = Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
         root.mkdir(parents=True, exist_ok=True)
         remove_stale_folders(root)
-        _made[pid] = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{pid}-", dir=root))
-        atexit.register(shutil.rmtree, _made[pid], ignore_errors=True)
-    return _made[pid]
+        _scratch_folders[pid] = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{pid}-", dir=root))
+        atexit.register(shutil.rmtree, _scratch_folders[pid], ignore_errors=True)
+    return _scratch_folders[pid]
 
 
 def remove_stale_folders(root: Path) -> None:

@@ -13,6 +13,9 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
+
 from wend.model.errors import ConfigError
 
 LOCAL = "local[*]"
@@ -51,13 +54,11 @@ def user_settings(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def _defaults() -> dict[str, str]:
-    from pyspark.find_spark_home import _find_spark_home
-
     folder = os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home()) / "conf"
     file = Path(folder) / "spark-defaults.conf"
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
-    found = (_DEFAULT.fullmatch(line) for line in lines)
-    return {each[1]: each[2] for each in found if each is not None}
+    matches = map(_DEFAULT.fullmatch, lines)
+    return {match[1]: match[2] for match in matches if match is not None}
 
 
 def _submit_args() -> dict[str, str]:
@@ -73,8 +74,6 @@ def _submit_args() -> dict[str, str]:
 
 def _submitted() -> dict[str, str]:
     """The settings of the Java process that `spark-submit` has started."""
-    from pyspark import SparkConf, SparkContext
-
     SparkContext._ensure_initialized()  # noqa: SLF001  Spark does the same when a session starts
     return dict(SparkConf().getAll())
 

@@ -5,7 +5,6 @@ zip file, and depends on the machine: it has to be installed on the workers, as 
 """
 
 import os
-import shlex
 import shutil
 import sys
 import zipfile
@@ -15,6 +14,8 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import NamedTuple
+
+import pyspark
 
 from wend.model.errors import ConfigError
 from wend.model.files import written
@@ -124,13 +125,7 @@ def _spark_submit() -> str:
     home = os.environ.get("SPARK_HOME")
     if home:
         return str(Path(home) / "bin" / "spark-submit")
-    import pyspark
-
     return shutil.which("spark-submit") or str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
-
-
-def as_line(words: list[str]) -> str:
-    return shlex.join(words)
 
 
 def submit_environment() -> dict[str, str]:

@@ -25,7 +25,7 @@ _LOST = re.compile(
     r"|Answer from Java side is empty|Error while (sending or )?receiving|SparkContext was shut down",
     re.IGNORECASE,
 )
-"""Messages of Spark about a machine, a process or a connection that is gone or has no room."""
+"""Messages of Spark about a machine, a process or a connection that was lost or has no room."""
 _INPUT = re.compile(
     r"FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|is not a Parquet file|PATH_NOT_FOUND|FileNotFoundException"
     r"|AccessControlException|Permission denied|No FileSystem for scheme"
@@ -49,7 +49,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def explain(error: Exception, opening: str = "the Spark job failed") -> WendError:
-    """The error of a job as one of ours; `said` begins the sentence."""
+    """The error of a job as one of ours; `opening` begins the sentence."""
     text = str(error)
     ours = _OURS.search(text)
     if ours is not None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
+from pyspark import TaskContext
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -38,8 +39,6 @@ def run_progress(
 def report_rows(folder: str | None, rows: int, what: str = DONE) -> None:
     """Record how many rows this task has processed. A retried task starts again from 0. A worker that does not share
     the folder records nothing: no job fails because its bar stands still."""
-    from pyspark import TaskContext
-
     task = TaskContext.get()
     if task is not None and folder is not None:
         with suppress(OSError):

@@ -5,16 +5,13 @@ its files, which stay as long as versions are retained.
 """
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
 
 import msgspec
+from pyspark.sql import SparkSession
 
 from wend.pipeline.spark.task_errors import plain_errors
 from wend.pipeline.storage.job_folders import Target
 from wend.pipeline.storage.versioned_tables import DataFile, FolderVersion, TableChange, TableFolder
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 SMALL = 32 * 2**20
 """Smaller files are merged if a bucket has several."""
@@ -33,12 +30,12 @@ class CompactionSummary(msgspec.Struct, frozen=True):
     out: str
 
 
-def compact(spark: "SparkSession", folder: Target, *, retain_ns: int) -> CompactionSummary:
+def compact(spark: SparkSession, folder: Target, *, retain_ns: int) -> CompactionSummary:
     """Merge the small files of all tables, and remove old versions."""
     tables = TableFolder(spark, folder)
     with plain_errors():
         base = version = tables.required()
-        changes = {name: _merged(spark, tables, base, name) for name in sorted(base.tables)}
+        changes = {name: _merged(tables, base, name) for name in sorted(base.tables)}
         changes = {name: change for name, change in changes.items() if change.removed}
         if changes:
             version = tables.commit(base, changes, alone=False)
@@ -46,7 +43,7 @@ def compact(spark: "SparkSession", folder: Target, *, retain_ns: int) -> Compact
     return CompactionSummary(len(base.files()), len(version.files()), versions, files, version.number, str(folder))
 
 
-def _merged(spark: "SparkSession", tables: TableFolder, base: FolderVersion, name: str) -> TableChange:
+def _merged(tables: TableFolder, base: FolderVersion, name: str) -> TableChange:
     table = base.tables[name]
     small: dict[int | None, list[DataFile]] = defaultdict(list)
     for file in table.files:
@@ -58,11 +55,8 @@ def _merged(spark: "SparkSession", tables: TableFolder, base: FolderVersion, nam
         files = small[bucket]
         if len(files) < 2:
             continue
-        merged = _merge(tables.frame_of(spark, table.columns, files), sum(file.bytes for file in files))
+        size = sum(file.bytes for file in files)
+        merged = tables.frame_of(table.columns, files).coalesce(max(1, round(size / LARGE)))
         added += [msgspec.structs.replace(file, bucket=bucket) for file in tables.write(merged, name)]
         removed |= {file.path for file in files}
     return TableChange(table.columns, tuple(added), frozenset(removed))
-
-
-def _merge(frame: "DataFrame", size: int) -> "DataFrame":
-    return frame.coalesce(max(1, round(size / LARGE)))

@@ -103,7 +103,7 @@ class HadoopFolder:
                 stream.close()
 
     def create(self, inside: str, content: bytes) -> bool:
-        """Create a small file completely; False if it is there."""
+        """Create a small file completely; False if it exists."""
         path = self._path(self.path(inside))
         with self._plain_errors("write"):
             if self._fs.exists(path):

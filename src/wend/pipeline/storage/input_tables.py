@@ -10,18 +10,17 @@ In most tables no row is bad. Then the job reads the table again without judging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
 
 from wend.model.errors import ConfigError
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
 MAX_BAD = 0.01
-"""The largest share of bad rows that a job accepts, unless it is told otherwise."""
+"""The largest share of bad rows that a job accepts, unless the caller sets another."""
 QUARANTINE = "_quarantine"
 """The folder in an output. Spark and Arrow skip names that begin with an underscore."""
 PLACE = ["file", "block", "place"]
@@ -33,17 +32,15 @@ class InputTable:
     """A table as it was read."""
 
     path: str
-    rows: "DataFrame"
-    """`id` and what else the job needs."""
-    judged: "DataFrame"
+    rows: DataFrame
+    """`id` and the other columns that the job needs."""
+    judged: DataFrame
     """The same columns; `file`, `block` and `place` of the row; `reason`, null for a good row."""
-    lines: "DataFrame | None" = None
+    lines: DataFrame | None = None
     """All lines with file, block and place, if the table is JSON lines."""
 
-    def with_reason(self, reason: "Column") -> "InputTable":
+    def with_reason(self, reason: Column) -> "InputTable":
         """The table with a further reason, null for good rows."""
-        from pyspark.sql import functions as F
-
         judged = self.judged.withColumn("reason", F.coalesce("reason", reason))
         return replace(self, judged=judged, rows=judged.where("reason IS NULL").select(*self.rows.columns))
 
@@ -53,17 +50,15 @@ class SiftedTable:
     """The good rows of a table, the results of a survey, and the bad rows."""
 
     table: InputTable
-    rows: "DataFrame"
+    rows: DataFrame
     seen: dict[str, Any]
-    bad: "DataFrame | None" = None
+    bad: DataFrame | None = None
     """file, line, id, reason, text"""
     bad_rows: int = 0
 
 
-def parquet_table(path: str, frame: "DataFrame", columns: "list[Column | str]") -> InputTable:
+def parquet_table(path: str, frame: DataFrame, columns: list[Column | str]) -> InputTable:
     """A Parquet table; its rows need an id."""
-    from pyspark.sql import functions as F
-
     judged = frame.select(
         *columns,
         F.col("_metadata.file_path").alias("file"),
@@ -107,21 +102,17 @@ def sift(
     check_share(table.path, quarantine, bad, seen["rows"] + (seen["bad"] or 0), max_bad)
     good = table.judged.where("reason IS NULL")
     if doubles is not None:
-        from pyspark.sql import functions as F
-
         good = good.join(F.broadcast(doubles.select(*PLACE)), PLACE, "left_anti")
-        # What is doubled is no longer among the rows.
+        # Repeated rows no longer count as rows.
         seen |= {"rows": seen["rows"] - seen["doubled"]}
         if list(names):
             seen |= survey(good, names)
     return SiftedTable(table, good.select(*table.rows.columns), seen, quarantine, bad)
 
 
-def survey(judged: "DataFrame", names: Iterable[str] = (), middle: str | None = None) -> dict[str, Any]:
+def survey(judged: DataFrame, names: Iterable[str] = (), middle: str | None = None) -> dict[str, Any]:
     """Count good and bad rows, and those that repeat an id; summarise the named columns of good rows. `middle_NAME` has
     the ends of the middle 90 % of the column `middle`, about."""
-    from pyspark.sql import functions as F
-
     names = list(names)
     kinds = (("known", F.count, F.sum), ("least", F.min, F.min), ("most", F.max, F.max))
     columns = [(f"{kind}_{name}", name, inner, outer) for name in names for kind, inner, outer in kinds]
@@ -150,15 +141,11 @@ def survey(judged: "DataFrame", names: Iterable[str] = (), middle: str | None = 
             if name == middle
         ),
     )
-    found: dict[str, Any] = totals.toArrow().to_pylist()[0]
-    return found
+    return dict(totals.toArrow().to_pylist()[0])
 
 
-def _doubles(judged: "DataFrame") -> "DataFrame":
+def _doubles(judged: DataFrame) -> DataFrame:
     """The rows whose id an earlier row has, with the reason."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     good = judged.where("reason IS NULL")
     ids = good.groupBy("id").agg(F.count("*").alias("times")).where("times > 1")
     turn = F.row_number().over(Window.partitionBy("id").orderBy(*PLACE))
@@ -170,11 +157,8 @@ def _doubles(judged: "DataFrame") -> "DataFrame":
     return ranked.withColumn("reason", reason).select(*judged.columns)
 
 
-def locate(table: InputTable, rows: "DataFrame") -> "DataFrame":
+def locate(table: InputTable, rows: DataFrame) -> DataFrame:
     """Rows for the quarantine: file, line, id, reason, text. Lines and rows of a file count from 1."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     line = F.col("place") + 1
     if table.lines is not None:
         blocks = table.lines.groupBy("file", "block").agg(F.min("place").alias("first"), F.count("*").alias("many"))
@@ -187,7 +171,7 @@ def locate(table: InputTable, rows: "DataFrame") -> "DataFrame":
     return rows.select("file", line.alias("line"), F.col("id").cast("string").alias("id"), "reason", "text")
 
 
-def check_share(path: str, bad: "DataFrame", bad_rows: int, rows: int, max_bad: float) -> None:
+def check_share(path: str, bad: DataFrame, bad_rows: int, rows: int, max_bad: float) -> None:
     """Refuse a table with too many bad rows; the sentence has the first of them."""
     if bad_rows <= max_bad * rows:
         return
@@ -201,8 +185,6 @@ def check_share(path: str, bad: "DataFrame", bad_rows: int, rows: int, max_bad: 
 
 def write_quarantine(result: str, *sifted: SiftedTable) -> int:
     """Write the bad rows of all tables beside the result; return their number."""
-    from pyspark.sql import functions as F
-
     total = 0
     for each in sifted:
         if each.bad is not None:

@@ -103,10 +103,10 @@ def _folder(spark: "SparkSession | None", local: Path | None, scratch: Path | No
     try:
         if scratch is not None:
             scratch.mkdir(parents=True, exist_ok=True)
-        made = tempfile.TemporaryDirectory(prefix=".wend-scratch.", dir=scratch, ignore_cleanup_errors=True)
+        temporary = tempfile.TemporaryDirectory(prefix=".wend-scratch.", dir=scratch, ignore_cleanup_errors=True)
     except OSError as error:
         raise ConfigError(f"cannot write to {scratch}: {error.strerror}") from None
-    with made as folder:
+    with temporary as folder:
         yield Path(folder).absolute()
 
 

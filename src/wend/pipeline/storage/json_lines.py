@@ -2,18 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from wend.model.errors import ConfigError
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.storage.input_tables import PLACE, InputTable
 from wend.pipeline.storage.job_folders import literal_path, local_path
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 LINES = (".jsonl", ".ndjson", ".json")
 _JUDGED = [pa.field("file", pa.string()), pa.field("block", pa.int64()), pa.field("place", pa.int64())]
@@ -43,15 +42,13 @@ def is_lines(path: str) -> bool:
     endings = {file.suffix for file in place.rglob("*") if file.is_file() and not file.name.startswith((".", "_"))}
     formats = sorted(endings & {".parquet", *LINES})
     if len(formats) != 1:
-        held = "both Parquet and JSON lines" if formats else "neither Parquet nor JSON lines"
-        raise ConfigError(f"the folder {path} holds {held}")
+        content = "both Parquet and JSON lines" if formats else "neither Parquet nor JSON lines"
+        raise ConfigError(f"the folder {path} holds {content}")
     return formats[0] in LINES
 
 
-def text_lines(spark: "SparkSession", path: str) -> "DataFrame":
+def text_lines(spark: SparkSession, path: str) -> DataFrame:
     """The lines of a text, with their places."""
-    from pyspark.sql import functions as F
-
     return spark.read.text(literal_path(path)).select(
         "value",
         F.col("_metadata.file_path").alias("file"),
@@ -61,7 +58,7 @@ def text_lines(spark: "SparkSession", path: str) -> "DataFrame":
     )
 
 
-def line_table(path: str, lines: "DataFrame", read: LineReader, columns: list[pa.Field]) -> InputTable:
+def line_table(path: str, lines: DataFrame, read: LineReader, columns: list[pa.Field]) -> InputTable:
     """A table of JSON lines."""
     full = lines.where("trim(value) != ''")
     plain, whole = pa.schema(columns), pa.schema([*columns, *_JUDGED])
@@ -102,7 +99,7 @@ def _columns(rows: list[tuple[Any, ...]], schema: pa.Schema) -> list[pa.Array]:
     return [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
 
 
-def first_line(lines: "DataFrame", path: str, what: str) -> dict[str, Any]:
+def first_line(lines: DataFrame, path: str, what: str) -> dict[str, Any]:
     """The first line that can be read. It decides the type of ids, and whether attributes are in an object of their
     own."""
     candidates = lines.where("trim(value) != ''").select("value").limit(_FIRST).toArrow().column(0).to_pylist()
@@ -134,8 +131,8 @@ def validate_id(one: Any, text: bool) -> Id:
         raise ConfigError(f"the first id is {kind}, but {one!r} is not")
     if isinstance(one, int) and not -(2**63) <= one < 2**63:
         raise ConfigError(f"the id {one} has more than 64 bits")
-    found: Id = one
-    return found
+    valid: Id = one
+    return valid
 
 
 def excerpt(line: str) -> str:

@@ -41,7 +41,7 @@ class LocalFolder:
             raise ConfigError(f"cannot read {self._folder / inside}: {error.strerror}") from None
 
     def create(self, inside: str, content: bytes) -> bool:
-        """Create a file completely; False if it is there."""
+        """Create a file completely; False if it exists."""
         path = self._folder / inside
         draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
         try:

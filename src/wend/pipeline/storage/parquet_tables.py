@@ -5,20 +5,19 @@ module merges the columns of all files; a column that a file lacks is null in it
 types cannot be merged, and nothing is cast; the error names the file and the column.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, SparkSession
 
 from wend.model.errors import ConfigError
 from wend.pipeline.storage.job_folders import literal_path
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double"}
 """Spark's types of numbers."""
 
 
-def parquet_of(spark: "SparkSession", path: str) -> "DataFrame":
+def parquet_of(spark: SparkSession, path: str) -> DataFrame:
     """Read all Parquet files of a path as one table with the columns of all of them."""
     try:
         return _merged(spark, [literal_path(path)])
@@ -28,19 +27,19 @@ def parquet_of(spark: "SparkSession", path: str) -> "DataFrame":
         raise ConfigError(f"cannot read {path} as Parquet: {first}") from None
 
 
-def require_columns(frame: "DataFrame", path: str, *names: str) -> None:
+def require_columns(frame: DataFrame, path: str, *names: str) -> None:
     for name in names:
         if name not in frame.columns:
             raise ConfigError(f"{path} has no column {name}; it has {', '.join(frame.columns)}")
 
 
-def _merged(spark: "SparkSession", paths: list[str]) -> "DataFrame":
+def _merged(spark: SparkSession, paths: list[str]) -> DataFrame:
     frame = spark.read.option("mergeSchema", "true").parquet(*paths)
     frame.schema  # noqa: B018  over Connect, reading the schema finds a file that cannot be read
     return frame
 
 
-def _check_schemas(spark: "SparkSession", path: str) -> None:
+def _check_schemas(spark: SparkSession, path: str) -> None:
     """Find the first file that cannot be read, or whose columns differ in type from those of the files before it."""
     try:
         files = [
@@ -57,20 +56,20 @@ def _check_schemas(spark: "SparkSession", path: str) -> None:
             bad = middle
     if not files or _go_together(spark, files):
         return
-    odd = files[bad - 1]
-    if not _go_together(spark, [odd]):
-        raise ConfigError(f"cannot read {odd} as Parquet: the file is damaged or no Parquet file")
+    misfit = files[bad - 1]
+    if not _go_together(spark, [misfit]):
+        raise ConfigError(f"cannot read {misfit} as Parquet: the file is damaged or no Parquet file")
     before = _types(_merged(spark, [literal_path(file) for file in files[:good]]))
-    for name, kind in _types(_merged(spark, [literal_path(odd)])).items():
+    for name, kind in _types(_merged(spark, [literal_path(misfit)])).items():
         if before.get(name, kind) != kind:
             raise ConfigError(
-                f"{odd}: the column {name} holds {kind}, but {before[name]} in other files of {path}: "
+                f"{misfit}: the column {name} holds {kind}, but {before[name]} in other files of {path}: "
                 "a table needs one type for each column"
             )
-    raise ConfigError(f"{odd}: its columns cannot be merged with those of other files of {path}")
+    raise ConfigError(f"{misfit}: its columns cannot be merged with those of other files of {path}")
 
 
-def _go_together(spark: "SparkSession", files: list[str]) -> bool:
+def _go_together(spark: SparkSession, files: list[str]) -> bool:
     try:
         _merged(spark, [literal_path(file) for file in files])
     except Exception:
@@ -78,7 +77,7 @@ def _go_together(spark: "SparkSession", files: list[str]) -> bool:
     return True
 
 
-def _types(frame: "DataFrame") -> dict[str, Any]:
+def _types(frame: DataFrame) -> dict[str, Any]:
     return {field.name: field.dataType.simpleString() for field in frame.schema}
 
 

@@ -16,10 +16,11 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
+from pyarrow import parquet
 
 from wend.model.errors import ConfigError, TryAgain
 from wend.pipeline.storage.hadoop_folder import HadoopFolder
@@ -37,6 +38,10 @@ _NO_BUCKET = "__HIVE_DEFAULT_PARTITION__"
 """What Spark calls the folder of rows without a bucket."""
 
 
+Columns = tuple[tuple[str, str], ...]
+"""Names and types, as Spark writes them."""
+
+
 class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file of a table. Its path begins at the folder."""
 
@@ -48,8 +53,7 @@ class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
 class TableVersion(msgspec.Struct, frozen=True, omit_defaults=True):
     """A table as one version has it."""
 
-    columns: tuple[tuple[str, str], ...]
-    """Names and types, as Spark writes them."""
+    columns: Columns
     files: tuple[DataFile, ...] = ()
 
 
@@ -68,6 +72,10 @@ class FolderVersion(msgspec.Struct, frozen=True, omit_defaults=True):
     facts: dict[str, Any] = {}
     """Facts for the next writer."""
 
+    def files_of(self, table: str) -> tuple[DataFile, ...]:
+        """The files of a table; none if there is no such table."""
+        return self.tables[table].files if table in self.tables else ()
+
     def files(self) -> dict[str, DataFile]:
         return {file.path: file for table in self.tables.values() for file in table.files}
 
@@ -75,7 +83,7 @@ class FolderVersion(msgspec.Struct, frozen=True, omit_defaults=True):
 class TableChange(msgspec.Struct, frozen=True):
     """The change of one table by a commit."""
 
-    columns: tuple[tuple[str, str], ...]
+    columns: Columns
     added: tuple[DataFile, ...] = ()
     removed: frozenset[str] = frozenset()
     """Paths."""
@@ -90,24 +98,23 @@ class TableFolder:
             raise ConfigError(f"{folder} needs Spark: this command reads tables from a local folder")
         self.address = str(folder) if local is None else str(local)
         self._files = LocalFolder(local) if local is not None else HadoopFolder(spark, str(folder))  # type: ignore[arg-type]
+        self._is_local = local is not None
+        self._spark: Any = spark
         self._clock = clock
 
     # Reading
 
     def newest(self) -> FolderVersion | None:
         """The newest version; None if the folder has none."""
-        for number in reversed(self.numbers()):
-            found = self._read(number)
-            if found is not None:
-                return found
-        return None
+        versions = map(self._read, reversed(self.numbers()))
+        return next((version for version in versions if version is not None), None)
 
     def required(self) -> FolderVersion:
         """The newest version of a folder that must have one."""
-        found = self.newest()
-        if found is None:
+        newest = self.newest()
+        if newest is None:
             raise ConfigError(f"{self.address} has no tables of Wend's (there is no folder versions in it)")
-        return found
+        return newest
 
     def numbers(self) -> list[int]:
         names = self._files.names("versions")
@@ -133,23 +140,39 @@ class TableFolder:
             raise ConfigError(f"{self.address} has no table {name}: it has {names or 'none'}")
         return version.tables[name]
 
-    def frame(
-        self, spark: "SparkSession", version: FolderVersion, name: str, buckets: Collection[int | None] | None = None
-    ) -> "DataFrame":
+    def frame(self, version: FolderVersion, name: str, buckets: Collection[int | None] | None = None) -> "DataFrame":
         """A table of a version, or the rows of some of its buckets."""
         table = self.table(version, name)
-        files = [file for file in table.files if buckets is None or file.bucket in buckets]
-        return self.frame_of(spark, table.columns, files)
+        return self.frame_of(table.columns, _in_buckets(table, buckets))
 
-    def frame_of(
-        self, spark: "SparkSession", columns: tuple[tuple[str, str], ...], files: Iterable[DataFile]
-    ) -> "DataFrame":
+    def frame_of(self, columns: Columns, files: Iterable[DataFile]) -> "DataFrame":
         """Files as a table with these columns."""
-        paths = [literal_path(self.path(file)) for file in files]
-        return spark.read.schema(ddl(columns)).parquet(*paths) if paths else spark.createDataFrame([], ddl(columns))
+        paths = [literal_path(self._files.path(file.path)) for file in files]
+        schema = ", ".join(f"`{name}` {kind}" for name, kind in columns)
+        frame: DataFrame = (
+            self._spark.read.schema(schema).parquet(*paths) if paths else self._spark.createDataFrame([], schema)
+        )
+        return frame
 
-    def path(self, file: DataFile) -> str:
-        return self._files.path(file.path)
+    def read(
+        self,
+        version: FolderVersion,
+        name: str,
+        buckets: Collection[int | None] | None = None,
+        columns: Collection[str] | None = None,
+    ) -> pa.Table:
+        """A table of a version as an Arrow table: all of it, or some columns and the rows of some buckets and of none.
+        A local table needs no Spark."""
+        buckets = None if buckets is None else {None, *buckets}
+        if not self._is_local:
+            frame = self.frame(version, name, buckets)
+            return (frame if columns is None else frame.select(*columns)).toArrow()
+        table = self.table(version, name)
+        names = [column for column, _ in table.columns if columns is None or column in columns]
+        files = (parquet.ParquetFile(self._files.path(file.path)) for file in _in_buckets(table, buckets))
+        pieces = [file.read(columns=None if columns is None else names) for file in files]
+        whole = pa.concat_tables(pieces or [pa.table({name: [] for name in names})], promote_options="default")
+        return whole.select([name for name in names if name in whole.column_names])
 
     # Writing
 
@@ -157,17 +180,10 @@ class TableFolder:
         """Write rows under new names. They are in no version yet. `by` is the column of the bucket, which the files
         themselves do not have; rows without one are in files without one."""
         inside = f"data/{name.lstrip('_')}-{os.urandom(8).hex()}"
-        if by is None:
-            frame.write.parquet(spark_path(self._files.path(inside)))
-        else:
-            parted = frame.withColumnRenamed(by, _PART)
-            parted.write.partitionBy(_PART).parquet(spark_path(self._files.path(inside)))
-        return tuple(
-            sorted(
-                (DataFile(path, size, _bucket(path)) for path, size in self._files.sizes(inside) if _is_data(path)),
-                key=lambda file: file.path,
-            )
-        )
+        writer = frame.write if by is None else frame.withColumnRenamed(by, _PART).write.partitionBy(_PART)
+        writer.parquet(spark_path(self._files.path(inside)))
+        sizes = sorted((path, size) for path, size in self._files.sizes(inside) if _is_data(path))
+        return tuple(DataFile(path, size, _bucket(path)) for path, size in sizes)
 
     def commit(
         self,
@@ -186,8 +202,8 @@ class TableFolder:
             if self._files.create(_version_name(version.number), msgspec.json.format(msgspec.json.encode(version))):
                 return version
             newer = self.required()
-            gone = {path for change in changes.values() for path in change.removed} - newer.files().keys()
-            if alone or gone:
+            missing = {path for change in changes.values() for path in change.removed} - newer.files().keys()
+            if alone or missing:
                 break
             base = newer
         raise TryAgain(f"another command has changed {self.address} meanwhile: try again")
@@ -216,7 +232,8 @@ class TableFolder:
                 old.append(number)
         for number in old:
             self._files.remove(_version_name(number))
-        named = {path for number in numbers if number not in old for path in _names(versions[number])}
+        retained = [version for number, version in versions.items() if number not in old and version is not None]
+        named = {path for version in retained for path in version.files()}
         removed = 0
         for path, age_ns in self._files.ages("data", now):
             if path not in named and age_ns > retain_ns:
@@ -226,42 +243,27 @@ class TableFolder:
         return len(old), removed
 
 
-def ddl(columns: Iterable[tuple[str, str]]) -> str:
-    """Columns as Spark reads them."""
-    return ", ".join(f"`{name}` {kind}" for name, kind in columns)
+def read_table(spark: "SparkSession | None", folder: Target, name: str) -> pa.Table:
+    """The newest version of a table. Only an address needs Spark."""
+    tables = TableFolder(spark, folder)
+    return tables.read(tables.required(), name)
 
 
-def columns_of(frame: "DataFrame", *without: str) -> tuple[tuple[str, str], ...]:
+def _in_buckets(table: TableVersion, buckets: Collection[int | None] | None) -> list[DataFile]:
+    return [file for file in table.files if buckets is None or file.bucket in buckets]
+
+
+def columns_of(frame: "DataFrame", *without: str) -> Columns:
     return tuple((field.name, field.dataType.simpleString()) for field in frame.schema if field.name not in without)
 
 
-def merge_columns(
-    before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...], name: str
-) -> tuple[tuple[str, str], ...]:
+def merge_columns(before: Columns, after: Columns, name: str) -> Columns:
     """The columns of a table after files with other columns were added."""
     kinds = dict(before)
     for column, kind in after:
         if kinds.setdefault(column, kind) != kind:
             raise ConfigError(f"the column {column} of the table {name} holds {kinds[column]}, and cannot hold {kind}")
     return tuple(kinds.items())
-
-
-def read_local(
-    folder: Path, name: str, buckets: Collection[int] | None = None, columns: Collection[str] | None = None
-) -> Any:
-    """A table of a local folder as an Arrow table, without Spark: all of it, or some buckets and columns."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    tables = TableFolder(None, folder)
-    table = tables.table(tables.required(), name)
-    files = [file for file in table.files if buckets is None or file.bucket in (None, *buckets)]
-    names = [column for column, _ in table.columns if columns is None or column in columns]
-    pieces = [parquet.ParquetFile(tables.path(file)).read(columns=None if columns is None else names) for file in files]
-    if not pieces:
-        return pa.table({column: [] for column in names})
-    written = {column for piece in pieces for column in piece.column_names}
-    return pa.concat_tables(pieces, promote_options="default").select([name for name in names if name in written])
 
 
 def _changed(
@@ -298,7 +300,3 @@ def _bucket(path: str) -> int | None:
 
 def _version_name(number: int) -> str:
     return f"versions/{number:08d}.json"
-
-
-def _names(version: FolderVersion | None) -> Iterable[str]:
-    return () if version is None else version.files()

@@ -15,6 +15,8 @@ from multiprocessing.connection import Connection
 from threading import Thread
 from typing import Any
 
+from pyspark import cloudpickle
+
 
 class RunFailed(Exception):
     """A run that raised: the error as one line, and its traceback."""
@@ -46,8 +48,6 @@ class RunProcess:
 
     def call(self, task: Callable[[], Any], limit_s: float | None = None) -> Any:
         """Execute the task in the child. Raises RunFailed, RunDied or, after `limit_s`, RunTimeout."""
-        from pyspark import cloudpickle
-
         try:
             self._calls.send_bytes(cloudpickle.dumps(task))  # type: ignore[no-untyped-call]
             if not self._calls.poll(limit_s):
@@ -97,17 +97,17 @@ def _end_with_parent(life: int) -> None:
     os._exit(1)
 
 
-_own: dict[int, RunProcess] = {}
+_processes: dict[int, RunProcess] = {}
 
 
 def call_apart(task: Callable[[], Any], limit_s: float | None = None) -> Any:
-    """Execute the task in the child of this process, which is forked at the first call and after each that failed."""
+    """Execute the task in the child of this process, forked at the first call and again if a call ended it."""
     here = os.getpid()
-    process = _own.pop(here, None) or RunProcess()
+    process = _processes.pop(here, None) or RunProcess()
     try:
         answer = process.call(task, limit_s)
     except RunFailed:
-        _own[here] = process
+        _processes[here] = process
         raise
-    _own[here] = process
+    _processes[here] = process
     return answer

@@ -4,12 +4,10 @@ The interval is Student's, because seeds are few: mean ± t(n − 1) · s / √n
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from scipy.stats import t as student
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 CONFIDENCE = 0.95
 _MOST_SEEDS = 200
@@ -20,19 +18,17 @@ def t_quantile(seeds: int) -> float:
     return float(student.ppf(0.5 + CONFIDENCE / 2, seeds - 1))
 
 
-def by_setting(results: "DataFrame", metrics: Sequence[str]) -> "DataFrame":
+def by_setting(results: DataFrame, metrics: Sequence[str]) -> DataFrame:
     """Average runs: `setting, metric, seeds, mean, half` (half the interval), a row per setting and metric."""
-    from pyspark.sql import functions as f
-
-    well = results.where(f.col("error").isNull())
-    values = well.select("setting", *(f.col(name).cast("double").alias(name) for name in metrics))
-    long = values.unpivot("setting", list(metrics), "metric", "value").where(f.col("value").isNotNull())
+    well = results.where(F.col("error").isNull())
+    values = well.select("setting", *(F.col(name).cast("double").alias(name) for name in metrics))
+    long = values.unpivot("setting", list(metrics), "metric", "value").where(F.col("value").isNotNull())
     stats = long.groupBy("setting", "metric").agg(
-        f.count("value").alias("seeds"),
-        f.avg("value").alias("mean"),
-        f.stddev_samp("value").alias("deviation"),
+        F.count("value").alias("seeds"),
+        F.avg("value").alias("mean"),
+        F.stddev_samp("value").alias("deviation"),
     )
-    quantiles = f.array(*(f.lit(t_quantile(seeds)) for seeds in range(2, _MOST_SEEDS + 1)))
-    seeds = f.least(f.col("seeds"), f.lit(_MOST_SEEDS)).cast("int")
-    half = f.get(quantiles, seeds - 2) * f.col("deviation") / f.sqrt("seeds")
+    quantiles = F.array(*(F.lit(t_quantile(seeds)) for seeds in range(2, _MOST_SEEDS + 1)))
+    seeds = F.least(F.col("seeds"), F.lit(_MOST_SEEDS)).cast("int")
+    half = F.get(quantiles, seeds - 2) * F.col("deviation") / F.sqrt("seeds")
     return stats.select("setting", "metric", "seeds", "mean", half.alias("half"))

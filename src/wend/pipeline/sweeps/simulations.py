@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from wend.drivers.scenarios import Scenario
 from wend.drivers.settings import outside_plugins
+from wend.drivers.sim import simulate
 from wend.drivers.workload import TOPICS
 from wend.model.error_text import either
 from wend.model.errors import ConfigError
@@ -16,6 +17,7 @@ from wend.model.units import SECOND
 from wend.pipeline.code_hash import PARTS, code_hash
 from wend.pipeline.rows import RATIOS, RESULT_SCHEMA, RUN_SCHEMA, metrics_of, run_row, scenario_key, scenario_of
 from wend.pipeline.sweeps.run_kind import check_code
+from wend.strategies.registry import ROUTING
 
 Runner = Callable[[Scenario], Summary]
 
@@ -29,26 +31,14 @@ class Simulations:
 
     run: Runner | None = None
 
-    @property
-    def run_schema(self) -> pa.Schema:
-        return RUN_SCHEMA
-
-    @property
-    def result_schema(self) -> pa.Schema:
-        return RESULT_SCHEMA
-
-    @property
-    def averaged(self) -> tuple[str, ...]:
-        return RATIOS
+    run_schema: ClassVar[pa.Schema] = RUN_SCHEMA
+    result_schema: ClassVar[pa.Schema] = RESULT_SCHEMA
+    averaged: ClassVar[tuple[str, ...]] = RATIOS
+    key = staticmethod(scenario_key)
+    row = staticmethod(run_row)
 
     def code(self) -> str:
         return code_hash(PARTS)
-
-    def key(self, run: Scenario) -> str:
-        return scenario_key(run)
-
-    def row(self, run: Scenario, place: int = 0) -> dict[str, Any]:
-        return run_row(run, place)
 
     def cost(self, run: Scenario) -> float:
         packets = 0.5 * run.duration_ns / SECOND * run.rate_hz * (run.topics or TOPICS) * run.peers
@@ -66,14 +56,10 @@ class Simulations:
                 f"the source of {either([*plugins])} on this worker is not the driver's: start again if it changed "
                 "meanwhile, or use --ship if the worker has another version"
             )
-        from wend.drivers.sim import simulate
-
         return metrics_of(simulate(scenario).summary)
 
 
 def _effort(strategy: str) -> float:
-    from wend.strategies.registry import ROUTING
-
     return effort if (effort := getattr(ROUTING.get(strategy), "effort", None)) else _ORACLE
 
 

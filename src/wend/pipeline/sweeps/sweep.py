@@ -26,10 +26,11 @@ from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
 
 from wend.model.errors import ConfigError
 from wend.model.files import written
@@ -39,9 +40,6 @@ from wend.pipeline.spark.task_progress import run_progress
 from wend.pipeline.storage.job_folders import literal_path, spark_path
 from wend.pipeline.sweeps.run_kind import RunKind, all_columns, error_row
 from wend.pipeline.sweeps.run_process import RunDied, RunFailed, RunTimeout, call_apart
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 R = TypeVar("R")
 
@@ -105,7 +103,7 @@ class RunStore:
         with os.scandir(self.folder) as entries:
             return [entry.name for entry in entries if not entry.name.startswith(".")]
 
-    def read(self, spark: "SparkSession", result_schema: pa.Schema) -> "DataFrame":
+    def read(self, spark: SparkSession, result_schema: pa.Schema) -> DataFrame:
         """Read all runs of this store; failed runs have their error."""
         # Without a schema, Spark would infer types: a hash that has only digits would become a number.
         keys = [pa.field("study", pa.string()), pa.field("code", pa.string())]
@@ -118,7 +116,7 @@ class RunStore:
 class SweepResult:
     """The outcome of a sweep: the results as a DataFrame, the numbers of runs, and the failures."""
 
-    results: "DataFrame"
+    results: DataFrame
     store: RunStore
     runs: int
     ran: int
@@ -126,7 +124,7 @@ class SweepResult:
 
 
 def sweep(
-    spark: "SparkSession",
+    spark: SparkSession,
     kind: RunKind[R],
     runs: Iterable[R],
     study: str,
@@ -158,15 +156,15 @@ def sweep(
     return _gather(spark, store, kind.result_schema, list(by_key), len(queue))
 
 
-def run_frame(spark: "SparkSession", kind: RunKind[R], runs: Sequence[R]) -> "DataFrame":
+def run_frame(spark: SparkSession, kind: RunKind[R], runs: Sequence[R]) -> DataFrame:
     """Convert runs to typed rows. `place` numbers them in the order in which they should start."""
     rows = [kind.row(run, place) for place, run in enumerate(runs)]
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema=kind.run_schema))
 
 
 def execute(
-    runs: "DataFrame", folder: Path, kind: RunKind[R], code: str, count: int, limit_s: float = LIMIT_S
-) -> "DataFrame":
+    runs: DataFrame, folder: Path, kind: RunKind[R], code: str, count: int, limit_s: float = LIMIT_S
+) -> DataFrame:
     """Execute rows of runs; return rows of results. Each result is a file in `folder` before it is a row."""
     # Spark schedules partitions in order of their number, so `place` is the order of the queue.
     spread = runs.repartitionById(min(count, _MOST_PARTITIONS), "place")
@@ -188,10 +186,9 @@ def _run_row(row: dict[str, Any], folder: Path, kind: RunKind[Any], code: str, l
     failed = folder / f"{row['run']}.error.parquet"
     schema = kind.result_schema
     if place.exists():
-        found: dict[str, Any] = pq.ParquetFile(place).read().to_pylist()[0]
-        return found
+        return dict(pq.ParquetFile(place).read().to_pylist()[0])
     try:
-        result = {**all_columns(row, schema), **_tried(partial(kind.run_metrics, row, code), limit_s)}
+        result = {**all_columns(row, schema), **_run_with_retries(partial(kind.run_metrics, row, code), limit_s)}
     except RunFailed as error:
         result = error_row(row, schema, str(error), error.trace)
         _write(result, schema, failed)
@@ -207,7 +204,7 @@ def _run_row(row: dict[str, Any], folder: Path, kind: RunKind[Any], code: str, l
     return result
 
 
-def _tried(task: Callable[[], dict[str, Any]], limit_s: float) -> dict[str, Any]:
+def _run_with_retries(task: Callable[[], dict[str, Any]], limit_s: float) -> dict[str, Any]:
     """Execute a run, again if it kills its process: that may be another program's fault."""
     for _ in range(TRIES - 1):
         with suppress(RunDied):
@@ -239,17 +236,17 @@ def _is_result(name: str) -> bool:
     )
 
 
-def _compute(results: "DataFrame", store: RunStore, queue: list[str]) -> None:
+def _compute(results: DataFrame, store: RunStore, queue: list[str]) -> None:
     """Make Spark compute every row. The rows are discarded, because tasks write the results."""
     try:
         results.write.format("noop").mode("overwrite").save()
     except Exception as error:
         done = len(store.finished() & set(queue))
-        said = f"the Spark job failed after {done} of {len(queue)} runs (start again to go on from there)"
-        raise explain(error, said) from error
+        opening = f"the Spark job failed after {done} of {len(queue)} runs (start again to go on from there)"
+        raise explain(error, opening) from error
 
 
-def _gather(spark: "SparkSession", store: RunStore, schema: pa.Schema, run_keys: list[str], ran: int) -> SweepResult:
+def _gather(spark: SparkSession, store: RunStore, schema: pa.Schema, run_keys: list[str], ran: int) -> SweepResult:
     keys = spark.createDataFrame(pa.table({"run": pa.array(run_keys, pa.string())}))
     results = store.read(spark, schema).join(keys, "run", "left_semi")
     failed = results.where("error IS NOT NULL").select("run", "strategy", "seed", "error", "traceback")

@@ -39,10 +39,6 @@ class Trial(msgspec.Struct, frozen=True):
     seed: int
 
 
-def _unit_cost(fields: object) -> float:
-    return 1.0
-
-
 @dataclass(frozen=True)
 class TrialKind:
     """A kind of trial. Workers import `fields` and `run` by name, so both must be at the top level of a module."""
@@ -54,7 +50,7 @@ class TrialKind:
     metrics: tuple[str, ...]
     parts: tuple[str, ...] = ("model", "topology")
     """Folders and files below src/wend that decide the metrics."""
-    cost: Callable[[Any], float] = _unit_cost
+    cost: Callable[[Any], float] = lambda _: 1.0
     """Estimates the seconds that a trial takes."""
 
     def trial(self, fields: Mapping[str, Any], seed: int) -> Trial:

@@ -14,6 +14,7 @@ the same events.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 from statistics import median_low
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ import pyarrow as pa
 
 from wend.model.telemetry import Segment
 from wend.pipeline.spark.arrow_schema import ints
-from wend.pipeline.telemetry.outage_clocks import Outages, joined_by_outages, outages_of
+from wend.pipeline.telemetry.outage_clocks import Outages, join_by_outages, outages_of
 from wend.pipeline.telemetry.segment_rows import Ints, node_columns, numbers
 
 TABLES = ("publications", "hops", "deliveries", "changes")
@@ -50,6 +51,11 @@ class Clocks(NamedTuple):
     def rounded(self, unit_ns: int) -> dict[Node, int]:
         """Offsets as multiples of a unit, so that slightly better estimates change nothing."""
         return {node: round(offset / unit_ns) * unit_ns for node, offset in self.offsets.items()}
+
+
+def by_node(rows: Iterable[tuple[int, int, int]]) -> dict[Node, int]:
+    """A number of each incarnation, from the facts of a version."""
+    return {(peer, incarnation): number for peer, incarnation, number in rows}
 
 
 def sightings(table: pa.Table, segment: Segment) -> pa.Table:
@@ -105,26 +111,22 @@ def solve_clocks(seen: pa.Table, nodes: set[Node]) -> Clocks:
     members: dict[Node, list[Node]] = defaultdict(list)
     for node in sorted(component):
         members[_root(component, node)].append(node)
-    outages = _seen_outages(seen.filter(pa.array(is_outage))) if len(members) > 1 else {}
-    often = {node: sum(len(ends) for _, ends in links.values()) for node, links in outages.items()}
+    down = seen.filter(pa.array(is_outage))
+    ends = [numbers(down, name) for name in ("peer", "incarnation", "publisher", "sequence", "published_ns")]
+    outages: Outages = outages_of(ends) if len(members) > 1 else {}
+    often = {node: sum(len(end) for _, end in links.values()) for node, links in outages.items()}
 
     def rank(tree: list[Node]) -> tuple[int, int, int, Node]:
         """The tree with the most peers comes first; of equals, the one with the most outages."""
         return -len({peer for peer, _ in tree}), -len(tree), -sum(often.get(node, 0) for node in tree), tree[0]
 
     trees = sorted(members.values(), key=rank)
-    groups = joined_by_outages([_walked(tree[0], near) for tree in trees], outages)
+    groups = join_by_outages([_walk_tree(tree[0], near) for tree in trees], outages)
     offsets: dict[Node, int] = {}
     for group in groups:
-        offsets |= _centred(group)
+        offsets |= _centre(group)
     main = set(groups[0]) if groups and len(groups[0]) > 1 else set()
     return Clocks(dict(sorted(offsets.items())), sorted(set(component) - main))
-
-
-def _seen_outages(down: pa.Table) -> Outages:
-    return outages_of(
-        [numbers(down, name) for name in ("peer", "incarnation", "publisher", "sequence", "published_ns")]
-    )
 
 
 def _edges(seen: pa.Table) -> dict[tuple[Node, Node], tuple[int, int]]:
@@ -172,7 +174,7 @@ def _root(component: dict[Node, Node], node: Node) -> Node:
     return node
 
 
-def _walked(start: Node, near: dict[Node, list[tuple[Node, int]]]) -> dict[Node, int]:
+def _walk_tree(start: Node, near: dict[Node, list[tuple[Node, int]]]) -> dict[Node, int]:
     offsets, queue = {start: 0}, [start]
     for node in queue:
         for other, ahead in near[node]:
@@ -182,7 +184,7 @@ def _walked(start: Node, near: dict[Node, list[tuple[Node, int]]]) -> dict[Node,
     return offsets
 
 
-def _centred(offsets: dict[Node, int]) -> dict[Node, int]:
+def _centre(offsets: dict[Node, int]) -> dict[Node, int]:
     """Offsets against the median peer of a tree. A peer counts once, however often it restarted."""
     by_peer: dict[int, list[int]] = defaultdict(list)
     for (peer, _), offset in offsets.items():

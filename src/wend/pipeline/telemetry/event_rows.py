@@ -11,10 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from wend.model.telemetry import Segment
+from wend.model.units import SECOND
 from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.segment_rows import node_columns, numbers
 
+BUCKET_NS = 900 * SECOND
+"""The length of a bucket, unless a job has windows of its own."""
 PUBLICATION, HOP, DELIVERY = 0, 1, 2
 KINDS = {"publications": PUBLICATION, "hops": HOP, "deliveries": DELIVERY}
 EVENT = ("publisher", "publisher_incarnation", "sequence")

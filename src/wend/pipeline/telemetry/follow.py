@@ -11,9 +11,10 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from pyspark.sql import DataFrame, SparkSession
 
 from wend.model.errors import ConfigError, TryAgain, WendError
 from wend.pipeline.spark.task_errors import explain, plain_errors
@@ -23,9 +24,6 @@ from wend.pipeline.storage.local_folder import LocalFolder
 from wend.pipeline.telemetry.segment_listing import named_files
 from wend.pipeline.telemetry.table_update import TelemetryJob
 from wend.pipeline.telemetry.updates import UpdateSummary, run_update
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = 1
 """Grows when older checkpoints become unusable."""
@@ -48,7 +46,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 def follow(
-    spark: "SparkSession",
+    spark: SparkSession,
     source: str,
     folder: str,
     job: TelemetryJob,
@@ -68,7 +66,7 @@ def follow(
     own = open_checkpoint(spark, checkpoint, job.name, source)
     failed: list[WendError] = []
 
-    def arrived(batch: "DataFrame", number: int) -> None:
+    def arrived(batch: DataFrame, number: int) -> None:
         try:
             summary = _update(batch, number)
         except WendError as error:
@@ -77,7 +75,7 @@ def follow(
         if summary is not None:
             report(summary)
 
-    def _update(batch: "DataFrame", number: int) -> UpdateSummary | None:
+    def _update(batch: DataFrame, number: int) -> UpdateSummary | None:
         rows = batch.select("path", "length").toArrow()
         paths = [str(local_path(path) or path) for path in rows["path"].to_pylist()]
         listing = named_files(zip(paths, rows["length"].to_pylist(), strict=True))
@@ -113,7 +111,7 @@ def follow(
         query.stop()
 
 
-def open_checkpoint(spark: "SparkSession", checkpoint: str, job: str, source: str) -> Checkpoint:
+def open_checkpoint(spark: SparkSession, checkpoint: str, job: str, source: str) -> Checkpoint:
     """Read a checkpoint, or make a new one."""
     local = local_path(checkpoint)
     files = LocalFolder(local) if local is not None else HadoopFolder(spark, checkpoint)

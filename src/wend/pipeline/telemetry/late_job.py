@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.partitions import cores
@@ -14,10 +16,7 @@ from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, EVENTS, beside, 
 from wend.pipeline.telemetry.late_paths import CAUSES, lost_time
 from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
 from wend.pipeline.telemetry.telemetry_pictures import lost_time_bars
-from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, stored_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS
 
 _TASK_BYTES = 8 * 2**20
 """Bytes of stored events for each task. A task holds all of its late events in memory."""
@@ -46,11 +45,9 @@ class LateJob:
         return [PartialTable("_events", self.tables, reduction, EVENTS)]
 
     def merge(self, update: TableUpdate) -> None:
-        from pyspark.sql import functions as F
-
         there = update.buckets("_events")
         update.touched = beside(update.touched) & there
-        near = update.partial("_events", stored_columns(EVENTS), beside(update.touched))
+        near = update.partial("_events", beside(update.touched))
         rows = near.withColumn("wanted", F.col("bucket").isin(sorted(update.touched)))
         begin = (F.col("bucket") * F.lit(self.window_ns)).alias("begin_ns")
         is_late = F.col("deadline_ns").between(F.lit(0), F.col("age_ns") - 1)
@@ -74,13 +71,13 @@ class LateJob:
         whole = counted.join(incomplete, "bucket", "left").fillna(0, ["incomplete"])
         update.replace("lateness", _sorted(whole.select(begin, *whole.columns)), update.touched)
 
-    def picture(self, spark: "SparkSession", folder: str) -> str:
+    def picture(self, spark: SparkSession, folder: str) -> str:
         tables = TableFolder(spark, folder)
         version = tables.required()
-        return lost_time_bars(tables.frame(spark, version, "causes"), tables.frame(spark, version, "lateness"))
+        return lost_time_bars(tables.frame(version, "causes"), tables.frame(version, "lateness"))
 
 
-def _sorted(frame: "DataFrame") -> "DataFrame":
+def _sorted(frame: DataFrame) -> DataFrame:
     order = [name for name in ("begin_ns", "cause", "peer", "neighbour") if name in frame.columns]
     return frame.repartition("bucket").sortWithinPartitions(*order)
 

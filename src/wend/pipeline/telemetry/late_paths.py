@@ -84,33 +84,35 @@ def lost_time(rows: pa.Table) -> pa.Table:
     late = np.flatnonzero((what == DELIVERY) & (deadline >= 0) & (age > deadline) & rows["wanted"].to_numpy())
     spent = _LostTime()
     # Deliveries on their way back: where they are, and their age when they left from there.
-    bucket, of, here, left = numbers(rows, "bucket")[late], event[late], peer[late], age[late]
+    bucket, of, here, departure = numbers(rows, "bucket")[late], event[late], peer[late], age[late]
     origin, onward = publisher[late], np.full(len(late), _NOBODY)
     for _ in range(_MOST_HOPS):
         home = here == origin
         begun = onward == _NOBODY
         for cause, some in ((LOCAL, home & begun), (WAITING, home & ~begun)):
-            spent.add(cause, bucket[some], here[some], onward[some], left[some])
+            spent.add(cause, bucket[some], here[some], onward[some], departure[some])
         away = ~home
-        bucket, of, here, left, origin, onward = (values[away] for values in (bucket, of, here, left, origin, onward))
+        bucket, of, here, departure, origin, onward = (
+            values[away] for values in (bucket, of, here, departure, origin, onward)
+        )
         if not len(of):
             break
         key = of * width + here
         at = np.minimum(np.searchsorted(keys, key), max(0, len(keys) - 1))
         has_arrival = (keys[at] == key) if len(keys) else np.zeros(len(key), bool)
-        spent.add(INCOMPLETE, bucket[~has_arrival], here[~has_arrival], onward[~has_arrival], left[~has_arrival])
-        bucket, of, here, left, origin, onward, at = (
-            values[has_arrival] for values in (bucket, of, here, left, origin, onward, at)
+        spent.add(INCOMPLETE, bucket[~has_arrival], here[~has_arrival], onward[~has_arrival], departure[~has_arrival])
+        bucket, of, here, departure, origin, onward, at = (
+            values[has_arrival] for values in (bucket, of, here, departure, origin, onward, at)
         )
         begun = onward == _NOBODY
-        stayed = left - arrived[at]
+        stayed = departure - arrived[at]
         for cause, some in ((LOCAL, begun), (WAITING, ~begun)):
             spent.add(cause, bucket[some], here[some], onward[some], stayed[some])
         spent.add(ON_LINK, bucket, sender[at], here, link[at] - waited[at])
         spent.add(RECEIVING, bucket, here, sender[at], waited[at])
-        left, onward, here = arrived[at] - link[at], here, sender[at]
+        departure, onward, here = arrived[at] - link[at], here, sender[at]
     else:
-        spent.add(INCOMPLETE, bucket, here, onward, left)
+        spent.add(INCOMPLETE, bucket, here, onward, departure)
     return spent.table()
 
 

@@ -200,7 +200,7 @@ def link_rows(rows: pa.Table, down: pa.Table, window_ns: int) -> pa.Table:
     starts = np.flatnonzero(new)
     of_a = numbers(rows, "peer") == a
     all_rows = np.ones(len(a), bool)
-    both, ab, ba = (_WindowSums(rows, starts, wanted) for wanted in (all_rows, of_a, ~of_a))
+    both, ab, ba = (_WindowSums(rows, starts, selection) for selection in (all_rows, of_a, ~of_a))
     histograms = _Histograms(rows, np.cumsum(new) - 1)
     a, b, begin, many = a[starts], b[starts], begin[starts], len(starts)
     down_ns, outages = _down(a, b, begin, window_ns, down)

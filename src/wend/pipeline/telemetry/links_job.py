@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import compute
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.storage.versioned_tables import TableFolder
@@ -14,10 +16,7 @@ from wend.pipeline.telemetry.link_outages import CHANGES, OUTAGES, Spans, change
 from wend.pipeline.telemetry.link_windows import LINKS, SAMPLES, Windowing, link_rows, link_sums
 from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
 from wend.pipeline.telemetry.telemetry_pictures import availability_map
-from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, FORMAT, stored_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, FORMAT
 
 _FORMAT = 2
 """Grows when older partial rows can no longer be merged."""
@@ -53,12 +52,10 @@ class LinksJob:
         ]
 
     def merge(self, update: TableUpdate) -> None:
-        from pyspark.sql import functions as F
-
         outages = self._outages(update)
         update.touched |= self._touched_by_outages(update, outages)
         update.replace("outages", outages.orderBy("begin_ns", "a", "b").coalesce(1))
-        sums = _linked(update.partial("_samples", stored_columns(SAMPLES), update.touched))
+        sums = _linked(update.partial("_samples", update.touched))
         down = self._by_bucket(update, outages.where("agreed"))
         shares = update.bytes("_samples", update.touched) // max(1, len(update.touched)) // _TASK_BYTES + 1
         rows = sums.unionByName(down, allowMissingColumns=True)
@@ -67,33 +64,31 @@ class LinksJob:
         )
         update.replace("links", merged.sortWithinPartitions("bucket", "begin_ns", "a", "b"), update.touched)
 
-    def _by_bucket(self, update: TableUpdate, outages: "DataFrame") -> "DataFrame":
+    def _by_bucket(self, update: TableUpdate, outages: DataFrame) -> DataFrame:
         """Each outage once for each touched bucket that it reaches into."""
-        from pyspark.sql import functions as F
-
         length = F.lit(self.windowing.window_ns * self.windowing.bucket_windows)
         buckets = update.spark.createDataFrame([(bucket,) for bucket in sorted(update.touched)], "bucket bigint")
         begins = F.col("bucket") * length
         lasts = (F.col("begin_ns") < begins + length) & (F.col("end_ns").isNull() | (F.col("end_ns") > begins))
-        found = outages.join(F.broadcast(buckets), lasts)
-        return found.select("bucket", "a", "b", "begin_ns", "end_ns", F.lit(True).alias("down"))
+        return outages.join(F.broadcast(buckets), lasts).select(
+            "bucket", "a", "b", "begin_ns", "end_ns", F.lit(True).alias("down")
+        )
 
-    def picture(self, spark: "SparkSession", folder: str) -> str:
+    def picture(self, spark: SparkSession, folder: str) -> str:
         tables = TableFolder(spark, folder)
-        version = tables.required()
-        return availability_map(tables.frame(spark, version, "links"))
+        return availability_map(tables.frame(tables.required(), "links"))
 
-    def _outages(self, update: TableUpdate) -> "DataFrame":
+    def _outages(self, update: TableUpdate) -> DataFrame:
         """All outages of all links: they are few, and one may last for any time."""
-        changes = update.partial("_changes", stored_columns(CHANGES, timed=False))
+        changes = update.partial("_changes")
         find = _outages_by(update.clocks.rounded(CLOCK_UNIT_NS), update.spans)
         return update.stored(_linked(changes).groupBy("a", "b").applyInArrow(find, spark_schema(OUTAGES)))
 
-    def _touched_by_outages(self, update: TableUpdate, outages: "DataFrame") -> set[int]:
+    def _touched_by_outages(self, update: TableUpdate, outages: DataFrame) -> set[int]:
         """The buckets in which an outage has changed."""
         if "outages" not in update.base.tables:
             return set()
-        before = update.tables.frame(update.spark, update.base, "outages")
+        before = update.tables.frame(update.base, "outages")
         there = {file.bucket for file in update.base.tables["links"].files if file.bucket is not None}
         if before.columns != outages.columns:  # an older Wend has made them
             return there
@@ -109,10 +104,8 @@ class LinksJob:
 _OUTPUT = pa.schema([*LINKS, pa.field("bucket", pa.int64())])
 
 
-def _linked(frame: "DataFrame") -> "DataFrame":
+def _linked(frame: DataFrame) -> DataFrame:
     """Rows with the two peers of their link, the lower one first."""
-    from pyspark.sql import functions as F
-
     return frame.withColumns({"a": F.least("peer", "neighbour"), "b": F.greatest("peer", "neighbour")}).where("a < b")
 
 
@@ -121,8 +114,8 @@ def _outages_by(offsets: dict[Node, int], spans: Spans) -> "Callable[[pa.Table],
 
     def outages(rows: pa.Table) -> pa.Table:
         changes = rows.to_pylist()
-        found = link_outages(changes[0]["a"], changes[0]["b"], changes, offsets, spans)
-        return pa.Table.from_pylist(found, schema=OUTAGES)
+        a, b = changes[0]["a"], changes[0]["b"]
+        return pa.Table.from_pylist(link_outages(a, b, changes, offsets, spans), schema=OUTAGES)
 
     return outages
 

@@ -48,7 +48,7 @@ def outages_of(rows: Sequence[Ints]) -> dict[Incarnation, dict[int, Seen]]:
     return seen
 
 
-def joined_by_outages(groups: Sequence[Mapping[Incarnation, int]], outages: Outages) -> list[dict[Incarnation, int]]:
+def join_by_outages(groups: Sequence[Mapping[Incarnation, int]], outages: Outages) -> list[dict[Incarnation, int]]:
     """Join the groups of offsets that outages can compare with the first group. Each group has offsets by a clock of
     its own; the joined group has them by the clock of the first."""
     if len(groups) < 2 or not outages:
@@ -56,7 +56,7 @@ def joined_by_outages(groups: Sequence[Mapping[Incarnation, int]], outages: Outa
     main, others = dict(groups[0]), [dict(group) for group in groups[1:]]
     grew = True
     while grew:
-        # All that can be compared with the main group as it is; the next round goes one link further.
+        # Compare all groups with the main group as it is. The next round reaches one link further.
         differences = [(group, _difference(main, group, outages)) for group in others]
         for group, ahead in differences:
             if ahead is not None:

@@ -10,7 +10,7 @@ Otherwise a replay would not expect the lost events, and the strategy that ran w
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,12 +21,10 @@ from wend.drivers.recorded import RecordedFlow
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.pipeline.spark.arrow_schema import ints
-from wend.pipeline.storage.job_folders import local_path
-from wend.pipeline.storage.versioned_tables import TableFolder, read_local
-from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.event_rows import beside
+from wend.pipeline.storage.versioned_tables import TableFolder
+from wend.pipeline.telemetry.clocks import Node, by_node
+from wend.pipeline.telemetry.event_rows import BUCKET_NS, beside
 from wend.pipeline.telemetry.segment_rows import Ints, numbers
-from wend.pipeline.telemetry.workload_job import BUCKET_NS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,13 +42,10 @@ class RecordedPublications:
     """The publications of a workload, read window by window."""
 
     def __init__(self, spark: "SparkSession | None", folder: str) -> None:
-        self._spark = spark
-        self._folder = folder
         self._tables = TableFolder(spark, folder)
         self._version = self._tables.required()
-        clocks = self._version.facts.get("clocks", [])
-        self._offsets: dict[Node, Nanos] = {(peer, incarnation): offset for peer, incarnation, offset in clocks}
-        flows = self._read("flows") if NAME in self._version.tables else pa.table({})
+        self._offsets: dict[Node, Nanos] = by_node(self._version.facts.get("clocks", []))
+        flows = self._tables.read(self._version, "flows") if NAME in self._version.tables else pa.table({})
         shares = zip(*(flows[name].to_pylist() for name in ("publisher", "sample")), strict=True) if len(flows) else ()
         self.whole = frozenset(publisher for publisher, sample in shares if sample is not None and sample >= WHOLE)
         """The publishers that record every event."""
@@ -61,10 +56,14 @@ class RecordedPublications:
         if not self.whole:
             return _NONE
         buckets = beside(range(begin_ns // BUCKET_NS, end_ns // BUCKET_NS + 1))
-        _, inside = self._inside(self._read(NAME, buckets, _WHEN), begin_ns, end_ns)
+        _, inside = self._inside(self._tables.read(self._version, NAME, buckets, _WHEN), begin_ns, end_ns)
         if np.count_nonzero(inside) > most:
             return None
-        rows = self._read(NAME, buckets, _NONE.schema.names).select(_NONE.schema.names).cast(_NONE.schema)
+        rows = (
+            self._tables.read(self._version, NAME, buckets, _NONE.schema.names)
+            .select(_NONE.schema.names)
+            .cast(_NONE.schema)
+        )
         times, inside = self._inside(rows, begin_ns, end_ns)
         rows = rows.set_column(0, "time_ns", pa.array(times)).filter(pa.array(inside))
         return rows.sort_by([(name, "ascending") for name in ("time_ns", "publisher", "sequence")])
@@ -76,16 +75,6 @@ class RecordedPublications:
         for (publisher, incarnation), ahead in self._offsets.items():
             times[(publishers == publisher) & (incarnations == incarnation)] -= ahead
         return times, (times >= begin_ns) & (times < end_ns) & np.isin(publishers, sorted(self.whole))
-
-    def _read(
-        self, name: str, buckets: Collection[int] | None = None, columns: Sequence[str] | None = None
-    ) -> pa.Table:
-        local = local_path(self._folder)
-        if local is not None:
-            return read_local(local, name, buckets, columns)
-        assert self._spark is not None
-        frame = self._tables.frame(self._spark, self._version, name, buckets)
-        return (frame if columns is None else frame.select(*columns)).toArrow()
 
 
 _NONE = pa.schema(

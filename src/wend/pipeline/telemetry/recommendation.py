@@ -144,8 +144,8 @@ def _recorded(rows: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def _mean_of(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return fmean(numbers) if numbers else None
 
 
 def _half(values: Sequence[Weighted]) -> float | None:

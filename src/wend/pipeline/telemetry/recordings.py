@@ -23,8 +23,7 @@ from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.rates import BITS_PER_BYTE, parse_rate
 from wend.model.units import SECOND, Nanos
-from wend.pipeline.storage.job_folders import local_path
-from wend.pipeline.storage.versioned_tables import TableFolder, read_local
+from wend.pipeline.storage.versioned_tables import TableFolder
 from wend.pipeline.telemetry.publications import MOST, RecordedPublications, deadlines_of, timed_flows
 
 if TYPE_CHECKING:
@@ -42,25 +41,16 @@ Outages = dict[tuple[PeerId, PeerId], list[tuple[Nanos, Nanos | None]]]
 """By link."""
 
 
-def read_table(spark: "SparkSession | None", folder: str, name: str) -> pa.Table:
-    """A table of a folder of tables. Only an address needs Spark."""
-    local = local_path(folder)
-    if local is not None:
-        found: pa.Table = read_local(local, name)
-        return found
-    assert spark is not None
-    tables = TableFolder(spark, folder)
-    return tables.frame(spark, tables.required(), name).toArrow()
-
-
 def read_workload(spark: "SparkSession | None", folder: str) -> list[RecordedFlow]:
     """The flows of a workload, with the known deadlines of each receiver."""
     deadlines: dict[tuple[int, int], Nanos] = {}
-    if "deadlines" in TableFolder(spark, folder).required().tables:
-        for row in read_table(spark, folder, "deadlines").to_pylist():
+    tables = TableFolder(spark, folder)
+    version = tables.required()
+    if "deadlines" in version.tables:
+        for row in tables.read(version, "deadlines").to_pylist():
             if row["deadline_ns"] is not None:
                 deadlines[row["publisher"], row["receiver"]] = row["deadline_ns"]
-    rows = read_table(spark, folder, "flows").to_pylist()
+    rows = tables.read(version, "flows").to_pylist()
     return [recorded_flow(row, number, deadlines) for number, row in enumerate(rows, 1)]
 
 
@@ -146,8 +136,8 @@ def _timed_recording(
     times, (start_ns, observed_ns) = published["time_ns"], _observed_part(rows, down, begins)
     first = min(times[0].as_py(), start_ns)
     duration = max(times[-1].as_py() + 1, start_ns + observed_ns) - first
-    known = timed_flows(published, first, duration, deadlines_of(flows))
-    return Recording(first, duration, _links(rows, down, first, duration), tuple(known)) if known else None
+    timed = timed_flows(published, first, duration, deadlines_of(flows))
+    return Recording(first, duration, _links(rows, down, first, duration), tuple(timed)) if timed else None
 
 
 def _recording(

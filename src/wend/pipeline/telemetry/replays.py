@@ -11,24 +11,30 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import msgspec
+from pyspark.sql import SparkSession
 
 from wend.drivers.recorded import DRAWN, MOVED, RECORDED, Recording, recorded_world
+from wend.drivers.sim.run import STRATEGIES, known, play
+from wend.drivers.world import World
 from wend.model.choices import Redundancy
 from wend.model.errors import ConfigError
+from wend.model.flows import Flow, told_apart
+from wend.model.forwarding import read_forwarding
 from wend.model.rates import Rate
 from wend.model.units import SECOND
 from wend.pipeline.code_hash import PARTS
 from wend.pipeline.storage.versioned_tables import TableChange, TableFolder, columns_of
 from wend.pipeline.sweeps.sweep import LIMIT_S, SweepResult, sweep
 from wend.pipeline.sweeps.trials import Trial, TrialKind, Trials
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from wend.drivers.world import World
+from wend.planning.flow_network import FlowNetwork
+from wend.planning.flow_workload import workload_of
+from wend.planning.models import parse_goal
+from wend.planning.planner import make_plan
+from wend.strategies.adaptive.plugin import AdaptiveSettings
+from wend.strategies.registry import ROUTING, load
 
 METRICS = ("on_time", "delivery", "packets", "expected", "delay_p50_ms", "delay_p99_ms")
 _PLAN_K = 4
@@ -53,9 +59,6 @@ class ReplayFields(msgspec.Struct, frozen=True):
 
 def play_recording(fields: ReplayFields, seed: int) -> Mapping[str, float]:
     """Play one window. The metrics are shares of the expected deliveries, packets for each of them, and delays."""
-    from wend.drivers.sim.run import play
-    from wend.strategies.registry import ROUTING
-
     recording = _decoded(fields.recording)
     settings = {**msgspec.json.decode(fields.settings), "strategy": fields.strategy}
     if fields.redundancy:
@@ -81,21 +84,14 @@ def _decoded(text: str) -> Recording:
     return msgspec.json.decode(text, type=Recording)
 
 
-def _plan(world: "World") -> None:
+def _plan(world: World) -> None:
     """Plan for the links and flows of a world, and let its peers follow the plan."""
-    from wend.model.flows import Flow, told_apart
-    from wend.model.forwarding import read_forwarding
-    from wend.planning.flow_network import FlowNetwork
-    from wend.planning.flow_workload import workload_of
-    from wend.planning.models import parse_goal
-    from wend.planning.planner import make_plan
-
     peers = told_apart(world.overlay.names)
     flows = [
         Flow(peers[topic.publisher], [peers[peer] for peer in topic.subscribers], SECOND / topic.period_ns)
         for topic in world.topics
     ]
-    # Where capacities are not known, a link has room for everything, and the plan balances the load.
+    # If capacities are not known, a link has room for everything, and the plan balances the load.
     network = FlowNetwork(world.overlay, link=Rate(sum(SECOND / topic.period_ns for topic in world.topics)))
     plan = make_plan(network, workload_of(flows, network.names, "the workload"), parse_goal("balance"), _PLAN_K)
     with TemporaryDirectory(prefix="wend-plan-") as name:
@@ -109,26 +105,12 @@ def _cost(fields: ReplayFields) -> float:
     return 0.5 + deliveries * recording.duration_ns / SECOND / _DELIVERIES_PER_S
 
 
-REPLAYS = Trials(
-    (
-        TrialKind(
-            "replay",
-            ReplayFields,
-            play_recording,
-            METRICS,
-            (*PARTS, "drivers/recorded.py", "planning"),
-            _cost,
-        ),
-    )
-)
+_PARTS = (*PARTS, "drivers/recorded.py", "planning")
+REPLAYS = Trials((TrialKind("replay", ReplayFields, play_recording, METRICS, _PARTS, _cost),))
 
 
 def variants(strategies: Sequence[str], redundancies: Sequence[str]) -> list[tuple[str, str]]:
     """Strategies with each redundancy, if they have that setting. Raises `ConfigError` for an unknown one."""
-    from wend.drivers.sim.run import STRATEGIES, known
-    from wend.strategies.adaptive.plugin import AdaptiveSettings
-    from wend.strategies.registry import ROUTING, load
-
     allowed = get_args(Redundancy)
     for text in redundancies:
         if text not in allowed:
@@ -147,7 +129,7 @@ def variants(strategies: Sequence[str], redundancies: Sequence[str]) -> list[tup
 
 
 def replay(
-    spark: "SparkSession",
+    spark: SparkSession,
     windows: Sequence[Recording],
     chosen: Sequence[tuple[str, str]],
     out: Path,
@@ -170,12 +152,12 @@ def replay(
     return sweep(spark, REPLAYS, runs, "replay", out, limit_s=limit_s, quiet=quiet)
 
 
-def save_replays(spark: "SparkSession", swept: SweepResult, out: str) -> None:
+def save_replays(spark: SparkSession, swept: SweepResult, out: str) -> None:
     """Make the results of a sweep the table `replays` of its folder."""
     tables = TableFolder(spark, out)
     names = ("strategy", "redundancy", "begin_ns", "duration_ns", "times", "seed", *METRICS, "error")
     frame = swept.results.select(*names).coalesce(1)
     base = tables.newest()
-    former = base.tables["replays"].files if base is not None and "replays" in base.tables else ()
+    former = base.files_of("replays") if base is not None else ()
     change = TableChange(columns_of(frame), tables.write(frame, "replays"), frozenset(file.path for file in former))
     tables.commit(base, {"replays": change})

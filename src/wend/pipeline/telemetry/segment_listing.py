@@ -7,15 +7,14 @@ peers. The name of a segment says what it is, and copies are equal, so a job tak
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import unquote
+
+from pyspark.sql import SparkSession
 
 from wend.model.errors import ConfigError
 from wend.model.telemetry import Segment, segment_of
 from wend.pipeline.storage.job_folders import Target, local_path
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class SegmentFile(NamedTuple):
@@ -34,7 +33,7 @@ class Listing(NamedTuple):
     """Files with other names."""
 
 
-def list_segments(spark: "SparkSession | None", source: Target) -> Listing:
+def list_segments(spark: SparkSession | None, source: Target) -> Listing:
     """All segments below a path. Local paths need no Spark and become absolute, because workers and later calls may run
     in other folders."""
     place = local_path(source)
@@ -70,7 +69,7 @@ def _walk(place: Path) -> Iterator[tuple[str, int]]:
                     continue
 
 
-def _asked(spark: "SparkSession", address: str) -> Iterator[tuple[str, int]]:
+def _asked(spark: SparkSession, address: str) -> Iterator[tuple[str, int]]:
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     rows = reader.load(address).select("path", "length").toArrow()
     for path, size in zip(rows["path"].to_pylist(), rows["length"].to_pylist(), strict=True):
@@ -80,12 +79,12 @@ def _asked(spark: "SparkSession", address: str) -> Iterator[tuple[str, int]]:
 def one_of_each(files: Iterable[SegmentFile]) -> tuple[list[SegmentFile], list[tuple[SegmentFile, str]]]:
     """One file of each segment, and files that another file of the same name contradicts."""
     best: dict[Segment, SegmentFile] = {}
-    odd: list[tuple[SegmentFile, str]] = []
+    contradicting: list[tuple[SegmentFile, str]] = []
     for file in sorted(files, key=lambda file: (file.segment, -file.bytes, file.path)):
         first = best.setdefault(file.segment, file)
         if file.bytes != first.bytes:
-            odd.append((file, contradiction(first.bytes)))
-    return list(best.values()), odd
+            contradicting.append((file, contradiction(first.bytes)))
+    return list(best.values()), contradicting
 
 
 def contradiction(size: int) -> str:

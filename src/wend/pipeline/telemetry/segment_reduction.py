@@ -7,11 +7,12 @@ with the settings of the session.
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from wend.model.telemetry import Segment, segment_of
 from wend.pipeline.spark.arrow_schema import ints, spark_schema
@@ -19,9 +20,6 @@ from wend.pipeline.spark.partitions import cores
 from wend.pipeline.storage.job_folders import literal_path, local_path
 from wend.pipeline.telemetry.segment_listing import SegmentFile
 from wend.pipeline.telemetry.segment_rows import UnusableSegment, judge_rows, numbers, read_segment
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 ROW, SEGMENT, BAD = "row", "segment", "bad"
 _ABOUT = pa.schema(
@@ -39,8 +37,8 @@ Reduction = Callable[[pa.Table, Segment], pa.Table]
 
 
 def reduce_segments(
-    spark: "SparkSession", files: list[SegmentFile], reduction: Reduction, schema: pa.Schema
-) -> "DataFrame":
+    spark: SparkSession, files: list[SegmentFile], reduction: Reduction, schema: pa.Schema
+) -> DataFrame:
     """Reduce segments in tasks: the columns of `schema`, and those that say what a row is (`kind`)."""
     whole = reduced_schema(schema)
     remote = any(local_path(file.path) is None for file in files)
@@ -106,8 +104,8 @@ def _reduce(
     records: list[dict[str, Any]] = []
     rows: list[pa.Table] = []
     for one in chain.from_iterable(map(sources, batches)):
-        about, reduced = _reduced(one, reduction)
-        records += about
+        of_segment, reduced = _reduced(one, reduction)
+        records += of_segment
         rows += [reduced] if reduced.num_rows else []
         if len(records) + sum(table.num_rows for table in rows) >= _BATCH_ROWS:
             yield from _batches(records, rows, schema)
@@ -117,20 +115,22 @@ def _reduce(
 
 def _reduced(one: _Source, reduction: Reduction) -> tuple[list[dict[str, Any]], pa.Table]:
     segment = one.segment
-    about = {
-        "table": segment.table, "peer": segment.peer, "incarnation": segment.incarnation, "number": segment.number,
-        "file": one.path,
-    }  # fmt: skip
+    same = {**about(segment), "file": one.path}
     try:
         table, size = read_segment(one.source, segment)
     except UnusableSegment as error:
-        return [{**about, "kind": BAD, "reason": str(error), "rows": 1}], pa.table({})
+        return [{**same, "kind": BAD, "reason": str(error), "rows": 1}], pa.table({})
     good, bad = judge_rows(table, segment.table)
-    records = [{**about, "kind": BAD, "line": row.line, "reason": row.reason, "rows": row.rows} for row in bad]
+    records = [{**same, "kind": BAD, "line": row.line, "reason": row.reason, "rows": row.rows} for row in bad]
     times = numbers(good, "time_ns")
     ends = {"first_ns": int(times.min()), "last_ns": int(times.max())} if len(times) else {}
-    records.append({**about, "kind": SEGMENT, "bytes": size, "rows": table.num_rows, **ends})
+    records.append({**same, "kind": SEGMENT, "bytes": size, "rows": table.num_rows, **ends})
     return records, reduction(good, segment) if good.num_rows else pa.table({})
+
+
+def about(segment: Segment) -> dict[str, Any]:
+    """The columns that identify a segment in records."""
+    return {name: getattr(segment, name) for name in ("table", "peer", "incarnation", "number")}
 
 
 def _batches(records: list[dict[str, Any]], rows: list[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

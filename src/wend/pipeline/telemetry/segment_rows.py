@@ -1,6 +1,6 @@
-"""The rows of a segment of telemetry, without those that cannot be true.
+"""The rows of a segment of telemetry, without impossible ones.
 
-A segment that cannot be read, and a row that cannot be true, have a reason, which the quarantine lists.
+The quarantine lists each unreadable segment and each impossible row with a reason.
 """
 
 import os
@@ -52,17 +52,13 @@ def read_segment(source: Any, segment: Segment) -> tuple[pa.Table, int]:
             _check_columns(file, schema, segment)
             # A segment is small, and a task has one core: threads would only wait for each other.
             table = file.read([name for name, _ in columns if name in schema.names], use_threads=False)
-            size = _size(source)
+            size = os.stat(source).st_size if isinstance(source, str) else int(source.size())
     except FileNotFoundError:
-        raise UnusableSegment("the file is not there any more") from None
+        raise UnusableSegment("the file no longer exists") from None
     except (pa.ArrowException, OSError) as error:
         first = (str(error).strip().splitlines() or ["it cannot be read"])[0]
         raise UnusableSegment(f"the file is truncated or no Parquet file: {first[:200]}") from None
     return table, size
-
-
-def _size(source: Any) -> int:
-    return os.stat(source).st_size if isinstance(source, str) else int(source.size())
 
 
 def _check_columns(file: parquet.ParquetFile, schema: pa.Schema, segment: Segment) -> None:
@@ -103,7 +99,7 @@ _NOT_NEGATIVE = {
 
 
 def judge_rows(table: pa.Table, name: str) -> tuple[pa.Table, list[BadRow]]:
-    """The rows of a segment that can be true, and the others."""
+    """Split the rows of a segment into possible and impossible ones."""
     if not table.num_rows:
         return table, []
     reasons = [*_bad_values(table, name)]

@@ -5,19 +5,23 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from wend.pipeline.storage.versioned_tables import DataFile, FolderVersion, TableChange, TableFolder, columns_of
+from wend.pipeline.storage.versioned_tables import (
+    Columns,
+    DataFile,
+    FolderVersion,
+    TableChange,
+    TableFolder,
+    columns_of,
+)
 from wend.pipeline.telemetry.clocks import Clocks, Node
 from wend.pipeline.telemetry.segment_reduction import ROW, Reduction
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-Columns = tuple[tuple[str, str], ...]
 
 _PLACE = "place"
 MADE = "made"
@@ -28,7 +32,7 @@ MADE = "made"
 class TableUpdate:
     """The state of an update, which a job may use."""
 
-    spark: "SparkSession"
+    spark: SparkSession
     tables: TableFolder
     base: FolderVersion
     clocks: Clocks = field(default_factory=lambda: Clocks({}, []))
@@ -50,9 +54,9 @@ class TableUpdate:
         """The version that this update makes."""
         return self.base.number + 1
 
-    def partial(self, name: str, columns: Columns, buckets: Iterable[int] | None = None) -> "DataFrame":
-        """The rows of a partial table that count, as they will be after the commit."""
-        return self._counting(self.tables.frame_of(self.spark, columns, self._files(name, buckets)))
+    def partial(self, name: str, buckets: Iterable[int] | None = None) -> DataFrame:
+        """The rows of a partial table that count, as they will be after the commit. This update has written to it."""
+        return self._counting(self.tables.frame_of(self.changes[name].columns, self._files(name, buckets)))
 
     def buckets(self, name: str) -> set[int]:
         """All buckets of a table, as they will be after the commit."""
@@ -63,15 +67,12 @@ class TableUpdate:
 
     def _files(self, name: str, buckets: Iterable[int] | None = None) -> list[DataFile]:
         change = self.changes.get(name)
-        old = self.base.tables[name].files if name in self.base.tables else ()
-        files = [file for file in old if change is None or file.path not in change.removed]
+        files = [file for file in self.base.files_of(name) if change is None or file.path not in change.removed]
         files += change.added if change is not None else ()
-        wanted = None if buckets is None else set(buckets)
-        return [file for file in files if wanted is None or file.bucket in wanted]
+        chosen = None if buckets is None else set(buckets)
+        return [file for file in files if chosen is None or file.bucket in chosen]
 
-    def _counting(self, frame: "DataFrame") -> "DataFrame":
-        from pyspark.sql import functions as F
-
+    def _counting(self, frame: DataFrame) -> DataFrame:
         if MADE not in frame.columns or not self.since:
             return frame
         rows = [(*node, number) for node, number in self.since.items()]
@@ -79,13 +80,13 @@ class TableUpdate:
         joined = frame.join(F.broadcast(since), ["peer", "incarnation"], "left")
         return joined.where(F.col(MADE) >= F.coalesce("since", F.lit(0))).select(*frame.columns)
 
-    def stored(self, frame: "DataFrame", name: str = "scratch") -> "DataFrame":
+    def stored(self, frame: DataFrame, name: str = "scratch") -> DataFrame:
         """A frame that is computed once, and stays until the end of the update."""
         files = self.tables.write(frame, name)
         self.scratch += files
-        return self.tables.frame_of(self.spark, columns_of(frame), files)
+        return self.tables.frame_of(columns_of(frame), files)
 
-    def append(self, name: str, columns: Columns, frame: "DataFrame | None", by: "Column | None" = None) -> None:
+    def append(self, name: str, columns: Columns, frame: DataFrame | None, by: Column | None = None) -> None:
         """Add rows to a table, by a bucket. Without a frame the table is only declared."""
         files: tuple[DataFile, ...] = ()
         if frame is not None:
@@ -97,23 +98,21 @@ class TableUpdate:
         """The rows of a result, as they will be after the commit. Only files that change are counted."""
         counts, change = self.base.facts.get("results", {}), self.changes.get(name)
         if name not in counts and name in self.base.tables:
-            counts = {name: self.tables.frame(self.spark, self.base, name).count()}
+            counts = {name: self.tables.frame(self.base, name).count()}
         if change is None:
             return int(counts.get(name, 0))
-        gone = [file for file in self.base.files().values() if file.path in change.removed]
-        fewer, more = (self.tables.frame_of(self.spark, change.columns, one).count() for one in (gone, change.added))
+        removed = [file for file in self.base.files().values() if file.path in change.removed]
+        fewer, more = (self.tables.frame_of(change.columns, files).count() for files in (removed, change.added))
         return int(counts.get(name, 0) - fewer + more)
 
-    def clean(self) -> None:
+    def close(self) -> None:
         """Remove the files that are in no version."""
         self.tables.remove(self.scratch)
         self.tables.remove_files(self.records)
 
-    def append_reduced(self, name: str, columns: Columns, frame: "DataFrame") -> "tuple[set[int], DataFrame]":
+    def append_reduced(self, name: str, schema: pa.Schema, frame: DataFrame) -> tuple[set[int], DataFrame]:
         """Add the rows of reduced segments to a table, by bucket if they have one. Return the buckets that got rows,
         and the records about segments. Both are written at once, so that segments are read once."""
-        from pyspark.sql import functions as F
-
         by = "bucket" in frame.columns
         of_row = F.when(F.col("kind") == ROW, F.col("bucket") if by else F.lit(0).cast("bigint"))
         files = self.tables.write(frame.withColumn(_PLACE, of_row).repartition(_PLACE), name, by=_PLACE)
@@ -121,18 +120,19 @@ class TableUpdate:
         rows = [file for file in files if file.bucket is not None]
         touched = {file.bucket for file in rows if file.bucket is not None} if by else set()
         added = rows if by else [msgspec.structs.replace(file, bucket=None) for file in rows]
-        self.changes[name] = TableChange(columns, tuple(added))
+        self.changes[name] = TableChange(
+            tuple(one for one in columns_of(frame) if one[0] in (*schema.names, MADE)), tuple(added)
+        )
         self.records += records
-        return touched, self.tables.frame_of(self.spark, columns_of(frame), records)
+        return touched, self.tables.frame_of(columns_of(frame), records)
 
-    def replace(self, name: str, frame: "DataFrame", buckets: Iterable[int] | None = None) -> None:
+    def replace(self, name: str, frame: DataFrame, buckets: Iterable[int] | None = None) -> None:
         """Replace the rows of a table, or those of some buckets, by the column `bucket`."""
         columns = columns_of(frame, "bucket")
         files = self.tables.write(frame, name, by=None if buckets is None else "bucket")
-        old = self.base.tables[name].files if name in self.base.tables else ()
-        wanted = None if buckets is None else set(buckets)
-        gone = frozenset(file.path for file in old if wanted is None or file.bucket in wanted)
-        self.changes[name] = TableChange(columns, files, gone)
+        rebuilt = None if buckets is None else set(buckets)
+        old = (file for file in self.base.files_of(name) if rebuilt is None or file.bucket in rebuilt)
+        self.changes[name] = TableChange(columns, files, frozenset(file.path for file in old))
 
 
 class PartialTable(NamedTuple):
@@ -175,5 +175,5 @@ class TelemetryJob(Protocol):
     def merge(self, update: TableUpdate) -> None:
         """Rebuild the touched buckets of the results."""
 
-    def picture(self, spark: "SparkSession", folder: str) -> str:
+    def picture(self, spark: SparkSession, folder: str) -> str:
         """The result as SVG."""

@@ -1,14 +1,13 @@
 """Pictures of the tables that jobs on telemetry write."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
 from wend.pictures.heat_map import Bar, HeatRow, heat_map, stacked_bars
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _MOST_CELLS = 336
 _MOST_LINKS = 60
@@ -16,11 +15,9 @@ _DAY = 86400 * SECOND
 _STEPS_S = (1, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400)
 
 
-def availability_map(links: "DataFrame") -> str:
+def availability_map(links: DataFrame) -> str:
     """The table `links` as a heat map: link x time, coloured by the share of time in which the link was down. If there
     are many links, those that were down for longest are shown."""
-    from pyspark.sql import functions as F
-
     seen = links.agg(F.min("begin_ns").alias("first"), F.max(F.col("begin_ns") + F.col("window_ns")).alias("last"))
     span = seen.toArrow().to_pylist()[0]
     if span["first"] is None:
@@ -62,12 +59,10 @@ _COLOURS = {"waiting": "orange", "link": "blue", "receiving": "pink", "local": "
 _MOST_BARS = 16
 
 
-def lost_time_bars(causes: "DataFrame", lateness: "DataFrame") -> str:
+def lost_time_bars(causes: DataFrame, lateness: DataFrame) -> str:
     """The tables of `wend data late` as bars: the links and peers where late events spent most of their time."""
-    from pyspark.sql import functions as F
-
-    known = causes.where("cause != 'incomplete'").groupBy("cause", "peer", "neighbour")
-    spent = known.agg(F.sum("time_ns").alias("time_ns"), F.sum("deliveries").alias("deliveries")).toArrow().to_pylist()
+    groups = causes.where("cause != 'incomplete'").groupBy("cause", "peer", "neighbour")
+    spent = groups.agg(F.sum("time_ns").alias("time_ns")).toArrow().to_pylist()
     counts = lateness.agg(F.sum("late"), F.sum("with_deadline"), F.sum("incomplete")).toArrow().to_pylist()[0]
     late, of, incomplete = (count or 0 for count in counts.values())
     if not spent:

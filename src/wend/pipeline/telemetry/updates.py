@@ -11,29 +11,27 @@ segments of that incarnation again and ignores its earlier partial rows.
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 from pyarrow import compute
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from wend.model.errors import ConfigError
 from wend.model.telemetry import Segment
 from wend.model.units import SECOND
-from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_errors import plain_errors
 from wend.pipeline.storage.input_tables import MAX_BAD
-from wend.pipeline.storage.versioned_tables import LAYOUT, FolderVersion, TableFolder
+from wend.pipeline.storage.versioned_tables import LAYOUT, Columns, FolderVersion, TableFolder
 from wend.pipeline.telemetry import clocks
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.segment_listing import SegmentFile, contradiction, one_of_each
-from wend.pipeline.telemetry.segment_reduction import BAD, ROW, SEGMENT, reduce_segments
-from wend.pipeline.telemetry.table_update import MADE, Columns, TableUpdate, TelemetryJob
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from wend.pipeline.telemetry.segment_reduction import BAD, ROW, SEGMENT, about, reduce_segments
+from wend.pipeline.telemetry.table_update import MADE, TableUpdate, TelemetryJob
 
 _KEYS: Columns = (("table", "string"), ("peer", "bigint"), ("incarnation", "bigint"), ("number", "bigint"))
 SEGMENTS: Columns = (
@@ -41,6 +39,7 @@ SEGMENTS: Columns = (
 )  # fmt: skip
 """The segments that the tables have."""
 QUARANTINE: Columns = (*_KEYS, ("file", "string"), ("line", "bigint"), ("reason", "string"), ("rows", "bigint"))
+_QUARANTINE = pa.schema([(name, pa.string() if kind == "string" else pa.int64()) for name, kind in QUARANTINE])
 CLOCK_UNIT_NS = 5_000_000
 """Offsets of clocks are rounded to this, so that small changes do not change results."""
 FORMAT = "format"
@@ -54,25 +53,25 @@ _OVERLAP_NS = 2 * SECOND
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
-class UpdateSummary(msgspec.Struct, frozen=True):
+class UpdateSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What an update did."""
 
-    segments: int
-    """That were new."""
-    rows: int
-    """In these segments."""
+    segments: int = 0
+    """New segments."""
+    rows: int = 0
+    """The rows of these segments."""
     copies: int
     """Files that were copies of segments, or that earlier updates used."""
-    quarantined: int
+    quarantined: int = 0
     """Rows and segments that could not be used."""
-    unreadable: int
-    """Segments among them."""
+    unreadable: int = 0
+    """Segments that could not be used."""
     peers: int
     unaligned: list[int]
     """Peers with an incarnation whose clock could not be compared with the others."""
-    remarks: list[str]
-    buckets: int
-    """That were rebuilt."""
+    remarks: list[str] = []
+    buckets: int = 0
+    """Rebuilt buckets."""
     version: int
     out: str
     results: dict[str, int] = {}
@@ -81,7 +80,7 @@ class UpdateSummary(msgspec.Struct, frozen=True):
 
 
 def run_update(
-    spark: "SparkSession",
+    spark: SparkSession,
     folder: str,
     job: TelemetryJob,
     files: list[SegmentFile],
@@ -97,21 +96,19 @@ def run_update(
         base = _base(tables, job, rebuild)
         if transaction is not None and base.transactions.get(transaction[0], -1) >= transaction[1]:
             return None
-        wanted = {*job.tables, *clocks.TABLES}
-        used = [file for file in files if file.segment.table in wanted]
-        chosen, odd = one_of_each(used)
+        used = _of(files, (*job.tables, *clocks.TABLES))
+        chosen, contradicted = one_of_each(used)
         new, contradicting = _unknown(spark, tables, base, chosen)
         update = TableUpdate(spark, tables, base)
         if not new and not contradicting and base.tables:
             return _nothing_new(update, job, folder, len(used))
-        with _cleaned(update):
+        with closing(update):
             records = _reduce_all(update, job, new)
-            quarantined, unreadable, rows = _record(update, [*odd, *contradicting], records, max_bad)
+            quarantined, unreadable, rows = _record(update, [*contradicted, *contradicting], records, max_bad)
             remarks = _look_at_incarnations(update)
             job.merge(update)
             update.facts[_RESULTS] = {name: update.count(name) for name in job.results}
             version = _commit(update, job, transaction)
-            results = version.facts[_RESULTS]
     return UpdateSummary(
         segments=len(new) - unreadable,
         rows=rows,
@@ -124,19 +121,21 @@ def run_update(
         buckets=len(update.touched),
         version=version.number,
         out=folder,
-        results=results,
+        results=version.facts[_RESULTS],
         seconds=round(time.perf_counter() - began, 3),
     )
 
 
 def _nothing_new(update: TableUpdate, job: TelemetryJob, folder: str, copies: int) -> UpdateSummary:
-    facts, base = update.base.facts, update.base
+    facts = update.base.facts
     return UpdateSummary(
-        0, 0, copies, 0, 0,
-        len({peer for peer, *_ in facts.get("clocks", [])}), sorted({peer for peer, _ in facts.get("unaligned", [])}),
-        [], 0, base.number, folder,
-        {name: update.count(name) for name in job.results},
-    )  # fmt: skip
+        copies=copies,
+        peers=len({peer for peer, *_ in facts.get("clocks", [])}),
+        unaligned=sorted({peer for peer, _ in facts.get("unaligned", [])}),
+        version=update.base.number,
+        out=folder,
+        results={name: update.count(name) for name in job.results},
+    )
 
 
 def _base(tables: TableFolder, job: TelemetryJob, rebuild: bool) -> FolderVersion:
@@ -162,44 +161,29 @@ def _base(tables: TableFolder, job: TelemetryJob, rebuild: bool) -> FolderVersio
 
 
 def _unknown(
-    spark: "SparkSession", tables: TableFolder, base: FolderVersion, chosen: list[SegmentFile]
+    spark: SparkSession, tables: TableFolder, base: FolderVersion, chosen: list[SegmentFile]
 ) -> tuple[list[SegmentFile], list[tuple[SegmentFile, str]]]:
     """The segments that no update has used yet, and files that contradict one that was used."""
-    from pyspark.sql import functions as F
-
     if "_segments" not in base.tables or not chosen:
         return chosen, []
     keys = [name for name, _ in _KEYS]
     buckets = {None, *(file.segment.number // _NUMBERS for file in chosen)}
-    asked = pa.Table.from_pylist([{**_about(file), "at": at} for at, file in enumerate(chosen)])
-    known = tables.frame(spark, base, "_segments", buckets).select(*keys, "bytes")
-    found = known.join(F.broadcast(spark.createDataFrame(asked)), keys).select("at", "bytes").toArrow().to_pylist()
-    sizes = {row["at"]: row["bytes"] for row in found}
-    odd = [(chosen[at], contradiction(size)) for at, size in sorted(sizes.items()) if chosen[at].bytes != size]
-    return [file for at, file in enumerate(chosen) if at not in sizes], odd
+    asked = pa.Table.from_pylist([{**about(file.segment), "at": at} for at, file in enumerate(chosen)])
+    segments = tables.frame(base, "_segments", buckets).select(*keys, "bytes")
+    used = segments.join(F.broadcast(spark.createDataFrame(asked)), keys).select("at", "bytes").toArrow().to_pylist()
+    sizes = {row["at"]: row["bytes"] for row in used}
+    disputed = [(chosen[at], contradiction(size)) for at, size in sorted(sizes.items()) if chosen[at].bytes != size]
+    return [file for at, file in enumerate(chosen) if at not in sizes], disputed
 
 
-def _about(file: SegmentFile) -> dict[str, Any]:
-    segment = file.segment
-    return {
-        "table": segment.table,
-        "peer": segment.peer,
-        "incarnation": segment.incarnation,
-        "number": segment.number,
-    }
-
-
-def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) -> "list[DataFrame]":
+def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) -> list[DataFrame]:
     """Reduce the new segments to partial rows; return the records about segments and bad rows."""
-    from pyspark.sql import functions as F
-
     records = [_compare_clocks(update, new)]
     unit = job.offset_unit_ns
     offsets = update.clocks.rounded(unit)
-    before = {(peer, start): round(offset / unit) * unit for peer, start, offset in update.base.facts.get("clocks", [])}
+    before = clocks.Clocks(clocks.by_node(update.base.facts.get("clocks", [])), []).rounded(unit)
     moved = {node for node, offset in before.items() if offsets[node] != offset}
-    update.since = {(peer, start): number for peer, start, number in update.base.facts.get("since", [])}
-    update.since |= dict.fromkeys(moved, update.number)
+    update.since = clocks.by_node(update.base.facts.get("since", [])) | dict.fromkeys(moved, update.number)
     again = _segments_of(update, moved, job)
     for part in job.partial_tables(offsets):
         frame = reduce_segments(update.spark, _of(new, part.tables), part.reduction, part.schema)
@@ -209,33 +193,29 @@ def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) 
         if part.timed:
             frame = frame.withColumn(MADE, F.lit(update.number).cast("bigint"))
         with _segments_as_records(update.spark):
-            touched, about = update.append_reduced(part.name, stored_columns(part.schema, timed=part.timed), frame)
+            touched, of_segments = update.append_reduced(part.name, part.schema, frame)
         update.touched |= touched
         if not set(part.tables) <= set(clocks.TABLES):
-            records.append(about)
+            records.append(of_segments)
         if moved and "bucket" in part.schema.names:
-            old = update.base.tables[part.name].files if part.name in update.base.tables else ()
-            update.touched |= {file.bucket for file in old if file.bucket is not None}
+            update.touched |= {file.bucket for file in update.base.files_of(part.name) if file.bucket is not None}
     return records
 
 
-def _compare_clocks(update: TableUpdate, new: list[SegmentFile]) -> "DataFrame":
+def _compare_clocks(update: TableUpdate, new: list[SegmentFile]) -> DataFrame:
     files = _of(new, clocks.TABLES)
     frame = reduce_segments(update.spark, files, clocks.sightings, clocks.SIGHTINGS)
-    columns = _columns(clocks.SIGHTINGS)
     with _segments_as_records(update.spark):
-        _, about = update.append_reduced("_sightings", columns, frame)
+        _, records = update.append_reduced("_sightings", clocks.SIGHTINGS, frame)
     nodes = {(file.segment.peer, file.segment.incarnation) for file in new}
-    nodes |= {(peer, incarnation) for peer, incarnation, _ in update.base.facts.get("clocks", [])}
-    update.clocks = clocks.solve_clocks(_few_sightings(update, columns).toArrow(), nodes)
-    return about
+    nodes |= clocks.by_node(update.base.facts.get("clocks", [])).keys()
+    update.clocks = clocks.solve_clocks(_few_sightings(update).toArrow(), nodes)
+    return records
 
 
-def _few_sightings(update: TableUpdate, columns: Columns) -> "DataFrame":
+def _few_sightings(update: TableUpdate) -> DataFrame:
     """The sightings by which clocks are compared: all or, of a long history, outages and the events with a low hash."""
-    from pyspark.sql import functions as F
-
-    seen = update.partial("_sightings", columns)
+    seen = update.partial("_sightings")
     if update.bytes("_sightings") < MOST_SIGHTINGS:  # a row has more bytes than one
         return seen
     share = -(-seen.count() // MOST_SIGHTINGS)
@@ -248,7 +228,7 @@ def _of(files: list[SegmentFile], tables: tuple[str, ...]) -> list[SegmentFile]:
 
 
 @contextmanager
-def _segments_as_records(spark: "SparkSession") -> Iterator[None]:
+def _segments_as_records(spark: SparkSession) -> Iterator[None]:
     """Hand a task few records at once, because a record may be a whole segment."""
     before = spark.conf.get(_BATCH)
     spark.conf.set(_BATCH, "4")
@@ -258,21 +238,11 @@ def _segments_as_records(spark: "SparkSession") -> Iterator[None]:
         spark.conf.set(_BATCH, before or "10000")
 
 
-def _columns(schema: pa.Schema) -> Columns:
-    return tuple((field.name, field.dataType.simpleString()) for field in spark_schema(schema))
-
-
-def stored_columns(schema: pa.Schema, *, timed: bool = True) -> Columns:
-    """The columns of a partial table."""
-    found = _columns(schema)
-    return (*found, (MADE, "bigint")) if timed else found
-
-
 def _segments_of(update: TableUpdate, nodes: set[Node], job: TelemetryJob) -> list[SegmentFile]:
     """The segments of these incarnations that earlier updates have reduced."""
     if not nodes or "_segments" not in update.base.tables:
         return []
-    frame = update.tables.frame(update.spark, update.base, "_segments")
+    frame = update.tables.frame(update.base, "_segments")
     rows = frame.where(frame["table"].isin(list(job.tables))).toArrow().to_pylist()
     return [
         SegmentFile(Segment(row["table"], 1, row["peer"], row["incarnation"], row["number"]), row["file"], row["bytes"])
@@ -282,22 +252,20 @@ def _segments_of(update: TableUpdate, nodes: set[Node], job: TelemetryJob) -> li
 
 
 def _record(
-    update: TableUpdate, odd: list[tuple[SegmentFile, str]], records: "list[DataFrame]", max_bad: float
+    update: TableUpdate, contradicting: list[tuple[SegmentFile, str]], records: list[DataFrame], max_bad: float
 ) -> tuple[int, int, int]:
     """Record the segments that were used, and the quarantine. Return the rows in quarantine, the unreadable segments
     among them, and the rows of all segments."""
-    from pyspark.sql import functions as F
-
     every = records[0].select(*(name for name, _ in SEGMENTS), "kind", "line", "reason")
     for frame in records[1:]:
         every = every.unionByName(frame.select(*every.columns))
-    about = every.where(f"kind IN ('{SEGMENT}', '{BAD}')").toArrow()
-    good = about.filter(compute.equal(about["kind"], SEGMENT)).select([name for name, _ in SEGMENTS])
-    bad = about.filter(compute.equal(about["kind"], BAD)).select([name for name, _ in QUARANTINE]).to_pylist()
+    of_segments = every.where(f"kind IN ('{SEGMENT}', '{BAD}')").toArrow()
+    good = of_segments.filter(compute.equal(of_segments["kind"], SEGMENT)).select([name for name, _ in SEGMENTS])
+    bad = of_segments.filter(compute.equal(of_segments["kind"], BAD)).select(_QUARANTINE.names).to_pylist()
     rows = compute.sum(good["rows"]).as_py() or 0
     unreadable = [row for row in bad if row["line"] is None]
     _check_share([row for row in bad if row["line"] is not None], rows, max_bad)
-    bad += [{**_about(file), "file": file.path, "reason": reason, "rows": 1} for file, reason in odd]
+    bad += [{**about(file.segment), "file": file.path, "reason": reason, "rows": 1} for file, reason in contradicting]
     spark = update.spark
     _add_spans(update, good)
     by_number = spark.createDataFrame(good).repartition(1) if good.num_rows else None
@@ -305,9 +273,6 @@ def _record(
     listed = pa.Table.from_pylist(bad, schema=_QUARANTINE)
     update.append("_quarantine", QUARANTINE, spark.createDataFrame(listed).coalesce(1) if bad else None)
     return sum(row["rows"] for row in bad), len(unreadable), rows
-
-
-_QUARANTINE = pa.schema([(name, pa.string() if kind == "string" else pa.int64()) for name, kind in QUARANTINE])
 
 
 def _check_share(bad: list[dict[str, Any]], rows: int, max_bad: float) -> None:
@@ -362,11 +327,3 @@ def _commit(update: TableUpdate, job: TelemetryJob, transaction: tuple[str, int]
     }
     settings = {**job.settings, "job": job.name}
     return update.tables.commit(update.base, update.changes, transaction=transaction, settings=settings, facts=facts)
-
-
-@contextmanager
-def _cleaned(update: TableUpdate) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        update.clean()

@@ -8,29 +8,27 @@ facts of the version, so a slightly better estimate of a clock changes no rows.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from wend.model.errors import ConfigError
 from wend.model.telemetry import Segment
 from wend.model.units import SECOND
 from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, PUBLICATION, PUBLISHED, beside, event_rows
+from wend.pipeline.telemetry.event_rows import BUCKET_NS, DELIVERY, EVENT, PUBLICATION, PUBLISHED, beside, event_rows
 from wend.pipeline.telemetry.segment_rows import numbers
 from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
-from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, stored_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS
 
 BEATS = pa.schema(ints("peer", "incarnation", "beats", "gap_ns", "sample_ppb", "published"))
 """The heartbeats of one segment: how many, the usual gap between two, and the sum of the shares that were sampled, in
 billionths."""
 _BILLION = 10**9
-BUCKET_NS = 900 * SECOND
 
 
 def beat_rows(table: pa.Table, segment: Segment) -> pa.Table:
@@ -65,10 +63,8 @@ class WorkloadJob:
         ]
 
     def merge(self, update: TableUpdate) -> None:
-        from pyspark.sql import functions as F
-
         update.touched = beside(update.touched) & update.buckets("_events")
-        near = update.partial("_events", stored_columns(PUBLISHED), beside(update.touched))
+        near = update.partial("_events", beside(update.touched))
         published = near.where((F.col("what") == PUBLICATION) & F.col("bucket").isin(sorted(update.touched)))
         delivered = near.where((F.col("what") == DELIVERY) & (F.col("peer") != F.col("publisher")))
         reached = delivered.groupBy(*EVENT).agg(
@@ -77,8 +73,8 @@ class WorkloadJob:
         )
         about = published.select(*EVENT, "bucket", "size_bytes", "time_ns", "expected")
         events = update.stored(about.join(reached, list(EVENT), "left"))
-        wanted = events.where("time_ns IS NOT NULL AND (receivers IS NOT NULL OR expected > 0)")
-        rows = wanted.select("bucket", "time_ns", *EVENT, "receivers", "expected", "size_bytes").repartition("bucket")
+        timed = events.where("time_ns IS NOT NULL AND (receivers IS NOT NULL OR expected > 0)")
+        rows = timed.select("bucket", "time_ns", *EVENT, "receivers", "expected", "size_bytes").repartition("bucket")
         update.replace("publications", rows.sortWithinPartitions("time_ns", *EVENT), update.touched)
         sums = events.groupBy("bucket", "publisher", "publisher_incarnation", "receivers").agg(
             F.count("*").alias("events"), F.sum("size_bytes").alias("bytes"), F.min("deadline_ns").alias("deadline_ns")
@@ -88,26 +84,24 @@ class WorkloadJob:
         shortest = F.min("deadline_ns").alias("deadline_ns")
         tight = within.groupBy("bucket", "publisher", F.col("peer").alias("receiver")).agg(shortest)
         update.replace("_deadlines", tight.repartition("bucket"), update.touched)
-        every = update.partial("_deadlines", _DEADLINES).groupBy("publisher", "receiver").agg(shortest)
+        every = update.partial("_deadlines").groupBy("publisher", "receiver").agg(shortest)
         update.replace("deadlines", every.orderBy("publisher", "receiver").coalesce(1))
-        counted = update.partial("_flows", _FLOWS)
-        update.replace("flows", self._flows(update, counted).orderBy("publisher", "receivers").coalesce(1))
+        update.replace("flows", self._flows(update).orderBy("publisher", "receivers").coalesce(1))
 
-    def _flows(self, update: TableUpdate, counted: "DataFrame") -> "DataFrame":
+    def _flows(self, update: TableUpdate) -> DataFrame:
         """The columns of a file of flows."""
-        from pyspark.sql import functions as F
-
-        beats = update.partial("_beats", stored_columns(BEATS, timed=False))
+        beats = update.partial("_beats")
         observed = beats.groupBy("peer", "incarnation").agg(
             F.sum("beats").alias("beats"), F.max("gap_ns").alias("gap_ns"), F.sum("sample_ppb").alias("sample_ppb")
         )
-        # Where the share changed, this is its mean; the time of all incarnations counts.
+        # If the share changed, this is its mean. The time of all incarnations counts.
         by_peer = observed.groupBy(F.col("peer").alias("publisher")).agg(
             (F.sum(F.col("sample_ppb") * (F.col("gap_ns") / F.lit(SECOND))) / F.lit(_BILLION)).alias("sampled_s"),
             (F.sum("sample_ppb") / F.sum("beats") / F.lit(_BILLION)).alias("sample"),
         )
         summed = (
-            counted.where("receivers IS NOT NULL")
+            update.partial("_flows")
+            .where("receivers IS NOT NULL")
             .groupBy("publisher", "receivers")
             .agg(
                 F.sum("events").alias("events"),
@@ -127,12 +121,5 @@ class WorkloadJob:
             "sample",
         )
 
-    def picture(self, spark: "SparkSession", folder: str) -> str:
+    def picture(self, spark: SparkSession, folder: str) -> str:
         raise ConfigError(f"there is no picture of {folder}: `wend plan` draws flows")
-
-
-_DEADLINES = (("publisher", "bigint"), ("receiver", "bigint"), ("deadline_ns", "bigint"))
-_FLOWS = (
-    ("bucket", "bigint"), ("publisher", "bigint"), ("publisher_incarnation", "bigint"), ("receivers", "array<bigint>"),
-    ("events", "bigint"), ("bytes", "bigint"), ("deadline_ns", "bigint"),
-)  # fmt: skip

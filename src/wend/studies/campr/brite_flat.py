@@ -21,7 +21,7 @@ BETA = 0.2
 """The length scale of Waxman's links, as a share of the square's diagonal."""
 
 
-def grown(peers: int, growth: Growth, *, seed: int, links: int = 2, side_km: float = 1000.0) -> Overlay:
+def grow(peers: int, growth: Growth, *, seed: int, links: int = 2, side_km: float = 1000.0) -> Overlay:
     """Grow a network. The first `links` + 1 peers form a full mesh; each later peer adds `links` links."""
     if links < 1 or peers <= links:
         raise ConfigError(f"a network that grows by {links} links needs at least {links + 1} peers, got {peers}")

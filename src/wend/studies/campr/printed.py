@@ -99,8 +99,8 @@ def needed_capacity(graph: CsrGraph, messages: Iterable[Message], k: int) -> flo
     program = Program(graph, k)
     flows: dict[tuple[Nodes, ...], int] = {}
     for publisher, receivers in messages:
-        made = program.trees(publisher, receivers)
-        trees = tuple(tuple(node for node in tree if node != publisher) for tree in made)
+        all_trees = program.trees(publisher, receivers)
+        trees = tuple(tuple(node for node in tree if node != publisher) for tree in all_trees)
         if all(trees):  # an empty one carries any number of messages, to nobody
             flows[trees] = flows.get(trees, 0) + 1
     if not flows:

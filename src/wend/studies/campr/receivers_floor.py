@@ -15,20 +15,20 @@ from wend.planning.flow_workload import BITS, MESSAGES, FlowWorkload
 
 def receivers_floor(network: FlowNetwork, workload: FlowWorkload) -> float:
     """A lower bound of y: the highest ratio of a peer's demand to the capacity of the peer and its links."""
-    return max(float((wanted / takes).max()) for wanted, takes in _at_receivers(network, workload))
+    return max(float((demand / takes).max()) for demand, takes in _at_receivers(network, workload))
 
 
 def floor_loss(network: FlowNetwork, workload: FlowWorkload, times: float = 1.0) -> float:
     """The share of messages or bits, whichever is more, that receivers lose under any routing, with capacities
     multiplied by `times`."""
-    rows = [(wanted, times * takes) for wanted, takes in _at_receivers(network, workload) if wanted.any()]
-    return max(float(np.maximum(wanted - takes, 0.0).sum() / wanted.sum()) for wanted, takes in rows)
+    rows = [(demand, times * takes) for demand, takes in _at_receivers(network, workload) if demand.any()]
+    return max(float(np.maximum(demand - takes, 0.0).sum() / demand.sum()) for demand, takes in rows)
 
 
 def _at_receivers(network: FlowNetwork, workload: FlowWorkload) -> Iterator[tuple[Floats, Floats]]:
     """By unit: the demand of each peer, and the capacity of the peer and its links."""
     whose = np.repeat(np.arange(len(workload)), np.diff(workload.ptr))
     for unit in (MESSAGES, BITS):
-        wanted = np.bincount(workload.receivers, weights=workload.demand[unit][whose], minlength=network.peers)
+        demand = np.bincount(workload.receivers, weights=workload.demand[unit][whose], minlength=network.peers)
         links = np.bincount(network.graph.head, weights=network.arc_capacity[unit], minlength=network.peers)
-        yield wanted.astype(float), np.minimum(network.peer_capacity[unit], links)
+        yield demand.astype(float), np.minimum(network.peer_capacity[unit], links)

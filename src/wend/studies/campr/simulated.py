@@ -165,8 +165,8 @@ def _of_plan(plan: Plan) -> dict[str, float]:
 def cost(trial: SimulatedTrial) -> float:
     """Estimate the seconds: peers flood links and subscriptions, then send about a packet per delivery."""
     flooding = 2e-4 * trial.nodes**2
-    wanted = trial.messages / trial.scale * trial.duration_s * 0.75 * trial.popularity * trial.nodes
-    return flooding + 5e-5 * wanted * (4.0 if trial.strategy == "dcrd" else 1.0)
+    deliveries = trial.messages / trial.scale * trial.duration_s * 0.75 * trial.popularity * trial.nodes
+    return flooding + 5e-5 * deliveries * (4.0 if trial.strategy == "dcrd" else 1.0)
 
 
 SIMULATED = TrialKind(

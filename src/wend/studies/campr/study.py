@@ -12,31 +12,26 @@ import msgspec
 from wend.pipeline.sweeps.trials import Trials
 from wend.studies.campr.simulated import SIMULATED
 from wend.studies.campr.trials import CAPACITIES, CELLS
-from wend.studies.study_model import Axis, Fields, Figure, Panel, Series, Size, Study
+from wend.studies.study_model import Axis, Fields, Figure, Panel, Series, Size, Study, metric_series
 
 TRIALS = Trials((CELLS, SIMULATED))
-HONEST, PRINTED = "honest", "printed"
+HONEST: Fields = {"strategy": "honest"}
+PRINTED: Fields = {"strategy": "printed"}
 COLOURS = dict(zip(CAPACITIES, ("red", "orange", "green", "blue", "pink"), strict=True))
-
 POPULARITY = Axis(
-    field="popularity",
-    values=(0.05, 0.25, 0.45, 0.65, 0.85),
-    thin=(0.25, 0.85),
-    label="popularity (share of the receivers that want a message)",
+    "popularity",
+    (0.05, 0.25, 0.45, 0.65, 0.85),
+    (0.25, 0.85),
+    "popularity (share of the receivers that want a message)",
 )
 SHARE = "lost deliveries (%)"
+SECONDS = "seconds of one core"
 
 
-def _by_capacity(metric: str, strategy: str) -> tuple[Series, ...]:
+def _panel(title: str, metric: str, strategy: Fields, label: str, *, percent: bool = True) -> Panel:
     """A line for each capacity of the grid. All are metrics of the same trial."""
-    return tuple(
-        Series(label=f"{c} Mbit/s", fields={"strategy": strategy}, metric=f"{metric}_{c}", colour=COLOURS[c])
-        for c in CAPACITIES
-    )
-
-
-def _panel(title: str, metric: str, strategy: str, label: str, *, percent: bool = True) -> Panel:
-    return Panel(title=title, label=label, percent=percent, series=_by_capacity(metric, strategy))
+    lines = ((f"{c} Mbit/s", f"{metric}_{c}", COLOURS[c]) for c in CAPACITIES)
+    return Panel(title, label, series=metric_series(strategy, *lines), percent=percent)
 
 
 UNDELIVERED = (
@@ -50,45 +45,39 @@ REQUIRED_K = (
     _panel("Paths needed, program as printed", "k", PRINTED, "k", percent=False),
 )
 TIMES = (
-    _panel("Finding paths and delivery graphs", "paths_s", HONEST, "seconds of one core", percent=False),
-    _panel("Building and solving the model", "model_s", HONEST, "seconds of one core", percent=False),
+    _panel("Finding paths and delivery graphs", "paths_s", HONEST, SECONDS, percent=False),
+    _panel("Building and solving the model", "model_s", HONEST, SECONDS, percent=False),
 )
 
 
 def _figure(name: str, title: str, nodes: int, messages: int, panels: tuple[Panel, ...]) -> Figure:
     return Figure(
-        name=name,
-        title=f"{title}, {nodes} nodes, {messages} messages",
-        caption="Colours: capacity per link. A line ends where no k suffices.",
-        base={"kind": "cell", "nodes": nodes, "messages": messages},
+        name,
+        f"{title}, {nodes} nodes, {messages} messages",
+        "Colours: capacity per link. A line ends where no k suffices.",
+        {"kind": "cell", "nodes": nodes, "messages": messages},
+        panels,
         axis=POPULARITY,
-        panels=panels,
-        series=(),
     )
 
 
 def _needs(nodes: int, messages: int) -> Panel:
-    lines = (("receivers' floor", "needed_floor", "grey"), ("single paths", "needed_1", "red"))
-    return Panel(
-        title=f"{nodes} nodes, {messages} messages",
-        label="needed capacity per link (Mbit/s)",
-        percent=False,
-        at={"nodes": nodes, "messages": messages},
-        series=tuple(
-            Series(label=label, fields={"strategy": HONEST}, metric=metric, colour=colour)
-            for label, metric, colour in (*lines, ("planned", "needed", "blue"))
-        ),
+    lines = (
+        ("receivers' floor", "needed_floor", "grey"),
+        ("single paths", "needed_1", "red"),
+        ("planned", "needed", "blue"),
     )
+    title, at = f"{nodes} nodes, {messages} messages", {"nodes": nodes, "messages": messages}
+    return Panel(title, "needed capacity per link (Mbit/s)", series=metric_series(HONEST, *lines), at=at, percent=False)
 
 
 NEEDS = Figure(
-    name="needs",
-    title="The capacity that k paths need",
-    caption="The least capacity per link at which nothing is lost. k is raised only until 20 Mbit/s suffice.",
-    base={"kind": "cell"},
+    "needs",
+    "The capacity that k paths need",
+    "The least capacity per link at which nothing is lost. k is raised only until 20 Mbit/s suffice.",
+    {"kind": "cell"},
+    (_needs(100, 4000), _needs(200, 4000), _needs(200, 10000), _needs(300, 10000)),
     axis=POPULARITY,
-    panels=(_needs(100, 4000), _needs(200, 4000), _needs(200, 10000), _needs(300, 10000)),
-    series=(),
 )
 
 
@@ -100,142 +89,84 @@ def _across(popularity: float) -> Panel:
         ("receivers' floor", "floor_20", "grey"),
     )
     return Panel(
-        title=f"Popularity {popularity:g}",
-        label=SHARE,
-        at={"popularity": popularity},
-        series=tuple(
-            Series(label=label, fields={"strategy": HONEST}, metric=metric, colour=colour)
-            for label, metric, colour in lines
-        ),
+        f"Popularity {popularity:g}", SHARE, series=metric_series(HONEST, *lines), at={"popularity": popularity}
     )
 
 
 ACROSS = Figure(
-    name="4.5-4.7",
-    title="Undelivered against nodes, 10000 messages, 20 Mbit/s",
-    caption="One message of twenty is drawn and counts as all of them.",
-    base={"kind": "cell", "messages": 10000, "scale": 20, "most_k": 3, "least_at": 20},
-    axis=Axis(field="nodes", values=(100, 200, 300, 400, 500, 1000), thin=(100, 300), label="nodes"),
-    panels=(_across(0.25), _across(0.45), _across(0.85)),
-    series=(),
+    "4.5-4.7",
+    "Undelivered against nodes, 10000 messages, 20 Mbit/s",
+    "One message of twenty is drawn and counts as all of them.",
+    {"kind": "cell", "messages": 10000, "scale": 20, "most_k": 3, "least_at": 20},
+    (_across(0.25), _across(0.45), _across(0.85)),
+    axis=Axis("nodes", (100, 200, 300, 400, 500, 1000), (100, 300), "nodes"),
 )
 
 
 def _by_popularity(metric: str, *chosen: float) -> tuple[Series, ...]:
     colours = {0.05: "pink", 0.25: "green", 0.45: "blue", 0.85: "red"}
-    return tuple(
-        Series(
-            label=f"popularity {p:g}", fields={"strategy": HONEST, "popularity": p}, metric=metric, colour=colours[p]
-        )
-        for p in chosen
-    )
+    return tuple(Series(f"popularity {p:g}", {**HONEST, "popularity": p}, metric, colours[p]) for p in chosen)
 
 
 LITERAL: Fields = {"charged": True, "size_kbit": 1000.0, "most_k": 1}
 """Sections 3.6.3 and 4.2 taken literally: capacity is a number of messages, and publishing uses it, too."""
 
 WHY = Figure(
-    name="nodes",
-    title="Why undelivered does not fall with nodes, 10000 messages, 20 Mbit/s",
-    caption="On single paths. Literally: a link carries 20 messages, publishing counts, and the best drops are chosen.",
-    base=ACROSS.base,
-    axis=ACROSS.axis,
-    panels=(
-        Panel(
-            title="Load of a peer",
-            label="messages received, of all (%)",
-            series=_by_popularity("intake", 0.25, 0.45, 0.85),
-        ),
-        Panel(
-            title="Distance",
-            label="hops of a delivery",
-            percent=False,
-            series=_by_popularity("hops", 0.25, 0.45, 0.85),
-        ),
-        Panel(
-            title="Undelivered, literally",
-            label=SHARE,
-            at=LITERAL,
-            series=_by_popularity("least", 0.05, 0.45),
-        ),
+    "nodes",
+    "Why undelivered does not fall with nodes, 10000 messages, 20 Mbit/s",
+    "On single paths. Literally: a link carries 20 messages, publishing counts, and the best drops are chosen.",
+    ACROSS.base,
+    (
+        Panel("Load of a peer", "messages received, of all (%)", series=_by_popularity("intake", 0.25, 0.45, 0.85)),
+        Panel("Distance", "hops of a delivery", series=_by_popularity("hops", 0.25, 0.45, 0.85), percent=False),
+        Panel("Undelivered, literally", SHARE, series=_by_popularity("least", 0.05, 0.45), at=LITERAL),
     ),
-    series=(),
+    axis=ACROSS.axis,
 )
 
-MIN_USAGE = Series(label="plan: minimum usage", fields={"strategy": "min-usage"}, colour="orange")
-BALANCE = Series(label="plan: balanced", fields={"strategy": "balance"}, colour="green")
-TREE = Series(label="d-tree", fields={"strategy": "d-tree"})
-MULTIPATH = Series(label="multipath", fields={"strategy": "multipath"})
-DCRD = Series(label="dcrd", fields={"strategy": "dcrd"})
-EXECUTED = (MIN_USAGE, BALANCE, TREE, MULTIPATH, DCRD)
-PACKETS = "packets per wanted delivery"
-DROPPED = "drops per wanted delivery (%)"
+MIN_USAGE = Series("plan: minimum usage", {"strategy": "min-usage"}, colour="orange")
+BALANCE = Series("plan: balanced", {"strategy": "balance"}, colour="green")
+TREE = Series("d-tree", {"strategy": "d-tree"})
+EXECUTED = (
+    MIN_USAGE,
+    BALANCE,
+    TREE,
+    Series("multipath", {"strategy": "multipath"}),
+    Series("dcrd", {"strategy": "dcrd"}),
+)
+OUTSIDE_PLAN = Series("not in the plan", {"strategy": "balance"}, "promised", "grey", variant=True)
+JUST_FULL = "Links carry just what the balanced plan needs: the fullest is full."
 
 EXECUTION = (
     Figure(
-        name="5.1",
-        title="Simulated plans, 100 nodes",
-        caption="Links carry just what the balanced plan needs: the fullest is full.",
-        base={"kind": "simulated"},
-        axis=msgspec.structs.replace(POPULARITY, thin=(0.25,)),
-        panels=(
-            Panel(title="Undelivered", label=SHARE, metric="undelivered"),
-            Panel(title="Traffic", label=PACKETS, metric="packets", percent=False),
-            Panel(title="Drops (some packets are sent again)", label=DROPPED, metric="dropped", share=False),
-            Panel(title="Delay, 99th percentile", label="seconds", metric="delay_s", percent=False),
+        "5.1", "Simulated plans, 100 nodes", JUST_FULL, {"kind": "simulated"},
+        (
+            Panel("Undelivered", SHARE, "undelivered"),
+            Panel("Traffic", "packets per wanted delivery", "packets", percent=False),
+            Panel("Drops (some packets are sent again)", "drops per wanted delivery (%)", "dropped", share=False),
+            Panel("Delay, 99th percentile", "seconds", "delay_s", percent=False),
         ),
-        series=EXECUTED,
+        EXECUTED, msgspec.structs.replace(POPULARITY, thin=(0.25,)),
     ),
     Figure(
-        name="5.2",
-        title="Simulated plans on larger networks, popularity 0.45",
-        caption="Links carry just what the balanced plan needs: the fullest is full.",
-        base={"kind": "simulated"},
-        axis=Axis(field="nodes", values=(100, 200, 300), thin=(100,), label="nodes"),
-        panels=(
-            Panel(title="Undelivered", label=SHARE, metric="undelivered"),
-            Panel(
-                title="Load of the fullest link on single paths",
-                label="% of its capacity",
-                metric="single_load",
-                share=False,
-            ),
+        "5.2", "Simulated plans on larger networks, popularity 0.45", JUST_FULL, {"kind": "simulated"},
+        (
+            Panel("Undelivered", SHARE, "undelivered"),
+            Panel("Load of the fullest link on single paths", "% of its capacity", "single_load", share=False),
         ),
-        series=(MIN_USAGE, BALANCE, TREE),
+        (MIN_USAGE, BALANCE, TREE), Axis("nodes", (100, 200, 300), (100,), "nodes"),
     ),
     Figure(
-        name="5.3",
-        title="Load, 100 nodes, popularity 0.25",
-        caption="At load 1 everything just fits. Above it, a plan carries the most valuable messages.",
-        base={"kind": "simulated", "popularity": 0.25},
-        axis=Axis(field="load", values=(0.5, 0.75, 1.0, 1.25, 1.5), thin=(0.5,), label="offered load / load that fits"),
-        panels=(
-            Panel(
-                title="Undelivered",
-                label=SHARE,
-                metric="undelivered",
-                series=(
-                    *EXECUTED,
-                    Series(
-                        label="not in the plan",
-                        fields={"strategy": "balance"},
-                        metric="promised",
-                        colour="grey",
-                        variant=True,
-                    ),
-                ),
-            ),
-            Panel(
-                title="Delivery graphs per message",
-                label="graphs",
-                metric="graphs",
-                percent=False,
-                series=(MIN_USAGE, BALANCE),
-            ),
+        "5.3", "Load, 100 nodes, popularity 0.25",
+        "At load 1 everything just fits. Above it, a plan carries the most valuable messages.",
+        {"kind": "simulated", "popularity": 0.25},
+        (
+            Panel("Undelivered", SHARE, "undelivered", (*EXECUTED, OUTSIDE_PLAN)),
+            Panel("Delivery graphs per message", "graphs", "graphs", (MIN_USAGE, BALANCE), percent=False),
         ),
-        series=EXECUTED,
+        axis=Axis("load", (0.5, 0.75, 1.0, 1.25, 1.5), (0.5,), "offered load / load that fits"),
     ),
-)
+)  # fmt: skip
 
 SMOKE: dict[str, Fields] = {"cell": {"most_k": 3, "scale": 20}, "simulated": {"scale": 200, "duration_s": 5.0}}
 

@@ -35,7 +35,7 @@ from wend.planning.models import balance
 from wend.planning.partial_plan import undelivered_at_least
 from wend.planning.problem import problem_of
 from wend.studies.campr import printed
-from wend.studies.campr.brite_flat import Growth, grown
+from wend.studies.campr.brite_flat import Growth, grow
 from wend.studies.campr.receivers_floor import floor_loss, receivers_floor
 from wend.topology.graph import Overlay, OverlayLink
 
@@ -87,7 +87,7 @@ def run_cell(cell: CellTrial, seed: int) -> dict[str, float]:
 
 
 def network_of(cell: CellTrial, seed: int, link: Rate) -> FlowNetwork:
-    overlay = grown(cell.nodes, cell.growth, seed=seed)
+    overlay = grow(cell.nodes, cell.growth, seed=seed)
     if cell.per == "link":
         return FlowNetwork(overlay, link=link)
     network = FlowNetwork(overlay, link=link, peer=AGGREGATE)
@@ -157,8 +157,8 @@ def _honest(cell: CellTrial, seed: int) -> dict[str, float]:
     metrics |= {"hops": _mean_hops(network, workload, single), "intake": len(single.arcs) / len(workload) / cell.nodes}
     if cell.least_at:
         within, _ = _network_and_workload(cell, seed, Rate(cell.least_at * MBIT, bits=True))
-        lost, wanted = undelivered_at_least(within, workload, single)
-        metrics["least"] = max(lost / wanted, floor_loss(within, workload))
+        lost, deliveries = undelivered_at_least(within, workload, single)
+        metrics["least"] = max(lost / deliveries, floor_loss(within, workload))
     for capacity in CAPACITIES:
         k = next((i for i, need in enumerate(needed, 1) if need <= capacity * (1 + _SAME)), 0)
         alone = dropped_share(network, workload, single, everything, capacity)
@@ -199,8 +199,8 @@ def dropped_share(
     )  # fmt: skip
     if change > _SAME:
         raise WendError(f"the drops of full peers have not converged after {_ROUNDS} rounds")
-    wanted = float(np.diff(workload.ptr) @ workload.demand[BITS])
-    return max(1.0 - delivered / wanted, 0.0)
+    demand = float(np.diff(workload.ptr) @ workload.demand[BITS])
+    return max(1.0 - delivered / demand, 0.0)
 
 
 def _mean_hops(network: FlowNetwork, workload: FlowWorkload, single: DeliveryGraphs) -> float:

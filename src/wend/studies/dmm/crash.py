@@ -53,7 +53,7 @@ CRASH_METRICS = (*map(window_name, WINDOWS), "recovery_s", "crash_delivery", "cr
 
 
 def run_crash(trial: CrashTrial, seed: int) -> Metrics:
-    """The delivery of what is published around the crash, and the seconds until it is back."""
+    """The delivery ratio around the crash, and the seconds until it has recovered."""
     setting = crash_setting(trial, seed)
     played = play(setting, trial.strategy, trial.cache, pastry_table_ns=TABLE_NS)
     times = np.array([event.time_ns for event in setting.workload.publications], dtype=np.int64)
@@ -87,8 +87,8 @@ def crash_setting(trial: CrashTrial, seed: int) -> RunSetting:
     publisher, times = rounds(seed, publishers, begin, MINUTE_NS, count)
     inside = times < end
     events = draw_publications(seed, publisher[inside], times[inside])
-    gone = stream(seed, "dmm", "crash").permutation(trial.peers)[: trial.crashed]
-    change = PeerChange(CRASH_NS, "crash", tuple(sorted(gone.tolist())))
+    crashed = stream(seed, "dmm", "crash").permutation(trial.peers)[: trial.crashed]
+    change = PeerChange(CRASH_NS, "crash", tuple(sorted(crashed.tolist())))
     workload = Workload(timed_subscriptions(drawn, 0, SPACING_NS), (), timed_publications(events), (change,))
     return RunSetting(
         trial.peers,

@@ -79,8 +79,7 @@ class Draws(NamedTuple):
         if self.names is not None:  # the smallest exponential variables are a weighted sample without replacement
             keys = -np.log1p(-keys) / self.names
         rank = keys.argsort(axis=1).argsort(axis=1)
-        found: NDArray[np.bool_] = rank < sizes[:, None]
-        return found
+        return np.asarray(rank < sizes[:, None])
 
     def numbers(self, rng: np.random.Generator, shape: tuple[int, int]) -> Values:
         drawn = rng.choice(HIGHEST, size=shape, p=self.values) + 1
@@ -90,7 +89,7 @@ class Draws(NamedTuple):
 def draw_subscriptions(
     seed: int, count: int, subscribers: Ints, distribution: Distribution = "uniform", predicates: int = 0
 ) -> RangeSubscriptions:
-    """Random ranges on 1 to 5 attributes. With `predicates` on so many, and only the first of them selects."""
+    """Random ranges on 1 to 5 attributes. With `predicates`, on that many, and only the first selects."""
     if not 0 <= predicates <= ATTRIBUTES:
         raise ConfigError(f"a subscription has 1 to {ATTRIBUTES} predicates, got {predicates}")
     rng = stream(seed, "dmm", "subscriptions")

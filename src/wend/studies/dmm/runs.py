@@ -1,8 +1,8 @@
-"""One run of the dmm study: a strategy, a workload with what it has to deliver, and the measured rows.
+"""One run of the dmm study: a strategy, a workload with the deliveries that are due, and the measured rows.
 
 The seed decides the network, the placement of peers, subscriptions, publications, losses and crashes, so all strategies
 of one seed meet the same conditions. `direct` is the bound, computed from the latencies alone: the publisher knows
-everybody and sends each event straight to the peers of its subscribers.
+all peers and sends each event straight to those of its subscribers.
 """
 
 import gc
@@ -86,7 +86,7 @@ class RunSetting(NamedTuple):
     peers: int
     workload: Workload
     due: Pairs
-    """What has to be delivered."""
+    """The deliveries that are due."""
     latencies: RouterLatencies
     end_ns: Nanos
     """When the last publication has been made."""
@@ -94,14 +94,14 @@ class RunSetting(NamedTuple):
     seed: int
 
 
-class Played(NamedTuple):
+class RunOutcome(NamedTuple):
     """A run, with a row for each delivery that was due."""
 
     setting: RunSetting
     made: NDArray[np.bool_]
-    """Whether it was made."""
+    """Whether the delivery was made."""
     delay_ns: Ints
-    """-1 if it was not."""
+    """-1 if the delivery was not made."""
     hops: Ints
     messages: dict[str, MessageCounts]
     """By what they are for: `publication`, `subscription`, `cache`, `acks`, `membership`."""
@@ -115,7 +115,7 @@ class Played(NamedTuple):
         return sum((self.messages.get(each, MessageCounts()) for each in purposes), MessageCounts())
 
 
-def play(setting: RunSetting, name: str, cache: bool, **settings: Any) -> Played:
+def play(setting: RunSetting, name: str, cache: bool, **settings: Any) -> RunOutcome:
     if name == DIRECT:
         return _direct(setting)
     strategy = STRATEGIES[name]
@@ -128,14 +128,14 @@ def play(setting: RunSetting, name: str, cache: bool, **settings: Any) -> Played
         loss=setting.loss,
         seed=setting.seed,
     )
-    gc.collect()  # what an earlier run of this process left would be counted as memory that this one need not take
+    gc.collect()  # garbage of an earlier run would count as memory of this one
     contacts = settled_contacts(range(setting.peers), setting.latencies.nearest, CANDIDATES)
     simulation = DhtSimulation(config, setting.latencies, setting.workload, contacts)
     began = process_time()
     results = simulation.run(setting.end_ns + strategy.drain_ns)
     cpu_s = process_time() - began
     made, delay, hops = _rows(setting, results)
-    return Played(
+    return RunOutcome(
         setting,
         made,
         delay,
@@ -171,7 +171,7 @@ def _purposes(routing: str, results: DhtResults) -> dict[str, MessageCounts]:
     interest = plugin("routing", routing).needs.interest
     declared = plugin("interest", interest).messages
     events = {each.__name__ for each in get_args(declared) if "event" in each.__struct_fields__}
-    found: dict[str, MessageCounts] = {}
+    messages: dict[str, MessageCounts] = {}
     for kind, counts in results.messages.items():
         if kind.plugin == LINKS:
             purpose = "acks"
@@ -181,8 +181,8 @@ def _purposes(routing: str, results: DhtResults) -> dict[str, MessageCounts]:
             purpose = "publication"
         else:
             purpose = "cache" if kind.body in CACHE_BODIES else "subscription"
-        found[purpose] = found.get(purpose, MessageCounts()) + counts
-    return found
+        messages[purpose] = messages.get(purpose, MessageCounts()) + counts
+    return messages
 
 
 def _states(simulation: DhtSimulation, strategy: StudiedStrategy) -> dict[str, Ints]:
@@ -195,7 +195,7 @@ def _states(simulation: DhtSimulation, strategy: StudiedStrategy) -> dict[str, I
     return {"leaf": columns[:, 0], "tree": columns[:, 1], "all": columns.sum(axis=1)}
 
 
-def _direct(setting: RunSetting) -> Played:
+def _direct(setting: RunSetting) -> RunOutcome:
     """The bound: one message to each peer with a subscriber, and nothing gets lost."""
     due, workload, latencies = setting.due, setting.workload, setting.latencies
     publisher = np.array([event.peer for event in workload.publications], dtype=np.int64)[due.publication]
@@ -205,7 +205,7 @@ def _direct(setting: RunSetting) -> Played:
     apart = [latencies.hops(workload.publications[event].peer, peer) for event, peer in sent.T.tolist()]
     messages = {"publication": MessageCounts(sent.shape[1], sum(apart))}
     everywhere = np.ones(len(delay), dtype=np.bool_)
-    return Played(setting, everywhere, delay, everywhere.astype(np.int64), messages, {}, 0.0, 0.0)
+    return RunOutcome(setting, everywhere, delay, everywhere.astype(np.int64), messages, {}, 0.0, 0.0)
 
 
 def roles(peers: int, publishers: int, seed: int) -> tuple[Ints, Ints]:

@@ -1,107 +1,112 @@
 """Section VI of the dmm paper, as data: content-based matching on a DHT, at 5000 and 50 000 peers.
 
-Every figure shows Wend's own `rendezvous` and the bound beside the paper's algorithms: a publisher that knows everybody
-and sends straight to the subscribers' peers. The paper shows means; delays are bimodal, so medians stand beside them.
+Beside the paper's algorithms every figure shows Wend's own `rendezvous`, and a bound: a publisher that knows all peers
+and sends straight to those of the subscribers. The paper shows means. Delays are bimodal, so medians stand beside them.
 """
 
 from wend.model.units import SECOND
 from wend.studies.dmm.crash import WINDOW_NS, WINDOWS, window_name
 from wend.studies.dmm.range_workload import PERIOD_NS
 from wend.studies.dmm.trials import SIZES, SLICES, TRIALS
-from wend.studies.study_model import Axis, Fields, Figure, MetricRow, MetricTable, Panel, Series, Size, Study
+from wend.studies.study_model import (
+    Axis,
+    Fields,
+    Figure,
+    MetricRow,
+    MetricTable,
+    Panel,
+    Series,
+    Size,
+    Study,
+    metric_series,
+)
 
-DMM = Series(label="dmm", fields={"strategy": "dmm"})
-DMM_CACHE = Series(label="dmm, TreeCache", fields={"strategy": "dmm", "cache": True}, variant=True)
-AR = Series(label="dmm-ar", fields={"strategy": "dmm-ar"})
-AR_CACHE = Series(label="dmm-ar, TreeCache", fields={"strategy": "dmm-ar", "cache": True}, variant=True)
-HERMES = Series(label="hermes", fields={"strategy": "hermes"})
-RENDEZVOUS = Series(label="rendezvous", fields={"strategy": "rendezvous"})
-BOUND = Series(label="bound: direct", fields={"strategy": "direct"})
+DMM = Series("dmm", {"strategy": "dmm"})
+DMM_CACHE = Series("dmm, TreeCache", {"strategy": "dmm", "cache": True}, variant=True)
+AR = Series("dmm-ar", {"strategy": "dmm-ar"})
+AR_CACHE = Series("dmm-ar, TreeCache", {"strategy": "dmm-ar", "cache": True}, variant=True)
+HERMES = Series("hermes", {"strategy": "hermes"})
+RENDEZVOUS = Series("rendezvous", {"strategy": "rendezvous"})
+BOUND = Series("bound: direct", {"strategy": "direct"})
 OWN = (RENDEZVOUS, BOUND)
 MANY_PEERS = (AR, AR_CACHE, *OWN)
 """In figures with 50 000 peers, where a run takes minutes."""
 EVERY = (DMM, DMM_CACHE, AR, AR_CACHE, HERMES, *OWN)
 
-SUBSCRIPTIONS = Axis(field="subscriptions", values=(1000, 2000, 5000, 10_000), thin=(300,), label="subscriptions")
-LARGE = Axis(
-    field="subscriptions", values=(1000, 10_000, 100_000, 300_000), thin=(300,), label="subscriptions", log=True
-)
-PREDICATES = Axis(field="predicates", values=(1, 2, 5, 10), thin=(1, 10), label="predicates of a subscription")
+SUBSCRIPTIONS = Axis("subscriptions", (1000, 2000, 5000, 10_000), (300,), "subscriptions")
+LARGE = Axis("subscriptions", (1000, 10_000, 100_000, 300_000), (300,), "subscriptions", log=True)
+PREDICATES = Axis("predicates", (1, 2, 5, 10), (1, 10), "predicates of a subscription")
 
 DELIVERY = "delivered, of the matching events (%)"
 MESSAGES = "overlay messages"
 SECONDS = "seconds"
+SCALE: Fields = {"kind": "scale"}
+LARGE_BASE: Fields = {"kind": "large"}
 ZIPF: Fields = {"kind": "large", "distribution": "zipf"}
 WARM_UP = "Publications grouped by the 10 s in which they were made. The caches are empty at first."
 LARGER = "50 000 peers."
 
 
 def _of_subscriptions(name: str, title: str, axis: Axis, base: Fields, panels: tuple[Panel, ...], text: str) -> Figure:
-    series = MANY_PEERS if base["kind"] == "large" else EVERY
-    return Figure(name=name, title=title, caption=text, base=base, axis=axis, panels=panels, series=series)
+    return Figure(name, title, text, base, panels, MANY_PEERS if base["kind"] == "large" else EVERY, axis)
 
 
-def _breakdown(*of: Series) -> tuple[Panel, ...]:
-    """What messages are for, a panel for each strategy, with the bound."""
-    lines = (
+def _purpose(of: Series) -> Panel:
+    """What the messages of a strategy are for, with the bound."""
+    own = metric_series(
+        of.fields,
         ("publications", "publication_messages", "blue"),
         ("subscriptions", "subscription_messages", "orange"),
         ("TreeCache", "cache_messages", "pink"),
         ("matches", "matches", "grey"),
     )
-    bound = Series(label=BOUND.label, fields=BOUND.fields, metric="publication_messages", colour="green", variant=True)
-
-    def panel(one: Series) -> Panel:
-        own = [Series(label=label, fields=one.fields, metric=metric, colour=colour) for label, metric, colour in lines]
-        return Panel(title=one.label, label=MESSAGES, percent=False, series=(*own, bound))
-
-    return tuple(map(panel, of))
+    bound = Series(BOUND.label, BOUND.fields, "publication_messages", "green", variant=True)
+    return Panel(of.label, MESSAGES, series=(*own, bound), percent=False)
 
 
 def _over_time(metric: str, title: str, label: str) -> Panel:
-    middle = PERIOD_NS / SECOND
+    length_s = PERIOD_NS / SECOND
     return Panel(
-        title=title,
-        label=label,
-        curve=tuple((middle * (at + 0.5), f"{metric}_{at}") for at in range(SLICES)),
-        curve_label="seconds since the first publication",
+        title,
+        label,
         percent=False,
+        curve=tuple((length_s * (at + 0.5), f"{metric}_{at}") for at in range(SLICES)),
+        curve_label="seconds since the first publication",
     )
 
 
-def _delays(name: str, title: str, series: tuple[Series, ...], base: Fields, caption: str = WARM_UP) -> Figure:
-    return Figure(
-        name=name,
-        title=title,
-        caption=caption,
-        base=base,
-        panels=(_over_time("delay", "Mean delay", SECONDS), _over_time("median", "Median delay", SECONDS)),
-        series=(*series, *OWN),
-    )
+def _delays(name: str, title: str, series: tuple[Series, ...], base: Fields) -> Figure:
+    panels = (_over_time("delay", "Mean delay", SECONDS), _over_time("median", "Median delay", SECONDS))
+    return Figure(name, title, WARM_UP, base, panels, (*series, *OWN))
 
 
 def _state(kind: str, title: str) -> Panel:
     return Panel(
-        title=title,
-        label="peers that store at least as many (%)",
+        title,
+        "peers that store at least as many (%)",
         curve=tuple((float(size), f"{kind}_{size}") for size in SIZES),
         curve_label="subscriptions stored at a peer",
         curve_log=True,
     )
 
 
+PURPOSES = (_purpose(AR_CACHE), _purpose(RENDEZVOUS))
 STATES = (_state("all", "All"), _state("leaf", "Leaf"), _state("tree", "Tree"))
-SCALE: Fields = {"kind": "scale"}
-LARGE_BASE: Fields = {"kind": "large"}
-TOTAL = Panel(title="All messages", metric="messages", label=MESSAGES, percent=False)
-RATIO = Panel(title="Delivery ratio", metric="delivery", label=DELIVERY)
+TOTAL = Panel("All messages", MESSAGES, "messages", percent=False)
+RATIO = Panel("Delivery ratio", DELIVERY, "delivery")
 PER_MATCH = (
-    Panel(title="Overlay messages", metric="per_match", label="per match", percent=False),
-    Panel(title="Physical hops", metric="physical_per_match", label="per match", percent=False),
+    Panel("Overlay messages", "per match", "per_match", percent=False),
+    Panel("Physical hops", "per match", "physical_per_match", percent=False),
 )
 MEAN_DELAYS = (
-    Panel(title="Mean delay, warm", metric="delay_warm_s", label=SECONDS, percent=False),
-    Panel(title="Median delay, warm", metric="delay_warm_median_s", label=SECONDS, percent=False),
+    Panel("Mean delay, warm", SECONDS, "delay_warm_s", percent=False),
+    Panel("Median delay, warm", SECONDS, "delay_warm_median_s", percent=False),
+)
+AROUND_THE_CRASH = Panel(
+    "Delivery ratio",
+    DELIVERY,
+    curve=tuple((each * WINDOW_NS / SECOND, window_name(each)) for each in WINDOWS),
+    curve_label="seconds since the crash",
 )
 
 FIGURES = (
@@ -111,23 +116,11 @@ FIGURES = (
         "10", "Message cost", SUBSCRIPTIONS, SCALE, (TOTAL,), "Publications, subscriptions, beacons and TreeCache."
     ),
     Figure(
-        name="11",
-        title="Message cost by purpose",
-        caption="Subscriptions include beacons. ACKs and the DHT's own messages are not counted.",
-        base=SCALE,
-        axis=SUBSCRIPTIONS,
-        panels=_breakdown(AR_CACHE, RENDEZVOUS),
-        series=(),
+        "11", "Message cost by purpose",
+        "Subscriptions include beacons. ACKs and the DHT's own messages are not counted.",
+        SCALE, PURPOSES, axis=SUBSCRIPTIONS,
     ),
-    Figure(
-        name="12",
-        title="Message cost by purpose, 50 000 peers",
-        caption=LARGER,
-        base=LARGE_BASE,
-        axis=LARGE,
-        panels=_breakdown(AR_CACHE, RENDEZVOUS),
-        series=(),
-    ),
+    Figure("12", "Message cost by purpose, 50 000 peers", LARGER, LARGE_BASE, PURPOSES, axis=LARGE),
     _of_subscriptions(
         "13", "Publication messages per match", SUBSCRIPTIONS, SCALE, PER_MATCH, "Without ACKs and beacons."
     ),
@@ -135,39 +128,20 @@ FIGURES = (
     _delays("16", "Delay of dmm-ar, 50 000 peers", (AR, AR_CACHE), LARGE_BASE),
     _delays("17-18", "Delay of dmm, without and with TreeCache", (DMM, DMM_CACHE, HERMES), SCALE),
     Figure(
-        name="19",
-        title="Hops of a delivery",
-        caption=WARM_UP,
-        base=SCALE,
-        panels=(_over_time("hops", "Overlay hops, matching and delivery", "mean hops"),),
-        series=EVERY,
+        "19", "Hops of a delivery", WARM_UP, SCALE,
+        (_over_time("hops", "Overlay hops, matching and delivery", "mean hops"),), EVERY,
     ),
     Figure(
-        name="20",
-        title="Subscription state, 10 000 subscriptions",
-        caption="Leaf: stored to match. Tree: stored on paths of deliveries. The bound stores nothing elsewhere.",
-        base={**SCALE, "subscriptions": 10_000},
-        panels=STATES,
-        series=EVERY[:-1],
+        "20", "Subscription state, 10 000 subscriptions",
+        "Leaf: stored to match. Tree: stored on paths of deliveries. The bound stores nothing elsewhere.",
+        {**SCALE, "subscriptions": 10_000}, STATES, EVERY[:-1],
     ),
     Figure(
-        name="20-large",
-        title="Subscription state, 300 000 subscriptions, 50 000 peers",
-        caption="As Figure 20.",
-        base={**LARGE_BASE, "subscriptions": 300_000},
-        panels=STATES,
-        series=MANY_PEERS[:-1],
+        "20-large", "Subscription state, 300 000 subscriptions, 50 000 peers", "As Figure 20.",
+        {**LARGE_BASE, "subscriptions": 300_000}, STATES, MANY_PEERS[:-1],
     ),
     _of_subscriptions("21", "Delivery ratio, Zipf, 50 000 peers", LARGE, ZIPF, (RATIO,), LARGER),
-    Figure(
-        name="22",
-        title="Message cost by purpose, Zipf, 50 000 peers",
-        caption=LARGER,
-        base=ZIPF,
-        axis=LARGE,
-        panels=_breakdown(AR_CACHE, RENDEZVOUS),
-        series=(),
-    ),
+    Figure("22", "Message cost by purpose, Zipf, 50 000 peers", LARGER, ZIPF, PURPOSES, axis=LARGE),
     _delays("23", "Delay of dmm-ar, Zipf, 50 000 peers", (AR, AR_CACHE), ZIPF),
     _of_subscriptions(
         "24", "Delivery ratio against predicates", PREDICATES, SCALE, (RATIO, *MEAN_DELAYS),
@@ -177,41 +151,30 @@ FIGURES = (
         "25", "Message cost against predicates", PREDICATES, SCALE, (TOTAL, *PER_MATCH), "As Figure 24."
     ),
     Figure(
-        name="26",
-        title="Delivery ratio when a fifth of the peers crash",
-        caption="Publications grouped by 10 s. Subscribers that crashed before a publication do not count.",
-        base={"kind": "crash"},
-        panels=(
-            Panel(
-                title="Delivery ratio",
-                label=DELIVERY,
-                curve=tuple((each * WINDOW_NS / SECOND, window_name(each)) for each in WINDOWS),
-                curve_label="seconds since the crash",
-            ),
-        ),
-        series=EVERY,
+        "26", "Delivery ratio when a fifth of the peers crash",
+        "Publications grouped by 10 s. Subscribers that crashed before a publication do not count.",
+        {"kind": "crash"}, (AROUND_THE_CRASH,), EVERY,
     ),
 )  # fmt: skip
 
-_COLUMNS = tuple((one.label, {**SCALE, **one.fields}) for one in EVERY)
 TABLES = (
     MetricTable(
-        name="Overview",
-        title="One thousand subscriptions",
-        text="Warm: published at least 30 s after the first publication.",
-        columns=_COLUMNS,
-        rows=(
-            MetricRow(label="delivered", metric="delivery", percent=True),
-            MetricRow(label="mean delay, s", metric="delay_s", paper={"dmm-ar": 15, "dmm": 10, "dmm, TreeCache": 10}),
-            MetricRow(label="median delay, s", metric="delay_median_s"),
-            MetricRow(label="mean delay, warm, s", metric="delay_warm_s", paper={"dmm-ar, TreeCache": 3}),
-            MetricRow(label="median delay, warm, s", metric="delay_warm_median_s"),
-            MetricRow(label="mean hops, warm", metric="hops_warm", paper={"dmm-ar, TreeCache": 10}),
-            MetricRow(label="overlay messages per match", metric="per_match", paper={"dmm-ar, TreeCache": 7}),
-            MetricRow(label="physical hops per match", metric="physical_per_match"),
-            MetricRow(label="subscriptions stored, mean", metric="state_mean"),
-            MetricRow(label="subscriptions stored, most", metric="state_most", digits=0),
-            MetricRow(label="time of a message, microseconds", metric="message_us", digits=1),
+        "Overview",
+        "One thousand subscriptions",
+        "Warm: published at least 30 s after the first publication.",
+        tuple((one.label, {**SCALE, **one.fields}) for one in EVERY),
+        (
+            MetricRow("delivered", "delivery", percent=True),
+            MetricRow("mean delay, s", "delay_s", {"dmm-ar": 15, "dmm": 10, "dmm, TreeCache": 10}),
+            MetricRow("median delay, s", "delay_median_s"),
+            MetricRow("mean delay, warm, s", "delay_warm_s", {"dmm-ar, TreeCache": 3}),
+            MetricRow("median delay, warm, s", "delay_warm_median_s"),
+            MetricRow("mean hops, warm", "hops_warm", {"dmm-ar, TreeCache": 10}),
+            MetricRow("overlay messages per match", "per_match", {"dmm-ar, TreeCache": 7}),
+            MetricRow("physical hops per match", "physical_per_match"),
+            MetricRow("subscriptions stored, mean", "state_mean"),
+            MetricRow("subscriptions stored, most", "state_most", digits=0),
+            MetricRow("time of a message, microseconds", "message_us", digits=1),
         ),
     ),
 )

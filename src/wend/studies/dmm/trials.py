@@ -22,7 +22,17 @@ from wend.studies.dmm.range_workload import (
     timed_publications,
     timed_subscriptions,
 )
-from wend.studies.dmm.runs import DIRECT, TABLE_NS, Metrics, Played, RunSetting, StrategyName, place_peers, play, roles
+from wend.studies.dmm.runs import (
+    DIRECT,
+    TABLE_NS,
+    Metrics,
+    RunOutcome,
+    RunSetting,
+    StrategyName,
+    place_peers,
+    play,
+    roles,
+)
 
 
 class ScaleTrial(msgspec.Struct, frozen=True):
@@ -117,7 +127,7 @@ def run_scale(trial: ScaleTrial, seed: int) -> Metrics:
     return {**metrics, **_state_metrics(played)}
 
 
-def _delays(played: Played, chosen: NDArray[np.bool_], name: str) -> Metrics:
+def _delays(played: RunOutcome, chosen: NDArray[np.bool_], name: str) -> Metrics:
     if not chosen.any():
         return {}
     delay, hops = played.delay_ns[chosen] / SECOND, played.hops[chosen]
@@ -129,14 +139,13 @@ def _delays(played: Played, chosen: NDArray[np.bool_], name: str) -> Metrics:
     return metrics if name else {**metrics, "hops_median": float(np.median(hops))}
 
 
-def _state_metrics(played: Played) -> Metrics:
+def _state_metrics(played: RunOutcome) -> Metrics:
     """The share of peers that store at least so many subscriptions, and how many they store."""
     if not played.states:
         return {}
-    found = {f"{kind}_{size}": float((played.states[kind] >= size).mean()) for kind in KINDS for size in SIZES}
     every = played.states["all"]
     return {
-        **found,
+        **{f"{kind}_{size}": float((played.states[kind] >= size).mean()) for kind in KINDS for size in SIZES},
         "state_mean": float(every.mean()),
         "state_p99": float(np.percentile(every, 99)),
         "state_most": float(every.max()),
@@ -172,7 +181,7 @@ def cost(trial: ScaleTrial | CrashTrial) -> float:
     return 10.0 + 20.0 * trial.peers / 5000 + 4.0 * trial.subscriptions / 1000
 
 
-_PARTS = (*SIMULATED, "studies/dmm/crash.py", "studies/dmm/runs.py", "studies/dmm/range_workload.py")
+_PARTS = (*SIMULATED, *(f"studies/{name}.py" for name in ("dmm/runs", "dmm/range_workload", "settled_contacts")))
 TRIALS = Trials(
     (
         TrialKind("scale", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=cost),

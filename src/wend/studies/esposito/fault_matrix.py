@@ -45,8 +45,8 @@ class FaultRow(msgspec.Struct, frozen=True):
 
 def stores_events(strategy: str) -> bool:
     """Whether a strategy can store events for unreachable peers."""
-    made = INTEREST[ROUTING[strategy].needs.durable_interest]
-    return issubclass(made, Interest) and made.durable
+    interest = INTEREST[ROUTING[strategy].needs.durable_interest]
+    return issubclass(interest, Interest) and interest.durable
 
 
 def fault_scenario(fault: str, strategy: str, seed: int) -> Scenario:

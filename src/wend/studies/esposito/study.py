@@ -8,158 +8,143 @@ with adaptive routing. A table follows of all strategies under the nine faults o
 from wend.studies.esposito.fault_matrix import STRATEGIES as MATRIX_STRATEGIES
 from wend.studies.esposito.runs import STRATEGIES
 from wend.studies.esposito.trials import MATRIX, TRIALS, matrix_metric
-from wend.studies.study_model import Axis, Fields, Figure, MetricRow, MetricTable, Panel, Series, Size, Study
+from wend.studies.study_model import (
+    Axis,
+    Fields,
+    Figure,
+    MetricRow,
+    MetricTable,
+    Panel,
+    Places,
+    Series,
+    Size,
+    Study,
+    panels_at,
+)
 
-EVERY = {
-    "scribe": Series(label="scribe", fields={"strategy": "scribe"}),
-    "scribe-acks": Series(label="scribe, ACK per hop", fields={"strategy": "scribe-acks"}, variant=True),
-    "clusters": Series(label="clusters", fields={"strategy": "clusters"}),
-    "clusters-any": Series(label="clusters, any parents", fields={"strategy": "clusters-any"}, variant=True),
-    "clusters-adaptive": Series(label="clusters, adaptive", fields={"strategy": "clusters-adaptive"}),
+SERIES = {
+    "scribe": Series("scribe", {"strategy": "scribe"}),
+    "scribe-acks": Series("scribe, ACK per hop", {"strategy": "scribe-acks"}, variant=True),
+    "clusters": Series("clusters", {"strategy": "clusters"}),
+    "clusters-any": Series("clusters, any parents", {"strategy": "clusters-any"}, variant=True),
+    "clusters-adaptive": Series("clusters, adaptive", {"strategy": "clusters-adaptive"}),
 }
-KNOWN = {name: series for name, series in EVERY.items() if name in STRATEGIES}
 
 
 def _of(*names: str) -> tuple[Series, ...]:
-    return tuple(KNOWN[name] for name in names if name in KNOWN)
+    """The series of these strategies, without those that Wend lacks."""
+    return tuple(SERIES[name] for name in names if name in STRATEGIES)
 
 
 COMPARED = _of("scribe", "clusters", "clusters-adaptive")
-BY_HOMING: tuple[tuple[str, Fields], ...] = (
-    ("single-homed", {"homing": "single"}),
-    ("multi-homed", {"homing": "multi"}),
-)
-NODES = Axis(field="nodes", values=(40, 80, 120, 160, 200), thin=(40,), label="nodes")
-FEW_NODES = Axis(field="nodes", values=(40, 120, 200), thin=(40,), label="nodes")
-BACKUPS = Axis(field="backups", values=(0, 1, 2, 3), thin=(1,), label="k: backups of each coordinator")
+BY_HOMING: Places = (("single-homed", {"homing": "single"}), ("multi-homed", {"homing": "multi"}))
+NODES = Axis("nodes", (40, 80, 120, 160, 200), (40,), "nodes")
+FEW_NODES = Axis("nodes", (40, 120, 200), (40,), "nodes")
+BACKUPS = Axis("backups", (0, 1, 2, 3), (1,), "k: backups of each coordinator")
 LATENCY = "mean latency (ms)"
-DEVIATION = "standard deviation (ms)"
 SUCCESS = "delivered, of the wanted events (%)"
 CRASHES: Fields = {"kind": "crashes"}
 TABLE_NODES = 80
 
 
-def _panels(metric: str, title: str, label: str, *, percent: bool = False) -> tuple[Panel, ...]:
-    return tuple(
-        Panel(title=f"{title}, {name}", metric=metric, label=label, at=at, percent=percent) for name, at in BY_HOMING
-    )
-
-
-def _with(series: tuple[Series, ...], label: str, colour: str, fields: Fields) -> tuple[Series, ...]:
-    return tuple(
-        Series(label=f"{one.label}, {label}", fields={**one.fields, **fields}, colour=colour) for one in series
-    )
+def _with(name: str, label: str, colour: str, **fields: object) -> tuple[Series, ...]:
+    return tuple(Series(f"{one.label}, {label}", {**one.fields, **fields}, colour=colour) for one in _of(name))
 
 
 _FAULT_LINES = (
-    *_with(_of("clusters"), "links crash", "green", {"crashes": "links"}),
-    *_with(_of("clusters"), "nodes crash", "blue", {"crashes": "nodes"}),
-    *_with(_of("scribe"), "nodes crash", "pink", {"crashes": "nodes"}),
+    *_with("clusters", "links crash", "green", crashes="links"),
+    *_with("clusters", "nodes crash", "blue", crashes="nodes"),
+    *_with("scribe", "nodes crash", "pink", crashes="nodes"),
 )
 _BY_COORDINATORS = (
-    *_with(_of("clusters"), "p = 1", "orange", {"coordinators": 1}),
-    *_with(_of("clusters"), "p = 2", "green", {"coordinators": 2}),
+    *_with("clusters", "p = 1", "orange", coordinators=1),
+    *_with("clusters", "p = 2", "green", coordinators=2),
 )
 
 FIGURES = (
     Figure(
-        name="10",
-        title="Scalability, timeliness and reliability with link crashes",
-        caption="Latency of what arrived, repaired events included.",
-        base={**CRASHES, "crashes": "links"},
-        axis=NODES,
-        panels=(
-            *_panels("latency_ms", "Latency", LATENCY),
-            *_panels("deviation_ms", "Deviation", DEVIATION),
-            *_panels("success", "Success rate", SUCCESS, percent=True),
+        "10", "Scalability, timeliness and reliability with link crashes",
+        "Latency of what arrived, repaired events included.",
+        {**CRASHES, "crashes": "links"},
+        (
+            *panels_at(BY_HOMING, "Latency, {}", LATENCY, "latency_ms", percent=False),
+            *panels_at(BY_HOMING, "Deviation, {}", "standard deviation (ms)", "deviation_ms", percent=False),
+            *panels_at(BY_HOMING, "Success rate, {}", SUCCESS, "success"),
         ),
-        series=COMPARED,
+        COMPARED, NODES,
     ),
     Figure(
-        name="11",
-        title="Link crashes and process crashes",
-        caption="Single-homed. Nodes that are down at a publication do not count.",
-        base={**CRASHES, "homing": "single"},
-        axis=FEW_NODES,
-        panels=(
-            Panel(title="Latency", metric="latency_ms", label=LATENCY, percent=False),
-            Panel(title="Success rate", metric="success", label=SUCCESS),
-        ),
-        series=_FAULT_LINES,
+        "11", "Link crashes and process crashes",
+        "Single-homed. Nodes that are down at a publication do not count.",
+        {**CRASHES, "homing": "single"},
+        (Panel("Latency", LATENCY, "latency_ms", percent=False), Panel("Success rate", SUCCESS, "success")),
+        _FAULT_LINES, FEW_NODES,
     ),
     Figure(
-        name="11-k",
-        title="Process crashes against the degree of replication",
-        caption="40 nodes, single-homed: clusters of about 5.",
-        base={**CRASHES, "crashes": "nodes", "homing": "single", "nodes": 40},
-        axis=BACKUPS,
-        panels=(
-            Panel(title="Success rate", metric="success", label=SUCCESS),
-            Panel(title="99th percentile of latency", metric="latency_p99_ms", label="latency (ms)", percent=False),
+        "11-k", "Process crashes against the degree of replication",
+        "40 nodes, single-homed: clusters of about 5.",
+        {**CRASHES, "crashes": "nodes", "homing": "single", "nodes": 40},
+        (
+            Panel("Success rate", SUCCESS, "success"),
+            Panel("99th percentile of latency", "latency (ms)", "latency_p99_ms", percent=False),
         ),
-        series=_BY_COORDINATORS,
+        _BY_COORDINATORS, BACKUPS,
     ),
     Figure(
-        name="calm",
-        title="Latency without crashes",
-        caption="The nodes are in the same 8 domains everywhere.",
-        base={**CRASHES, "crashes": "none"},
-        axis=FEW_NODES,
-        panels=_panels("latency_ms", "Latency", LATENCY),
-        series=COMPARED,
+        "calm", "Latency without crashes",
+        "The nodes are in the same 8 domains everywhere.",
+        {**CRASHES, "crashes": "none"},
+        panels_at(BY_HOMING, "Latency, {}", LATENCY, "latency_ms", percent=False),
+        COMPARED, FEW_NODES,
     ),
-)
-
-_TABLE: Fields = {**CRASHES, "crashes": "links", "homing": "single", "nodes": TABLE_NODES}
-_TREES = _of("scribe", "clusters-any", "clusters")
+)  # fmt: skip
 
 
 def _matrix_table(name: str, title: str, text: str, *metrics: tuple[str, str, bool]) -> MetricTable:
     """Strategies are columns; each fault has a row for each metric."""
-    rows = [
-        MetricRow(label=f"{fault}: {label}", metric=matrix_metric(fault, metric), percent=percent, digits=1)
+    rows = tuple(
+        MetricRow(f"{fault}: {label}", matrix_metric(fault, metric), percent=percent, digits=1)
         for fault in MATRIX
         for metric, label, percent in metrics
-    ]
+    )
     columns = tuple((strategy, {"kind": "matrix", "strategy": strategy}) for strategy in MATRIX_STRATEGIES)
-    return MetricTable(name=name, title=title, text=text, columns=columns, rows=tuple(rows))
+    return MetricTable(name, title, text, columns, rows)
 
 
+_TABLE: Fields = {**CRASHES, "crashes": "links", "homing": "single", "nodes": TABLE_NODES}
 TABLES = (
     MetricTable(
-        name="Costs",
-        title=f"Link crashes, {TABLE_NODES} nodes, single-homed",
-        text="Messages: all of a run, those of memberships included. A rejected failure would partition the underlay.",
-        columns=tuple((series.label, {**_TABLE, **series.fields}) for series in KNOWN.values()),
-        rows=(
-            MetricRow(label="delivered", metric="success", percent=True),
-            MetricRow(label="mean latency, ms", metric="latency_ms", digits=1),
-            MetricRow(label="median latency, ms", metric="latency_median_ms", digits=1),
-            MetricRow(label="99th percentile of latency, ms", metric="latency_p99_ms", digits=1),
-            MetricRow(label="messages per delivery", metric="per_delivery", digits=1),
-            MetricRow(label="deliveries that were doubled", metric="doubled", digits=0),
-            MetricRow(label="links that are down", metric="links_down", percent=True),
-            MetricRow(label="rejected failures in an hour", metric="rejected", digits=0),
-            MetricRow(label="clusters", metric="clusters", digits=0),
+        "Costs",
+        f"Link crashes, {TABLE_NODES} nodes, single-homed",
+        "Messages: all of a run, those of memberships included. A rejected failure would partition the underlay.",
+        tuple((series.label, {**_TABLE, **series.fields}) for series in _of(*SERIES)),
+        (
+            MetricRow("delivered", "success", percent=True),
+            MetricRow("mean latency, ms", "latency_ms", digits=1),
+            MetricRow("median latency, ms", "latency_median_ms", digits=1),
+            MetricRow("99th percentile of latency, ms", "latency_p99_ms", digits=1),
+            MetricRow("messages per delivery", "per_delivery", digits=1),
+            MetricRow("deliveries that were doubled", "doubled", digits=0),
+            MetricRow("links that are down", "links_down", percent=True),
+            MetricRow("rejected failures in an hour", "rejected", digits=0),
+            MetricRow("clusters", "clusters", digits=0),
         ),
     ),
     MetricTable(
-        name="Overlap",
-        title="Routers that two trees share",
-        text=(
-            "Local: a pair is two edges of one node in different trees. Global: a pair is the two routes of an event, "
-            f"for all sources and destinations. {TABLE_NODES} nodes; Scribe's two trees are those of two topics."
-        ),
-        columns=tuple(
+        "Overlap",
+        "Routers that two trees share",
+        "Local: a pair is two edges of one node in different trees. Global: a pair is the two routes of an event, "
+        f"for all sources and destinations. {TABLE_NODES} nodes; Scribe's two trees are those of two topics.",
+        tuple(
             (f"{series.label}, {name}", {"kind": "overlap", "nodes": TABLE_NODES, **at, **series.fields})
             for name, at in BY_HOMING
-            for series in _TREES
+            for series in _of("scribe", "clusters-any", "clusters")
         ),
-        rows=(
-            MetricRow(label="local: shared routers of a pair", metric="local_shared"),
-            MetricRow(label="local: pairs that overlap", metric="local_overlapping", percent=True),
-            MetricRow(label="global: shared routers of a pair", metric="route_shared"),
-            MetricRow(label="global: pairs that overlap", metric="route_overlapping", percent=True),
+        (
+            MetricRow("local: shared routers of a pair", "local_shared"),
+            MetricRow("local: pairs that overlap", "local_overlapping", percent=True),
+            MetricRow("global: shared routers of a pair", "route_shared"),
+            MetricRow("global: pairs that overlap", "route_overlapping", percent=True),
         ),
     ),
     _matrix_table(

@@ -1,11 +1,11 @@
-"""How much the paths of two trees overlap: plain Scribe's two trees, and two trees between clusters.
+"""How much the paths of two trees overlap, at a node and along the routes of events (esposito, section 3.4).
 
 A run without failures, until the trees are formed. Then each peer, or coordinator, names its parents. The paths
 under the edges are those of the underlay. Every tree of the run is paired with another: Scribe has a tree for each
 topic, so two topics are two trees; clusters have two trees for each topic.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -14,10 +14,92 @@ import msgspec
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
 from wend.model.events import PeerId
+from wend.model.paths import Path
 from wend.protocol.peer import Peer
+from wend.strategies.clusters.interest.diverse_parents import RouterBits
 from wend.studies.esposito.runs import STRATEGIES, CrashRun, Metrics, scenario_of
-from wend.studies.esposito.tree_diversity import PairOverlap, TreeEdge, overlap
 from wend.topology.powerlaw import Homing
+
+
+class TreeEdge(msgspec.Struct, frozen=True, gc=False):
+    """An edge of a tree and the routers under it."""
+
+    child: str
+    parent: str
+    path: Path
+
+
+class PairOverlap(msgspec.Struct, frozen=True, gc=False):
+    """How many pairs of paths there are, how many of them share a router, and the number of shared routers."""
+
+    pairs: int = 0
+    overlapping: int = 0
+    shared: int = 0
+
+    @property
+    def mean(self) -> float:
+        """The shared routers of a pair: Q on average."""
+        return self.shared / self.pairs if self.pairs else 0.0
+
+
+class Overlap(msgspec.Struct, frozen=True, gc=False):
+    """The overlap between trees, as one node sees it and as all events do."""
+
+    local: PairOverlap
+    """Pairs of edges of one node in different trees. The trees are locally diverse if none overlaps."""
+    between_routes: PairOverlap
+    """Pairs of routes of one event in different trees, for all sources and destinations: the global diversity."""
+
+
+def overlap(trees: Sequence[Sequence[TreeEdge]]) -> Overlap:
+    """How much the trees overlap. Nodes that are not in both trees of a pair do not count."""
+    bits = RouterBits()
+    masks = [[(edge.child, edge.parent, bits.mask(edge.path)) for edge in tree] for tree in trees]
+    local: list[int] = []
+    routes: list[int] = []
+    at_nodes = [_at_nodes(tree) for tree in masks]
+    all_routes = [_routes(nodes) for nodes in at_nodes]
+    for number in range(len(trees)):
+        for other in range(number):
+            one, two = at_nodes[number], at_nodes[other]
+            for node in one.keys() & two.keys():
+                local += [(a & b).bit_count() for _, a in one[node] for _, b in two[node]]
+            ours, theirs = all_routes[number], all_routes[other]
+            routes += [(ours[pair] & theirs[pair]).bit_count() for pair in ours.keys() & theirs.keys()]
+    return Overlap(_counted(local), _counted(routes))
+
+
+def _at_nodes(tree: Iterable[tuple[str, str, int]]) -> dict[str, list[tuple[str, int]]]:
+    """For each node, its neighbours in the tree with the routers under the edge."""
+    neighbours: dict[str, list[tuple[str, int]]] = {}
+    for child, parent, mask in tree:
+        neighbours.setdefault(child, []).append((parent, mask))
+        neighbours.setdefault(parent, []).append((child, mask))
+    return neighbours
+
+
+def _routes(nodes: dict[str, list[tuple[str, int]]]) -> dict[tuple[str, str], int]:
+    """For each pair of nodes, the routers under the tree's route between them."""
+    routes: dict[tuple[str, str], int] = {}
+    for source in nodes:
+        masks = {source: 0}
+        open_nodes = [source]
+        while open_nodes:
+            node = open_nodes.pop()
+            for neighbour, mask in nodes[node]:
+                if neighbour not in masks:
+                    masks[neighbour] = masks[node] | mask
+                    open_nodes.append(neighbour)
+        routes.update({(source, node): mask for node, mask in masks.items() if node > source})
+    return routes
+
+
+def _counted(shared: list[int]) -> PairOverlap:
+    return PairOverlap(len(shared), sum(1 for count in shared if count), sum(shared))
+
+
+# ---------------------------------------------------------------- the trees of a run
+
 
 Trees = dict[tuple[str, int], list[TreeEdge]]
 """By group and number of the tree: its edges."""
@@ -40,8 +122,8 @@ def run_overlap(run: OverlapRun, seed: int) -> Metrics:
     """The routers that two paths share on average, and the share of pairs that share any: at a node, and of the two
     routes of an event."""
     trees = trees_of(run, seed)
-    found = [overlap([trees[one] for one in pair]) for pair in _pairs(trees)]
-    local, routes = _sum(one.local for one in found), _sum(one.between_routes for one in found)
+    overlaps = [overlap([trees[one] for one in pair]) for pair in _pairs(trees)]
+    local, routes = _sum(one.local for one in overlaps), _sum(one.between_routes for one in overlaps)
     return {
         "local_shared": local.mean,
         "local_overlapping": local.overlapping / max(1, local.pairs),
@@ -100,8 +182,6 @@ def _pairs(trees: Trees) -> list[tuple[tuple[str, int], tuple[str, int]]]:
     return several or list(zip(ordered[::2], ordered[1::2], strict=False))
 
 
-def _sum(found: Iterable[PairOverlap]) -> PairOverlap:
-    every = list(found)
-    return PairOverlap(
-        sum(one.pairs for one in every), sum(one.overlapping for one in every), sum(one.shared for one in every)
-    )
+def _sum(overlaps: Iterable[PairOverlap]) -> PairOverlap:
+    counts = ((one.pairs, one.overlapping, one.shared) for one in overlaps)
+    return PairOverlap(*map(sum, zip(*counts, strict=True)))

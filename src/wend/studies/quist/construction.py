@@ -75,9 +75,9 @@ class _Formation:
             "membership_period_ns": PERIOD_NS,
             "trace_both_ends": False,
         }
-        made = plugin("membership", kind)
+        membership = plugin("membership", kind)
         self._members: dict[PeerId, Any] = {
-            peer: made(PeerConfig(peer=peer, seed=seed, **settings)) for peer in range(placement.peers)
+            peer: membership(PeerConfig(peer=peer, seed=seed, **settings)) for peer in range(placement.peers)
         }
         self._links: list[set[PeerId]] = [set() for _ in self._members]
         self._traced: set[Pair] = set()
@@ -148,8 +148,7 @@ def link_weights(placement: Placement, overlay: Overlay, reliability: Floats) ->
     starts, components = placement.link_components(overlay)
     peers = reliability[placement.first_peer : placement.first_last_mile]
     ends = np.array([(link.a, link.b) for link in overlay.links], dtype=np.int64).reshape(-1, 2)
-    found: Floats = 1 - of_paths(starts, components, reliability) * peers[ends].prod(axis=1)
-    return found
+    return np.asarray(1 - of_paths(starts, components, reliability) * peers[ends].prod(axis=1))
 
 
 class BuiltTrees(msgspec.Struct, frozen=True):

@@ -34,14 +34,12 @@ class JointReliability(NamedTuple):
     """The number of underlay links that must fail to cut all paths; infinite between peers on one router."""
 
     def mean_reliability(self) -> Floats:
-        found: Floats = self.reliability.mean(axis=0)
-        return found
+        return np.asarray(self.reliability.mean(axis=0))
 
     def mean_resilience(self) -> Floats:
         """The mean over pairs of peers on different routers."""
         apart = np.isfinite(self.resilience).all(axis=1)
-        found: Floats = self.resilience[apart].mean(axis=0)
-        return found
+        return np.asarray(self.resilience[apart].mean(axis=0))
 
 
 def joint_reliability(
@@ -63,8 +61,7 @@ def joint_reliability(
     with np.errstate(divide="ignore"):
         logs = np.log(reliability)
     bounds = (placement.first_link, placement.first_peer)
-    found, cut = _joint(a, b, parents, uplinks, depths, starts, components, logs, *bounds)
-    return JointReliability(a, b, found, cut)
+    return JointReliability(a, b, *_joint(a, b, parents, uplinks, depths, starts, components, logs, *bounds))
 
 
 def root_tree(overlay: Overlay, tree: Tree, root: int = 0) -> tuple[list[int], list[int], list[int]]:

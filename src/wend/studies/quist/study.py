@@ -5,131 +5,127 @@ which traces a third of the paths, and (broken lines) `spt-k` instead of k-MRST.
 """
 
 from wend.studies.quist.trials import LEVELS, MOST_TREES, SPREAD_METRICS, TRIALS
-from wend.studies.study_model import Axis, Fields, Figure, MetricRow, MetricTable, Panel, Series, Size, Study
+from wend.studies.study_model import (
+    Axis,
+    Fields,
+    Figure,
+    MetricRow,
+    MetricTable,
+    Panel,
+    Places,
+    Series,
+    Size,
+    Study,
+    panels_at,
+)
 
 TRANSIT_STUB: Fields = {"underlay": "transit-stub"}
 BRITE: Fields = {"underlay": "brite"}
 GERMANY: Fields = {"underlay": "topohub:sndlib/germany50", "peers": 40}
 AMERICA: Fields = {"underlay": "topohub:backbone/north_america", "peers": 120}
-PRINTED = (("Transit-stub", TRANSIT_STUB), ("BRITE", BRITE))
-MAPS = (("Germany", GERMANY), ("North America", AMERICA))
+PRINTED: Places = (("Transit-stub", TRANSIT_STUB), ("BRITE", BRITE))
+MAPS: Places = (("Germany", GERMANY), ("North America", AMERICA))
 
-NONE = Series(label="no TDO", fields={"strategy": "random"})
+NONE = Series("no TDO", {"strategy": "random"})
 APPROACHES = (
-    Series(label="landmark", fields={"strategy": "tdo-landmark"}),
-    Series(label="random", fields={"strategy": "tdo-random"}),
-    Series(label="random, nearest", fields={"strategy": "tdo-nearest"}),
-    Series(label="random, farthest", fields={"strategy": "tdo-farthest"}),
+    Series("landmark", {"strategy": "tdo-landmark"}),
+    Series("random", {"strategy": "tdo-random"}),
+    Series("random, nearest", {"strategy": "tdo-nearest"}),
+    Series("random, farthest", {"strategy": "tdo-farthest"}),
 )
-CHAIN = Series(label="chain", fields={"strategy": "chain"})
-CHAIN_5 = Series(label="chain, k = 5", fields={"strategy": "chain", "k": 5})
+CHAIN = Series("chain", {"strategy": "chain"})
+CHAIN_5 = Series("chain, k = 5", {"strategy": "chain", "k": 5})
 SPT_K = (
-    Series(label="landmark, spt-k", fields={"strategy": "tdo-landmark", "builder": "spt-k"}, variant=True),
-    Series(label="chain, k = 5, spt-k", fields={"strategy": "chain", "k": 5, "builder": "spt-k"}, variant=True),
+    Series("landmark, spt-k", {"strategy": "tdo-landmark", "builder": "spt-k"}, variant=True),
+    Series("chain, k = 5, spt-k", {"strategy": "chain", "k": 5, "builder": "spt-k"}, variant=True),
 )
 TRACED = (*APPROACHES, CHAIN)
 GAINING = (*APPROACHES, CHAIN_5, *SPT_K)
 
-K = Axis(
-    field="k",
-    values=(1, 2, 5, 10, 15, 20),
-    thin=(2, 5, 15),
-    label="k: landmarks, or peers that each peer traces",
-)
-
-
-OUTAGE = Axis(
-    field="outage_s",
-    values=(0.2, 1.0, 5.0),
-    thin=(5.0,),
-    label="mean time that a component is down (s)",
-)
+K = Axis("k", (1, 2, 5, 10, 15, 20), (2, 5, 15), "k: landmarks, or peers that each peer traces")
+K_OF_MAPS = Axis("k", (1, 2, 5, 10, 15), (2, 5), K.label)
+OUTAGE = Axis("outage_s", (0.2, 1.0, 5.0), (5.0,), "mean time that a component is down (s)")
 RUNNING = (
-    Series(label="adaptive", fields={"strategy": "adaptive"}),
-    Series(label="k-MRST, 5 trees", fields={"strategy": "mrst"}),
-    Series(label="spt-k, 5 trees", fields={"strategy": "spt-k"}),
+    Series("adaptive", {"strategy": "adaptive"}),
+    Series("k-MRST, 5 trees", {"strategy": "mrst"}),
+    Series("spt-k, 5 trees", {"strategy": "spt-k"}),
 )
 STATIC = (
-    Series(label="k-MRST, sent once", fields={"strategy": "mrst"}, metric="static", variant=True),
-    Series(label="spt-k, sent once", fields={"strategy": "spt-k"}, metric="static", variant=True),
-    Series(label="a path is up at publication", fields={"strategy": "adaptive"}, metric="at_once", colour="grey"),
+    Series("k-MRST, sent once", {"strategy": "mrst"}, "static", variant=True),
+    Series("spt-k, sent once", {"strategy": "spt-k"}, "static", variant=True),
+    Series("a path is up at publication", {"strategy": "adaptive"}, "at_once", "grey"),
 )
 
-
-def _of_k(name: str, title: str, metric: str, label: str, caption: str, *, percent: bool, none: bool) -> Figure:
-    return Figure(
-        name=name,
-        title=title,
-        caption=caption,
-        base={"kind": "similarity"},
-        axis=K,
-        panels=tuple(Panel(title=t, metric=metric, label=label, at=at, percent=percent) for t, at in PRINTED),
-        series=(NONE, *TRACED) if none else TRACED,
-    )
+DISCOVERED = "links discovered (%)"
+STRETCH = "overlay delay / underlay delay"
+RELIABILITY = "joint path reliability (%)"
+EVENTS = "delivered, of the wanted events (%)"
 
 
-def _of_trees(metric: str, label: str, title: str, at: Fields, *, percent: bool = True, signed: bool = False) -> Panel:
-    return Panel(
-        title=title,
-        label=label,
-        curve=tuple((float(trees), f"{metric}_{trees}") for trees in range(1, MOST_TREES + 1)),
-        curve_label="trees",
-        at=at,
-        percent=percent,
-        signed=signed,
+def _of_k(
+    name: str, title: str, metric: str, label: str, caption: str, series: tuple[Series, ...], *, percent: bool
+) -> Figure:
+    panels = panels_at(PRINTED, "{}", label, metric, percent=percent)
+    return Figure(name, title, caption, {"kind": "similarity"}, panels, series, K)
+
+
+def _of_trees(
+    metric: str, label: str, places: Places, *, percent: bool = True, signed: bool = False
+) -> tuple[Panel, ...]:
+    curve = tuple((float(trees), f"{metric}_{trees}") for trees in range(1, MOST_TREES + 1))
+    return tuple(
+        Panel(place, label, at=at, percent=percent, signed=signed, curve=curve, curve_label="trees")
+        for place, at in places
     )
 
 
 def _trees(name: str, title: str, metric: str, label: str, *, percent: bool = True, gain: bool = False) -> Figure:
     return Figure(
-        name=name,
-        title=title,
-        caption="250 peers, k = 15. Broken lines: spt-k instead of k-MRST.",
-        base={"kind": "forest"},
-        panels=tuple(_of_trees(metric, label, t, at, percent=percent, signed=gain) for t, at in PRINTED),
-        series=GAINING if gain else (NONE, *GAINING),
+        name,
+        title,
+        "250 peers, k = 15. Broken lines: spt-k instead of k-MRST.",
+        {"kind": "forest"},
+        _of_trees(metric, label, PRINTED, percent=percent, signed=gain),
+        GAINING if gain else (NONE, *GAINING),
     )
 
 
-RELIABILITY = "joint path reliability (%)"
-EVENTS = "delivered, of the wanted events (%)"
-
 FIGURES = (
     _of_k(
-        "7.3", "Link discovery ratio", "discovery", "links discovered (%)",
-        "The share of the links on paths between peers that lie on a traced path.", percent=True, none=False,
+        "7.3", "Link discovery ratio", "discovery", DISCOVERED,
+        "The share of the links on paths between peers that lie on a traced path.", TRACED, percent=True,
     ),
     _of_k(
         "7.4", "Traceroute efficiency", "efficiency_100", "links per 100 traceroutes (%)",
-        "The discovery ratio per hundred traceroutes. A peer makes k traceroutes.", percent=True, none=False,
+        "The discovery ratio per hundred traceroutes. A peer makes k traceroutes.", TRACED, percent=True,
     ),
     _of_k(
-        "7.5", "Stretch, without last miles", "stretch", "overlay delay / underlay delay",
+        "7.5", "Stretch, without last miles", "stretch", STRETCH,
         "Shortest overlay routes over shortest underlay paths; 1 is ideal. Without TDO, k is the degree.",
-        percent=False, none=True,
+        (NONE, *TRACED), percent=False,
     ),
     _of_k(
         "7.6", "Hop ratio", "hop_ratio", "peers' routers on the path / peers on the route",
-        "Does an overlay route have as many peers as lie on the underlay path? 1 is ideal.", percent=False, none=True,
+        "Does an overlay route have as many peers as lie on the underlay path? 1 is ideal.",
+        (NONE, *TRACED), percent=False,
     ),
     _of_k(
         "7.7", "Path match", "path_match", "peers missed + peers off the path",
-        "Are these the same peers? 0 is ideal, 2 is the worst.", percent=False, none=True,
+        "Are these the same peers? 0 is ideal, 2 is the worst.", (NONE, *TRACED), percent=False,
     ),
     Figure(
-        name="7.8",
-        title="Reliability of components",
-        caption="The share of components up to each reliability, by the alpha of Table 7.1, as drawn.",
-        base={"kind": "spread", "strategy": "underlay"},
-        panels=tuple(
+        "7.8", "Reliability of components",
+        "The share of components up to each reliability, by the alpha of Table 7.1, as drawn.",
+        {"kind": "spread", "strategy": "underlay"},
+        tuple(
             Panel(
-                title=t, label="components (%)", curve=tuple(zip(LEVELS, SPREAD_METRICS, strict=True)),
-                curve_label="reliability", at=at,
+                place, "components (%)", at=at, curve=tuple(zip(LEVELS, SPREAD_METRICS, strict=True)),
+                curve_label="reliability",
             )
-            for t, at in PRINTED
+            for place, at in PRINTED
         ),
-        series=tuple(
-            Series(label=f"alpha = {alpha}", fields={"strategy": "underlay", "alpha": float(alpha)}, colour=colour)
+        tuple(
+            Series(f"alpha = {alpha}", {"strategy": "underlay", "alpha": float(alpha)}, colour=colour)
             for alpha, colour in ((50, "red"), (80, "orange"), (100, "green"), (200, "blue"))
         ),
     ),
@@ -139,119 +135,94 @@ FIGURES = (
     _trees("7.13", "Event ratio", "events", EVENTS),
     _trees("7.14", "Event ratio gained over no TDO", "events_gain", "gain (%)", percent=False, gain=True),
     Figure(
-        name="time",
-        title="Failures as processes in time",
-        caption="Simulated: 40 peers, 5 landmarks, the same availabilities. Broken lines: no retransmission.",
-        base={"kind": "timed"},
+        "time", "Failures as processes in time",
+        "Simulated: 40 peers, 5 landmarks, the same availabilities. Broken lines: no retransmission.",
+        {"kind": "timed"},
+        (
+            *panels_at(PRINTED, "{}", EVENTS, "delivered", series=(*RUNNING, *STATIC)),
+            *panels_at(PRINTED, "{}, on time", "events on time (%)", "on_time", series=RUNNING),
+        ),
         axis=OUTAGE,
-        panels=(
-            *(Panel(title=t, metric="delivered", label=EVENTS, at=at, series=(*RUNNING, *STATIC)) for t, at in PRINTED),
-            *(
-                Panel(title=f"{t}, on time", metric="on_time", label="events on time (%)", at=at, series=RUNNING)
-                for t, at in PRINTED
-            ),
-        ),
-        series=(*RUNNING, *STATIC),
     ),
     Figure(
-        name="maps",
-        title="Two real networks",
-        caption="40 peers on germany50, 120 on north_america (topohub), k = 15. Broken lines: spt-k.",
-        base={"kind": "forest"},
-        panels=(
-            *(_of_trees("reliability", RELIABILITY, t, at) for t, at in MAPS),
-            *(_of_trees("events", EVENTS, t, at) for t, at in MAPS),
-        ),
-        series=(NONE, *GAINING),
+        "maps", "Two real networks",
+        "40 peers on germany50, 120 on north_america (topohub), k = 15. Broken lines: spt-k.",
+        {"kind": "forest"},
+        (*_of_trees("reliability", RELIABILITY, MAPS), *_of_trees("events", EVENTS, MAPS)), (NONE, *GAINING),
     ),
     Figure(
-        name="maps-similarity",
-        title="Two real networks, discovered",
-        caption="As Figures 7.3 and 7.5.",
-        base={"kind": "similarity"},
-        axis=Axis(field="k", values=(1, 2, 5, 10, 15), thin=(2, 5), label=K.label),
-        panels=(
-            *(Panel(title=t, metric="discovery", label="links discovered (%)", at=at) for t, at in MAPS),
-            *(
-                Panel(title=t, metric="stretch", label="overlay delay / underlay delay", at=at, percent=False)
-                for t, at in MAPS
-            ),
+        "maps-similarity", "Two real networks, discovered", "As Figures 7.3 and 7.5.", {"kind": "similarity"},
+        (
+            *panels_at(MAPS, "{}", DISCOVERED, "discovery"),
+            *panels_at(MAPS, "{}", STRETCH, "stretch", percent=False),
         ),
-        series=TRACED,
+        TRACED, K_OF_MAPS,
     ),
 )  # fmt: skip
 
-
-def _column(label: str, *fields: Fields) -> tuple[str, Fields]:
-    return label, {name: value for each in fields for name, value in each.items()}
-
-
 _UNDERLAY: Fields = {"kind": "underlay", "strategy": "underlay"}
 _LANDMARK: Fields = {"kind": "forest", "strategy": "tdo-landmark"}
-_TWO = (_column("transit-stub", _UNDERLAY, TRANSIT_STUB), _column("BRITE", _UNDERLAY, BRITE))
+_SPT: Fields = {**_LANDMARK, "builder": "spt-k"}
+_TWO: Places = (("transit-stub", {**_UNDERLAY, **TRANSIT_STUB}), ("BRITE", {**_UNDERLAY, **BRITE}))
+_MAPS: Places = tuple((name, {**_UNDERLAY, **at}) for name, at in MAPS)
 
 
-def _alpha(label: str, part: str, alpha: float) -> MetricRow:
-    return MetricRow(label=label, metric=f"alpha_{part}", digits=1, paper={"transit-stub": alpha, "BRITE": alpha})
+def _row(label: str, metric: str, stub: float, brite: float, *, percent: bool = False, digits: int = 2) -> MetricRow:
+    """A row with the thesis's values for both underlays."""
+    return MetricRow(label, metric, {"transit-stub": stub, "BRITE": brite}, percent, digits)
 
 
 TABLES = (
     MetricTable(
-        name="Table 7.1",
-        title="The alpha of each type of component",
-        text="Computed from the reliabilities that were drawn: the inverse of the mean of -ln r.",
-        columns=_TWO,
-        rows=(
-            _alpha("router", "router", 50),
-            _alpha("router of a transit domain", "transit_router", 100),
-            _alpha("link within a stub domain or AS", "link", 50),
-            _alpha("border link", "border_link", 80),
-            _alpha("transit link", "transit_link", 100),
-            _alpha("last mile", "last_mile", 200),
-            _alpha("peer", "peer", 100),
+        "Table 7.1",
+        "The alpha of each type of component",
+        "Computed from the reliabilities that were drawn: the inverse of the mean of -ln r.",
+        _TWO,
+        (
+            _row("router", "alpha_router", 50, 50, digits=1),
+            _row("router of a transit domain", "alpha_transit_router", 100, 100, digits=1),
+            _row("link within a stub domain or AS", "alpha_link", 50, 50, digits=1),
+            _row("border link", "alpha_border_link", 80, 80, digits=1),
+            _row("transit link", "alpha_transit_link", 100, 100, digits=1),
+            _row("last mile", "alpha_last_mile", 200, 200, digits=1),
+            _row("peer", "alpha_peer", 100, 100, digits=1),
         ),
     ),
     MetricTable(
-        name="Table 7.2",
-        title="The underlays",
-        text="Paths are those between the routers of the peers.",
-        columns=(*_TWO, _column("Germany", _UNDERLAY, GERMANY), _column("North America", _UNDERLAY, AMERICA)),
-        rows=(
-            MetricRow(label="routers", metric="routers", digits=0, paper={"transit-stub": 1640, "BRITE": 1640}),
-            MetricRow(label="edges", metric="edges", digits=0, paper={"BRITE": 3320}),
-            MetricRow(label="mean path length, hops", metric="hops", paper={"transit-stub": 6.97, "BRITE": 13.49}),
-            MetricRow(label="diameter, hops", metric="diameter", paper={"transit-stub": 10, "BRITE": 32}),
-            MetricRow(
-                label="mean path reliability", metric="path_reliability", percent=True,
-                paper={"transit-stub": 0.8863, "BRITE": 0.5388},
-            ),
-            MetricRow(
-                label="least path reliability", metric="worst_path", percent=True,
-                paper={"transit-stub": 0.6812, "BRITE": 0.0418},
-            ),
+        "Table 7.2",
+        "The underlays",
+        "Paths are those between the routers of the peers.",
+        (*_TWO, *_MAPS),
+        (
+            _row("routers", "routers", 1640, 1640, digits=0),
+            MetricRow("edges", "edges", {"BRITE": 3320}, digits=0),
+            _row("mean path length, hops", "hops", 6.97, 13.49),
+            _row("diameter, hops", "diameter", 10, 32),
+            _row("mean path reliability", "path_reliability", 0.8863, 0.5388, percent=True),
+            _row("least path reliability", "worst_path", 0.6812, 0.0418, percent=True),
         ),
     ),
     MetricTable(
-        name="Trees by messages",
-        title="Reliability and cost of k-MRST and spt-k",
-        text="Five trees over the overlay of 15 landmarks, built message by message with random delays.",
-        columns=(
-            _column("BRITE, k-MRST", _LANDMARK, BRITE),
-            _column("BRITE, spt-k", _LANDMARK, BRITE, {"builder": "spt-k"}),
-            _column("transit-stub, k-MRST", _LANDMARK, TRANSIT_STUB),
-            _column("transit-stub, spt-k", _LANDMARK, TRANSIT_STUB, {"builder": "spt-k"}),
+        "Trees by messages",
+        "Reliability and cost of k-MRST and spt-k",
+        "Five trees over the overlay of 15 landmarks, built message by message with random delays.",
+        (
+            ("BRITE, k-MRST", {**_LANDMARK, **BRITE}),
+            ("BRITE, spt-k", {**_SPT, **BRITE}),
+            ("transit-stub, k-MRST", {**_LANDMARK, **TRANSIT_STUB}),
+            ("transit-stub, spt-k", {**_SPT, **TRANSIT_STUB}),
         ),
-        rows=(
-            MetricRow(label="joint reliability, 1 tree", metric="reliability_1", percent=True),
-            MetricRow(label="joint reliability, 2 trees", metric="reliability_2", percent=True),
-            MetricRow(label="joint reliability, 5 trees", metric="reliability_5", percent=True),
-            MetricRow(label="messages to build 5 trees", metric="messages", digits=0),
-            MetricRow(label="copies per event, 5 trees", metric="copies_5"),
-            MetricRow(label="links of the overlay", metric="links", digits=0),
-            MetricRow(label="peers with two links or fewer", metric="slimmest", digits=0),
+        (
+            MetricRow("joint reliability, 1 tree", "reliability_1", percent=True),
+            MetricRow("joint reliability, 2 trees", "reliability_2", percent=True),
+            MetricRow("joint reliability, 5 trees", "reliability_5", percent=True),
+            MetricRow("messages to build 5 trees", "messages", digits=0),
+            MetricRow("copies per event, 5 trees", "copies_5"),
+            MetricRow("links of the overlay", "links", digits=0),
+            MetricRow("peers with two links or fewer", "slimmest", digits=0),
         ),
     ),
-)  # fmt: skip
+)
 
 QUIST = Study(
     name="quist",

@@ -36,7 +36,7 @@ from wend.topology.overlays import chain, choose_landmarks, choose_traced, landm
 from wend.topology.placement import Pair, Placement, place
 from wend.topology.underlay import Floats, LinkKind, RouterKind
 
-Kinds = Literal["random", "tdo-landmark", "tdo-random", "tdo-nearest", "tdo-farthest", "chain"]
+OverlayKind = Literal["random", "tdo-landmark", "tdo-random", "tdo-nearest", "tdo-farthest", "chain"]
 MOST_TREES = 5
 DEGREE = 15
 """The degree of the overlay without topology discovery that gains are relative to."""
@@ -139,7 +139,7 @@ def run_spread(trial: SpreadTrial, seed: int) -> dict[str, float]:
 
 
 class SimilarityTrial(msgspec.Struct, frozen=True):
-    strategy: Kinds
+    strategy: OverlayKind
     underlay: str = "brite"
     k: int = 15
     """The landmarks, the peers that each peer traces or, for `random`, the degree."""
@@ -181,7 +181,7 @@ def run_similarity(trial: SimilarityTrial, seed: int) -> dict[str, float]:
     return {**metrics, "links": len(overlay.links), "traceroutes": len({tuple(sorted(pair)) for pair in traced})}
 
 
-def overlay_of(testbed: "Testbed", strategy: Kinds, k: int, seed: int) -> tuple[Overlay, tuple[Pair, ...]]:
+def overlay_of(testbed: "Testbed", strategy: OverlayKind, k: int, seed: int) -> tuple[Overlay, tuple[Pair, ...]]:
     """The overlay, and the pairs of peers between which its construction traced paths."""
     placement = testbed.placement
     if strategy == "random":
@@ -200,7 +200,7 @@ def overlay_of(testbed: "Testbed", strategy: Kinds, k: int, seed: int) -> tuple[
 
 
 class ForestTrial(msgspec.Struct, frozen=True):
-    strategy: Kinds
+    strategy: OverlayKind
     underlay: str = "brite"
     k: int = 15
     peers: int = 250
@@ -245,7 +245,7 @@ def _forest(trial: ForestTrial, seed: int) -> dict[str, float]:
     placement, reliability = testbed.placement, testbed.reliability
     overlay, _ = overlay_of(testbed, trial.strategy, trial.k, seed)
     built = build_trees(overlay, link_weights(placement, overlay, reliability), trial.trees, trial.builder, seed=seed)
-    load = workload_of(trial, seed)
+    load = _cached_workload(trial.peers, trial.events, trial.subscriptions, seed)
     together = joint_reliability(placement, overlay, built.trees, reliability)
     outcome = publish(placement, overlay, built.trees, reliability, load, seed)
     columns = {
@@ -271,17 +271,10 @@ def _of_pairs(reliability: Floats, load: Publications, peers: int) -> Floats:
     np.add.at(counts, load.publishers, load.wants.astype(float))
     both = counts + counts.T
     often = both[np.triu_indices(peers, 1)]
-    found: Floats = (reliability * often[:, None]).sum(axis=0) / often.sum()
-    return found
+    return np.asarray((reliability * often[:, None]).sum(axis=0) / often.sum())
 
 
-@lru_cache(_CACHED)
-def _workload(peers: int, events: int, subscriptions: int, seed: int) -> Publications:
-    return draw_workload(peers, events, subscriptions, seed)
-
-
-def workload_of(trial: ForestTrial, seed: int) -> Publications:
-    return _workload(trial.peers, trial.events, trial.subscriptions, seed)
+_cached_workload = lru_cache(_CACHED)(draw_workload)
 
 
 # ---------------------------------------------------------------- shared by all trials
