@@ -5,17 +5,15 @@ tried one by one. If they are many when an event comes, they become a block firs
 of the next size. A removed conjunction only loses its bit; a block that has lost most of them is built again. So the
 cost of a change does not grow with the number of filters.
 
-If most of a few thousand new conjunctions are narrow in two attributes, they go to a grid (`box_grids.py`), and so do
+If most of a few thousand new conjunctions are narrow in two attributes, they go to a grid (`peer_grids.py`), and so do
 those that come after them.
 """
 
-from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
-from wend.matching.box_grids import BoxGrid, grid_of
-from wend.matching.boxes import Compact, compact, conjunction_of, fits
-from wend.matching.filters import Filter
+from wend.matching.boxes import Compact, fits
 from wend.matching.peer_blocks import Block
+from wend.matching.peer_grids import BoxGrid, grid_of
 from wend.model.events import Attributes
 
 K = TypeVar("K")
@@ -35,7 +33,7 @@ Moved = tuple[int, Any, Any]
 class PeerBitmapIndex(Generic[K]):
     """An exact, dynamic index. Results are sorted by key."""
 
-    def __init__(self, filters: Iterable[tuple[K, Filter]] = ()) -> None:
+    def __init__(self) -> None:
         self._places: dict[K, Any] = {}
         """By key: the place of its only conjunction, or a tuple of several places. A place is the number of a block and
         a slot in it. Block 0 has no rows yet."""
@@ -47,8 +45,6 @@ class PeerBitmapIndex(Generic[K]):
         self._next_block = 1
         self._grids: list[BoxGrid] = []
         """The keys in these have no place."""
-        for key, wanted in filters:
-            self.add(key, wanted)
 
     def __len__(self) -> int:
         return len(self._places) + sum([len(grid.boxes) for grid in self._grids])
@@ -59,11 +55,7 @@ class PeerBitmapIndex(Generic[K]):
     def _grid(self, key: K) -> BoxGrid | None:
         return next((grid for grid in self._grids if key in grid.boxes), None)
 
-    def add(self, key: K, wanted: Filter) -> None:
-        self.discard(key)
-        self.add_conjunctions(key, [compact(one) for one in wanted.conjunctions])
-
-    def add_conjunctions(self, key: K, ones: list[Compact]) -> None:
+    def add(self, key: K, ones: list[Compact]) -> None:
         """Add a filter of these conjunctions under a new key."""
         if self._grids and len(ones) == 1:
             one = ones[0]
@@ -218,16 +210,3 @@ class PeerBitmapIndex(Generic[K]):
             return tuple(sorted(set(keys)))
         keys.sort()
         return tuple(keys)
-
-    def intersecting(self, offer: Filter) -> tuple[K, ...]:
-        """The keys of the filters that intersect this one."""
-        keys: set[Any] = set()
-        for one in offer.conjunctions:
-            for block in self._blocks.values():
-                block.intersecting(one, keys)
-            for grid in self._grids:
-                grid.intersecting(one, keys)
-            for key, other in self._new.values():
-                if key not in keys and conjunction_of(other).intersects(one):
-                    keys.add(key)
-        return tuple(sorted(keys))

@@ -19,7 +19,6 @@ subscriptions ended as are left, and these are not too many. Until then the summ
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from wend.matching.buckets import constraints
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import MAX_FILTER_CHARS, Filter
 from wend.matching.printer import conjunction_text, expressible
@@ -305,7 +304,7 @@ def _joined(
 
 def _sides(one: Conjunction) -> Sides:
     """The constraints, of which each is one that a group can have. Bindings become the constraints that they imply."""
-    sides = one.values if not one.bindings else tuple(sorted(constraints(one)))
+    sides = one.values if not one.bindings else tuple(sorted(one.constraints()))
     for _, values in sides:
         if values.absent or (values.booleans and values.numbers):
             return tuple([(name, _plain(values)) for name, values in sides if not values.absent or values == ABSENT])

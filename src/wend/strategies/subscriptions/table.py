@@ -251,14 +251,22 @@ class SubscriptionTable:
         return max((SURE if target is None else target for target in targets), default=SURE)
 
     def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:
+        by_filter: dict[str, list[Subscription]] = {}
+        for one in self._subscriptions.values():
+            by_filter.setdefault(one.filter, []).append(one)
+        wanted = [(parse(text), subscriptions) for text, subscriptions in by_filter.items()]
+        offered: dict[str, list[Subscription]] = {}
         found: dict[tuple[PeerId, PeerId], Nanos | None] = {}
         for publisher, interest in sorted(self.known.items()):
-            for offer in interest.advertisements:
-                for key in self._index.intersecting(parse(offer)):
-                    if key.peer != publisher:
-                        pair = (publisher, key.peer)
-                        deadline = deadline_of(self._subscriptions[key].qos, publisher, key.peer, graph)
-                        found[pair] = tighter(found.get(pair), deadline)
+            for text in interest.advertisements:
+                if text not in offered:
+                    offer = parse(text)
+                    offered[text] = [one for wants, some in wanted if wants.intersects(offer) for one in some]
+                for one in offered[text]:
+                    subscriber = one.id.peer
+                    if subscriber != publisher:
+                        pair = (publisher, subscriber)
+                        found[pair] = tighter(found.get(pair), deadline_of(one.qos, publisher, subscriber, graph))
         return found
 
     def deadline_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:

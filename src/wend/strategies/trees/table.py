@@ -13,9 +13,9 @@ From these a publisher computes how many trees an event needs.
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
+from wend.matching.covering import uncovered
 from wend.matching.filters import Filter, parse
 from wend.matching.merge import merge
-from wend.matching.reduction import uncovered
 from wend.model.errors import FilterError
 from wend.model.events import Attributes, PeerId
 from wend.protocol.plugins import MAX_CONTROL_BYTES
