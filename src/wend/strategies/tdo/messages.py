@@ -3,10 +3,16 @@
 A message may be lost, or arrive twice or late. So peers repeat what matters every period.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
 from wend.model.events import PeerId
 from wend.model.paths import Path, Router
+from wend.protocol.plugins import PluginEffect, Refuse
+
+Effects = Iterator[PluginEffect]
+"""What the peer does, in order: the methods of overlays yield it."""
 
 INCARNATION_SHIFT = 28
 """Peers number heartbeats and links from (incarnation << INCARNATION_SHIFT) on, so that those of a new incarnation are
@@ -169,3 +175,7 @@ MembershipMessage = (
     | KeepAlive
     | Unlinked
 )
+
+
+def refuse(sender: PeerId, message: MembershipMessage) -> Refuse:
+    return Refuse(sender, "invalid-message", type(message).__name__)

@@ -1,5 +1,7 @@
 """The memberships of topology-driven overlays: each samples peers, gossips, and tends an overlay once per period."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from wend.model.events import PeerId
@@ -21,13 +23,11 @@ from wend.protocol.plugins import (
     View,
 )
 from wend.strategies.tdo.chain import ChainOverlay
-from wend.strategies.tdo.effects import Effects
 from wend.strategies.tdo.landmark_trees import LandmarkTrees
-from wend.strategies.tdo.messages import Gossip, MembershipMessage, ProbePing, ProbePong, Shuffle
+from wend.strategies.tdo.link_overlay import RandomOverlay
+from wend.strategies.tdo.messages import Effects, Gossip, MembershipMessage, ProbePing, ProbePong, Shuffle
 from wend.strategies.tdo.path_matching import PathMatching
-from wend.strategies.tdo.random_overlay import RandomOverlay
-from wend.strategies.tdo.rounds import Rounds
-from wend.strategies.tdo.settings import MembershipSettings
+from wend.strategies.tdo.rounds import MembershipSettings, Rounds
 
 
 class MemberOverlay(Protocol):
@@ -58,10 +58,10 @@ class OverlayMember(Membership):
     settings: ClassVar[type[Settings]] = MembershipSettings
     messages: ClassVar[Any] = MembershipMessage
 
-    def __init__(self, config: PeerConfig, rounds: Rounds, overlay: MemberOverlay) -> None:
+    def __init__(self, config: PeerConfig, make_overlay: Callable[[PeerConfig, Rounds], MemberOverlay]) -> None:
         self._me = config.peer
-        self.rounds = rounds
-        self.overlay = overlay
+        self.rounds = Rounds(config)
+        self.overlay = make_overlay(config, self.rounds)
         self._has_left = False
 
     def handle(self, now: Nanos, event: PluginInput, view: View | None = None) -> list[PluginEffect]:
@@ -118,45 +118,39 @@ class TdoLandmark(OverlayMember):
     """Links peers along the trees of elected landmarks."""
 
     def __init__(self, config: PeerConfig) -> None:
-        rounds = Rounds(config)
-        super().__init__(config, rounds, LandmarkTrees(config, rounds))
+        super().__init__(config, LandmarkTrees)
 
 
 class TdoRandom(OverlayMember):
     """Joins random peers and links along the measured paths."""
 
     def __init__(self, config: PeerConfig) -> None:
-        rounds = Rounds(config)
-        super().__init__(config, rounds, PathMatching(config, rounds))
+        super().__init__(config, PathMatching)
 
 
 class Nearest(OverlayMember):
     """Joins the peers of a sample with the shortest round trips."""
 
     def __init__(self, config: PeerConfig) -> None:
-        rounds = Rounds(config)
-        super().__init__(config, rounds, PathMatching(config, rounds, sign=1))
+        super().__init__(config, partial(PathMatching, sign=1))
 
 
 class Farthest(OverlayMember):
     """Joins the peers of a sample with the longest round trips: the thesis's counter-example."""
 
     def __init__(self, config: PeerConfig) -> None:
-        rounds = Rounds(config)
-        super().__init__(config, rounds, PathMatching(config, rounds, sign=-1))
+        super().__init__(config, partial(PathMatching, sign=-1))
 
 
 class RandomLinks(OverlayMember):
     """Links peers at random, all with about the same degree."""
 
     def __init__(self, config: PeerConfig) -> None:
-        rounds = Rounds(config)
-        super().__init__(config, rounds, RandomOverlay(config, rounds))
+        super().__init__(config, RandomOverlay)
 
 
 class Chain(OverlayMember):
     """Links each peer of a measured path with the next."""
 
     def __init__(self, config: PeerConfig) -> None:
-        rounds = Rounds(config)
-        super().__init__(config, rounds, ChainOverlay(config, rounds))
+        super().__init__(config, ChainOverlay)
