@@ -157,7 +157,9 @@ class AttributeBuckets:
         if isinstance(value, float) and math.isnan(value):
             return BucketCell(NAN, True)
         row, exact = self.numbers.cell(value)
-        return BucketCell(row, exact) if exact else BucketCell(row, False, float(value) if is_double(value) else math.nan)
+        return (
+            BucketCell(row, exact) if exact else BucketCell(row, False, float(value) if is_double(value) else math.nan)
+        )
 
     def touched(self, value: Range) -> Run:
         """The rows of all values in a range."""

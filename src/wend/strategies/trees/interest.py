@@ -74,7 +74,7 @@ class TreeTables:
         return self._tables
 
     def status(self) -> dict[str, int]:
-        """The numbers of `TreeInterest.status`."""
+        """The status section of the plug-in."""
         tables = self.serving()
         if tables is None:
             return {}
@@ -110,7 +110,7 @@ class TreeTables:
     def hear(
         self, sender: PeerId, told: SubtreeInterest, filters: Mapping[str, float], view: View
     ) -> list[PluginEffect] | None:
-        """Store a neighbour's interest. Return the messages to send, or None if it is no news or waits."""
+        """Store a neighbour's interest. Return the messages to send, or None if nothing changed yet."""
         tables = self._tables.get(told.generation)
         if tables is None:
             return self._hear_early(sender, told, view)
