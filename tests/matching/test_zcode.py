@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracles.matching import box_of, children, leaves, printed_code
-from wend.matching.zcode import Box, NumberDomain, Space, TextDomain, halves, is_prefix, side_code, woven
+from wend.matching.zcode import Box, NumberDomain, Space, TextDomain, halves, side_code, woven
 from wend.model.errors import ConfigError
 
 domains = st.one_of(
@@ -85,16 +85,16 @@ def test_the_code_is_the_smallest_region_around(world: tuple[Space, Box], data: 
         lower, upper = (space.region(child) for child in both)
         assert cells(lower) | cells(upper) == cells(region) and not cells(lower) & cells(upper)
         assert not lower.contains(box) and not upper.contains(box)
-    assert is_prefix(printed_code(space, box), code) or len({d.cells for d in space.domains}) > 1
+    assert code.startswith(printed_code(space, box)) or len({d.cells for d in space.domains}) > 1
     other = data.draw(boxes_of(space))
     assert box.meets(other) == bool(cells(box) & cells(other))
     assert box.contains(other) == (cells(other) <= cells(box))
     inner = space.code(other)
-    assert is_prefix(code, inner) == (cells(space.region(inner)) <= cells(region))
+    assert inner.startswith(code) == (cells(space.region(inner)) <= cells(region))
     assert space.region(inner).meets(box) == bool(cells(space.region(inner)) & cells(box))
     # If two boxes share a cell, one code is a prefix of the other; the converse does not hold.
     if box.meets(other):
-        assert is_prefix(code, inner) or is_prefix(inner, code)
+        assert inner.startswith(code) or code.startswith(inner)
 
 
 @settings(max_examples=100)
@@ -103,7 +103,7 @@ def test_a_cover_contains_the_box_within_its_limit(world: tuple[Space, Box], lim
     space, box = world
     codes = space.cover(box, limit)
     assert 1 <= len(codes) <= limit and codes == sorted(codes)
-    assert not any(is_prefix(a, b) for a in codes for b in codes if a != b)
+    assert not any(b.startswith(a) for a in codes for b in codes if a != b)
     covered = set().union(*(cells(space.region(code)) for code in codes))
     assert cells(box) <= covered
     assert all(space.region(code).meets(box) for code in codes)

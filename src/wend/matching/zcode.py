@@ -139,11 +139,6 @@ def woven(codes: Sequence[str]) -> str:
     return "".join(bit for bits in zip(*codes, strict=False) for bit in bits)
 
 
-def is_prefix(region: str, other: str) -> bool:
-    """Whether the region contains the other."""
-    return other.startswith(region)
-
-
 class Space:
     """An attribute space: attributes in a fixed order, each with its domain."""
 

@@ -137,12 +137,10 @@ class LinkStateGraph(Graph):
         known = self._known.get(state.origin)
         if state.origin == view.me or (known is not None and known.version >= state.version):
             return []
-        if not _has_valid_links(state):
+        if not _is_valid(state):
             return [Refuse(sender, "invalid-link-state")]
         if state.paths and len(state.paths) != len(state.links):
             return [Refuse(sender, "path-mismatch")]
-        if state.prices and not _has_valid_prices(state):
-            return [Refuse(sender, "invalid-link-state")]
         news: list[PluginEffect] = []
         if self._take(state):
             news.append(CHANGED)
@@ -171,12 +169,12 @@ class LinkStateGraph(Graph):
         return True
 
 
-def _has_valid_links(state: LinkState) -> bool:
-    return all(delay > 0 and 0.0 <= reliability <= 1.0 for _, delay, reliability in state.links)
-
-
-def _has_valid_prices(state: LinkState) -> bool:
-    return len(state.prices) == len(state.links) and all(0 <= price <= _HIGHEST_NS for price in state.prices)
+def _is_valid(state: LinkState) -> bool:
+    return (
+        all(delay > 0 and 0.0 <= reliability <= 1.0 for _, delay, reliability in state.links)
+        and all(0 <= price <= _HIGHEST_NS for price in state.prices)
+        and len(state.prices) in (0, len(state.links))
+    )
 
 
 def _is_much_the_same(before: LinkState, links: Links, paths: tuple[Path, ...], prices: tuple[Nanos, ...]) -> bool:

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from wend.model.events import PeerId
-from wend.model.paths import Path
 from wend.model.settings import Settings
 from wend.model.units import Nanos
 from wend.protocol.plugins import (
@@ -24,32 +23,13 @@ from wend.protocol.plugins import (
 )
 from wend.strategies.tdo.chain import ChainOverlay
 from wend.strategies.tdo.landmark_trees import LandmarkTrees
-from wend.strategies.tdo.link_overlay import RandomOverlay
-from wend.strategies.tdo.messages import Effects, Gossip, MembershipMessage, ProbePing, ProbePong, Shuffle
+from wend.strategies.tdo.link_overlay import LinkOverlay, RandomOverlay
+from wend.strategies.tdo.messages import Effects, MembershipMessage, ProbePing, ProbePong, Shuffle
 from wend.strategies.tdo.path_matching import PathMatching
 from wend.strategies.tdo.rounds import MembershipSettings, Rounds
 
-
-class MemberOverlay(Protocol):
-    """Decides which peers a member links, and yields what it does for that."""
-
-    def gossip(self) -> Gossip:
-        """What spreads with the next shuffle."""
-        ...
-
-    def learn(self, sender: PeerId, gossip: Gossip) -> Effects: ...
-
-    def tend(self, now: Nanos) -> Effects:
-        """Do the work of one period."""
-        ...
-
-    def hear(self, now: Nanos, sender: PeerId, message: MembershipMessage) -> Effects: ...
-
-    def find_path(self, peer: PeerId, path: Path | None) -> Effects:
-        """Handle the result of a trace."""
-        ...
-
-    def leave(self) -> Effects: ...
+MemberOverlay = LandmarkTrees | LinkOverlay
+"""Decides which peers a member links, and yields what it does for that."""
 
 
 class OverlayMember(Membership):

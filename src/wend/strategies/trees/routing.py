@@ -1,7 +1,7 @@
 """`mrst` and `spt-k`: every event goes on k trees, each copy on its own (quist, section 6.3).
 
 If all subscribers of an event state a reliability target, the event uses only as many trees as the target needs
-(`reliability.py`).
+(`table.py`).
 
 A publisher uses the newest generation of trees on which all its neighbours have announced their interest
 (`interest.py`). A copy stays on the tree and generation that it started on; peers keep earlier generations for
@@ -46,8 +46,7 @@ from wend.strategies.trees.graph import CHECK_NS, tree_graph
 from wend.strategies.trees.interest import TreeTables
 from wend.strategies.trees.messages import Generation
 from wend.strategies.trees.queue import NOBODY, BlockedCopy, OwnEvent, TreeQueue, Unreached
-from wend.strategies.trees.reliability import fewest
-from wend.strategies.trees.table import TreeInterestTable
+from wend.strategies.trees.table import TreeInterestTable, fewest
 
 TRIES = 4
 """Transmissions of a copy over a link before the copy waits."""
