@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.matching.strategies import filters, range_events
-from wend.matching import index as module
 from wend.matching import peer_bitmaps, peer_blocks
 from wend.matching.boxes import compact_filter, fits
 from wend.matching.filters import Filter, parse
@@ -35,14 +34,15 @@ named = st.one_of(st.just({}), topics.map(lambda topic: {"topic": topic}), st.ju
 asked = st.tuples(named, range_events).map(lambda parts: parts[0] | parts[1])
 
 
-FORMS = ["a list", "a list or bitmaps", "bitmaps", "few rows", "few sides", "small blocks", "small blocks, many rows"]
+FORMS = ["a list", "few rows", "few sides", "small blocks", "small blocks, many rows"]
 
 
 @pytest.fixture(params=[*FORMS, "rare sides"])
 def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The results are the same in all forms: with too few rows to be exact, with attributes without rows, and with
     short-lived blocks."""
-    monkeypatch.setattr(module, "MANY", {"a list": 1000, "a list or bitmaps": 3}.get(request.param, 0))
+    if request.param == "few rows":
+        monkeypatch.setattr(peer_bitmaps, "SMALLEST", 4)
     if request.param in ("few rows", "few sides", "small blocks"):
         monkeypatch.setattr(peer_blocks, "MAX_ROWS", 2)
     if request.param == "few sides":

@@ -18,9 +18,9 @@ from wend.model.events import Attributes
 
 K = TypeVar("K")
 
-SMALLEST = 32
+SMALLEST = 8
 """The size of the smallest blocks, and how many conjunctions are tried one by one. The next size is twice as large."""
-SIZES = 8
+SIZES = 10
 MOST_GRIDS = 16
 """An event looks into each of them."""
 _PLACE_BITS = 32
@@ -32,6 +32,8 @@ Moved = tuple[int, Any, Any]
 
 class PeerBitmapIndex(Generic[K]):
     """An exact, dynamic index. Results are sorted by key."""
+
+    __slots__ = ("_blocks", "_grids", "_new", "_next_block", "_next_new", "_places", "_several")
 
     def __init__(self) -> None:
         self._places: dict[K, Any] = {}
@@ -198,15 +200,13 @@ class PeerBitmapIndex(Generic[K]):
     def match(self, attributes: Attributes) -> tuple[K, ...]:
         if len(self._new) > SMALLEST:
             self._make_block()
-        keys: list[Any] = []
+        keys: list[Any] = [key for key, one in self._new.values() if fits(one, attributes)]
         for block in self._blocks.values():
             block.match(attributes, keys)
         for grid in self._grids:
             grid.match(attributes, keys)
-        for key, one in self._new.values():
-            if fits(one, attributes):
-                keys.append(key)
         if self._several:
-            return tuple(sorted(set(keys)))
-        keys.sort()
+            keys = list(set(keys))
+        if len(keys) > 1:
+            keys.sort()
         return tuple(keys)
