@@ -21,7 +21,7 @@ Words = NDArray[np.uint64]
 
 SCRATCH_WORDS = 1 << 24
 MANY_TESTS = 1024
-"""After so many tests of single conjunctions, the table gets edges for the attributes in doubt."""
+"""After this many tests of single conjunctions, the table gets edge rows for the attributes in doubt."""
 
 
 class BatchIndex:
@@ -160,7 +160,7 @@ class BatchIndex:
     # ---- upkeep
 
     def _refine(self) -> None:
-        """If many conjunctions were tested one by one, build a table with edges for the attributes in doubt."""
+        """If many conjunctions were tested one by one, build a table with edge rows for the attributes in doubt."""
         if self._tests <= max(MANY_TESTS, self._table.used // 2):
             return
         self._tests = 0

@@ -143,8 +143,8 @@ class BitmapTable:
             if isinstance(column, list) and Range in map(type, column):
                 ranged.update(event for event, value in enumerate(column) if type(value) is Range)
                 column = [None if type(value) is Range else value for value in column]
-            found, inexact[:, at], values[:, at] = side.cells(column, count)
-            rows[:, at] = found + side.base
+            side_rows, inexact[:, at], values[:, at] = side.cells(column, count)
+            rows[:, at] = side_rows + side.base
             side.doubtful = side.doubtful or bool(inexact[:, at].any())
         events, at_sides = np.nonzero(inexact)
         starts = np.searchsorted(events, np.arange(count + 1))

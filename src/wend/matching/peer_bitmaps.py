@@ -1,9 +1,9 @@
 """The bitmap index of a peer: the keys of the filters that match one event, in plain Python.
 
 Conjunctions are in blocks of up to a few thousand, with rows of bits (`peer_blocks.py`). A few new conjunctions are
-tried one by one. If they are many when an event comes, they become a block first, and two blocks of one size become one
-of the next size. A removed conjunction only loses its bit; a block that has lost most of them is built again. So the
-cost of a change does not grow with the number of filters.
+tested one by one. If there are more when an event comes, they become a block first, and two blocks of one size become
+one of the next size. A removed conjunction only loses its bit; a block that has lost most of its conjunctions is built
+again. So the cost of a change does not grow with the number of filters.
 
 If most of a few thousand new conjunctions are narrow in two attributes, they go to a grid (`peer_grids.py`), and so do
 those that come after them.
@@ -189,11 +189,6 @@ class PeerBitmapIndex(Generic[K]):
             return self._new[place][1]
         one: Compact = self._blocks[place >> _PLACE_BITS].members[place & _PLACE_MASK]
         return one
-
-    def items(self) -> list[tuple[K, list[Compact]]]:
-        """All filters with their conjunctions."""
-        placed = [(key, self.conjunctions(key)) for key in self._places]
-        return placed + [(key, [box]) for grid in self._grids for key, box in grid.boxes.items()]
 
     # ---------------------------------------------------------------- lookups
 

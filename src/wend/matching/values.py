@@ -144,7 +144,7 @@ def within(cuts: Cuts, low: Any, end: Any) -> bool:
 
 
 def choose_borders(lows: Iterable[Any], ends: Iterable[Any], bottom: Any, most: int) -> list[Any]:
-    """At most so many borders that divide one kind of values into rows, for intervals with these ends.
+    """At most `most` borders that divide one kind of values into rows, for intervals with these ends.
 
     If the next cut after an end is a beginning, the end needs no border: for integers no value is between them."""
     begins: dict[Any, bool] = dict.fromkeys(ends, False)

@@ -111,7 +111,7 @@ class ChainOverlay(LinkOverlay):
             yield from self._split_links()
 
     def _bridge(self, peer: PeerId) -> Effects:
-        """Link a peer of another component, if the gap has been there for long."""
+        """Link a peer of another component, if the gap has existed for long."""
         first, last = self._gap
         now = self.rounds.number
         self._gap = (first if now - last < GAP else now, now)

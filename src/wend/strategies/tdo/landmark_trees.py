@@ -246,7 +246,7 @@ class LandmarkTrees:
     # ---------------------------------------------------------------- path matching
 
     def _match(self, root: PeerId, peer: PeerId, path: Path) -> Effects:
-        """Algorithm 5.3: place a peer below a child, or here, where it may get some of this peer's children."""
+        """Algorithm 5.3: place a peer below a child, or here. Then it may get some of this peer's children."""
         family = self.families.get(root)
         if family is None or peer in (self._me, family.parent):
             return

@@ -19,7 +19,7 @@ EPOCH = 24
 STILL = 20
 """Periods without a heartbeat after which a peer drops a landmark."""
 MOST = 4
-"""A peer accepts at most so many times k landmarks."""
+"""A peer accepts at most this many times k landmarks."""
 
 
 class Census:

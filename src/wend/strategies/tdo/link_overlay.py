@@ -28,7 +28,7 @@ from wend.strategies.tdo.paths import PathTracer, is_valid
 from wend.strategies.tdo.rounds import WARM, MembershipSettings, Rounds
 
 SPARE = 2
-"""A peer accepts offers up to so many links beyond its degree."""
+"""A peer accepts offers up to this many links beyond its degree."""
 
 
 class LinkOverlay:
@@ -79,7 +79,7 @@ class LinkOverlay:
         for peer in sorted(self.links):
             if self.handshake.is_silent(peer):
                 self.rounds.sampling.forget(peer)
-                yield from self.handshake.unlink(peer)  # if it is up after all, it learns that the link ended
+                yield from self.handshake.unlink(peer)  # if it is up after all, it learns that the link has ended
                 yield from self.replace(peer)
             else:
                 yield self.handshake.keep_alive(peer)

@@ -97,7 +97,7 @@ class PathMatching(LinkOverlay):
         if self.rounds.number < 2 * WARM:  # let answers come in before choosing
             return []
         peers = round_trips.best(count, self._joined)
-        if not peers and not self.links and self.rounds.number % WARM == 0:  # none of them answers any longer
+        if not peers and not self.links and self.rounds.number % WARM == 0:  # no peer of the sample answers any longer
             round_trips.clear()
         return peers
 

@@ -31,7 +31,7 @@ class MembershipSettings(Settings, frozen=True, kw_only=True):
         int, setting("How many more peers `tdo-nearest` and `tdo-farthest` sample than they join.", low=0)
     ] = 10
     trace_both_ends: Annotated[
-        bool, setting("Whether both ends measure the path of a link; one is enough where routes are symmetric.")
+        bool, setting("Whether both ends measure the path of a link; one is enough if routes are symmetric.")
     ] = True
 
 
