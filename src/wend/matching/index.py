@@ -104,7 +104,7 @@ class Index(Generic[K]):
             if narrower is not None:
                 more = narrower.match(attributes)
                 keys = tuple(sorted((*keys, *more))) if keys else more
-        if not self._others:
+        if self._others is None:
             return keys
         others = self._others.match(attributes)
         return tuple(sorted((*keys, *others))) if keys and others else keys or others
