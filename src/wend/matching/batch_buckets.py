@@ -30,6 +30,9 @@ MAX_SIDES = 64
 RARE = 256
 """An attribute has no rows if fewer than one in this many conjunctions constrains it."""
 
+CACHED = 4096
+"""With more cells than this, the cache of an attribute is emptied before the next column."""
+
 Run = tuple[int, int]
 Doubles = NDArray[np.float64]
 ColumnCells = tuple[NDArray[np.int64], NDArray[np.bool_], Doubles]
@@ -108,6 +111,8 @@ class AttributeBuckets:
         """Numbers for the texts that filters compare with `=`."""
         self.doubtful = False
         """Whether an event had a value for which its row was not exact."""
+        self._cells: dict[int | str | None, BucketCell] = {}
+        """A cache for columns without doubles and truth values, which can be equal to an integer."""
 
     @property
     def begins_inside(self) -> bool:
@@ -169,8 +174,8 @@ class AttributeBuckets:
         kind = self.strings if isinstance(cuts[0], str) else self.numbers
         return kind.run(cuts[0], cuts[1] if len(cuts) > 1 else None)
 
-    def cells(self, column: Any, length: int) -> ColumnCells:
-        """The cells of a column without ranges, of this length; None is a column that all events lack."""
+    def cells(self, column: Any, length: int) -> ColumnCells | None:
+        """The cells of a column of this length, or of no column; None if the column has a range."""
         if column is None:
             return _exact(np.full(length, MISSING))
         if isinstance(column, np.ndarray):
@@ -180,6 +185,8 @@ class AttributeBuckets:
             cells = self._cells_of_doubles(column.astype(np.float64, copy=False)) if fits else None
             return cells or self._cells_of_list(column.tolist(), repeats=column.dtype.kind == "i")
         kinds = set(map(type, column))
+        if Range in kinds:
+            return None
         fits = kinds <= {float} or (kinds == {int} and max(map(abs, column)) <= WHOLE)
         cells = self._cells_of_doubles(np.array(column, dtype=np.float64)) if fits else None
         return cells or self._cells_of_list(column, repeats=kinds <= {str, int, type(None)})
@@ -187,8 +194,11 @@ class AttributeBuckets:
     def _cells_of_list(self, column: list[Any], repeats: bool = False) -> ColumnCells:
         """`repeats`: the values may occur several times, and equal ones are of one type, so each is looked up once."""
         if repeats:
-            by_value = {value: self.cell(value) for value in dict.fromkeys(column)}
-            cells = [by_value[value] for value in column]
+            known = self._cells
+            if len(known) > CACHED:
+                known.clear()
+            known.update({value: self.cell(value) for value in {*column}.difference(known)})
+            cells = [known[value] for value in column]
         else:
             cells = [self.cell(value) for value in column]
         return (

@@ -140,11 +140,13 @@ class BitmapTable:
         ranged: set[int] = set()
         for at, side in enumerate(sides):
             column = batch.columns.get(side.name)
-            if isinstance(column, list) and Range in map(type, column):
-                ranged.update(event for event, value in enumerate(column) if type(value) is Range)
-                column = [None if type(value) is Range else value for value in column]
-            side_rows, inexact[:, at], values[:, at] = side.cells(column, count)
-            rows[:, at] = side_rows + side.base
+            cells = side.cells(column, count)
+            if cells is None:
+                assert isinstance(column, list)
+                ranged.update(event for event, value in enumerate(column) if isinstance(value, Range))
+                cells = side.cells([None if isinstance(value, Range) else value for value in column], count)
+                assert cells is not None
+            rows[:, at], inexact[:, at], values[:, at] = cells[0] + side.base, cells[1], cells[2]
             side.doubtful = side.doubtful or bool(inexact[:, at].any())
         events, at_sides = np.nonzero(inexact)
         starts = np.searchsorted(events, np.arange(count + 1))
