@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 
 from benchmarks.rows import Row
 from wend.matching.batch import Batch
-from wend.matching.bitmap_index import BitmapIndex
+from wend.matching.batch_index import BatchIndex
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter
 from wend.matching.values import Values, between
-from wend.model.events import Attributes
 from wend.model.randomness import stream
 
 NAMES = [f"a{i}" for i in range(10)]
@@ -67,12 +66,10 @@ def side(low: int, high: int) -> Values:
     return between(low, high)
 
 
-def filters(found: Boxes) -> Iterator[tuple[int, Filter]]:
-    for key, (lows, highs, named) in enumerate(
-        zip(found.lows.tolist(), found.highs.tolist(), found.named.tolist(), strict=True)
-    ):
+def filters(found: Boxes) -> Iterator[Filter]:
+    for lows, highs, named in zip(found.lows.tolist(), found.highs.tolist(), found.named.tolist(), strict=True):
         sides = tuple((NAMES[a], side(lows[a], highs[a])) for a in range(len(NAMES)) if named[a])
-        yield key, Filter((Conjunction(sides),))
+        yield Filter((Conjunction(sides),))
 
 
 def events(count: int) -> NDArray[np.int64]:
@@ -108,10 +105,7 @@ class Metrics(NamedTuple):
     """Rates are per CPU second."""
 
     batch: float
-    single: float
     scan: float
-    adds: float
-    removes: float
     build_s: float
     array_bytes: float
     """Per filter."""
@@ -126,11 +120,11 @@ def resident() -> int:
     return int(pages.read_text().split()[1]) * resource.getpagesize() if pages.exists() else 0
 
 
-def measured(count: int, narrow: bool, changes: int = 20_000) -> Metrics:
+def measured(count: int, narrow: bool) -> Metrics:
     found = boxes(count, narrow)
     known = list(filters(found))
     before, began = resident(), time.thread_time()
-    index = BitmapIndex(known)
+    index = BatchIndex(known)
     build, grown = time.thread_time() - began, resident() - before
     drawn = events(BATCH)
     batch = Batch.of_columns(BATCH, {name: np.ascontiguousarray(drawn[:, a]) for a, name in enumerate(NAMES)})
@@ -139,44 +133,16 @@ def measured(count: int, narrow: bool, changes: int = 20_000) -> Metrics:
     for at in range(0, BATCH, BATCH // 5):
         assert np.array_equal(ids[offsets[at] : offsets[at + 1]], scan.match(drawn[at])), "index and scan differ"
     batches = min(cpu(lambda: index.match_batch(batch)) for _ in range(5))
-    some = [batch.row(at) for at in range(200)]
-    singles = min(cpu(lambda: _one_by_one(index, some)) for _ in range(5))
     looks = drawn[: min(BATCH, max(5, 3_000_000 // count))]
     scans = min(cpu(lambda: [scan.match(one) for one in looks]) for _ in range(3))
-    each = index.nbytes / count
-    removes, adds = _changes(index, known, changes)
     return Metrics(
         batch=BATCH / batches,
-        single=len(some) / singles,
         scan=len(looks) / scans,
-        adds=adds,
-        removes=removes,
         build_s=build,
-        array_bytes=each,
+        array_bytes=index.nbytes / count,
         resident_bytes=grown / count,
         wanted=len(ids) / BATCH,
     )
-
-
-def _one_by_one(index: BitmapIndex[int], some: list[Attributes]) -> None:
-    """Match one event after the other, and drop each result before the next, as an application would."""
-    for one in some:
-        index.match_array(one)
-
-
-def _changes(index: BitmapIndex[int], known: list[tuple[int, Filter]], count: int) -> tuple[float, float]:
-    """Removals and additions per second, of random filters in random order."""
-    picked = stream(SEED, "matching", "changes").permutation(len(known))[:count].tolist()
-
-    def remove() -> None:
-        for at in picked:
-            index.discard(known[at][0])
-
-    def add() -> None:
-        for at in picked:
-            index.add(*known[at])
-
-    return len(picked) / cpu(remove), len(picked) / cpu(add)
 
 
 def table() -> dict[tuple[int, str], Metrics]:
@@ -189,10 +155,10 @@ def curve(name: str) -> None:
     """Write events/s against the number of filters."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for narrow, width in ((False, "wide"), (True, "narrow")):
-        metrics = {count: measured(count, narrow, changes=1_000) for count in CURVE}
+        metrics = {count: measured(count, narrow) for count in CURVE}
         found[width] = {
             kind: {str(count): float(f"{getattr(one, kind):.4g}") for count, one in metrics.items()}
-            for kind in ("batch", "single", "scan")
+            for kind in ("batch", "scan")
         }
     about = "events per second of one core, by the width of ranges, the kind of matching and the number of filters"
     made = {"made by": f"python -m benchmarks.matching --curve {name}", "metric": about, "events_per_s": found}
@@ -205,9 +171,6 @@ def rows() -> list[Row]:
         name, against = f"matching.{count}.{width}", f"{count:,} {width} filters"
         found += [
             Row(f"{name}.events_per_s", f"events/s in batches, {against} (NumPy scan)", one.batch, one.scan),
-            Row(f"{name}.single_events_per_s", "  one by one (in batches)", one.single, one.batch),
-            Row(f"{name}.adds_per_s", "  adds/s", one.adds),
-            Row(f"{name}.removes_per_s", "  removes/s", one.removes),
             Row(f"{name}.bytes", "  bytes per filter", one.array_bytes),
         ]
     return found

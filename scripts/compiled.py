@@ -26,10 +26,9 @@ DECLARED = "wend_core"
 
 CORE = (
     "matching/index.py",
-    "matching/box_grids.py",
     "matching/peer_bitmaps.py",
     "matching/peer_blocks.py",
-    "matching/sides.py",
+    "matching/peer_grids.py",
     "model/trace.py",
     "model/units.py",
     "model/keys.py",

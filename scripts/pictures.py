@@ -82,14 +82,12 @@ def matching_picture(data: dict[str, Any]) -> str:
 
     found = data["events_per_s"]
     lines = [
-        ChartLine(label, colour, tuple((float(n), rate) for n, rate in found[width][kind].items()), strong, broken)
-        for label, colour, width, kind, strong, broken in (
-            ("batches, narrow ranges", "green", "narrow", "batch", True, False),
-            ("one by one, narrow", "green", "narrow", "single", False, True),
-            ("batches, wide ranges", "blue", "wide", "batch", True, False),
-            ("one by one, wide", "blue", "wide", "single", False, True),
-            ("NumPy scan, both", "grey", "narrow", "scan", False, False),
-            ("", "grey", "wide", "scan", False, False),
+        ChartLine(label, colour, tuple((float(n), rate) for n, rate in found[width][kind].items()), strong)
+        for label, colour, width, kind, strong in (
+            ("batches, narrow ranges", "green", "narrow", "batch", True),
+            ("batches, wide ranges", "blue", "wide", "batch", True),
+            ("NumPy scan, both", "grey", "narrow", "scan", False),
+            ("", "grey", "wide", "scan", False),
         )
     ]
     return line_chart(

@@ -53,7 +53,7 @@ def test_the_same_text_is_parsed_once_and_large_ones_are_not_cached(monkeypatch:
     in_use = parse("x = -1")
     for number in range(500):
         parse(f"x = {number}")
-        assert 0 < filters.cached() <= filters.CACHED
+        assert 0 < len(vars(filters)["_recent"]) <= filters.CACHED
     assert parse("x = -1") is in_use
 
 
@@ -94,8 +94,6 @@ def test_the_index_agrees_with_a_scan(changes: list[tuple[bool, int, str]]) -> N
     assert len(index) == len(plain)
     for event in EVENTS:
         assert index.match(event) == tuple(sorted(k for k, t in plain.items() if parse(t).matches(event)))
-    for offer in map(parse, FILTERS):
-        assert index.intersecting(offer) == tuple(sorted(k for k, t in plain.items() if parse(t).intersects(offer)))
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:

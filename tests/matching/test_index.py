@@ -9,11 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.matching.strategies import filters, range_events
-from wend.matching import index as module
 from wend.matching import peer_bitmaps, peer_blocks
+from wend.matching.boxes import compact_filter, fits
 from wend.matching.filters import Filter, parse
 from wend.matching.index import Index
-from wend.matching.sides import fits
 from wend.model.errors import FilterError
 from wend.model.events import Attributes, Range
 
@@ -35,14 +34,15 @@ named = st.one_of(st.just({}), topics.map(lambda topic: {"topic": topic}), st.ju
 asked = st.tuples(named, range_events).map(lambda parts: parts[0] | parts[1])
 
 
-FORMS = ["a list", "a list or bitmaps", "bitmaps", "few rows", "few sides", "small blocks", "small blocks, many rows"]
+FORMS = ["a list", "few rows", "few sides", "small blocks", "small blocks, many rows"]
 
 
 @pytest.fixture(params=[*FORMS, "rare sides"])
 def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The results are the same in all forms: with too few rows to be exact, with attributes without rows, and with
     short-lived blocks."""
-    monkeypatch.setattr(module, "MANY", {"a list": 1000, "a list or bitmaps": 3}.get(request.param, 0))
+    if request.param == "few rows":
+        monkeypatch.setattr(peer_bitmaps, "SMALLEST", 4)
     if request.param in ("few rows", "few sides", "small blocks"):
         monkeypatch.setattr(peer_blocks, "MAX_ROWS", 2)
     if request.param == "few sides":
@@ -88,18 +88,12 @@ NEAR = (
 )
 
 
-@pytest.mark.parametrize("text", SIDES)
-def test_the_sides_of_a_box_hold_the_values_that_it_matches(text: str) -> None:
+@pytest.mark.parametrize("text", [*SIDES, "a = 1 or b = 1", "a > b", "false"])
+def test_a_compact_filter_fits_the_events_that_it_matches(text: str) -> None:
     wanted = parse(text)
-    assert wanted.sides is not None
     for value in NEAR:
         event: Attributes = {"b": 1} if value is None else {"a": value, "b": 1}
-        assert fits(wanted.sides, event) == wanted.matches(event), value
-
-
-@pytest.mark.parametrize("text", ["a = 1 or b = 1", "a > b", "false"])
-def test_other_filters_have_no_sides(text: str) -> None:
-    assert parse(text).sides is None
+        assert fits(compact_filter(wanted), event) == wanted.matches(event), value
 
 
 @pytest.mark.usefixtures("many")
@@ -107,9 +101,8 @@ def test_other_filters_have_no_sides(text: str) -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), wanted, wanted)), max_size=25),
     st.lists(asked, max_size=5),
-    st.lists(wanted, max_size=3),
 )
-def test_it_agrees_with_a_scan(changes: Any, found: list[Attributes], offers: list[Any]) -> None:
+def test_it_agrees_with_a_scan(changes: Any, found: list[Attributes]) -> None:
     index: Index[int] = Index()
     known: dict[int, Filter] = {}
     for key, one in changes:
@@ -123,8 +116,6 @@ def test_it_agrees_with_a_scan(changes: Any, found: list[Attributes], offers: li
     assert {key: index.filter(key) for key in known} == known
     for attributes in found:
         assert list(index.match(attributes)) == sorted(k for k, one in known.items() if one.matches(attributes))
-    for offer in offers:
-        assert list(index.intersecting(offer)) == sorted(k for k, one in known.items() if one.intersects(offer))
 
 
 def test_topics_alone_need_no_bitmaps() -> None:

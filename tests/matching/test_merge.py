@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from tests.matching import strategies, worlds
 from tests.matching.test_algebra import alone, events
 from tests.oracles.matching import overreach
-from wend.matching.algebra import covers
 from wend.matching.filters import Filter, parse
 from wend.matching.merge import merge
 from wend.model.events import Attributes
@@ -96,7 +95,7 @@ def test_no_event_is_lost_and_a_perfect_merge_adds_none() -> None:
 def test_no_event_is_lost_by_any_merge(a: str, b: str, found: list[Attributes]) -> None:
     left, right = parse(a), parse(b)
     merged = merge(left, right)
-    assert covers(merged.filter, left) and covers(merged.filter, right)
+    assert merged.filter.covers(left) and merged.filter.covers(right)
     assert parse(str(merged.filter)) == merged.filter
     for event in found:
         if left.matches(event) or right.matches(event):

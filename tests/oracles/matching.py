@@ -1,7 +1,8 @@
 """Oracles of regions and merges: slow, short and obviously right."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
+from typing import Any
 
 from wend.matching.filters import Filter
 from wend.matching.zcode import Box, Space, side_code, woven
@@ -13,11 +14,26 @@ def leaves(space: Space) -> Iterator[str]:
     open_codes = [""]
     while open_codes:
         code = open_codes.pop()
-        both = space.children(code)
+        both = children(space, code)
         if both is None:
             yield code
         else:
             open_codes.extend(reversed(both))
+
+
+def children(space: Space, code: str) -> tuple[str, str] | None:
+    """The two halves of a region; None if it is a single cell."""
+    return None if space.region(code).volume == 1 else (f"{code}0", f"{code}1")
+
+
+def box_of(space: Space, ranges: Mapping[str, Any]) -> Box:
+    """The box of closed ranges or single values. None, or a missing attribute, is unbounded."""
+    sides = []
+    for name, domain, (first, last) in zip(space.names, space.domains, space.whole.sides, strict=True):
+        given = ranges.get(name)
+        low, high = given if isinstance(given, tuple) else (given, given)
+        sides.append((first if low is None else domain.cell(low), last if high is None else domain.cell(high)))
+    return Box(tuple(sides))
 
 
 def printed_code(space: Space, box: Box) -> str:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.matching.strategies import events, filters, range_events
-from wend.matching.bitmap_index import BitmapIndex
+from wend.matching.batch_index import BatchIndex
 from wend.matching.filters import Filter, parse
 from wend.model.errors import FilterError
 from wend.model.events import Attributes
@@ -57,7 +57,7 @@ def by_blocks(wanted: dict[str, str], published: list[Attributes], count: bool) 
     with tempfile.TemporaryDirectory() as folder:
         for part in (0, 1):
             ids = list(wanted)[part::2]
-            index: BitmapIndex[int] = BitmapIndex((at, parse(wanted[key])) for at, key in enumerate(ids))
+            index = BatchIndex(parse(wanted[key]) for key in ids)
             dump_mapped((pa.array(ids, pa.string()), index), Path(folder) / f"block-{part}")
         task = broadcast_plan.count_batches if count else broadcast_plan.pair_batches
         schema = COUNTS if count else PAIRS
@@ -153,15 +153,15 @@ def test_a_worker_maps_the_blocks_of_one_job_only() -> None:
 def test_a_second_job_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled, read = [], []
 
-    def counted_index(filters: Any) -> BitmapIndex[int]:
+    def counted_index(filters: Any) -> BatchIndex:
         compiled.append(1)
-        return BitmapIndex(filters)
+        return BatchIndex(filters)
 
     def counted(ids: pa.Array, filters: pa.Array) -> Any:
         read.append(len(ids))
         return parse_filters(ids, filters)
 
-    monkeypatch.setattr(broadcast_plan, "BitmapIndex", counted_index)
+    monkeypatch.setattr(broadcast_plan, "BatchIndex", counted_index)
     monkeypatch.setattr(broadcast_plan, "parse_filters", counted)
     monkeypatch.setattr("pyspark.TaskContext.get", lambda: SimpleNamespace(partitionId=lambda: 0))
     schema = pa.schema([("file", pa.string()), ("subscription", pa.int64()), ("reason", pa.string())])

@@ -8,8 +8,8 @@ end (inclusive) and high end (exclusive, None if there is none) of each side. It
 from collections.abc import Iterator
 from typing import Any
 
-from wend.matching.buckets import constraints
 from wend.matching.conjunctions import Conjunction
+from wend.matching.filters import Filter
 from wend.matching.values import Values
 from wend.model.events import Attributes
 
@@ -63,7 +63,7 @@ def _values(low: Any, end: Any) -> Values:
 def intervals(one: Compact) -> Iterator[tuple[str, Any, Any]]:
     """For each side of numbers or of texts: its name, and an interval that contains all its values."""
     if isinstance(one, Conjunction):
-        for name, values in constraints(one):
+        for name, values in one.constraints():
             if not values.absent and not values.booleans and bool(values.numbers) != bool(values.strings):
                 cuts = values.numbers or values.strings
                 yield name, cuts[0], cuts[-1] if len(cuts) % 2 == 0 else None
@@ -72,8 +72,13 @@ def intervals(one: Compact) -> Iterator[tuple[str, Any, Any]]:
             yield one[at], one[at + 1], one[at + 2]
 
 
-def fits(one: Compact, attributes: Attributes) -> bool:
-    """Whether an event matches the conjunction."""
+def compact_filter(one: Filter) -> Compact | Filter:
+    """The filter as its only conjunction, if it has one."""
+    return compact(one.conjunctions[0]) if len(one.conjunctions) == 1 else one
+
+
+def fits(one: Compact | Filter, attributes: Attributes) -> bool:
+    """Whether an event matches."""
     if type(one) is not tuple:
         return one.matches(attributes)  # type: ignore[union-attr]
     at, count = 0, len(one)

@@ -144,8 +144,12 @@ class Conjunction(msgspec.Struct, frozen=True, gc=False):
     def weight(self) -> int:
         return 1 + len(self.bindings) + sum(values.weight for _, values in self.values)
 
+    def constraints(self) -> Iterable[tuple[str, Values]]:
+        """The possible values by constrained attribute, with the constraints that bindings imply."""
+        return self.allowed().items() if self.bindings else self.values
+
     def allowed(self) -> dict[str, Values]:
-        """The possible values of each constrained attribute, with the constraints that bindings imply."""
+        """`constraints` as a dictionary."""
         allowed = dict(self.values)
         for binding in self.bindings:
             for name in (binding.left, binding.right):
@@ -155,27 +159,17 @@ class Conjunction(msgspec.Struct, frozen=True, gc=False):
     def covers(self, other: "Conjunction") -> bool:
         """Whether it matches every event that the other matches. Exact without bindings; with them False may be
         wrong."""
-        theirs = dict(other.values) if not other.bindings else other.allowed()
+        theirs = other.allowed()
         for name, mine in self.values:
-            known = theirs.get(name)
-            if known is None or (known is not mine and not mine >= known):
+            allowed = theirs.get(name)
+            if allowed is None or (allowed is not mine and not mine >= allowed):
                 return False
         return all(any(_implies(theirs, mine) for theirs in other.bindings) for mine in self.bindings)
 
-    def intersects(self, other: "Conjunction", ranges: bool = False) -> bool:
-        """Whether some event matches both. Exact without bindings; with them True may be wrong.
-
-        With `ranges` events may have ranges as values, and a range can overlap two disjoint sets. Then only different
-        kinds, or absence, make two boxes disjoint."""
-        mine = self.allowed() if self.bindings else dict(self.values)
-        theirs = other.allowed() if other.bindings else dict(other.values)
-        for name in mine.keys() & theirs.keys():
-            a, b = mine[name], theirs[name]
-            if a & b:
-                continue
-            if not ranges or not ((a.numbers and b.numbers) or (a.strings and b.strings)):
-                return False
-        return True
+    def intersects(self, other: "Conjunction") -> bool:
+        """Whether some event without ranges matches both. Exact without bindings; with them True may be wrong."""
+        mine, theirs = self.allowed(), other.allowed()
+        return all(mine[name] & theirs[name] for name in mine.keys() & theirs.keys())
 
 
 def _implies(theirs: Binding, mine: Binding) -> bool:

@@ -1,17 +1,49 @@
-"""Which filters of a changing set no other one covers, found by an index instead of pair by pair.
+"""The filters of a set that no other filter of it covers, found by an index instead of pair by pair.
 
-A filter that covers a conjunction matches its lowest and its highest event: those with, for every attribute, the least
-or the greatest value that the conjunction allows. So the index of uncovered filters answers with a few candidates, and
-`covers` decides among them.
+A box that covers a conjunction matches its lowest and its highest event: those with, for every attribute, the least
+or the greatest value that the conjunction allows. So an index of filters proposes a few candidates, and `covers`
+decides.
 """
 
+from collections.abc import Sequence
 from typing import Any, Generic
 
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter
 from wend.matching.index import Index, K
-from wend.matching.values import Cuts, Values, before
+from wend.matching.values import Values, before
 from wend.model.events import Attributes
+
+
+def uncovered(filters: Sequence[Filter]) -> list[int]:
+    """The positions of the filters that no other one covers, in order. Of equal filters the first stays.
+
+    It is exact for conjunctions. A disjunction stays unless it equals an earlier filter. A filter that matches nothing
+    does not stay."""
+    first: dict[Filter, int] = {}
+    for at, one in enumerate(filters):
+        first.setdefault(one, at)
+    boxes: Index[int] = Index()
+    bound: dict[int, Conjunction] = {}
+    for one, at in first.items():
+        if len(one.conjunctions) == 1:
+            if one.conjunctions[0].bindings:
+                bound[at] = one.conjunctions[0]
+            else:
+                boxes.add(at, one)
+
+    def is_covered(at: int, one: Conjunction) -> bool:
+        if any(key != at and filters[key].conjunctions[0].covers(one) for key in _candidates(one, boxes)):
+            return True
+        # conjunctions with bindings are few, so each pair is tested
+        coverers = [key for key, other in bound.items() if key != at and other.covers(one)] if at in bound else []
+        return any(key < at or not one.covers(bound[key]) for key in coverers)
+
+    return [
+        at
+        for one, at in first.items()
+        if one.conjunctions and (len(one.conjunctions) > 1 or not is_covered(at, one.conjunctions[0]))
+    ]
 
 
 class CoveringIndex(Generic[K]):
@@ -74,43 +106,38 @@ class CoveringIndex(Generic[K]):
         if len(wanted.conjunctions) != 1 or not len(self._uncovered):
             return None
         (one,) = wanted.conjunctions
-        ends = _ends(one)
-        if ends is None:
-            return None
-        low, high = ends
-        candidates = self._uncovered.match(low)
-        if low != high and candidates:
-            also = set(self._uncovered.match(high))
-            candidates = tuple([key for key in candidates if key in also])
-        for key in candidates:
+        for key in _candidates(one, self._uncovered):
             if any(theirs.covers(one) for theirs in self._filters[key].conjunctions):
                 return key
         return None
 
 
-def _ends(one: Conjunction) -> tuple[Attributes, Attributes] | None:
-    """The lowest and the highest event that the conjunction matches; None if it matches no event. An
-    attribute that may be missing is missing in both."""
+def _candidates(one: Conjunction, index: Index[K]) -> tuple[K, ...]:
+    """The keys of the filters that may cover a conjunction."""
+    low, high = _ends(one)
+    keys = index.match(low)
+    if low != high and keys:
+        also = set(index.match(high))
+        keys = tuple([key for key in keys if key in also])
+    return keys
+
+
+def _ends(one: Conjunction) -> tuple[Attributes, Attributes]:
+    """The lowest and the highest event that the conjunction matches. An attribute that may be missing is missing in
+    both. If a set of texts has no greatest value, the least one stands for it."""
     low: Attributes = {}
     high: Attributes = {}
-    for name, values in one.allowed().items() if one.bindings else one.values:
-        if values.absent:
-            continue
-        ends = _least_and_greatest(values)
-        if ends is None:
-            return None
-        low[name], high[name] = ends
+    for name, values in one.constraints():
+        if any(values.kinds) and not values.absent:
+            low[name], high[name] = _least_and_greatest(values)
     return low, high
 
 
-def _least_and_greatest(values: Values) -> tuple[Any, Any] | None:
-    if values.numbers:
-        return _of_cuts(values.numbers, float("inf"))
-    if values.strings:
-        return _of_cuts(values.strings, None)
-    return (values.booleans[0], values.booleans[-1]) if values.booleans else None
-
-
-def _of_cuts(cuts: Cuts, endless: Any) -> tuple[Any, Any] | None:
-    highest = endless if len(cuts) % 2 else before(cuts[-1])
-    return None if highest is None else (cuts[0], highest)
+def _least_and_greatest(values: Values) -> tuple[Any, Any]:
+    cuts = values.numbers or values.strings
+    if not cuts:
+        return values.booleans[0], values.booleans[-1]
+    if len(cuts) % 2:
+        return cuts[0], float("inf") if values.numbers else cuts[0]
+    greatest = before(cuts[-1])
+    return cuts[0], cuts[0] if greatest is None else greatest

@@ -14,8 +14,7 @@ from wend.matching.values import ANYTHING, NOTHING, Values
 def filter_warnings(text: str) -> list[str]:
     """One sentence for each doubt. Raises FilterError if `parse` does."""
     if not parse(text).conjunctions:
-        where = _contradiction(Reader(text).filter())
-        return [f"no event can match this filter{where}"]
+        return [f"no event can match this filter{_contradiction(Reader(text).filter())}"]
     reader = Reader(text)
     names = {leaf.name for leaf in _leaves(reader.filter())}
     return [
@@ -39,9 +38,9 @@ def _contradiction(tree: Tree) -> str:
     allowed: dict[str, Values] = {}
     for leaf in tree.children if isinstance(tree, Node) and tree.all else (tree,):
         if isinstance(leaf, Leaf):
-            wanted = NOTHING
+            either = NOTHING
             for one in leaf.alternatives:
-                wanted = wanted | one
-            allowed[leaf.name] = allowed.get(leaf.name, ANYTHING) & wanted
-    found = [name for name, values in allowed.items() if not values]
-    return f": no value of {name_text(found[0])} meets all its conditions" if found else ""
+                either = either | one
+            allowed[leaf.name] = allowed.get(leaf.name, ANYTHING) & either
+    names = [name for name, values in allowed.items() if not values]
+    return f": no value of {name_text(names[0])} meets all its conditions" if names else ""

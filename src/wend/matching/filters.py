@@ -4,7 +4,6 @@ docs/reference/filters.md describes the language. A filter is in disjunctive nor
 text of that form.
 """
 
-from functools import cached_property
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -12,7 +11,6 @@ import msgspec
 from wend.matching.conjunctions import Conjunction
 from wend.matching.normal_form import normalised
 from wend.matching.printer import filter_text, predicate_texts
-from wend.matching.sides import Sides, side
 from wend.matching.syntax import MAX_FILTER_CHARS, MAX_PREDICATES, read
 from wend.model.errors import FilterError
 from wend.model.events import Attributes
@@ -25,12 +23,12 @@ CACHED_CONJUNCTIONS = 4
 """Limits of the cache of parsed filters. Peers parse the same few texts again and again; large filters are not cached,
 so that a full cache stays small."""
 
-_known: dict[str, "Filter"] = {}
+_recent: dict[str, "Filter"] = {}
 _in_use: "WeakValueDictionary[str, Filter]" = WeakValueDictionary()
-"""The filters that are still in use. The peers of a simulation share them: several peers store one subscription."""
+"""The filters that are still in use. The peers of a simulation share them, because several store one subscription."""
 
 
-class Filter(msgspec.Struct, frozen=True, weakref=True, dict=True):
+class Filter(msgspec.Struct, frozen=True, weakref=True):
     """A disjunction of conjunctions. `parse` and `merge` make one."""
 
     conjunctions: tuple[Conjunction, ...]
@@ -41,16 +39,18 @@ class Filter(msgspec.Struct, frozen=True, weakref=True, dict=True):
             return conjunctions[0].matches(attributes)
         return any(one.matches(attributes) for one in conjunctions)
 
-    @cached_property
-    def sides(self) -> Sides | None:
-        """Its sides if it is one box, for tables that test it against many events; else None."""
-        if len(self.conjunctions) != 1 or self.conjunctions[0].bindings:
-            return None
-        return tuple([side(name, values) for name, values in self.conjunctions[0].values])
+    def covers(self, other: "Filter") -> bool:
+        """Whether it matches every event that the other matches, with ranges, too. True is always right.
 
-    def intersects(self, other: "Filter", ranges: bool = False) -> bool:
-        """Whether some event could match both filters. `ranges` says whether events may have ranges as values."""
-        return any(a.intersects(b, ranges) for a in self.conjunctions for b in other.conjunctions)
+        False is right for conjunctions without bindings: they are boxes, and boxes compare side by side. Otherwise it
+        may be wrong: several conjunctions can cover one together, and not all implications of bindings are detected."""
+        return all(any(mine.covers(theirs) for mine in self.conjunctions) for theirs in other.conjunctions)
+
+    def intersects(self, other: "Filter") -> bool:
+        """Whether some event matches both filters. False is always right; True is right without bindings.
+
+        An event with ranges may match two filters that do not intersect: [1, 9] matches `x = 1` and `x = 9`."""
+        return any(a.intersects(b) for a in self.conjunctions for b in other.conjunctions)
 
     @property
     def topic(self) -> str | None:
@@ -77,22 +77,17 @@ def parse(text: str) -> Filter:
     """Parse a filter. Raises FilterError, whose text shows the position of the error."""
     if len(text) > MAX_FILTER_CHARS:
         raise FilterError(f"a filter may have {MAX_FILTER_CHARS} characters, this one has {len(text)}")
-    parsed = _known.get(text)
+    parsed = _recent.get(text)
     if parsed is None:
-        parsed = _in_use.get(text) or _parsed(text)
+        parsed = _in_use.get(text) or _parse(text)
         if len(text) <= CACHED_CHARS and len(parsed.conjunctions) <= CACHED_CONJUNCTIONS:
-            if len(_known) >= CACHED:
-                _known.clear()
-            _known[text] = _in_use[text] = parsed
+            if len(_recent) >= CACHED:
+                _recent.clear()
+            _recent[text] = _in_use[text] = parsed
     return parsed
 
 
-def cached() -> int:
-    """The number of parsed filters in the cache."""
-    return len(_known)
-
-
-def _parsed(text: str) -> Filter:
+def _parse(text: str) -> Filter:
     parsed = Filter(normalised(read(text)))
     # Peers send each other the normal form, so it must obey the limits, too. Small and simple filters, which most are,
     # cannot exceed them.

@@ -61,8 +61,8 @@ def cells_of_value(value: Value) -> Interval:
 
 def cells_of_values(values: Values) -> list[Interval]:
     """The cells of a set of values, as intervals in order."""
-    found = [_piece(low, end) for cuts in (values.numbers, values.strings) for low, end in pieces(cuts)]
-    return found + [(_BOOLEANS | one, _BOOLEANS | one) for one in values.booleans]
+    cells = [_piece(low, end) for cuts in (values.numbers, values.strings) for low, end in pieces(cuts)]
+    return cells + [(_BOOLEANS | one, _BOOLEANS | one) for one in values.booleans]
 
 
 def _of_cuts(cuts: Cuts) -> Interval:

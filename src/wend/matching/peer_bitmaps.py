@@ -1,28 +1,26 @@
 """The bitmap index of a peer: the keys of the filters that match one event, in plain Python.
 
 Conjunctions are in blocks of up to a few thousand, with rows of bits (`peer_blocks.py`). A few new conjunctions are
-tried one by one. If they are many when an event comes, they become a block first, and two blocks of one size become one
-of the next size. A removed conjunction only loses its bit; a block that has lost most of them is built again. So the
-cost of a change does not grow with the number of filters.
+tested one by one. If there are more when an event comes, they become a block first, and two blocks of one size become
+one of the next size. A removed conjunction only loses its bit; a block that has lost most of its conjunctions is built
+again. So the cost of a change does not grow with the number of filters.
 
-If most of a few thousand new conjunctions are narrow in two attributes, they go to a grid (`box_grids.py`), and so do
+If most of a few thousand new conjunctions are narrow in two attributes, they go to a grid (`peer_grids.py`), and so do
 those that come after them.
 """
 
-from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
-from wend.matching.box_grids import BoxGrid, grid_of
-from wend.matching.boxes import Compact, compact, conjunction_of, fits
-from wend.matching.filters import Filter
+from wend.matching.boxes import Compact, fits
 from wend.matching.peer_blocks import Block
+from wend.matching.peer_grids import BoxGrid, grid_of
 from wend.model.events import Attributes
 
 K = TypeVar("K")
 
-SMALLEST = 32
+SMALLEST = 8
 """The size of the smallest blocks, and how many conjunctions are tried one by one. The next size is twice as large."""
-SIZES = 8
+SIZES = 10
 MOST_GRIDS = 16
 """An event looks into each of them."""
 _PLACE_BITS = 32
@@ -35,7 +33,9 @@ Moved = tuple[int, Any, Any]
 class PeerBitmapIndex(Generic[K]):
     """An exact, dynamic index. Results are sorted by key."""
 
-    def __init__(self, filters: Iterable[tuple[K, Filter]] = ()) -> None:
+    __slots__ = ("_blocks", "_grids", "_new", "_next_block", "_next_new", "_places", "_several")
+
+    def __init__(self) -> None:
         self._places: dict[K, Any] = {}
         """By key: the place of its only conjunction, or a tuple of several places. A place is the number of a block and
         a slot in it. Block 0 has no rows yet."""
@@ -47,8 +47,6 @@ class PeerBitmapIndex(Generic[K]):
         self._next_block = 1
         self._grids: list[BoxGrid] = []
         """The keys in these have no place."""
-        for key, wanted in filters:
-            self.add(key, wanted)
 
     def __len__(self) -> int:
         return len(self._places) + sum([len(grid.boxes) for grid in self._grids])
@@ -59,11 +57,7 @@ class PeerBitmapIndex(Generic[K]):
     def _grid(self, key: K) -> BoxGrid | None:
         return next((grid for grid in self._grids if key in grid.boxes), None)
 
-    def add(self, key: K, wanted: Filter) -> None:
-        self.discard(key)
-        self.add_conjunctions(key, [compact(one) for one in wanted.conjunctions])
-
-    def add_conjunctions(self, key: K, ones: list[Compact]) -> None:
+    def add(self, key: K, ones: list[Compact]) -> None:
         """Add a filter of these conjunctions under a new key."""
         if self._grids and len(ones) == 1:
             one = ones[0]
@@ -196,38 +190,18 @@ class PeerBitmapIndex(Generic[K]):
         one: Compact = self._blocks[place >> _PLACE_BITS].members[place & _PLACE_MASK]
         return one
 
-    def items(self) -> list[tuple[K, list[Compact]]]:
-        """All filters with their conjunctions."""
-        placed = [(key, self.conjunctions(key)) for key in self._places]
-        return placed + [(key, [box]) for grid in self._grids for key, box in grid.boxes.items()]
-
     # ---------------------------------------------------------------- lookups
 
     def match(self, attributes: Attributes) -> tuple[K, ...]:
         if len(self._new) > SMALLEST:
             self._make_block()
-        keys: list[Any] = []
+        keys: list[Any] = [key for key, one in self._new.values() if fits(one, attributes)]
         for block in self._blocks.values():
             block.match(attributes, keys)
         for grid in self._grids:
             grid.match(attributes, keys)
-        for key, one in self._new.values():
-            if fits(one, attributes):
-                keys.append(key)
         if self._several:
-            return tuple(sorted(set(keys)))
-        keys.sort()
+            keys = list(set(keys))
+        if len(keys) > 1:
+            keys.sort()
         return tuple(keys)
-
-    def intersecting(self, offer: Filter) -> tuple[K, ...]:
-        """The keys of the filters that intersect this one."""
-        keys: set[Any] = set()
-        for one in offer.conjunctions:
-            for block in self._blocks.values():
-                block.intersecting(one, keys)
-            for grid in self._grids:
-                grid.intersecting(one, keys)
-            for key, other in self._new.values():
-                if key not in keys and conjunction_of(other).intersects(one):
-                    keys.add(key)
-        return tuple(sorted(keys))

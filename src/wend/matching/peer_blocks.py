@@ -1,4 +1,4 @@
-"""Blocks of the bitmap index of a peer: which conjunctions of a block match one event.
+"""The blocks of a peer's bitmap index: which conjunctions of a block match one event.
 
 A block divides the values of each attribute into rows. A row is one Python integer, with a bit for every conjunction
 of the block that some value in the row matches. An event has one row per attribute, and one `and` per attribute leaves
@@ -9,9 +9,9 @@ from bisect import bisect_left, bisect_right
 from math import inf
 from typing import Any
 
-from wend.matching.boxes import conjunction_of, fits, intervals
+from wend.matching.boxes import fits, intervals
 from wend.matching.conjunctions import Conjunction, isnan
-from wend.matching.values import Values, between, pieces
+from wend.matching.values import Values, between, choose_borders, pieces
 from wend.model.events import Attributes, Range
 
 MAX_ROWS = 256
@@ -93,19 +93,9 @@ class _Side:
 
 
 def _borders(members: list[tuple[int, Any, Any]], bottom: Any) -> list[Any]:
-    """Borders between the rows of some intervals. If the next cut after an end is a beginning, the end needs no border:
-    for integers no value is between them."""
-    cuts: dict[Any, bool] = {end: False for _, _, end in members if end is not None}
-    cuts.update({low: True for _, low, _ in members})
-    cuts.pop(bottom, None)
-    chosen = sorted(cuts)
     most = min(MAX_ROWS, max(FEWEST_ROWS, len(members) // 16))
-    if len(chosen) > most:
-        following = [*chosen[1:], None]
-        chosen = [cut for cut, after in zip(chosen, following, strict=True) if cuts[cut] or not cuts.get(after, False)]
-    if len(chosen) <= most:
-        return chosen
-    return [chosen[at * len(chosen) // most] for at in range(most)]
+    lows, ends = [low for _, low, _ in members], [end for _, _, end in members if end is not None]
+    return choose_borders(lows, ends, bottom, most)
 
 
 class Block:
@@ -157,7 +147,7 @@ class Block:
 
     def match(self, attributes: Attributes, keys: list[Any]) -> None:
         """Append the keys of the conjunctions that match."""
-        left, doubt = self.alive, self.check
+        remaining, doubt = self.alive, self.check
         for name, side in self.sides:
             value: Any = attributes.get(name)
             kind = type(value)
@@ -166,26 +156,26 @@ class Block:
             elif kind is str:
                 row = side.first_text + bisect_right(side.texts, value)
             elif kind is Range:
-                left &= side.touched(between(value.low, value.high, value.low_open, value.high_open))
+                remaining &= side.touched(between(value.low, value.high, value.low_open, value.high_open))
                 doubt = -1
                 continue
             else:
                 row = side.row(value)
-            left &= side.allowed[row]
-            if not left:
+            remaining &= side.allowed[row]
+            if not remaining:
                 break
             partial = side.partial[row]
             if partial and value >= side.limits[row]:
                 doubt |= partial
-        if left:
-            doubt &= left
+        if remaining:
+            doubt &= remaining
             owners = self.owners
             if doubt:
                 members = self.members
                 keys += [owners[slot] for slot in _positions(doubt) if fits(members[slot], attributes)]
-                left ^= doubt
-            if left:
-                keys += [owners[slot] for slot in _positions(left)]
+                remaining ^= doubt
+            if remaining:
+                keys += [owners[slot] for slot in _positions(remaining)]
         if self.rare:
             self._match_rare(attributes, keys)
 
@@ -195,17 +185,6 @@ class Block:
             for slot in self.rare.get(name, ()):
                 if fits(self.members[slot], attributes):
                     keys.append(self.owners[slot])
-
-    def intersecting(self, offer: Conjunction, keys: set[Any]) -> None:
-        allowed = offer.allowed() if offer.bindings else dict(offer.values)
-        left = self.alive
-        for name, side in self.sides:
-            if name in allowed:
-                left &= side.touched(allowed[name])
-        for slot in (*_positions(left), *[slot for slots in self.rare.values() for slot in slots]):
-            owner = self.owners[slot]
-            if owner not in keys and conjunction_of(self.members[slot]).intersects(offer):
-                keys.add(owner)
 
 
 def _positions(bits: int) -> list[int]:

@@ -116,10 +116,10 @@ def _side(name: str, cuts: Cuts) -> Iterator[str]:
     yield from (f"{name} != {value_text(hole)}" for hole in holes)
 
 
-def _one_of(name: str, found: list[Scalar]) -> str:
-    if len(found) == 1:
-        return f"{name} = {value_text(found[0])}"
-    return f"{name} in {{{', '.join(map(value_text, found))}}}"
+def _one_of(name: str, values: list[Scalar]) -> str:
+    if len(values) == 1:
+        return f"{name} = {value_text(values[0])}"
+    return f"{name} in {{{', '.join(map(value_text, values))}}}"
 
 
 def _interval(name: str, low: Scalar, end: Scalar | None, holes: bool) -> str:

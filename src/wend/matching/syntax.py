@@ -116,10 +116,10 @@ class Reader:
     # ---- tokens
 
     def _next(self, at: int) -> Token:
-        found = _TOKEN.match(self.text, at)
-        if found is not None and found.lastgroup is not None:
-            self._after = found.end()
-            return Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
+        match = _TOKEN.match(self.text, at)
+        if match is not None and match.lastgroup is not None:
+            self._after = match.end()
+            return Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup))
         while self.text[at].isspace():
             at += 1
         if self.text[at] in _QUOTES[:3]:
@@ -244,8 +244,8 @@ class Reader:
 
     def members(self, negated: bool) -> tuple[Values, ...]:
         if self.at("{"):
-            found = equal_to(self.listed())
-            return opposite(found) if negated else (found,)
+            values = equal_to(self.listed())
+            return opposite(values) if negated else (values,)
         if not self.at("[", "]"):
             self.expected("[, ] or { after in")
         low_open = self.take().text == "]"

@@ -9,6 +9,7 @@ a <= v < b and c <= v. Nothing is rounded, ends need no flags, and two sets are 
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -68,8 +69,8 @@ def interval(low: Any, high: Any, low_open: bool = False, high_open: bool = Fals
     return (first, end) if first < end else ()
 
 
-def points(found: Iterable[Any]) -> Cuts:
-    return joined(*((v, after(v)) for v in sorted(set(found))))
+def points(values: Iterable[Any]) -> Cuts:
+    return joined(*((v, after(v)) for v in sorted(set(values))))
 
 
 def joined(*sorted_intervals: Cuts) -> Cuts:
@@ -84,9 +85,9 @@ def joined(*sorted_intervals: Cuts) -> Cuts:
     return tuple(cuts)
 
 
-def combine(a: Cuts, b: Cuts, wanted: tuple[bool, bool, bool]) -> Cuts:
-    """Combine two sets in one sweep. `wanted` says whether the result contains values of a alone, b alone, and both."""
-    table = (False, wanted[0], wanted[1], wanted[2])
+def combine(a: Cuts, b: Cuts, parts: tuple[bool, bool, bool]) -> Cuts:
+    """Combine two sets in one sweep. `parts` says whether the result contains values of a alone, b alone, and both."""
+    table = (False, *parts)
     cuts: list[Any] = []
     i = j = 0
     inside = False
@@ -142,6 +143,22 @@ def within(cuts: Cuts, low: Any, end: Any) -> bool:
     return bool(at & 1) or (at < len(cuts) and (end is None or cuts[at] < end))
 
 
+def choose_borders(lows: Iterable[Any], ends: Iterable[Any], bottom: Any, most: int) -> list[Any]:
+    """At most `most` borders that divide one kind of values into rows, for intervals with these ends.
+
+    If the next cut after an end is a beginning, the end needs no border: for integers no value is between them."""
+    begins: dict[Any, bool] = dict.fromkeys(ends, False)
+    begins.update(dict.fromkeys(lows, True))
+    begins.pop(bottom, None)
+    borders = sorted(begins)
+    if len(borders) > most:
+        following = zip_longest(borders, borders[1:])
+        borders = [cut for cut, after_it in following if begins[cut] or not begins.get(after_it, False)]
+    if len(borders) <= most:
+        return borders
+    return [borders[at * len(borders) // most] for at in range(most)]
+
+
 class Values(msgspec.Struct, frozen=True, gc=False):
     """A set of values of all kinds, and whether the attribute may be missing."""
 
@@ -169,13 +186,13 @@ class Values(msgspec.Struct, frozen=True, gc=False):
             return within(mine, cuts[0], cuts[1] if len(cuts) > 1 else None)
         return False
 
-    def _combined(self, other: "Values", wanted: tuple[bool, bool, bool]) -> "Values":
-        table = (False, wanted[0], wanted[1], wanted[2])
+    def _combined(self, other: "Values", parts: tuple[bool, bool, bool]) -> "Values":
+        table = (False, *parts)
         return Values(
             table[self.absent + 2 * other.absent],
             tuple(v for v in (False, True) if table[(v in self.booleans) + 2 * (v in other.booleans)]),
-            combine(self.numbers, other.numbers, wanted),
-            combine(self.strings, other.strings, wanted),
+            combine(self.numbers, other.numbers, parts),
+            combine(self.strings, other.strings, parts),
         )
 
     def __and__(self, other: "Values") -> "Values":
@@ -226,18 +243,12 @@ def kind_of(value: object) -> str:
     return "text" if isinstance(value, str) else "number"
 
 
-def everything_like(value: Scalar) -> Values:
-    if isinstance(value, bool):
-        return BOOLEANS
-    return STRINGS if isinstance(value, str) else NUMBERS
-
-
-def equal_to(found: Iterable[Scalar]) -> Values:
+def equal_to(values: Iterable[Scalar]) -> Values:
     """The set of exactly these values, all of one kind."""
-    known = list(found)
-    if known and isinstance(known[0], bool):
-        return Values(booleans=tuple(v for v in (False, True) if v in known))
-    return of_kind(points(known))
+    values = list(values)
+    if values and isinstance(values[0], bool):
+        return Values(booleans=tuple(v for v in (False, True) if v in values))
+    return of_kind(points(values))
 
 
 def between(low: Scalar | None, high: Scalar | None, low_open: bool = False, high_open: bool = False) -> Values:
@@ -255,7 +266,8 @@ def compared(operator: str, value: Scalar) -> Values:
         case "=":
             return equal_to((value,))
         case "!=":
-            return everything_like(value) - equal_to((value,))
+            everything = BOOLEANS if isinstance(value, bool) else STRINGS if isinstance(value, str) else NUMBERS
+            return everything - equal_to((value,))
         case "<" | "<=":
             return between(None, value, high_open=operator == "<")
     return between(value, None, low_open=operator == ">")

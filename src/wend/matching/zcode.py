@@ -139,15 +139,6 @@ def woven(codes: Sequence[str]) -> str:
     return "".join(bit for bits in zip(*codes, strict=False) for bit in bits)
 
 
-def is_prefix(region: str, other: str) -> bool:
-    """Whether the region contains the other."""
-    return other.startswith(region)
-
-
-def parent(code: str) -> str | None:
-    return code[:-1] if code else None
-
-
 class Space:
     """An attribute space: attributes in a fixed order, each with its domain."""
 
@@ -158,29 +149,9 @@ class Space:
         self.domains = tuple(domains[name] for name in self.names)
         self.whole = Box(tuple((0, domain.cells - 1) for domain in self.domains))
 
-    def box(self, ranges: Mapping[str, tuple[int | float | str | None, int | float | str | None]]) -> Box:
-        """The box of closed ranges. None, or a missing attribute, is unbounded.
-
-        Cells preserve the order of values, so ranges that meet have boxes that meet. The converse holds only down to
-        the granularity."""
-        sides = []
-        for name, domain, (first, last) in zip(self.names, self.domains, self.whole.sides, strict=True):
-            low, high = ranges.get(name, (None, None))
-            sides.append((first if low is None else _cell(domain, low), last if high is None else _cell(domain, high)))
-        return Box(tuple(sides))
-
-    def point(self, values: Mapping[str, int | float | str]) -> Box:
-        """The box of one cell in each given attribute, and of all cells in the others."""
-        return self.box({name: (value, value) for name, value in values.items()})
-
     def region(self, code: str) -> Box:
         """The cells of a region."""
         return self._walked(code)[1]
-
-    def children(self, code: str) -> tuple[str, str] | None:
-        """The two halves of a region; None if it is a single cell."""
-        box = self.region(code)
-        return None if box.volume == 1 else (f"{code}0", f"{code}1")
 
     def code(self, box: Box) -> str:
         """The code of the smallest region around a box."""
@@ -194,9 +165,6 @@ class Space:
             else:
                 break
         return code
-
-    def meets(self, code: str, box: Box) -> bool:
-        return self.region(code).meets(box)
 
     def cover(self, box: Box, limit: int) -> list[str]:
         """At most `limit` disjoint regions that cover the box together, in order.
@@ -254,9 +222,3 @@ def _waste(region: Box, box: Box) -> int:
     """The number of cells of the region outside the box."""
     shared = math.prod(min(b, d) - max(a, c) + 1 for (a, b), (c, d) in zip(region.sides, box.sides, strict=True))
     return region.volume - shared
-
-
-def _cell(domain: Domain, value: int | float | str) -> int:
-    if isinstance(domain, TextDomain) != isinstance(value, str):
-        raise ConfigError(f"{value!r} is not of the kind of its attribute's domain")
-    return domain.cell(value)  # type: ignore[arg-type]

@@ -134,10 +134,10 @@ def test_of_equal_routes_the_one_over_the_lower_id_wins(costs: Costs) -> None:
 def test_a_table_holds_until_the_graph_or_a_link_of_this_peer_changes() -> None:
     costs: Costs = {0: {1: 5, ME: 2}, 1: {0: 5}, ME: {0: 2}}
     table = RouteTable(view := seen(costs))
-    assert table.hold(seen({p: dict(row) for p, row in costs.items()}))
-    assert not table.hold(seen({**costs, 1: {0: 6}}))
+    assert table.is_valid(seen({p: dict(row) for p, row in costs.items()}))
+    assert not table.is_valid(seen({**costs, 1: {0: 6}}))
     view.links[0].delay_ns = 3
-    assert not table.hold(view)
+    assert not table.is_valid(view)
 
 
 def test_there_is_no_route_to_an_unknown_peer_nor_to_oneself() -> None:

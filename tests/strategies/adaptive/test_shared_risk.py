@@ -94,7 +94,7 @@ def test_what_explains_most_is_blamed() -> None:
 
 def test_holes_name_nobody() -> None:
     assert parts((1, None, 2, 3)) == {1, 2, 3, (2, 3)}
-    assert not SharedRisk(view_of({1: (None, None), 2: ()})).known
+    assert not SharedRisk(view_of({1: (None, None), 2: ()})).has_paths
     one, other = (parts(path) for path in (("b", 1), (1, "b")))
     assert one == other
 

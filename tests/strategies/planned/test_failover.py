@@ -27,7 +27,7 @@ from wend.protocol.plugins.copy_ranks import fork
 from wend.protocol.ports import Drop, Notice, Planned, Refuse
 from wend.strategies.planned.delivery import PlanLabel
 from wend.strategies.planned.failover import (
-    LOOK_NS,
+    CHECK_NS,
     MAX_DOWN,
     FailoverRouting,
     LinkOutages,
@@ -138,7 +138,7 @@ def test_the_ends_of_a_link_flood_its_failure_and_others_pass_it_on_once() -> No
     publisher = Publisher(None)
     told = publisher.told(LinkChanged(C, up=False))
     own = LinkOutages(A, (1, 1), (C,))
-    assert told == [*(Tell(peer, ("o", A), own) for peer in (B, C, D)), Timer(LOOK_NS, "links")]
+    assert told == [*(Tell(peer, ("o", A), own) for peer in (B, C, D)), Timer(CHECK_NS, "links")]
     assert publisher.told(LinkChanged(C, up=False)) == []
     heard = LinkOutages(S, (1, 2), (D,))
     assert publisher.told(Heard(B, heard)) == [Tell(peer, ("o", S), heard) for peer in (C, D)]
@@ -156,7 +156,7 @@ def test_a_link_that_works_again_is_found_even_if_no_event_says_so() -> None:
     publisher = Publisher(None)
     publisher.told(LinkChanged(C, up=False))
     publisher.links[C].heard_by_neighbour = False
-    assert publisher.told(Due("links")) == [Timer(LOOK_NS, "links")]
+    assert publisher.told(Due("links")) == [Timer(CHECK_NS, "links")]
     publisher.links[C].heard_by_neighbour = True
     assert publisher.told(Due("links")) == [Tell(peer, ("o", A), LinkOutages(A, (1, 2), ())) for peer in (B, C, D)]
     assert not publisher.routing.down and publisher.told(Due("links")) == []

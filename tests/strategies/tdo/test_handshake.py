@@ -10,8 +10,8 @@ from wend.model.random_stream import peer_stream
 from wend.protocol.config import PeerConfig
 from wend.protocol.plugins import Begun, Due, EndLink, Heard, MakeLink, SendTo
 from wend.protocol.ports import ContactFound, FindPath, PathFound, Refuse
-from wend.strategies.tdo.census import EPOCH, Census
-from wend.strategies.tdo.components import STALE, SURE, ComponentLeader
+from wend.strategies.tdo.handshake import STALE, SURE, ComponentLeader
+from wend.strategies.tdo.landmarks import EPOCH, Census
 from wend.strategies.tdo.messages import (
     INCARNATION_SHIFT,
     Join,
@@ -23,7 +23,7 @@ from wend.strategies.tdo.messages import (
     ProbePong,
     Unlinked,
 )
-from wend.strategies.tdo.paths import back, leads_through, rest, same
+from wend.strategies.tdo.paths import leads_through, rest, same
 from wend.strategies.tdo.plugin import TdoRandom
 from wend.strategies.tdo.sampling import TOO_OLD, VIEW, Sampling
 
@@ -35,7 +35,6 @@ def test_a_path_leads_through_the_end_of_a_strict_prefix() -> None:
     assert not leads_through((1, 2, 4), (1, 2, 3, 5))
     assert not leads_through((1, 2), (1, 2)) and same((1, 2), (1, 2))
     assert rest((1, 2, 3, 4, 5), (1, 2, 3)) == (3, 4, 5)
-    assert back((1, 2, 3)) == (3, 2, 1)
 
 
 def test_routers_without_a_name_are_unlike_all_others() -> None:

@@ -21,8 +21,8 @@ from wend.strategies.tdo.messages import (
     Renew,
     Shuffle,
 )
+from wend.strategies.tdo.paths import RENEW
 from wend.strategies.tdo.plugin import TdoLandmark
-from wend.strategies.tdo.tracing import RENEW
 
 
 def parent(underlay: Underlay, members: list[int], root: int, peer: int) -> int:

@@ -11,7 +11,7 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.link.link import Link
 from wend.protocol.plugins import PluginEffect, Tell, View
 from wend.protocol.ports import Notice, Refuse
-from wend.strategies.trees.generations import DRIFT_NS, LAST, RENEW_NS, TreeSets, drifted, order
+from wend.strategies.trees.generations import DRIFT_NS, LAST, RENEW_NS, TreeSets, has_drifted, order
 from wend.strategies.trees.graph import MrstTrees
 from wend.strategies.trees.messages import Generation, LinkWeight, SequencedMessage
 
@@ -48,7 +48,7 @@ class FourPeers:
         while self.now < until:
             self.now += LOOK
             for me in PEERS:
-                self._carry(me, self.sets[me].look(self.now, self.views[me]))
+                self._carry(me, self.sets[me].check(self.now, self.views[me]))
 
     def _carry(self, me: int, effects: list[PluginEffect]) -> None:
         queue = deque((me, effect) for effect in effects)
@@ -83,7 +83,7 @@ def first_call(me: int, incarnation: int) -> Generation:
     """How a peer that has just begun names the first trees that it calls for."""
     trees, view = TreeSets(MrstTrees.builder, 1, 0.0), view_of(me, incarnation)
     for now in (SECOND, 2 * SECOND):
-        trees.look(now, view)
+        trees.check(now, view)
     assert trees.newest is not None
     return trees.newest.generation
 
@@ -103,9 +103,9 @@ def test_a_number_of_trees_without_a_next_is_refused() -> None:
 
 
 def test_what_counts_as_another_link() -> None:
-    assert drifted(0.02, 0.05) and drifted(0.05, 0.02)
-    assert not drifted(0.02, 0.035) and not drifted(0.0, 0.015)
-    assert drifted(0.0, 1.0) and not drifted(1.0, 1.0)
+    assert has_drifted(0.02, 0.05) and has_drifted(0.05, 0.02)
+    assert not has_drifted(0.02, 0.035) and not has_drifted(0.0, 0.015)
+    assert has_drifted(0.0, 1.0) and not has_drifted(1.0, 1.0)
 
 
 def test_a_link_that_gets_worse_for_good_is_left_out_of_the_next_trees() -> None:

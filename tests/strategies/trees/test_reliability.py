@@ -6,8 +6,8 @@ from math import prod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wend.strategies.trees.reliability import RouteCost, fewest, joint
 from wend.strategies.trees.sptk import cost
+from wend.strategies.trees.table import RouteCost, fewest, joint
 
 LINKS = 6
 unreliable = st.lists(st.sampled_from([0.0, 0.01, 0.1, 0.3, 0.6]), min_size=LINKS, max_size=LINKS)

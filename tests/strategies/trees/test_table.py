@@ -2,8 +2,7 @@
 
 from wend.matching.filters import parse
 from wend.strategies.trees.messages import FilterDemand, SubtreeInterest
-from wend.strategies.trees.reliability import RouteCost
-from wend.strategies.trees.table import WIDE_CHARS, TreeInterestTable, reduced
+from wend.strategies.trees.table import WIDE_CHARS, RouteCost, TreeInterestTable, reduced
 
 GENERATION = (1, 7, 1)
 LINK = 100

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wend.matching.batch import Batch, Column
-from wend.matching.bitmap_table import SLOTS
+from wend.matching.batch_table import SLOTS
 from wend.matching.filters import Filter
 from wend.matching.values import WHOLE, Cuts, Values
 from wend.matching.zcode import Box, Cells, NumberDomain, Space

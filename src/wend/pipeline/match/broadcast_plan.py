@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from wend.matching.bitmap_index import BitmapIndex
+from wend.matching.batch_index import BatchIndex
 from wend.matching.filters import Filter
 from wend.pipeline.code_hash import code_hash
 from wend.pipeline.match.mapped_pickle import dump_mapped, load_mapped
@@ -37,7 +37,7 @@ BLOCK = 50_000
 _DECIDING = ("matching", "model", "pipeline/match/mapped_pickle.py")
 """The sources that decide the content of a block."""
 
-Block = tuple[pa.Array, "BitmapIndex[int]"]
+Block = tuple[pa.Array, BatchIndex]
 
 
 def compile_blocks(subscriptions: DataFrame, count: int, folder: Path, kept: Path | None = None) -> DataFrame:
@@ -82,7 +82,7 @@ def _compile(
     if bad_rows:
         # A block that is kept would not tell the next job of its bad filters.
         place = Path(folder) / f"block-{task.partitionId()}"
-    dump_mapped((ids, BitmapIndex(enumerate(filters))), place)
+    dump_mapped((ids, BatchIndex(filters)), place)
     yield pa.RecordBatch.from_pylist([{"file": str(place)}], schema=schema)
 
 

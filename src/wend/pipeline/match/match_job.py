@@ -18,7 +18,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from wend.matching.bitmap_index import BitmapIndex
+from wend.matching.batch_index import BatchIndex
 from wend.matching.filters import Filter
 from wend.model.errors import ConfigError
 from wend.pipeline.match import broadcast_plan, partitioned_plan
@@ -100,7 +100,7 @@ class MatchJob:
 
     def plan(self, choice: str = "auto", task_memory_mb: int = TASK_MEMORY_MB) -> MatchPlan:
         check_plan(choice, task_memory_mb)
-        each = len(pickle.dumps(BitmapIndex(enumerate(self.sample)))) / max(1, len(self.sample))
+        each = len(pickle.dumps(BatchIndex(self.sample))) / max(1, len(self.sample))
         size = int(each * self.subscription_count)
         fits = size <= task_memory_mb * 10**6
         fitting = "fits" if fits else "does not fit"

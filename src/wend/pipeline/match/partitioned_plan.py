@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from wend.matching.bitmap_index import BitmapIndex
+from wend.matching.batch_index import BatchIndex
 from wend.matching.filters import Filter
 from wend.pipeline.match.attribute_regions import (
     EVERYWHERE,
@@ -257,7 +257,7 @@ class Group:
         self._plane = None if self._region.plane == EVERYWHERE else layout.planes[self._region.plane]
         self._ids: list[pa.Array] = []
         self._filters: list[Filter] = []
-        self._index: BitmapIndex[int] | None = None
+        self._index: BatchIndex | None = None
         self._corners: Ints | None = None
         self._matches = np.zeros(0, np.int64)
         self._size: BatchSize | None = None
@@ -266,10 +266,10 @@ class Group:
         self._ids.append(ids)
         self._filters += [loads(one) for one in filters.to_pylist()]
 
-    def _compiled(self) -> "tuple[pa.Array, BitmapIndex[int]]":
+    def _compiled(self) -> tuple[pa.Array, BatchIndex]:
         if self._index is None:
             self._ids = [pa.concat_arrays(self._ids)]
-            self._index = BitmapIndex(enumerate(self._filters))
+            self._index = BatchIndex(self._filters)
             self._matches = np.zeros(len(self._filters), np.int64)
         return self._ids[0], self._index
 

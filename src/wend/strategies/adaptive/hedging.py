@@ -1,4 +1,4 @@
-"""Hedges: whether a second copy is worth its links, which routes the copies take, and which answers are missing."""
+"""Hedges: whether a second copy is worth its links, which routes the copies take, and which ACKs are missing."""
 
 from wend.model.choices import Redundancy
 from wend.model.events import EventId, PeerId
@@ -9,11 +9,12 @@ from wend.strategies.adaptive.routes import FAR, Edge, Route, RouteTable
 from wend.strategies.adaptive.scores import ScoredRoute, Scorer
 
 PRICE = {"none": 0.0033, "tight": 0.0033, "free": 0.0005}
-"""What a link of a route costs, as a probability of being late. A hedge has to gain that much for each of its links."""
+"""The cost of a link of a route, as a probability of being late. A hedge has to gain as much for each of its links."""
 
 Copies = tuple[EventId, PeerId, int]
-"""The copies of an event for a destination that one visit of the packet made here. The last part is the length of its
-path before: if the packet comes back, an answer to an earlier copy says nothing about the later ones."""
+"""The copies of an event for a destination that this peer sent during one visit of the packet. The last part is the
+length of the packet's path before: if the packet comes back, an answer to an earlier copy says nothing about later
+ones."""
 
 
 class Hedges:
@@ -67,7 +68,7 @@ class RouteChoice:
         hedges = level == "free" or (level == "tight" and not is_hedged(rank))
         price = PRICE[level]
         if packet.tried and level != "none":
-            # few packets meet a failure, and failures come together: one more copy is cheap
+            # few packets meet a failure, and failures come together, so one more copy is cheap
             hedges, price = True, PRICE["free"]
         price *= scorer.sends
         if delay_ns > slack:
@@ -110,7 +111,7 @@ def _second(
 def _perhaps_up(
     first: Route, slack: Nanos, price: float, untried: list[PeerId], table: RouteTable, scorer: Scorer
 ) -> Route | None:
-    """Return a route over links that seem down, if only such a route is in time and they may well be up again."""
+    """The best route over links that seem down and may be up again; None if no such route is in time."""
     best, most = None, 0.0
     for route in table.to(first.dest):
         if route.delay_ns <= slack and route.hop in untried and route.hop != first.hop:

@@ -1,12 +1,12 @@
-"""Routes under load: events leave the shortest route where links on it are full, and a slower one is in time.
+"""Routes under load: events leave the shortest route if links on it are full and a slower one is in time.
 
-Full links have prices (`link/prices.py`), which peers tell with their link states. Of the routes that are in time a
+Full links have prices (`link/prices.py`), which peers flood with their link states. Of the routes that are in time a
 packet takes the one with the least delay plus price. A link that the packet takes anyway, to another destination, costs
 nothing more, so the full links carry few copies. Every event belongs to a class, which weighs prices by a factor of its
-own: the more a price exceeds the detour, the more of the classes take that. `spread_trees.py` says when classes follow
-a change of prices.
+own: the more a price exceeds the cost of the detour, the more classes take the detour. `spread_trees.py` says when
+classes follow a change of prices.
 
-Nothing is hedged here: copies would need the room that is missing.
+Nothing is hedged here: second copies would need capacity that is missing.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,16 +15,16 @@ from typing import Final
 from wend.model.events import EventId, PeerId
 from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol.plugins import View
-from wend.strategies.adaptive.routes import Costs, turned
+from wend.strategies.adaptive.routes import Costs, reversed_without
 from wend.topology.paths import tree
 
 LINK_NS: Final = 25 * MS
-"""The price of a link that is not full: while others are, every copy that is spared leaves room."""
+"""The price of a link that is not full: while other links are, each copy that is not sent frees capacity."""
 WORTH_NS: Final = 200 * MS
-"""The highest price that timely delivery to one destination is worth. Where links cannot carry everything in time,
-those destinations wait that would need most of them."""
+"""The highest price that timely delivery to one destination is worth. If links cannot carry everything in time, the
+destinations that would need most of them wait."""
 HOP_NS: Final = 12 * MS
-"""What a packet probably waits for each link of a busy overlay, beside the delay of the link."""
+"""The probable waiting time for each link of a busy overlay, beside the delay of the link."""
 CLASSES: Final = 16
 
 Leg = tuple[Nanos, Nanos, PeerId]
@@ -36,16 +36,17 @@ class PricedRoutes:
     """The routes for one state of the graph and of prices. A new state needs a new table."""
 
     def __init__(self, view: View, prices: Prices | None = None) -> None:
-        """With other prices than those of the graph, where they are given."""
+        """`prices`: those to use instead of the prices of the graph."""
         self._delays = {
-            b: {a: delay + HOP_NS for a, delay in row.items()} for b, row in turned(view.graph.costs, view.me).items()
+            b: {a: delay + HOP_NS for a, delay in row.items()}
+            for b, row in reversed_without(view.graph.costs, view.me).items()
         }
         self._me = view.me
         self._prices = view.graph.prices if prices is None else prices
         self._costs: Costs = {
             b: {a: delay + self._price(a, b) for a, delay in row.items()} for b, row in self._delays.items()
         }
-        self._found: dict[PeerId, tuple[dict[PeerId, Leg], ...]] = {}
+        self._routes: dict[PeerId, tuple[dict[PeerId, Leg], ...]] = {}
 
     def first(self, hop: PeerId) -> Nanos:
         """The price of a link of this peer."""
@@ -53,12 +54,12 @@ class PricedRoutes:
 
     def to(self, dest: PeerId) -> tuple[dict[PeerId, Leg], ...]:
         """By peer, the route to a destination with the least delay; and the same with the least delay plus price."""
-        found = self._found.get(dest)
-        if found is None:
-            if dest not in self._delays:  # a neighbour can invent others: do not cache those
+        routes = self._routes.get(dest)
+        if routes is None:
+            if dest not in self._delays:  # a neighbour can invent peers: do not cache those
                 return ()
-            found = self._found[dest] = tuple([self._legs(costs, dest) for costs in (self._delays, self._costs)])
-        return found
+            routes = self._routes[dest] = tuple([self._legs(costs, dest) for costs in (self._delays, self._costs)])
+        return routes
 
     def _legs(self, costs: Costs, dest: PeerId) -> dict[PeerId, Leg]:
         distance, following = tree(costs, dest)
@@ -76,10 +77,10 @@ class PricedRoutes:
 
 
 class Spreading:
-    """The choice of routes for the destinations of one packet. Every route may leave the ones before where it likes."""
+    """The choice of routes for the destinations of one packet. Each route may branch off earlier ones at any peer."""
 
     def __init__(self, routes: PricedRoutes, view: View, weight: float, queues: bool = True) -> None:
-        """`queues`: whether the time for which a packet would wait here now, behind others, counts as delay."""
+        """`queues`: whether the time that a packet would wait here now, behind others, counts as delay."""
         self._routes = routes
         self._me = view.me
         self._start = {
@@ -137,10 +138,10 @@ class Spreading:
 
 
 def class_of(id_: EventId) -> int:
-    """The class of an event, the same at all peers. Events that follow each other are of classes far apart."""
+    """The class of an event, the same at all peers. Consecutive events are of classes far apart."""
     return ((id_[0] * 0x85EBCA77 + id_[-1] * 0x9E3779B1) & 0xFFFFFFFF) * CLASSES >> 32
 
 
 def weight_of(number: int) -> float:
-    """How much the events of a class mind prices: between 1/2 and 3/2."""
+    """The factor by which a class weighs prices: between 1/2 and 3/2."""
     return 0.5 + (number + 0.5) / CLASSES

@@ -1,12 +1,12 @@
-"""Adaptive, Wend's own strategy: skip links that are down, and hedge where a retry would be too late.
+"""Adaptive, Wend's own strategy: skip links that are down, and hedge if a retry would be too late.
 
 Like dcrd it decides hop by hop and hands a packet back if no route is left. Unlike dcrd
 
-- it skips links that are down: its own, which the failure detector finds, and those of other peers, of which
-  hellos bring news (`link/news.py`). Packets in transit over a link that goes down take another route at once;
-- it compares the shortest routes that are in time, each by the probability of being late (`scores.py`) and by
-  the links that it costs. Links that carry the packet to other destinations cost nothing;
-- if a second copy (a hedge) makes the event punctual with a probability that is worth its links, it sends one;
+- it skips links that are down. The failure detector finds those of this peer, and hellos bring news of the others
+  (`link/news.py`). Packets in transit over a link that goes down take another route at once;
+- it compares the shortest routes that are in time by the probability of being late (`scores.py`) and by the links that
+  they cost. Links that carry the packet to other destinations cost nothing;
+- it sends a second copy (a hedge) if the higher probability of being in time is worth the links;
 - it sends a packet again over the same link, if loss explains a missing ACK better than an outage;
 - the user chooses the redundancy: `none` never hedges, `tight` hedges once per packet and destination, `free`
   hedges whenever it pays.
@@ -85,7 +85,7 @@ class Adaptive(Routing):
     about: ClassVar[str] = "Wend's own"
 
     def __init__(self, config: PeerConfig, deadline_ns: DeadlineOf | None = None) -> None:
-        """`deadline_ns`: how soon a destination needs a packet, if the table of subscriptions does not say so."""
+        """`deadline_ns`: returns how soon a destination needs a packet; by default the subscription table does."""
         self._deadline_ns = deadline_ns or _subscribers_deadline_ns
         self._choice = RouteChoice(config.of(AdaptiveSettings).redundancy)
         self._hedges = Hedges()
@@ -93,9 +93,9 @@ class Adaptive(Routing):
         self._trace_paths = config.of(LinkSettings).trace_paths
         self._routes: RouteTable | None = None
         self._usable: UsableRoutes | None = None
-        """The same without links that are down."""
+        """These routes without links that are down."""
         self._shared_risk: SharedRisk | None = None
-        """Set only where underlay paths of links are known."""
+        """Set only if underlay paths of links are known."""
         self._traced = False
         self._taken = ForwardedCopies()
 
@@ -108,13 +108,13 @@ class Adaptive(Routing):
         if type(event) is Arrived:
             return self._arrived(now, event, view)
         match event:
-            case Failed(sent, congested):
-                return self._unsent(now, sent, view) if congested else self._failed(now, sent, view)
+            case Failed(forward, congested):
+                return self._failed(now, forward, congested, view)
             case Acked(sent):
                 for dest in sent.dests:
                     self._hedges.settle((sent.event.id, dest, len(sent.path)), True)
             case Changed():
-                if self._routes is not None and not self._routes.hold(view):
+                if self._routes is not None and not self._routes.is_valid(view):
                     self._routes = self._usable = None
                 self._traced, self._shared_risk = self._trace_paths, None
                 self._spreading.forget_routes()
@@ -133,37 +133,28 @@ class Adaptive(Routing):
             on.append(Notice("duplicate", packet.sender))
         return on
 
-    def _failed(self, now: Nanos, failed: Forward, view: View) -> list[PluginEffect]:
-        if failed.tries:
+    def _failed(self, now: Nanos, failed: Forward, congested: bool, view: View) -> list[PluginEffect]:
+        """Send a packet over another route. `congested`: too many packets wait for the link, which works."""
+        if failed.tries and not congested:
             return [GiveUp(failed.event, failed.born_ns, failed.dests, "no-return-route", failed.ranks)]
-        open_ = [
-            (dest, fork(rank, view.me))
-            for dest, rank in zip(failed.dests, failed.ranks, strict=True)
-            if self._hedges.settle((failed.event.id, dest, len(failed.path)), False)
-        ]
-        if not open_:
-            return [Notice("copy-superseded", failed.peer)]
-        dests, ranks = tuple(d for d, _ in open_), tuple(m for _, m in open_)
-        tried = (*failed.tried, failed.peer)
-        again = self._next(now, Packet(failed.event, failed.born_ns, dests, ranks, failed.path, tried), view)
-        return [Notice("reroute", failed.peer), *again]
-
-    def _unsent(self, now: Nanos, unsent: Forward, view: View) -> list[PluginEffect]:
-        """Too many others wait for a link: use another one that is in time. Else the event is late, but delivered."""
-        id_, visit = unsent.event.id, len(unsent.path)
-        again = [i for i, dest in enumerate(unsent.dests) if self._hedges.settle((id_, dest, visit), False)]
+        id_, visit = failed.event.id, len(failed.path)
+        again = [i for i, dest in enumerate(failed.dests) if self._hedges.settle((id_, dest, visit), False)]
         if not again:
-            return [Notice("copy-superseded", unsent.peer)]
-        dests, ranks = tuple([unsent.dests[i] for i in again]), tuple([unsent.ranks[i] for i in again])
-        tried = (*unsent.tried, unsent.peer)
-        return self._next(now, Packet(unsent.event, unsent.born_ns, dests, ranks, unsent.path, tried), view, True)
+            return [Notice("copy-superseded", failed.peer)]
+        dests, ranks = tuple([failed.dests[i] for i in again]), tuple([failed.ranks[i] for i in again])
+        tried = (*failed.tried, failed.peer)
+        if congested:
+            return self._next(now, Packet(failed.event, failed.born_ns, dests, ranks, failed.path, tried), view, True)
+        ranks = tuple([fork(rank, view.me) for rank in ranks])
+        rerouted = self._next(now, Packet(failed.event, failed.born_ns, dests, ranks, failed.path, tried), view)
+        return [Notice("reroute", failed.peer), *rerouted]
 
     def _next(self, now: Nanos, packet: Packet, view: View, loaded: bool = False) -> list[PluginEffect]:
-        """`loaded`: links work that were tried, but too many packets wait for them."""
-        only = self._only_way(now, packet, view)
+        """`loaded`: the links that were tried work, but too many packets wait for them."""
+        only = self._to_only_neighbour(now, packet, view)
         if only is not None:
             return [only]
-        if loaded or view.graph.prices or packet.tree is not None or (view.loaded and _queue(view)):
+        if loaded or view.graph.prices or packet.tree is not None or (view.loaded and _has_queue(view)):
             return self._spread(now, packet, view)
         self._spreading.clear()
         table = self._table(now, view)
@@ -179,7 +170,7 @@ class Adaptive(Routing):
     def _weigh(
         self, now: Nanos, packet: Packet, table: UsableRoutes, untried: list[PeerId], up: list[PeerId], view: View
     ) -> list[PluginEffect]:
-        """Forward a packet over the routes that are most probably in time, with hedges where they pay."""
+        """Forward a packet over the routes that are most probably in time, with hedges if they pay."""
         assert self._routes is not None
         blamed = self._blamed(now, view) if self._traced else []
         scorer = Scorer(now, view, table, self._shared_risk, blamed)
@@ -205,7 +196,7 @@ class Adaptive(Routing):
         effects: list[PluginEffect] = [forward(hop, group, packet) for hop, group in groups.items()]
         if hedges:
             effects.append(Notice("hedge", view.me, hedges))
-        return effects + self._stuck(packet, stuck, view) if stuck else effects
+        return effects + self._hand_back(packet, stuck, view) if stuck else effects
 
     def _candidates(
         self, packet: Packet, table: UsableRoutes, untried: list[PeerId], up: list[PeerId]
@@ -235,10 +226,10 @@ class Adaptive(Routing):
         for hop, group in groups.items():
             timed = any(deadlines[dest] is not None for dest, _, _ in group)
             effects.append(forward(hop, group, packet, trees[hop], timed))
-        return effects + self._stuck(packet, stuck, view) if stuck else effects
+        return effects + self._hand_back(packet, stuck, view) if stuck else effects
 
-    def _only_way(self, now: Nanos, packet: Packet, view: View) -> Forward | None:
-        """The packet to the only neighbour of this peer, if it is for that one alone; None where there is a choice."""
+    def _to_only_neighbour(self, now: Nanos, packet: Packet, view: View) -> Forward | None:
+        """The packet to the only neighbour of this peer, if that is its only destination; None if there is a choice."""
         dests = packet.dests
         if len(dests) != 1 or len(view.links) != 1 or packet.path or packet.tried or packet.tree is not None:
             return None
@@ -259,30 +250,30 @@ class Adaptive(Routing):
         if self._routes is None:
             self._routes, self._usable = RouteTable(view), None
         down = NONE if view.news is None else view.news.down(now)
-        found = self._usable
-        if found is None or (found.without is not down and found.without != down):
-            found = self._usable = UsableRoutes(self._routes, down)
-        return found
+        usable = self._usable
+        if usable is None or (usable.without is not down and usable.without != down):
+            usable = self._usable = UsableRoutes(self._routes, down)
+        return usable
 
     def _at_worst(self, dest: PeerId, untried: list[PeerId], up: list[PeerId]) -> list[Route]:
-        """The routes to try if none seems up: those that only the news of others rules out, else all."""
+        """The routes to try if none seems up: those that only news of other peers rules out, else all."""
         assert self._routes is not None
         routes = [route for route in self._routes.to(dest) if route.hop in untried]
         return [route for route in routes if route.hop in up] or routes
 
-    def _stuck(self, packet: Packet, left: list[tuple[PeerId, int]], view: View) -> list[PluginEffect]:
-        """Hand a packet back for the destinations that no link is left for."""
-        dests, ranks = tuple([d for d, _ in left]), tuple([m for _, m in left])
+    def _hand_back(self, packet: Packet, stuck: list[tuple[PeerId, int]], view: View) -> list[PluginEffect]:
+        """Hand a packet back for the destinations to which no link is left."""
+        dests, ranks = tuple([dest for dest, _ in stuck]), tuple([rank for _, rank in stuck])
         self._taken.give_back(packet.event.id, dests)
         return [return_upstream(packet.event, packet.born_ns, dests, ranks, packet.path, view)]
 
     def _blamed(self, now: Nanos, view: View) -> list[Parts]:
         if self._shared_risk is None:
-            found = SharedRisk(view)
-            if not found.known:
+            shared_risk = SharedRisk(view)
+            if not shared_risk.has_paths:
                 self._traced = False
                 return []
-            self._shared_risk = found
+            self._shared_risk = shared_risk
         return self._shared_risk.blamed(now, view.links)
 
 
@@ -290,11 +281,11 @@ def _by_delay(candidate: Candidate) -> Nanos:
     return candidate[0]
 
 
-def _queue(view: View) -> bool:
+def _has_queue(view: View) -> bool:
     return any(link.queue_ns for link in view.links.values())
 
 
 def _subscribers_deadline_ns(packet: Packet, dest: PeerId, view: View) -> Nanos | None:
-    """The tightest deadline of a peer's subscriptions that want the event."""
-    deadline: Nanos | None = view.interest.table.deadline_ns(packet.event, dest, view.graph)
-    return deadline
+    """The tightest deadline of a peer's subscriptions that match the event."""
+    deadline_ns: Nanos | None = view.interest.table.deadline_ns(packet.event, dest, view.graph)
+    return deadline_ns

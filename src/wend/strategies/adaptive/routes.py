@@ -1,12 +1,12 @@
 """Routes from this peer: the delay to every destination over each neighbour, computed from the link-state graph.
 
 The delay over a hop is that of the link to it plus the shortest delay from there to the destination without this peer.
-A `Leg` is a link further on, with the delay of the route if the peer before that link has to go round it. The table
+A `Leg` is a link further on, with the delay of the route if the peer before that link avoids it. The table
 computes each result on demand, once per state of the graph: a peer forwards to few of the destinations that it knows.
 All delays are exact integers. Of equal routes the one over the peer with the lower id wins.
 
-The table is of a graph without failures. Links that are down change often, so `UsableRoutes` takes from the table all
-that they do not change, and searches a detour only for routes that they cut.
+The table assumes that no link is down. Failures change often, so `UsableRoutes` takes unaffected routes from the table,
+and searches a detour only for routes that a failure cuts.
 """
 
 import heapq
@@ -21,7 +21,7 @@ from wend.protocol.plugins import View
 from wend.topology.paths import tree, walk
 
 FAR: Nanos = 10**18
-"""The delay where there is no detour."""
+"""The delay if there is no detour."""
 
 Edge = tuple[PeerId, PeerId]
 Costs = dict[PeerId, dict[PeerId, Nanos]]
@@ -61,7 +61,7 @@ class Leg(msgspec.Struct, frozen=True, gc=False):
     """From here to `start`."""
     delay_ns: Nanos
     detour_ns: Nanos
-    """From here to the destination, if `start` knows that the link is down; FAR where there is no other route."""
+    """From here to the destination, if `start` knows that the link is down; FAR if there is no other route."""
     detour: frozenset[Edge]
     """The links of that route after `start`."""
 
@@ -75,45 +75,46 @@ class RouteTable:
         self.first_ns = dict(self._neighbours)
         """The delay to each neighbour."""
         self.costs: Costs = {peer: dict(costs) for peer, costs in view.graph.costs.items()}
-        self._turned = turned(self.costs, view.me)
-        self._found: dict[PeerId, tuple[Route, ...]] = {}
+        self._reversed = reversed_without(self.costs, view.me)
+        self._routes: dict[PeerId, tuple[Route, ...]] = {}
         self._towards: dict[PeerId, tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]] = {}
         """By destination: the delay of every peer to it, and every peer's next hop towards it."""
         self._legs: dict[tuple[PeerId, PeerId], tuple[Leg, ...]] = {}
         """By hop and destination."""
         self._early: dict[tuple[PeerId, PeerId, Edge], tuple[Nanos, frozenset[Edge]]] = {}
 
-    def hold(self, view: View) -> bool:
+    def is_valid(self, view: View) -> bool:
         """Whether the graph and the link delays are still those of the table."""
         return self.costs == view.graph.costs and self._neighbours == _neighbours(view)
 
     def to(self, dest: PeerId) -> tuple[Route, ...]:
         """The routes to a destination, shortest first; the hop's id breaks ties."""
-        found = self._found.get(dest)
-        if found is None:
-            if dest not in self._turned:  # a neighbour can invent others: do not cache those
+        routes = self._routes.get(dest)
+        if routes is None:
+            if dest not in self._reversed:  # a neighbour can invent peers: do not cache those
                 return ()
-            found = self._found[dest] = self._find(dest)
-        return found
+            routes = self._routes[dest] = self._find(dest)
+        return routes
 
     def legs(self, route: Route) -> tuple[Leg, ...]:
         """The links of a route after its first one, in order."""
         key = (route.hop, route.dest)
-        found = self._legs.get(key)
-        if found is None:
+        legs = self._legs.get(key)
+        if legs is None:
             numbers = range(len(route.path) - 1)
-            found = self._legs[key] = tuple([self.leg(number, route, {}) for number in numbers])
-        return found
+            legs = self._legs[key] = tuple([self.leg(number, route, {}) for number in numbers])
+        return legs
 
     def early(self, route: Route, without: Edge) -> tuple[Nanos, frozenset[Edge]]:
-        """The delay of a route if its hop knows that a link of it is down, and the links after the hop; FAR where there
-        is no other route."""
+        """The delay of a route if its hop knows that a link of it is down, and the links after the hop.
+
+        The delay is FAR if there is no other route."""
         key = (route.hop, route.dest, without)
-        found = self._early.get(key)
-        if found is None:
+        result = self._early.get(key)
+        if result is None:
             around, path = self.search(route.hop, route.dest, {}, without)
-            found = self._early[key] = (min(FAR, self.first_ns[route.hop] + around), _links(path))
-        return found
+            result = self._early[key] = (min(FAR, self.first_ns[route.hop] + around), _links(path))
+        return result
 
     def leg(self, number: int, route: Route, cut: Cut) -> Leg:
         """A link of a route after its first one, given which links are down."""
@@ -136,14 +137,14 @@ class RouteTable:
         return Route(route.hop, first + delay, route.dest, beyond, path, beyond | {(self._me, route.hop)})
 
     def _find(self, dest: PeerId) -> tuple[Route, ...]:
-        distance, following = self._towards[dest] = tree(self._turned, dest)
-        found = []
+        distance, following = self._towards[dest] = tree(self._reversed, dest)
+        routes = []
         for hop, delay in self._neighbours:
             if hop in distance:
                 path = walk(following, dest, hop)[::-1]
                 beyond = _links(path)
-                found.append(Route(hop, delay + distance[hop], dest, beyond, path, beyond | {(self._me, hop)}))
-        return tuple(sorted(found, key=_by_delay))
+                routes.append(Route(hop, delay + distance[hop], dest, beyond, path, beyond | {(self._me, hop)}))
+        return tuple(sorted(routes, key=_by_delay))
 
     def search(
         self,
@@ -200,7 +201,7 @@ class RouteTable:
 
 
 class UsableRoutes:
-    """The routes of a table without links that are down. It takes from the table what these links do not change."""
+    """The routes of a table without links that are down. It shares the routes that these links do not affect."""
 
     __slots__ = ("_cut", "_detours", "_legs", "_table", "without")
 
@@ -216,37 +217,37 @@ class UsableRoutes:
         """Both by hop and destination."""
 
     def best(self, dest: PeerId, hops: Collection[PeerId], most: int) -> list[Route]:
-        """The shortest routes to a destination over some hops, at most so many; the hop's id breaks ties.
+        """At most so many of the shortest routes to a destination over some hops; the hop's id breaks ties.
 
-        A detour is not shorter than the route that it replaces, so only detours are searched that can be among them.
+        A detour is no shorter than the route that it replaces, so only detours that can be among them are searched.
         """
         without = self.without
-        found: list[Route] = []
+        routes: list[Route] = []
         detours: list[Route] = []
         for route in self._table.to(dest):
             if route.hop not in hops:
                 continue
             while detours and _by_delay(detours[0]) < _by_delay(route):
-                found.append(detours.pop(0))
-            if len(found) >= most:
-                return found[:most]
+                routes.append(detours.pop(0))
+            if len(routes) >= most:
+                return routes[:most]
             if without.isdisjoint(route.beyond):
-                found.append(route)
+                routes.append(route)
             elif (detour := self._detour(route)) is not None:
                 detours.append(detour)
                 detours.sort(key=_by_delay)
-        return (found + detours)[:most]
+        return (routes + detours)[:most]
 
     def legs(self, route: Route) -> tuple[Leg, ...]:
         """The links of a route after its first one, in order."""
         key = (route.hop, route.dest)
-        found = self._legs.get(key)
-        if found is None:
-            found = self._legs[key] = self._find_legs(route)
-        return found
+        legs = self._legs.get(key)
+        if legs is None:
+            legs = self._legs[key] = self._find_legs(route)
+        return legs
 
     def early_ns(self, route: Route, without: Edge) -> Nanos:
-        """The delay of a route if its hop knows that a link of it is down; FAR where there is no other route."""
+        """The delay of a route if its hop knows that a link of it is down; FAR if there is no other route."""
         table = self._table
         delay, links = table.early(route, without)
         if self._cut and not links.isdisjoint(self.without):
@@ -275,14 +276,14 @@ class UsableRoutes:
         )
 
 
-def turned(costs: Mapping[PeerId, Mapping[PeerId, Nanos]], me: PeerId) -> Costs:
+def reversed_without(costs: Mapping[PeerId, Mapping[PeerId, Nanos]], me: PeerId) -> Costs:
     """The graph without this peer, with reversed arcs: a search in it gives the delays *to* its start."""
-    found: Costs = {peer: {} for peer in costs if peer != me}
-    for a in found:
+    arcs: Costs = {peer: {} for peer in costs if peer != me}
+    for a in arcs:
         for b, delay in costs[a].items():
-            if b in found:
-                found[b][a] = delay
-    return found
+            if b in arcs:
+                arcs[b][a] = delay
+    return arcs
 
 
 def _by_delay(route: Route) -> tuple[Nanos, PeerId]:

@@ -1,15 +1,15 @@
 """Scores of routes: the probability that an event which takes a route is late.
 
-A route is late if one of its links is down and nobody can go round that link in time.
+A route is late if one of its links is down and no peer can avoid that link in time.
 
 - The first link: this peer heard the neighbour a moment ago, so the link can only have failed since. That does no harm
   if there is time to wait for the ACK and then take the best other route.
-- A link further on: the peer before it mostly knows that it is down, and goes round it. If that takes too long, the
-  event is late if the link has failed since this peer last had news of it. If only the missing ACK takes too long, it
-  is late if the link failed so lately that the peer before it does not know yet.
+- A link further on: the peer before it usually knows that it is down, and avoids it. If the detour takes too long, the
+  event is late if the link has failed since this peer last had news of it. If only the wait for the ACK takes too long,
+  the event is late if the peer before the link does not know of the failure yet.
 
-The outages that this peer has seen say how likely that is (`link/outages.py`). If underlay paths are known, suspected
-routers count, too, and two routes share a risk where they share routers (`shared_risk.py`).
+The probabilities follow from the outages that this peer has seen (`link/outages.py`). If underlay paths are known,
+suspected routers count, too, and two routes share the risks of the routers that they share (`shared_risk.py`).
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from wend.strategies.adaptive.routes import FAR, Edge, Leg, Route, UsableRoutes
 from wend.strategies.adaptive.shared_risk import Parts, SharedRisk
 
 DETECTION_NS: Nanos = 40 * MS
-"""How long a peer that carries events does not know of an outage of its link, on average: half of the time between two
+"""How long a peer that carries events does not know that its link is down, on average: half of the time between two
 hellos."""
 RELAY_NS: Nanos = 80 * MS
 """The time between two hellos: how long a peer holds news, or does not know of an outage, at most."""
@@ -40,7 +40,7 @@ class ScoredRoute:
         self.own = own
         """The probability that it is late because of its first link."""
         self.risks: list[tuple[Edge, float]] = []
-        """The same for links further on, where it is not 0."""
+        """The same for links further on, without those whose probability is 0."""
         self.late = own
 
 
@@ -60,7 +60,7 @@ class Scorer:
         self._shared_risk = shared_risk
         self._blamed = blamed
         self._loss = sum([1.0 - link.reliability for link in view.links.values()]) / max(1, len(view.links))
-        """What links of other peers lose, as far as this peer's own links show."""
+        """The loss of other peers' links, estimated from this peer's own."""
         self.sends = 1.0 / max(0.1, 1.0 - self._loss) ** 2
         """How often a packet crosses a link until its ACK comes back, on average."""
         self._others: OutageChanceView = view.outages.of_all(now)
@@ -85,7 +85,7 @@ class Scorer:
         return scored
 
     def both_late(self, first: ScoredRoute, second: ScoredRoute) -> float:
-        """The probability that an event is late which takes two routes."""
+        """The probability that an event that takes two routes is late."""
         apart = self._shared_risk
         shared = 0.0
         if apart is None:
@@ -102,7 +102,7 @@ class Scorer:
         return shared + first.late * second.late
 
     def perhaps_up(self, route: Route) -> float:
-        """The probability that a route is up whose links seem down: this peer learns of their return a moment late."""
+        """The probability that a route whose links seem down is up: this peer learns of their return a moment late."""
         assert self._view.outages is not None
         link, now = self._links[route.hop], self._now
         up = 1.0
@@ -130,7 +130,7 @@ class Scorer:
         if detour > slack:
             age = self._age_ns(leg)
             if age is None:
-                if self._table.early_ns(route, leg.edge) <= slack:  # the hop hears of it, and goes round it earlier
+                if self._table.early_ns(route, leg.edge) <= slack:  # the hop hears of it, and avoids it earlier
                     return self._others.down_after(RELAY_NS + DETECTION_NS + leg.delay_ns)
                 return self._others.share
             return self._others.down_after(age + DETECTION_NS + leg.reach_ns)
@@ -140,27 +140,27 @@ class Scorer:
         return 0.0
 
     def _age_ns(self, leg: Leg) -> Nanos | None:
-        """The age of the latest news of a link; None where this peer hears of neither end."""
+        """The age of the latest news of a link; None if this peer hears of neither end."""
         if self._view.news is None:
             return None
-        found = self._heard_ns((leg.start, leg.end))
-        if found is None and self._view.news.hops > 1:  # a neighbour of an end relays its news
+        age = self._heard_ns((leg.start, leg.end))
+        if age is None and self._view.news.hops > 1:  # a neighbour of an end relays its news
             costs = self._view.graph.costs
-            found = self._heard_ns([peer for end in (leg.start, leg.end) for peer in costs.get(end, ())])
-            if found is not None:
-                found += RELAY_NS
-        return found
+            age = self._heard_ns([peer for end in (leg.start, leg.end) for peer in costs.get(end, ())])
+            if age is not None:
+                age += RELAY_NS
+        return age
 
     def _heard_ns(self, peers: Iterable[PeerId]) -> Nanos | None:
-        """How long ago the last message left one of these peers; None where none is a neighbour that is heard."""
-        now, found = self._now, None
+        """How long ago the last message left one of these peers; None if this peer hears none of them."""
+        now, latest = self._now, None
         for peer in peers:
             link = self._links.get(peer)
             if link is not None and link.heard_lately(now):
                 age = now - link.heard_ns + link.delay_ns
-                if found is None or age < found:
-                    found = age
-        return found
+                if latest is None or age < latest:
+                    latest = age
+        return latest
 
 
 def _lost(loss: float, wait_ns: Nanos, spare_ns: Nanos) -> float:

@@ -3,7 +3,7 @@
 A silent link shows that a router or underlay link on its path is down, but not which. An underlay element on the path
 of a link heard since then is not the cause. Of the other elements, those that explain the most silent links are
 suspected. A route over a suspected element is in doubt until this peer hears a link over that element: the route's
-first link may be down for the same reason and not be known yet, or a link further on, of which this peer hears nothing.
+first link may be down for the same reason, unnoticed, or a link further on, of which this peer hears nothing.
 The first router does not count: all links of a peer share it, and if it fails, there is no other route.
 """
 
@@ -24,11 +24,11 @@ Evidence = list[tuple[PeerId, tuple[PeerId, ...]]]
 """Links that are down, each with the links that were heard since."""
 
 _STORED = 4096
-"""Of so many routes a peer stores the elements."""
+"""The most routes whose elements a peer stores."""
 
 
 class SharedRisk:
-    """Suspected elements for one set of underlay paths. New paths need a new object."""
+    """The suspected elements for one set of underlay paths. New paths need a new object."""
 
     def __init__(self, view: View) -> None:
         me = view.me
@@ -46,8 +46,8 @@ class SharedRisk:
         self._causes: list[Parts] = []
 
     @property
-    def known(self) -> bool:
-        """Whether any underlay path of this peer's links is known: else it can suspect nothing."""
+    def has_paths(self) -> bool:
+        """Whether any underlay path of this peer's links is known. Without one it can suspect nothing."""
         return bool(self._own)
 
     def blamed(self, now: Nanos, links: Mapping[PeerId, LinkView]) -> list[Parts]:
@@ -61,15 +61,15 @@ class SharedRisk:
             link = links[peer]
             broken = link.heard_ns + link.silence_ns - link.delay_ns  # when its next message, or an ACK, was lost
             evidence.append((peer, tuple([other for other, last in sent if last > broken])))
-        if evidence != self._evidence:  # for most of an outage it stays the same
+        if evidence != self._evidence:  # it stays the same for most of an outage
             self._evidence, self._causes = evidence, self._find_causes(evidence)
         return self._causes
 
     def _find_causes(self, evidence: Evidence) -> list[Parts]:
-        left = [self._own[peer].difference(*[self._own[other] for other in since]) for peer, since in evidence]
-        explains = Counter(part for suspects in left for part in suspects)
+        suspected = [self._own[peer].difference(*[self._own[other] for other in since]) for peer, since in evidence]
+        explains = Counter(part for suspects in suspected for part in suspects)
         causes = []
-        for suspects in left:
+        for suspects in suspected:
             most = max((explains[part] for part in suspects), default=0)
             causes.append(frozenset(part for part in suspects if explains[part] == most))
         return [cause for cause in dict.fromkeys(causes) if cause]
@@ -96,13 +96,13 @@ class SharedRisk:
 
     def _elements(self, route: Route) -> Parts:
         key = (route.hop, route.beyond)
-        found = self._by_route.get(key)
-        if found is None:
+        elements = self._by_route.get(key)
+        if elements is None:
             if len(self._by_route) >= _STORED:
                 self._by_route.clear()
             edges = [self._edges.get(edge, Parts()) for edge in route.beyond]
-            found = self._by_route[key] = self._own.get(route.hop, Parts()).union(*edges)
-        return found
+            elements = self._by_route[key] = self._own.get(route.hop, Parts()).union(*edges)
+        return elements
 
 
 def any_named(path: Path) -> bool:

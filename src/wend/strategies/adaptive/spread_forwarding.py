@@ -1,4 +1,4 @@
-"""Forwarding while links are full: a packet follows its tree, and the prices of now where the tree would be late."""
+"""Forwarding while links are full: a packet follows its tree, and current prices if the tree would be late."""
 
 from wend.model.events import PeerId
 from wend.model.units import FOREVER, Nanos
@@ -15,7 +15,7 @@ Ranked = dict[PeerId, int]
 
 
 class SpreadForwarding:
-    """The routes by price, and the trees of this peer's own events. Both are made when they are needed."""
+    """The routes by price, and the trees of this peer's own events. Both are made on demand."""
 
     def __init__(self) -> None:
         self._routes: PricedRoutes | None = None
@@ -32,7 +32,7 @@ class SpreadForwarding:
     def assign(
         self, now: Nanos, packet: Packet, deadlines: Deadlines, view: View
     ) -> tuple[Groups, dict[PeerId, SpreadTree], list[tuple[PeerId, int]]]:
-        """The destinations by next hop, the tree from each hop on, and the destinations that no link is left for."""
+        """The destinations by next hop, the tree from each hop on, and the destinations to which no link is left."""
         links, path = view.links, packet.path
         up = [hop for hop in links if hop not in path and links[hop].seems_up(now)]
         untried = [hop for hop in up if hop not in packet.tried]
@@ -61,7 +61,7 @@ class SpreadForwarding:
         untried: list[PeerId],
         view: View,
     ) -> list[tuple[PeerId, int]]:
-        """Add the destinations that no tree leads to in time. Return those that no link is left for."""
+        """Assign the destinations to which no tree leads in time. Return those to which no link is left."""
         if self._routes is None:
             self._routes = PricedRoutes(view)
         spreading = Spreading(self._routes, view, weight_of(class_of(packet.event.id)))

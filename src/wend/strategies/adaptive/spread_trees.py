@@ -1,13 +1,13 @@
 """Spread trees: the routes that a publisher's peer gives to its events while links are full.
 
-If all events followed every change of prices at once, they would leave the full links together and meet on others. So
-only one class of events after the other does (`load_spreading.py`): at first one class in a few tens of milliseconds,
-and later more slowly. A class adopts the prices of that moment by a part only, since others follow the same change.
-This is the method of Frank and Wolfe, with one step after the other by peers that do not know of each other: shares of
-the load move towards the cheapest trees while prices tell what that changed.
+If all events followed every change of prices at once, they would leave the full links together and meet on other links.
+So the classes of events (`load_spreading.py`) do so one after the other: at first one class in a few tens of
+milliseconds, and later more slowly. A class adopts only a part of the change, since other classes follow the same
+change. This is the method of Frank and Wolfe, in steps of peers that do not coordinate: shares of the load move towards
+the cheapest trees while prices show the effect.
 
-Each packet carries its tree, so that the peers on the route follow it, though they hear of prices at other times. They
-leave it only where a link is down or an event would be late.
+Each packet carries its tree, so that the peers on the route follow it, though they learn of prices at other times. They
+leave it only if a link is down or an event would be late.
 """
 
 from typing import Final, NamedTuple
@@ -20,23 +20,23 @@ from wend.protocol.plugins import View
 from wend.strategies.adaptive.load_spreading import CLASSES, HOP_NS, PricedRoutes, Prices, Spreading, weight_of
 
 FIRST_NS: Final = 600 * MS
-"""In how much time all classes follow prices, at first."""
+"""The time in which all classes follow prices, at first."""
 LAST_NS: Final = 3000 * MS
 """The same after a while."""
 SLOWER: Final = 1.02
 """The growth of the time between two classes."""
 PART: Final = 0.6
-"""How far a class follows a change of prices."""
+"""The part of a change of prices that a class adopts."""
 STRIDE: Final = 7
 """Classes that weigh prices alike do not follow each other."""
 MOST_TREES: Final = 64
-"""How many trees a class stores."""
+"""The most trees that a class stores."""
 
 Pairs = tuple[tuple[PeerId, PeerId], ...]
 
 
 class SpreadTree(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The links that a packet takes from its receiver on, each from a peer that an earlier one reaches."""
+    """The links that a packet takes after its receiver, each from a peer that an earlier link reaches."""
 
     links: Pairs
 
@@ -46,7 +46,7 @@ class Branch(NamedTuple):
 
     hop: PeerId
     dests: tuple[tuple[PeerId, Nanos], ...]
-    """The destinations, each with the delay from the hop; FOREVER where it is too late anyway."""
+    """The destinations, each with the delay from the hop; FOREVER if it is too late anyway."""
     tree: SpreadTree
 
 
@@ -64,7 +64,7 @@ class SpreadTrees:
 
     def __init__(self, me: PeerId) -> None:
         self._classes = [_Class() for _ in range(CLASSES)]
-        self._turn = me
+        self._next_class = me
         self._next_ns: Nanos = 0
         self._pause_ns = FIRST_NS / CLASSES
         self._turns = 0
@@ -72,22 +72,24 @@ class SpreadTrees:
         """That of the graph."""
 
     def branches(
-        self, now: Nanos, number: int, wanted: tuple[tuple[PeerId, Nanos], ...], up: list[PeerId], view: View
+        self, now: Nanos, number: int, dests: tuple[tuple[PeerId, Nanos], ...], up: list[PeerId], view: View
     ) -> list[Branch]:
         """The tree of a class of events to destinations, each with its deadline, over links that are up."""
         self._follow(now, view)
-        mine = self._classes[number]
-        found = mine.trees.get(wanted)
-        if found is None:
-            if mine.routes is None:
-                mine.routes = PricedRoutes(view, mine.prices)
-            if len(mine.trees) >= MOST_TREES:
-                mine.trees.clear()
-            found = mine.trees[wanted] = _branches(Spreading(mine.routes, view, weight_of(number), False), wanted, up)
-        return found
+        own_class = self._classes[number]
+        branches = own_class.trees.get(dests)
+        if branches is None:
+            if own_class.routes is None:
+                own_class.routes = PricedRoutes(view, own_class.prices)
+            if len(own_class.trees) >= MOST_TREES:
+                own_class.trees.clear()
+            branches = own_class.trees[dests] = _branches(
+                Spreading(own_class.routes, view, weight_of(number), False), dests, up
+            )
+        return branches
 
     def _follow(self, now: Nanos, view: View) -> None:
-        """Let the classes whose turn it is adopt the prices."""
+        """Let the classes that are due adopt the prices."""
         if self._version != view.graph.version:
             self._version = view.graph.version
             for each in self._classes:
@@ -97,11 +99,11 @@ class SpreadTrees:
             self._next_ns = now
         behind = 0
         while self._next_ns <= now and behind < CLASSES:
-            each = self._classes[self._turn * STRIDE % CLASSES]
+            each = self._classes[self._next_class * STRIDE % CLASSES]
             each.prices = _between(each.prices, view.graph.prices, 1.0 if self._turns < CLASSES else PART)
             each.routes = None
             each.trees.clear()
-            self._turn += 1
+            self._next_class += 1
             self._turns += 1
             behind += 1
             self._next_ns += int(self._pause_ns)
@@ -109,9 +111,9 @@ class SpreadTrees:
         self._next_ns = max(self._next_ns, now)
 
 
-def _branches(spreading: Spreading, wanted: tuple[tuple[PeerId, Nanos], ...], up: list[PeerId]) -> list[Branch]:
+def _branches(spreading: Spreading, dests: tuple[tuple[PeerId, Nanos], ...], up: list[PeerId]) -> list[Branch]:
     groups: dict[PeerId, list[tuple[PeerId, Nanos]]] = {}
-    for dest, deadline in wanted:
+    for dest, deadline in dests:
         route = spreading.choose(dest, up, deadline)
         if route is not None:
             groups.setdefault(route[0], []).append((dest, FOREVER if deadline == FOREVER else route[1]))
@@ -123,8 +125,8 @@ def _branches(spreading: Spreading, wanted: tuple[tuple[PeerId, Nanos], ...], up
 
 
 def _between(old: Prices, new: Prices, part: float) -> dict[PeerId, dict[PeerId, Nanos]]:
-    """Prices that are a part of the way from old to new ones."""
-    found: dict[PeerId, dict[PeerId, Nanos]] = {}
+    """Prices between old and new ones, at this part of the way."""
+    prices: dict[PeerId, dict[PeerId, Nanos]] = {}
     for peer in sorted({*old, *new}):
         before, after = old.get(peer, {}), new.get(peer, {})
         row = {}
@@ -134,8 +136,8 @@ def _between(old: Prices, new: Prices, part: float) -> dict[PeerId, dict[PeerId,
             if price > 0:
                 row[to] = price
         if row:
-            found[peer] = row
-    return found
+            prices[peer] = row
+    return prices
 
 
 def branches_of(tree: SpreadTree, me: PeerId, dests: tuple[PeerId, ...], view: View) -> list[Branch]:

@@ -34,7 +34,7 @@ class Expectations(msgspec.Struct, frozen=True, gc=False, tag="x"):
 
 
 MAX_UPDATES = 100
-"""After so many announcements of one pair between two changes of the network, the pair counts as unstable."""
+"""A pair that is announced this often between two changes of the network counts as unstable."""
 BATCH = 500
 """Pairs per message, so that a message fits a datagram."""
 _DELAY_TOLERANCE_NS = 10.0
@@ -76,7 +76,7 @@ def combine(rows: Sequence[Row], column: int, budget: float) -> tuple[list[PeerI
     return order, total / own_r if own_r > 0.0 else inf, own_r
 
 
-def sensible(batch: Expectations) -> bool:
+def is_valid(batch: Expectations) -> bool:
     """Whether a neighbour's batch is well-formed and in range."""
     return len(batch.pairs) == len(batch.delays_ns) == len(batch.ratios) and all(
         d >= 0.0 and 0.0 <= r <= 1.0 for d, r in zip(batch.delays_ns, batch.ratios, strict=True)
@@ -106,7 +106,7 @@ class ExpectationTable:
         self._own_r: list[float] = []
         self._told_d: list[float] = []
         self._told_r: list[float] = []
-        """What the neighbours know."""
+        """The values that the neighbours know."""
         self._updates: list[int] = []
         """Announcements since the network last changed."""
         self._version = 0
@@ -155,10 +155,10 @@ class ExpectationTable:
         self._updates = [0] * count
         self._changed = set(range(count))
         self._unsettled.clear()
-        self.lists = {pair: found for pair, found in self.lists.items() if pair in self._column}
+        self.lists = {pair: hops for pair, hops in self.lists.items() if pair in self._column}
 
     def hear(self, sender: PeerId, batch: Expectations) -> bool:
-        """Store a batch. Return True if something is new. A batch older than a known one changes nothing."""
+        """Store a batch. Return whether anything is new. A batch older than a stored one changes nothing."""
         heard = self._heard.setdefault(sender, {})
         row = self._rows.get(sender)
         news = False
@@ -185,10 +185,10 @@ class ExpectationTable:
     def keep_to(self, links: Mapping[PeerId, LinkView]) -> None:
         """Remove former neighbours from the lists at once, before the next update computes new lists."""
         if any(n not in links for n in self._rows):
-            self.lists = {pair: tuple([n for n in found if n in links]) for pair, found in self.lists.items()}
+            self.lists = {pair: tuple([n for n in hops if n in links]) for pair, hops in self.lists.items()}
 
     def update(self) -> list[Expectations]:
-        """Run Algorithm 1 where something changed. Return the results that the neighbours do not know yet."""
+        """Run Algorithm 1 for the changed columns. Return the results that the neighbours do not know yet."""
         if not self._rows:
             return []
         news, rows = [], list(self._rows.values())
@@ -212,8 +212,7 @@ class ExpectationTable:
         return self._batches(news)
 
     def everything(self) -> list[Expectations]:
-        """Return all announcements, for a neighbour that knows nothing or missed some, with pairs that recently became
-        unreachable."""
+        """Return all announcements, for a neighbour that lacks some, and the pairs that recently became unreachable."""
         return self._batches([c for c in range(len(self._pairs)) if self._told_r[c] > 0.0 or self._updates[c]])
 
     def _batches(self, columns: Sequence[int]) -> list[Expectations]:

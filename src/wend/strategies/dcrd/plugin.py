@@ -35,10 +35,10 @@ from wend.protocol.plugins import (
     fork,
     return_upstream,
 )
-from wend.strategies.dcrd.expectations import Expectations, ExpectationTable, sensible
+from wend.strategies.dcrd.expectations import Expectations, ExpectationTable, is_valid
 
 HOLD_NS = 50 * MS
-"""A peer collects changes of <d, r> for so long, then sends them in one batch per neighbour."""
+"""A peer collects changes of <d, r> for this long, then sends them in one batch per neighbour."""
 
 
 class Dcrd(Routing):
@@ -55,30 +55,30 @@ class Dcrd(Routing):
         self._alarm: Nanos | None = None
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
-        if type(event) is Arrived:  # most of all inputs, so not the last of seven patterns
+        if type(event) is Arrived:  # most inputs, so not the last of seven patterns
             return self._arrived(now, event, view)
         match event:
             case Failed(forward):
                 return self._failed(now, forward, view)
             case Heard(sender, batch):
-                if not sensible(batch):
+                if not is_valid(batch):
                     return [Refuse(sender, "invalid-expectations")]
-                return self._soon(now) if self.table.hear(sender, batch) else []
+                return self._schedule_update(now) if self.table.hear(sender, batch) else []
             case Changed():
                 self._stale = True
                 self.table.keep_to(view.links)
-                return self._soon(now)
+                return self._schedule_update(now)
             case LinkChanged(peer, up=True, fresh=True, restarted=restarted):
                 if restarted:
                     self.table.forget(peer)
-                return [*self._soon(now), *(Tell(peer, None, batch) for batch in self.table.everything())]
+                return [*self._schedule_update(now), *(Tell(peer, None, batch) for batch in self.table.everything())]
             case Due():
                 return self._update(view)
         return []
 
     # ---- Algorithm 1
 
-    def _soon(self, now: Nanos) -> list[PluginEffect]:
+    def _schedule_update(self, now: Nanos) -> list[PluginEffect]:
         if self._alarm is not None:
             return []
         self._alarm = now + HOLD_NS
@@ -131,7 +131,7 @@ class Dcrd(Routing):
     ) -> list[PluginEffect]:
         """Forward one copy per next hop, in the order of the first destination that needs it."""
         publisher, lists = event.id[0], self.table.lists
-        if len(dests) == 1:  # most packets, after the branching points
+        if len(dests) == 1:  # most packets, after the last branch
             for hop in lists.get((publisher, dests[0])) or self._unlisted(dests[0], view):
                 if hop not in path and hop not in tried:
                     return [Forward(hop, event, born_ns, dests, path, None, ranks, tried)]

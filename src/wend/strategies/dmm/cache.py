@@ -6,7 +6,6 @@ without a reminder.
 
 from collections.abc import Iterable
 
-from wend.matching.zcode import is_prefix
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.strategies.dmm.attribute_space import SpaceName
@@ -31,7 +30,7 @@ class TreeCache:
         if space not in self._leaves and len(self._leaves) >= self._limit:
             return
         leaves = self._leaves.setdefault(space, {})
-        for other in [each for each in leaves if each != code and (is_prefix(each, code) or is_prefix(code, each))]:
+        for other in [each for each in leaves if each != code and (code.startswith(each) or each.startswith(code))]:
             del leaves[other]
         if code in leaves or len(leaves) < self._limit:
             leaves[code] = (owner, now + self._expiry_ns)

@@ -1,8 +1,8 @@
-"""Changes of a peer's interest: what a peer announces instead of all of a large interest.
+"""Changes of a peer's interest, which it announces instead of the whole of a large interest.
 
-A change says on which version it builds. The receiver applies it to that version, and the digest tells whether both
-have the same afterwards. Changes may overtake each other, and a store recalls them in any order. So those that do not
-fit yet wait for the ones before them.
+A change names the version that it builds on. The receiver applies it to that version, and a digest shows whether both
+peers have the same result. Changes may overtake each other, and a store recalls them in any order. So a change waits
+for the ones before it.
 """
 
 from zlib import crc32
@@ -14,7 +14,7 @@ from wend.model.keys import key_of
 from wend.strategies.subscriptions.table import PeerInterest
 
 HELD = 64
-"""The most changes of one peer that wait for others before them."""
+"""The most changes of one peer that wait for earlier ones."""
 
 Version = tuple[int, int]
 
@@ -22,7 +22,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class InterestChange(msgspec.Struct, frozen=True, gc=False, tag="c"):
-    """What a peer added to its interest and removed from it since a version."""
+    """The subscriptions and advertisements that a peer added and removed since a version."""
 
     origin: PeerId
     version: Version
@@ -40,7 +40,7 @@ class InterestChange(msgspec.Struct, frozen=True, gc=False, tag="c"):
 
 
 class InterestRequest(msgspec.Struct, frozen=True, gc=False, tag="q"):
-    """Asks a neighbour for all that it knows of a peer's interest: changes got lost, or do not fit."""
+    """Asks a neighbour for the whole interest of a peer, because changes were lost or do not fit."""
 
     origin: PeerId
 
@@ -69,14 +69,14 @@ def change_between(old: PeerInterest, new: PeerInterest) -> InterestChange:
 
 
 def changed_by(old: PeerInterest, change: InterestChange) -> PeerInterest | None:
-    """The interest after a change; None if the sender's was another one before."""
+    """The interest after a change; None if the result differs from the sender's."""
     removed, withdrawn = set(change.removed), set(change.withdrawn)
-    left = {s.id: s for s in old.subscriptions if s.id.number not in removed}
-    left.update({s.id: s for s in change.added})
+    subscriptions = {s.id: s for s in old.subscriptions if s.id.number not in removed}
+    subscriptions.update({s.id: s for s in change.added})
     offers = dict.fromkeys([text for text in old.advertisements if text not in withdrawn])
     offers.update(dict.fromkeys(change.offered))
-    subscriptions = tuple([left[id_] for id_ in sorted(left)])
-    new = PeerInterest(old.origin, change.version, subscriptions, tuple(offers), old.durable)
+    in_order = tuple([subscriptions[id_] for id_ in sorted(subscriptions)])
+    new = PeerInterest(old.origin, change.version, in_order, tuple(offers), old.durable)
     return new if digest_of(new) == change.digest else None
 
 
@@ -92,7 +92,7 @@ class HeldChanges:
 
     def __init__(self) -> None:
         self.asks: dict[PeerId, int] = {}
-        """By origin: how often this peer has asked for the whole. Set while a timer runs."""
+        """By origin: how often this peer has asked for the whole, while a timer runs."""
         self._held: dict[PeerId, dict[Version, tuple[PeerId, InterestChange]]] = {}
 
     def __contains__(self, origin: PeerId) -> bool:
@@ -105,7 +105,7 @@ class HeldChanges:
             del held[min(held)]
 
     def take(self, known: PeerInterest) -> tuple[PeerId, InterestChange] | None:
-        """The change that builds on what is known. Those that are older are dropped."""
+        """The change that builds on this version. Older changes are dropped."""
         held = self._held.get(known.origin)
         if held is None:
             return None
@@ -117,7 +117,7 @@ class HeldChanges:
         return found
 
     def sender(self, origin: PeerId) -> PeerId:
-        """Who sent the newest change of this peer."""
+        """The peer that sent the newest change of this origin."""
         held = self._held[origin]
         return held[max(held)][0]
 

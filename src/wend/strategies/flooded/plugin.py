@@ -1,8 +1,8 @@
 """Flooded interest: each peer floods its subscriptions and advertisements, so every peer knows all of them.
 
-The simplest interest there is, and the default. A peer announces a small interest as a whole. Of a large one it
-announces the changes (`changes.py`), and never more than its summary (`summary.py`). So a change costs one flood of a
-few bytes, and one that the summary covers costs nothing. A neighbour that is new or missed something gets the whole.
+It is the simplest interest, and the default. A peer announces a small interest as a whole. It announces a large one by
+its changes (`changes.py`), and never more than its summary (`summary.py`). So a change costs one flood of a few bytes,
+or nothing if the summary covers it. A new neighbour, or one that missed a change, gets the whole.
 """
 
 from typing import Any, ClassVar
@@ -49,11 +49,11 @@ CHANGED = Changed("interest")
 _ASK = "ask "
 _AWAY = "away "
 ASK_NS = SECOND
-"""How long a peer waits for a missing change before it asks for the whole, and then twice as long each time."""
-ASKED = 6
+"""How long a peer waits for a missing change before it asks for the whole. The wait doubles each time."""
+MOST_REQUESTS = 6
 """How often it asks."""
 IN_TRANSIT = 16
-"""How many changes of one peer can be in transit over a link. One more replaces the first, and the receiver asks."""
+"""How many changes of one peer can be in transit over a link. One more replaces the first; the receiver then asks."""
 
 
 class FloodedTable(SubscriptionTable):
@@ -62,7 +62,7 @@ class FloodedTable(SubscriptionTable):
     def __init__(self, me: PeerId) -> None:
         super().__init__(me)
         self.back_by: dict[PeerId, Nanos] | None = None
-        """By peer that stopped and will be back: until when others store events for it. Set once there was one."""
+        """By peer that stopped and will be back: until when others store events for it; None before the first one."""
 
     def knows(self, peers: tuple[PeerId, ...]) -> bool:
         return all(peer in self.known for peer in peers)
@@ -72,7 +72,7 @@ class FloodedTable(SubscriptionTable):
 
 
 class FloodedInterest(Interest):
-    """Tells all other peers what this one wants, and learns what they want."""
+    """Floods the interest of this peer, and learns that of all others."""
 
     needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,))  # a deadline may be a multiple of the shortest delay
     messages: ClassVar[Any] = PeerInterest | InterestChange | InterestRequest
@@ -82,9 +82,9 @@ class FloodedInterest(Interest):
         self.subscriptions = FloodedTable(config.peer)
         super().__init__(config, self.subscriptions)
         self._held: HeldChanges | None = None
-        """Set once a change had to wait."""
+        """None before a change has to wait."""
         self._stored: dict[PeerId, tuple[int, int]] | None = None
-        """By origin: the number and the bytes of the changes remembered since the whole. Set with persistence."""
+        """By origin: the number and the bytes of the changes stored since the whole; with persistence only."""
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
@@ -94,19 +94,13 @@ class FloodedInterest(Interest):
                 return self._learn_whole(now, sender, told, view)
             case Heard(sender, InterestChange() as told):
                 return self._learn_change(now, sender, told, view)
-            case Heard(sender, InterestRequest(origin)):
-                return (
-                    [Tell(sender, ("i", origin), self.subscriptions.known[origin])]
-                    if origin in self.subscriptions.known
-                    else []
-                )
+            case Heard(sender, InterestRequest(origin)) if origin in self.subscriptions.known:
+                return [Tell(sender, ("i", origin), self.subscriptions.known[origin])]
             case LinkChanged(peer, up=True, fresh=True):
                 return [Tell(peer, ("i", origin), known) for origin, known in sorted(self.subscriptions.known.items())]
             case Recalled(PeerInterest() as told):
-                if (
-                    told.origin not in self.subscriptions.known
-                    or self.subscriptions.known[told.origin].version < told.version
-                ):
+                known = self.subscriptions.known.get(told.origin)
+                if known is None or known.version < told.version:
                     self.subscriptions.learn(told)
                     self._recall_changes(told.origin)
                     return self._note_away(now, told)
@@ -188,18 +182,17 @@ class FloodedInterest(Interest):
         ]
 
     def _note_away(self, now: Nanos, told: PeerInterest) -> list[PluginEffect]:
-        """Note until when a peer will be back, if it has stopped."""
+        """Note until when a peer that has stopped will be back."""
+        times = self.subscriptions.back_by or {}
+        times.pop(told.origin, None)
         if told.away_ns <= 0:
-            if self.subscriptions.back_by is not None:
-                self.subscriptions.back_by.pop(told.origin, None)
             return []
-        if self.subscriptions.back_by is None:
-            self.subscriptions.back_by = {}
-        self.subscriptions.back_by[told.origin] = back_by = min(now + told.away_ns, FOREVER)
+        times[told.origin] = back_by = min(now + told.away_ns, FOREVER)
+        self.subscriptions.back_by = times
         return [Timer(back_by + 1, f"{_AWAY}{told.origin}")]
 
     def _stays_away(self, now: Nanos, origin: PeerId) -> list[PluginEffect]:
-        """Send nothing more to a peer that is not back in time. When it is back, it announces its interest again."""
+        """Send nothing more to a peer that is not back in time. It announces its interest again when it returns."""
         if not self.subscriptions.stayed_away(origin, now):
             return []
         self.subscriptions.learn(
@@ -218,7 +211,7 @@ class FloodedInterest(Interest):
         return self._held
 
     def _ask(self, now: Nanos, origin: PeerId) -> list[PluginEffect]:
-        """The time to ask for the whole of a peer's interest, if changes still wait for others."""
+        """Ask for the whole of a peer's interest, if changes still wait for earlier ones."""
         held = self._held
         if held is None:
             return []
@@ -226,7 +219,7 @@ class FloodedInterest(Interest):
         if origin not in held:
             return []
         sender = held.sender(origin)
-        if asked >= ASKED:
+        if asked >= MOST_REQUESTS:
             held.forget(origin)
             return []
         held.asks[origin] = asked + 1
@@ -238,7 +231,7 @@ class FloodedInterest(Interest):
     # ---------------------------------------------------------------- what a restart needs
 
     def _remember(self, change: InterestChange, whole: PeerInterest) -> list[Remember]:
-        """Store the change, or the whole if the changes since the last one take as much room."""
+        """Store the change, or the whole if the changes since the last whole take as much room."""
         origin = change.origin
         count, size = (self._stored or {}).get(origin, (0, MAX_CONTROL_BYTES))
         size += encoded_bytes(change)
@@ -254,7 +247,7 @@ class FloodedInterest(Interest):
         self._stored[origin] = (count, size)
 
     def _recall_changes(self, origin: PeerId) -> None:
-        """Apply the changes that a former incarnation stored, as far as they fit. They come in any order."""
+        """Apply the changes that an earlier incarnation stored, as far as they fit. They come in any order."""
         while origin in self.subscriptions.known and self._held is not None:
             held = self._held.take(self.subscriptions.known[origin])
             new = None if held is None else changed_by(self.subscriptions.known[origin], held[1])
@@ -263,6 +256,6 @@ class FloodedInterest(Interest):
 
 
 def slot_of(told: PeerInterest | InterestChange) -> Slot:
-    """A whole replaces an older one. Changes build on each other, so several are in transit at a time."""
+    """A whole replaces an older one. Changes build on each other, so several may be in transit at once."""
     name = "i" if type(told) is PeerInterest else f"i{told.version[1] % IN_TRANSIT}"
     return name, told.origin

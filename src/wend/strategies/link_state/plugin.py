@@ -30,10 +30,11 @@ from wend.protocol.plugins import (
 from wend.topology.paths import tree
 
 _NOTEWORTHY = 0.1
+"""A smaller change of a link's reliability, or of its price in proportion, is not flooded."""
 _PRICE_STEP_NS: Nanos = 8 * MS
 """A smaller change of a price moves few events."""
 _HIGHEST_NS: Nanos = HOUR
-"""The highest price of a link that is believed."""
+"""A higher price of a link is refused."""
 Links = tuple[tuple[PeerId, Nanos, float], ...]
 Edge = tuple[PeerId, PeerId]
 
@@ -47,7 +48,7 @@ class LinkState(msgspec.Struct, frozen=True, gc=False, tag="l", omit_defaults=Tr
     paths: tuple[Path, ...] = ()
     """The underlay path of each link, empty for an untraced link. The tuple is empty if the peer traced no link."""
     prices: tuple[Nanos, ...] = ()
-    """What each link costs beyond its delay, because it is full. The tuple is empty if none is."""
+    """The cost of each link beyond its delay, because it is full. The tuple is empty if no link is full."""
 
 
 CHANGED = Changed("links")
@@ -93,12 +94,12 @@ class LinkStateGraph(Graph):
         return self._tree(source)[0]
 
     def _tree(self, source: PeerId) -> tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]:
-        found = self._trees.get(source)
-        if found is None:
-            found = tree(self.costs, source)
-            if source in self.costs:  # a neighbour can invent others: do not cache those
-                self._trees[source] = found
-        return found
+        result = self._trees.get(source)
+        if result is None:
+            result = tree(self.costs, source)
+            if source in self.costs:  # a neighbour can invent peers: do not cache those
+                self._trees[source] = result
+        return result
 
     def of(self, peer: PeerId) -> LinkState:
         """The last link state of a known peer."""
@@ -125,7 +126,7 @@ class LinkStateGraph(Graph):
         prices = tuple(view.links[n].price_ns for n in view.neighbours)
         prices = prices if any(prices) else ()
         before = self._known.get(view.me)
-        if before is not None and self._revision and _much_the_same(before, links, paths, prices):
+        if before is not None and self._revision and _is_much_the_same(before, links, paths, prices):
             return [CHANGED]
         self._revision += 1
         state = LinkState(view.me, (view.incarnation, self._revision), links, paths, prices)
@@ -136,12 +137,10 @@ class LinkStateGraph(Graph):
         known = self._known.get(state.origin)
         if state.origin == view.me or (known is not None and known.version >= state.version):
             return []
-        if not _has_valid_links(state):
+        if not _is_valid(state):
             return [Refuse(sender, "invalid-link-state")]
         if state.paths and len(state.paths) != len(state.links):
             return [Refuse(sender, "path-mismatch")]
-        if state.prices and not _has_valid_prices(state):
-            return [Refuse(sender, "invalid-link-state")]
         news: list[PluginEffect] = []
         if self._take(state):
             news.append(CHANGED)
@@ -170,15 +169,15 @@ class LinkStateGraph(Graph):
         return True
 
 
-def _has_valid_links(state: LinkState) -> bool:
-    return all(delay > 0 and 0.0 <= reliability <= 1.0 for _, delay, reliability in state.links)
+def _is_valid(state: LinkState) -> bool:
+    return (
+        all(delay > 0 and 0.0 <= reliability <= 1.0 for _, delay, reliability in state.links)
+        and all(0 <= price <= _HIGHEST_NS for price in state.prices)
+        and len(state.prices) in (0, len(state.links))
+    )
 
 
-def _has_valid_prices(state: LinkState) -> bool:
-    return len(state.prices) == len(state.links) and all(0 <= price <= _HIGHEST_NS for price in state.prices)
-
-
-def _much_the_same(before: LinkState, links: Links, paths: tuple[Path, ...], prices: tuple[Nanos, ...]) -> bool:
+def _is_much_the_same(before: LinkState, links: Links, paths: tuple[Path, ...], prices: tuple[Nanos, ...]) -> bool:
     """Whether the change is too small to flood: only a link's own ends use its reliability."""
     return (
         before.paths == paths

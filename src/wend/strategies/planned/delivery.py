@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
     from wend.model.forwarding import Forwarding, Hops
 
 LINGER_NS: Nanos = 60 * SECOND
-"""A peer forgets a replaced plan this long after its last packet."""
+"""A peer forgets a replaced plan this long after the last packet that used it."""
 CIRCLES = 4
 """A peer gives up a packet on shortest routes that has made this many hops per peer of the graph."""
 
@@ -65,19 +65,19 @@ class PlannedDelivery:
         """Send nothing over links that are down."""
         self._down = down
         self._failover_schedulers.clear()
-        self.recompute_routes()
+        self.forget_routes()
 
-    def recompute_routes(self) -> None:
-        """The overlay has changed: compute the shortest routes again."""
+    def forget_routes(self) -> None:
+        """The overlay has changed: the next packet computes the shortest routes again."""
         self._shortest = None
 
     def working_costs(self, view: View, without: tuple[PeerId, ...] = ()) -> paths.Costs:
         """The overlay without links that are down, and without those of this peer to some others."""
-        gone = {*self._down, *(edge_of(view.me, peer) for peer in without)}
+        avoided = {*self._down, *(edge_of(view.me, peer) for peer in without)}
         costs = view.graph.costs
-        if not gone:
+        if not avoided:
             return costs
-        return {a: {b: cost for b, cost in each.items() if edge_of(a, b) not in gone} for a, each in costs.items()}
+        return {a: {b: cost for b, cost in each.items() if edge_of(a, b) not in avoided} for a, each in costs.items()}
 
     # ---------------------------------------------------------------- plans
 
@@ -98,23 +98,23 @@ class PlannedDelivery:
         self._used.pop(plan.id, None)
         self._plan = self._plans[plan.id] = plan
         self._schedulers = {flow.receivers: ShareScheduler(flow.shares) for flow in plan.publishes(view.me)}
-        return [Notice("plan-adopted", view.me), *self._look_again()]
+        return [Notice("plan-adopted", view.me), *self._set_timer()]
 
     def _learn(self, now: Nanos, plan: "Forwarding") -> list[PluginEffect]:
-        """Know a plan before anybody publishes by it."""
+        """Store a plan before anybody publishes by it."""
         self._plans[plan.id] = plan
         if plan is not self._plan and (self._plan is None or plan.id != self._plan.id):
             self._used[plan.id] = now
-        return self._look_again()
+        return self._set_timer()
 
     def _abandon(self, now: Nanos) -> list[PluginEffect]:
         self._failover_schedulers.clear()
         if self._plan is not None:
             self._used[self._plan.id] = now
         self._plan, self._schedulers = None, {}
-        return self._look_again()
+        return self._set_timer()
 
-    def _look_again(self) -> list[PluginEffect]:
+    def _set_timer(self) -> list[PluginEffect]:
         return [Timer(min(self._used.values()) + LINGER_NS)] if self._used else []
 
     def forget_plans(self, now: Nanos) -> list[PluginEffect]:
@@ -122,7 +122,7 @@ class PlannedDelivery:
         for number in [number for number, used in self._used.items() if used + LINGER_NS <= now]:
             del self._used[number], self._plans[number]
             self._hops = {label: hops for label, hops in self._hops.items() if label.plan != number}
-        return self._look_again()
+        return self._set_timer()
 
     # ---------------------------------------------------------------- packets
 
@@ -135,7 +135,6 @@ class PlannedDelivery:
 
     def _publish(self, packet: Arrived, plan: "Forwarding", view: View) -> list[PluginEffect]:
         dests = packet.dests
-        scheduler: ShareScheduler | None
         if dests not in self._schedulers:
             return [Notice("unplanned", view.me), *self._by_shortest(packet, dests, view)]
         scheduler = self._failover_scheduler(dests, plan, view) if self._down else self._schedulers[dests]
@@ -154,7 +153,7 @@ class PlannedDelivery:
     def _by_plan(self, packet: Arrived, plan: "Forwarding", graph: int | None, view: View) -> list[PluginEffect]:
         """Publish an event on a delivery graph; None: the plan does not admit it."""
         hops = {} if graph is None else self._table(PlanLabel(plan.id, graph), plan, view)
-        served = {dest: hops[dest] for dest in packet.dests if self._leads(hops.get(dest), view)}
+        served = {dest: hops[dest] for dest in packet.dests if self._can_send(hops.get(dest), view)}
         # a route for a failure leaves out receivers that the failure cuts off: the plan does not refuse those
         admits = bool(self._down) and graph is not None
         refused = () if admits else tuple([dest for dest in packet.dests if dest not in hops])
@@ -171,7 +170,7 @@ class PlannedDelivery:
         if label.plan in self._used:
             self._used[label.plan] = now
         hops = {} if plan is None else self._table(label, plan, view)
-        served = {dest: hops[dest] for dest in packet.dests if self._leads(hops.get(dest), view)}
+        served = {dest: hops[dest] for dest in packet.dests if self._can_send(hops.get(dest), view)}
         effects = self._forward(packet, served, label)
         astray = tuple([dest for dest in packet.dests if dest not in served])
         if astray:
@@ -179,7 +178,7 @@ class PlannedDelivery:
             effects += self._by_shortest(packet, astray, view)
         return effects
 
-    def _leads(self, hop: PeerId | None, view: View) -> bool:
+    def _can_send(self, hop: PeerId | None, view: View) -> bool:
         """Whether a packet can go over the link to this next hop."""
         if hop is None or hop not in view.links:
             return False
@@ -189,18 +188,18 @@ class PlannedDelivery:
         if self._shortest is None:
             _, parent = paths.tree(self.working_costs(view), view.me)
             self._shortest = {dest: paths.walk(parent, view.me, dest)[1] for dest in parent}
-        if view.me in packet.path:  # it came back: an ACK of the earlier copy must not end what is owed for this one
+        if view.me in packet.path:  # it came back: an ACK of the earlier copy must not settle this one
             ranks = tuple([fork(rank, view.me) for rank in packet.ranks or (0,) * len(packet.dests)])
             header = packet.header
             packet = Arrived(packet.sender, packet.event, packet.born_ns, packet.dests, packet.path, header, ranks)
-        lost = len(packet.path) > CIRCLES * len(view.graph.costs)
-        next_hops = {} if lost else {d: self._shortest[d] for d in dests if self._shortest.get(d) in view.links}
+        is_looping = len(packet.path) > CIRCLES * len(view.graph.costs)
+        next_hops = {} if is_looping else {d: self._shortest[d] for d in dests if self._shortest.get(d) in view.links}
         effects = self._forward(packet, next_hops, None)
         stuck = tuple([dest for dest in dests if dest not in next_hops])
         if stuck:
             ranks = subset(stuck, packet.dests, packet.ranks)
             effects.append(
-                GiveUp(packet.event, packet.born_ns, stuck, "routing-loop" if lost else "no-next-hop", ranks)
+                GiveUp(packet.event, packet.born_ns, stuck, "routing-loop" if is_looping else "no-next-hop", ranks)
             )
         return effects
 

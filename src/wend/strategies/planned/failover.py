@@ -4,10 +4,10 @@ A plan that survives failures (`wend plan --survive 1`) has routes for the failu
 its failure with the failure detector, and flood it (`LinkOutages`). A publisher whose flow moves then uses the shares
 of that failure; the others stay on their routes. A link is down if either end says so.
 
-- Packets that a failure meets on their way take the shortest route over links that work, from the peer that notices.
-- If several links are down, a flow takes its own routes if they avoid all of them, else those of a failure that do,
-  else the rest of its own, else the shortest route.
-- Without a plan for failures, too, publishers avoid routes over links that are down.
+- Packets that meet a failure take the shortest route over links that work, from the peer that notices it.
+- If several links are down, a flow takes the first of these that avoids all of them: its own routes, the routes for a
+  failure, the rest of its own routes, the shortest route.
+- Publishers also avoid routes over links that are down if the plan has no routes for failures.
 
 Receivers that no route reaches wait for a retry if persistence is on. Otherwise their events are dropped.
 """
@@ -46,8 +46,8 @@ from wend.strategies.planned.delivery import PlanLabel, PlannedDelivery
 from wend.strategies.planned.shares import Edge, edge_of
 from wend.topology import paths
 
-LOOK_NS: Nanos = 200 * MS
-"""How often a peer looks whether a link of its own that was down works again."""
+CHECK_NS: Nanos = 200 * MS
+"""How often a peer checks whether a link of its own that was down works again."""
 MAX_DOWN = 1024
 """The most links that a peer may say are down."""
 
@@ -69,8 +69,8 @@ class FailedLinks:
         self._own = LinkOutages(me, (incarnation, 0), ())
         self._others: dict[PeerId, LinkOutages] = {}
         """By origin: the last message."""
-        self._looks_again = False
-        """Whether it will look at its links soon."""
+        self._has_timer = False
+        """Whether a timer is set to check the links."""
 
     def link_changed(self, now: Nanos, event: LinkChanged, view: View) -> list[PluginEffect]:
         effects: list[PluginEffect] = []
@@ -80,23 +80,23 @@ class FailedLinks:
         others = set(self._own.down) - {event.peer}
         return [*effects, *self._announce(now, others if event.up else {*others, event.peer}, view)]
 
-    def look_at_links(self, now: Nanos, view: View) -> list[PluginEffect]:
-        """Look whether links that were down work again. An ACK may show that, and no event says so."""
-        self._looks_again = False
-        works = {peer for peer in self._own.down if peer in view.links and _works(view.links[peer])}
-        return self._announce(now, set(self._own.down) - works, view)
+    def check_links(self, now: Nanos, view: View) -> list[PluginEffect]:
+        """Check whether links that were down work again. An ACK may show it, and no event reports that."""
+        self._has_timer = False
+        working = {peer for peer in self._own.down if peer in view.links and _works(view.links[peer])}
+        return self._announce(now, set(self._own.down) - working, view)
 
     def _announce(self, now: Nanos, down: set[PeerId], view: View) -> list[PluginEffect]:
-        """Tell all if other links of this peer are down than before. Look again soon while some are."""
+        """Flood the links of this peer that are down, if they have changed. Set a timer while some are down."""
         own_down = tuple(sorted(down & view.links.keys()))[:MAX_DOWN]
-        again: list[PluginEffect] = [] if self._looks_again or not own_down else [Timer(now + LOOK_NS, "links")]
-        self._looks_again = self._looks_again or bool(own_down)
+        timer: list[PluginEffect] = [] if self._has_timer or not own_down else [Timer(now + CHECK_NS, "links")]
+        self._has_timer = self._has_timer or bool(own_down)
         if own_down == self._own.down:
-            return again
+            return timer
         incarnation, count = self._own.version
         self._own = LinkOutages(view.me, (incarnation, count + 1), own_down)
         self._update()
-        return [*(Tell(peer, ("o", view.me), self._own) for peer in view.neighbours), *again]
+        return [*(Tell(peer, ("o", view.me), self._own) for peer in view.neighbours), *timer]
 
     def hear(self, sender: PeerId, outages: LinkOutages, view: View) -> list[PluginEffect]:
         if len(outages.down) > MAX_DOWN:
@@ -109,8 +109,8 @@ class FailedLinks:
         return [Tell(peer, ("o", outages.origin), outages) for peer in view.neighbours if peer != sender]
 
     def _update(self) -> None:
-        known = (self._own, *self._others.values())
-        self.down = frozenset(edge_of(each.origin, peer) for each in known for peer in each.down)
+        latest = (self._own, *self._others.values())
+        self.down = frozenset(edge_of(each.origin, peer) for each in latest for peer in each.down)
 
 
 class FailoverRouting(Routing):
@@ -142,7 +142,7 @@ class FailoverRouting(Routing):
             case Due():
                 return self._delivery.forget_plans(now)
             case Changed():
-                self._delivery.recompute_routes()
+                self._delivery.forget_routes()
         return []
 
     def _learn_outages(self, now: Nanos, event: Due | LinkChanged | Heard, view: View) -> list[PluginEffect]:
@@ -153,7 +153,7 @@ class FailoverRouting(Routing):
             case Heard(sender, message):
                 effects = self._outages.hear(sender, message, view)
             case Due():
-                effects = self._outages.look_at_links(now, view)
+                effects = self._outages.check_links(now, view)
         if self._outages.down != former:
             self._delivery.avoid(self._outages.down)
         return effects

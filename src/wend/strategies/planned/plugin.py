@@ -5,8 +5,8 @@ The publisher assigns its events to the graphs of their flow. Each packet carrie
 admit an event, the publisher refuses and reports it: the event would displace traffic that the plan admitted.
 
 A plan adapts to the workload, never the reverse. Some packets take the shortest route instead: an event that fits no
-flow of the plan, a packet whose plan is unknown here, one whose planned link is gone, and a retry of a stored event. If
-a link does not answer, the peer gives the packet up, as on a tree, and stores it if persistence is on. So the
+flow of the plan, a packet whose plan is unknown here, one whose planned link does not exist, and a retry of a stored
+event. If a link does not answer, the peer gives the packet up, as on a tree, and stores it if persistence is on. So the
 guarantees are those of the trees.
 
 If a peer gets another plan, its next event follows that one; packets in transit stay on theirs. A peer forgets an old
@@ -55,7 +55,7 @@ class PlannedRouting(Routing):
             case Due():
                 return self._delivery.forget_plans(now)
             case Changed():
-                self._delivery.recompute_routes()
+                self._delivery.forget_routes()
         return []
 
     @property

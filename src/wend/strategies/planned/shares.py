@@ -1,4 +1,4 @@
-"""The shares of a flow: how a publisher assigns events to delivery graphs, and which are left after a failure."""
+"""The shares of a flow: how a publisher assigns events to delivery graphs, and which graphs remain after a failure."""
 
 from typing import TYPE_CHECKING
 
@@ -58,6 +58,6 @@ def shares_without(plan: "Forwarding", flow: "OwnFlow", down: frozenset[Edge]) -
     for shares in (flow.shares, *backups):
         if all(avoids(graph) for graph, _ in shares):
             return shares
-    left = [(graph, share) for graph, share in flow.shares if avoids(graph)]
-    whole, rest = sum(share for _, share in flow.shares), sum(share for _, share in left)
-    return tuple((graph, share * whole / rest) for graph, share in left) if rest else None
+    remaining = [(graph, share) for graph, share in flow.shares if avoids(graph)]
+    whole, rest = sum(share for _, share in flow.shares), sum(share for _, share in remaining)
+    return tuple((graph, share * whole / rest) for graph, share in remaining) if rest else None

@@ -13,10 +13,10 @@ large one has indexes.
 from collections import Counter
 from collections.abc import Iterable
 
+from wend.matching.boxes import compact_filter, fits
 from wend.matching.covering import CoveringIndex
 from wend.matching.filters import Filter, parse
 from wend.matching.index import Index
-from wend.matching.sides import fits
 from wend.model.events import Attributes, PeerId
 from wend.model.units import Nanos
 from wend.strategies.ring.key_based import Entry, EntryId
@@ -30,12 +30,12 @@ FEW = 16
 class _Record:
     """What a table knows of a branch."""
 
-    __slots__ = ("coverer", "entry", "expires", "sides", "wanted")
+    __slots__ = ("compact", "coverer", "entry", "expires", "wanted")
 
     def __init__(self, entry: Entry, wanted: Filter, expires: Nanos) -> None:
         self.entry = entry
         self.wanted = wanted
-        self.sides = wanted.sides
+        self.compact = compact_filter(wanted)
         self.expires = expires
         self.coverer: Branch | None = None
         """A branch that covers this one, while the table is small."""
@@ -221,11 +221,7 @@ class ReversePaths:
         """The branches that match an event."""
         if self._index is not None:
             return self._index.match(attributes)
-        return [
-            branch
-            for branch, record in self._branches.items()
-            if (record.wanted.matches(attributes) if record.sides is None else fits(record.sides, attributes))
-        ]
+        return [branch for branch, record in self._branches.items() if fits(record.compact, attributes)]
 
     def towards(self, attributes: Attributes) -> list[PeerId]:
         """The peers that entries that match the event came from, each once."""

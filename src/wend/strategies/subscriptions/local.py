@@ -1,7 +1,7 @@
 """The subscriptions of this peer's own applications: an exact index of them, and the summary that the peer announces.
 
-There may be very many, so they are held compactly: the text of a filter, its place in the index, and the quality of
-service where it is not the usual one.
+There may be very many, so the peer stores little of each: the text of the filter, its place in the index, and the
+quality of service if it is not the usual one.
 """
 
 from collections.abc import Iterator
@@ -23,21 +23,21 @@ class LocalSubscriptions:
         self._me = me
         self._texts: dict[int, str] = {}
         self._qos: dict[int, Qos] = {}
-        """Of those that state some."""
+        """Without those of the usual quality of service."""
         self._grouped = 0
         self._unannounced: dict[int, None] = {}
         self._index: Index[int] = Index()
         self.by_topic = True
         """Whether all filters have the form `topic = '…'`."""
         self.plain = True
-        """Whether all are announced, and none is of a queue group."""
+        """Whether all subscriptions are announced, and none is of a queue group."""
         self.summary = FilterSummary(self._members)
 
     def __len__(self) -> int:
         return len(self._texts)
 
     def __iter__(self) -> Iterator[Subscription]:
-        """All of them, by number."""
+        """All subscriptions, by number."""
         for number in sorted(self._texts):
             yield self._subscription(number)
 
@@ -49,7 +49,7 @@ class LocalSubscriptions:
 
     @property
     def grouped(self) -> bool:
-        """Whether some are of queue groups."""
+        """Whether some subscription is of a queue group."""
         return self._grouped > 0
 
     def add(self, number: int, text: str, qos: Qos, announced: bool = True) -> None:
@@ -94,7 +94,7 @@ class LocalSubscriptions:
         self._changed()
 
     def _changed(self) -> None:
-        """Say anew what is asked of them for every event."""
+        """Update the properties that are read for every event."""
         self.by_topic = self._index.by_topic
         self.plain = not self._unannounced and not self._grouped
 

@@ -1,4 +1,4 @@
-"""The summary of a peer's own filters: what it announces, of bounded size, however many subscriptions it has.
+"""The summary of a peer's own filters, which it announces: of bounded size, however many subscriptions it has.
 
 The summary covers every filter of the peer. While the filters fit the bound, they are the summary. If they do not, the
 peer announces groups of them, each as one conjunction that covers all its members:
@@ -10,16 +10,16 @@ peer announces groups of them, each as one conjunction that covers all its membe
     level 15             groups by the names of the attributes
     level 16             `true`
 
-In a group, each attribute that is not the same for all members has the hull of their values: one range. The key of a
+In a group, each attribute whose values differ between members has the hull of their values: one range. The key of a
 group follows from the key of any finer one. So the next level is made of the groups of this one, which are few. A finer
-level is made of all filters, and only if it would fit half of the bound. That takes long, so it waits until as many
-subscriptions ended as are left, and these are not too many. Until then the summary may cover more than it needs to.
+level is made of all filters, and only if it would fit half of the bound. That takes long. So the peer waits until as
+many subscriptions have ended as remain, and these are not too many. Until then the summary may cover more than
+necessary.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from wend.matching.buckets import constraints
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import MAX_FILTER_CHARS, Filter
 from wend.matching.printer import conjunction_text, expressible
@@ -29,9 +29,9 @@ from wend.model.events import Qos
 SUMMARY_BYTES = 48_000
 """The bound. It is well below the longest control message, and many times the size that most peers need."""
 ENTRY_BYTES = 96
-"""What an entry takes beside the text of its filter."""
+"""The size of an entry without the text of its filter."""
 REBUILT = 10_000
-"""The most subscriptions of which a summary is made anew, because the peer does nothing else meanwhile."""
+"""The most subscriptions for which a peer rebuilds its summary: it does nothing else while it does."""
 PREFIXES = (64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 TOPIC = "topic"
 EXACT, EQUAL, BY_TOPIC, FIRST_PREFIX = 0, 1, 2, 3
@@ -43,7 +43,7 @@ Member = tuple[int, str, Filter, Qos]
 """A subscription: number, text, filter, quality of service."""
 SummaryEntry = tuple[str, Qos]
 Key = tuple[Any, ...]
-"""What the members of a group have in common."""
+"""The properties that all members of a group share."""
 
 
 class FilterGroup:
@@ -63,7 +63,7 @@ class FilterGroup:
         return entry_bytes(self.text)
 
     def cover(self, sides: Sides, qos: Qos) -> bool:
-        """Widen it to cover these sides as well, which have the same names. Whether it changed."""
+        """Widen it to cover these sides, too, which have the same names. Return whether it changed."""
         hull = tuple([(name, _hull(mine, theirs)) for (name, mine), (_, theirs) in zip(self.sides, sides, strict=True)])
         strictest = strictest_of(self.qos, qos)
         if hull == self.sides and strictest == self.qos:
@@ -76,7 +76,7 @@ class FilterGroup:
 
 
 class FilterSummary:
-    """What a peer announces. `members` are all its subscriptions, at any time."""
+    """The filters that a peer announces. `members` returns all its present subscriptions."""
 
     __slots__ = (
         "_count", "_ended", "_exact", "_groups", "_limit", "_members", "_next", "_touched", "level", "replaced", "size",
@@ -85,9 +85,9 @@ class FilterSummary:
     def __init__(self, members: Callable[[], Iterable[Member]], limit: int = SUMMARY_BYTES) -> None:
         self.level = EXACT
         self.size = 0
-        """The bytes of all entries, about."""
+        """The approximate size of all entries."""
         self.replaced = False
-        """Whether most entries are others than those that were taken."""
+        """Whether most entries have changed since `take_changes`."""
         self._members = members
         self._limit = limit
         self._exact: dict[int, SummaryEntry] = {}
@@ -97,7 +97,7 @@ class FilterSummary:
         self._ended = 0
         """The subscriptions that ended since the groups were made."""
         self._touched: dict[int, bool] = {}
-        """Entries that changed since they were taken, and whether they were known then."""
+        """Entries that changed since `take_changes`, and whether they existed then."""
 
     @property
     def exact(self) -> bool:
@@ -119,10 +119,10 @@ class FilterSummary:
 
     def take_changes(self) -> tuple[int, ...]:
         """The numbers of all entries that were added, changed or removed since the last call."""
-        found = tuple(sorted(self._touched))
+        changes = tuple(sorted(self._touched))
         self._touched.clear()
         self.replaced = False
-        return found
+        return changes
 
     # ---------------------------------------------------------------- changes
 
@@ -166,11 +166,11 @@ class FilterSummary:
         self.replaced = True
 
     def _touch(self, number: int, new: bool = False) -> None:
-        """An entry was made or changed."""
+        """Note an entry that is new or changed."""
         self._touched.setdefault(number, not new)
 
     def _touch_removed(self, number: int) -> None:
-        """An entry was removed. If nobody took it meanwhile, nothing has changed."""
+        """Note a removed entry. If it was new since `take_changes`, nothing has changed."""
         if self._touched.get(number, True):
             self._touched[number] = True
         else:
@@ -189,7 +189,7 @@ class FilterSummary:
             self._touch(group.number)
 
     def _coarsen(self) -> None:
-        """Go to the next level, by the groups of this one."""
+        """Go to the next level, from the groups of this one."""
         coarser: dict[Key, FilterGroup] = {}
         level, self.size = self.level + 1, 0
         if self.level == EXACT:
@@ -209,17 +209,17 @@ class FilterSummary:
         self.replaced = True
 
     def _rebuild(self) -> None:
-        """Make the finest level that fits half of the bound, or this level anew."""
+        """Rebuild the finest level that fits half of the bound, or else this level."""
         self._ended = 0
         if self._became_exact():
             return
         for level in range(EQUAL, self.level + 1):
             bound = self._limit // 2 if level < self.level else self._limit
-            found = _groups_at(level, self._members(), bound)
-            if found is not None:
-                self._adopt(level, found)
+            groups = _groups_at(level, self._members(), bound)
+            if groups is not None:
+                self._adopt(level, groups)
                 return
-        # the hulls are narrower and their texts may be longer than before: the groups stay as they are
+        # narrower hulls may have longer texts, so that no level fits: the groups stay as they are
 
     def _became_exact(self) -> bool:
         exact: dict[int, SummaryEntry] = {}
@@ -234,10 +234,10 @@ class FilterSummary:
         self._replace()
         return True
 
-    def _adopt(self, level: int, found: dict[Key, FilterGroup]) -> None:
-        """Go on with these groups. At the same level, entries keep their numbers."""
+    def _adopt(self, level: int, groups: dict[Key, FilterGroup]) -> None:
+        """Replace the groups. At the same level, entries keep their numbers."""
         before = self._groups if level == self.level else {}
-        for key, group in found.items():
+        for key, group in groups.items():
             old = before.get(key)
             if old is None:
                 group.number = self._next
@@ -249,18 +249,18 @@ class FilterSummary:
                     self._touch(group.number)
         if level != self.level:
             self._replace()
-        self.level, self._groups = level, found
-        self.size = sum([group.size for group in found.values()])
+        self.level, self._groups = level, groups
+        self.size = sum([group.size for group in groups.values()])
 
 
 def entry_bytes(text: str) -> int:
-    """What an entry takes in a message, about."""
+    """The approximate size of an entry in a message."""
     return ENTRY_BYTES + (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")))
 
 
 def strictest_of(a: Qos, b: Qos) -> Qos:
-    """The quality of service that serves both, which state the same of deadline, factor and group. Events expire only
-    where both say so, and at the same age."""
+    """The quality of service that serves both; they agree on which of deadline, factor and group they state. Events
+    expire only if both say so, and at the same age."""
     if a is b or a == b:
         return a
     return Qos(
@@ -275,22 +275,22 @@ def strictest_of(a: Qos, b: Qos) -> Qos:
 
 def _groups_at(level: int, members: Iterable[Member], bound: int) -> dict[Key, FilterGroup] | None:
     """The groups of all members, without numbers; None if they take more bytes than the bound."""
-    found: dict[Key, FilterGroup] = {}
+    groups: dict[Key, FilterGroup] = {}
     size = 0
     for _, _, wanted, qos in members:
         for one in wanted.conjunctions:
             sides = _sides(one)
-            size += _joined(found, _key(level, sides, qos), sides, qos, 1)[1]
+            size += _joined(groups, _key(level, sides, qos), sides, qos, 1)[1]
         if size > bound:
             return None
-    return found
+    return groups
 
 
 def _joined(
     groups: dict[Key, FilterGroup], key: Key, sides: Sides, qos: Qos, count: int
 ) -> tuple[FilterGroup, int, bool]:
-    """The group with this key, with so many members more; by how many bytes it grew, and whether it changed. A new one
-    has no number."""
+    """Add `count` members to the group with this key. Return the group, by how many bytes it grew, and whether it
+    changed. A new group has no number."""
     if len(key) == 1:
         sides = ()
     group = groups.get(key)
@@ -304,8 +304,8 @@ def _joined(
 
 
 def _sides(one: Conjunction) -> Sides:
-    """The constraints, of which each is one that a group can have. Bindings become the constraints that they imply."""
-    sides = one.values if not one.bindings else tuple(sorted(constraints(one)))
+    """The constraints in a form that a group can have. Bindings become the constraints that they imply."""
+    sides = one.values if not one.bindings else tuple(sorted(one.constraints()))
     for _, values in sides:
         if values.absent or (values.booleans and values.numbers):
             return tuple([(name, _plain(values)) for name, values in sides if not values.absent or values == ABSENT])
@@ -317,7 +317,7 @@ def _plain(values: Values) -> Values:
 
 
 def _key(level: int, sides: Sides, qos: Qos) -> Key:
-    """The key of the group that such a conjunction belongs to."""
+    """The key of the group of a conjunction with these sides."""
     kind = (qos.deadline_ns is None, qos.factor is None, qos.group)
     if level == TRUE:
         return (kind,)
@@ -325,7 +325,7 @@ def _key(level: int, sides: Sides, qos: Qos) -> Key:
 
 
 def _part(level: int, name: str, values: Values) -> tuple[str, str, Any]:
-    """What the key of a group says of an attribute: its name, the kind of its values, and what all members share."""
+    """The part of a key for one attribute: its name, the kind of its values, and the value that all members share."""
     numbers, strings = values.numbers, values.strings
     if strings and not numbers:
         is_shared = (level == EQUAL or name == TOPIC) and _is_one_text(strings)
@@ -366,9 +366,9 @@ def _coarser(level: int, key: Key) -> Key:
 
 
 def _text(sides: Sides) -> str:
-    """The conjunction as text. What no text can say is left out, or said more widely."""
-    said = tuple([(name, PRESENT if values == NUMBERS else values) for name, values in sides])
-    text = conjunction_text(Conjunction(said))
+    """The conjunction as text. It is wider if no text can express the sides."""
+    widened = tuple([(name, PRESENT if values == NUMBERS else values) for name, values in sides])
+    text = conjunction_text(Conjunction(widened))
     return text if len(text) <= MAX_FILTER_CHARS else "true"
 
 

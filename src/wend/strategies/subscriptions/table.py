@@ -1,8 +1,8 @@
 """The subscription table: the subscriptions and advertisements that this peer knows, and the lookups for events.
 
-Of its own subscriptions a peer has an exact index (`local.py`), and announces a summary (`summary.py`).
-Of other peers it knows what they announced. So an event may reach a peer that does not want it: the
-peer's summary matches it, but none of its subscriptions does. The peer counts it as `false-positive`.
+A peer has an exact index of its own subscriptions (`local.py`), and announces a summary (`summary.py`). It knows the
+summaries of other peers. So an event may reach a peer whose summary matches it, though none of its subscriptions does.
+That peer counts it as `false-positive`.
 """
 
 from typing import TypeVar
@@ -29,13 +29,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 CACHED = 65_536
 SMALL_BYTES = 1_200
-"""Interest that fits one packet on every link: a peer announces it at once, and all of it."""
+"""Interest that fits one packet on every link: a peer announces all of it at once."""
 PAUSE_NS = 50 * MS
 """The least time between two announcements of a larger one."""
 ANNOUNCE = "announce"
 NEVER_NS = -PAUSE_NS
 NO_SUBSCRIPTIONS = LocalSubscriptions(-1)
-"""Those of all peers that never had any, which are many in large simulations."""
+"""Shared by all peers without subscriptions, which are many in large simulations."""
 
 SURE = 1.0
 """The reliability that subscriptions need if they state none."""
@@ -49,9 +49,9 @@ class PeerInterest(msgspec.Struct, frozen=True, gc=False, tag="i", omit_defaults
     subscriptions: tuple[Subscription, ...]
     advertisements: tuple[str, ...]
     durable: bool = False
-    """Whether some of it is durable: after a restart the peer wants what was published meanwhile."""
+    """Whether a subscription is durable: after a restart the peer wants the events published in between."""
     away_ns: Nanos = 0
-    """Above 0: the peer has stopped and will be back. Others store events for it so long, and no longer."""
+    """Above 0: the peer has stopped and will be back within this time. Until then others store events for it."""
 
 
 class SubscriptionTable:
@@ -74,30 +74,30 @@ class SubscriptionTable:
         self._ordered = 0
         self._expiring = 0
         self._grouped = 0
-        """The number of subscriptions that want an order, let events expire, or are of queue groups."""
+        """The numbers of subscriptions that want an order, let events expire, or are of queue groups."""
         self.own = NO_SUBSCRIPTIONS
         """The subscriptions of this peer."""
         self._offers: tuple[str, ...] = ()
         self._offers_chars = 0
         self._advertises: dict[object, bool] | None = None
-        """By topic: whether an advertisement covers it. Set once somebody asked."""
+        """By topic: whether an advertisement covers it. Made when somebody asks."""
         self._durable: set[int] | None = None
-        """The numbers of this peer's durable subscriptions. Set once there was one."""
+        """The numbers of this peer's durable subscriptions; None before the first one."""
         self.away_ns: Nanos = 0
-        """Above 0: this peer stops, and will be back."""
+        """Above 0: this peer stops, and will be back within this time."""
         self._revision = 0
         self._announced_ns: Nanos = NEVER_NS
         self._timer_ns: Nanos = -1
-        """When a timer is set to announce what changed."""
+        """When the timer runs out that announces changes."""
 
     # ---- lookups of the peer
 
     def targets(self, event: Event) -> tuple[PeerId, ...]:
-        """The peers with a subscription that matches the event, sorted. Those of others as they announced them. Of
-        peers with members of queue groups alone, those that the event names."""
+        """The peers with a subscription that matches the event, sorted, as they announced it. A peer whose matching
+        subscriptions are all of queue groups is one of them only if the event names it."""
         key = self._key(event)
-        found = self._targets.get(key)
-        if found is None:
+        targets = self._targets.get(key)
+        if targets is None:
             me, local, subscriptions = self._me, self.own, self._subscriptions
             keys = self._index.match(event.attributes)
             if self._grouped:
@@ -106,45 +106,45 @@ class SubscriptionTable:
             numbers = local.match(event.attributes)
             if any(local.is_announced(n) and not local.qos(n).group for n in numbers):
                 peers.add(me)
-            found = tuple(sorted(peers))
-            _remember(self._targets, key, found)
+            targets = tuple(sorted(peers))
+            _remember(self._targets, key, targets)
         if event.groups:
-            return tuple(sorted({*found, *[peers[0] for _, peers in event.groups if peers]}))
-        return found
+            return tuple(sorted({*targets, *[peers[0] for _, peers in event.groups if peers]}))
+        return targets
 
     def members(self, event: Event) -> dict[str, tuple[PeerId, ...]]:
         if not self._grouped and not self.own.grouped:
             return {}
-        found: dict[str, set[PeerId]] = {}
+        members: dict[str, set[PeerId]] = {}
         for key in self._index.match(event.attributes):
             group = self._subscriptions[key].qos.group
             if group and key.peer != self._me:
-                found.setdefault(group, set()).add(key.peer)
+                members.setdefault(group, set()).add(key.peer)
         for number in self.own.match(event.attributes):
             group = self.own.qos(number).group
             if group:
-                found.setdefault(group, set()).add(self._me)
-        return {group: tuple(sorted(peers)) for group, peers in found.items()}
+                members.setdefault(group, set()).add(self._me)
+        return {group: tuple(sorted(peers)) for group, peers in members.items()}
 
     def local(self, event: Event, view: View) -> Notify:
         """The local subscriptions that match the event, each with its deadline."""
         graph, me, local = view.graph, self._me, self.own
         if graph.version != self._graph_version:
-            self._forget_if_changed(graph)
+            self._follow_graph(graph)
         publisher = event.id[0]
         key = (event.attributes.get("topic") if local.by_topic else event.id, publisher)
-        found = self._notify.get(key)
-        if found is None:
+        notify = self._notify.get(key)
+        if notify is None:
             wanted = local.match(event.attributes)
-            found = tuple([(SubscriptionId(me, n), deadline_of(local.qos(n), publisher, me, graph)) for n in wanted])
-            _remember(self._notify, key, found)
+            notify = tuple([(SubscriptionId(me, n), deadline_of(local.qos(n), publisher, me, graph)) for n in wanted])
+            _remember(self._notify, key, notify)
         passed_on = event.origin is not None
         if local.plain and not event.direct and not passed_on:
-            return found
-        found = tuple([one for one in found if local.is_announced(one[0].number) != event.direct])
+            return notify
+        notify = tuple([one for one in notify if local.is_announced(one[0].number) != event.direct])
         if not local.grouped and not passed_on:
-            return found
-        return one_of_each(event, me, found, lambda number: local.qos(number).group)
+            return notify
+        return one_of_each(event, me, notify, lambda number: local.qos(number).group)
 
     def widened(self, event: Event) -> bool:
         """Whether this peer's summary matches an event that none of its subscriptions may want."""
@@ -240,30 +240,38 @@ class SubscriptionTable:
 
     @property
     def filters(self) -> dict[str, float]:
-        found: dict[str, float] = {}
+        needs: dict[str, float] = {}
         for text, qos in sorted(self.own.summary.entries().values(), key=lambda entry: entry[0]):
             target = qos.reliability
-            found[text] = max(found.get(text, 0.0), SURE if target is None else target)
-        return found
+            needs[text] = max(needs.get(text, 0.0), SURE if target is None else target)
+        return needs
 
     def need(self, event: Event) -> float:
         targets = [self._subscriptions[key].qos.reliability for key in self._index.match(event.attributes)]
         return max((SURE if target is None else target for target in targets), default=SURE)
 
     def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:
-        found: dict[tuple[PeerId, PeerId], Nanos | None] = {}
+        by_filter: dict[str, list[Subscription]] = {}
+        for one in self._subscriptions.values():
+            by_filter.setdefault(one.filter, []).append(one)
+        filters = [(parse(text), subscriptions) for text, subscriptions in by_filter.items()]
+        offered: dict[str, list[Subscription]] = {}
+        pairs: dict[tuple[PeerId, PeerId], Nanos | None] = {}
         for publisher, interest in sorted(self.known.items()):
-            for offer in interest.advertisements:
-                for key in self._index.intersecting(parse(offer)):
-                    if key.peer != publisher:
-                        pair = (publisher, key.peer)
-                        deadline = deadline_of(self._subscriptions[key].qos, publisher, key.peer, graph)
-                        found[pair] = tighter(found.get(pair), deadline)
-        return found
+            for text in interest.advertisements:
+                if text not in offered:
+                    offer = parse(text)
+                    offered[text] = [one for wants, some in filters if wants.intersects(offer) for one in some]
+                for one in offered[text]:
+                    subscriber = one.id.peer
+                    if subscriber != publisher:
+                        pair = (publisher, subscriber)
+                        pairs[pair] = tighter(pairs.get(pair), deadline_of(one.qos, publisher, subscriber, graph))
+        return pairs
 
     def deadline_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:
         if graph.version != self._graph_version:
-            self._forget_if_changed(graph)
+            self._follow_graph(graph)
         key = (self._key(event), event.id[0], subscriber)
         if key in self._deadlines:
             return self._deadlines[key]
@@ -281,11 +289,11 @@ class SubscriptionTable:
         filters test only the topic."""
         return event.attributes.get("topic") if self._topics_only and self.own.by_topic else event.id
 
-    def _forget_if_changed(self, graph: GraphView) -> None:
-        if graph.version != self._graph_version:
-            self._graph_version = graph.version
-            self._notify.clear()
-            self._deadlines.clear()
+    def _follow_graph(self, graph: GraphView) -> None:
+        """Forget deadlines that may be multiples of delays in an older graph."""
+        self._graph_version = graph.version
+        self._notify.clear()
+        self._deadlines.clear()
 
     def _forget_local(self) -> None:
         self._targets.clear()
@@ -310,10 +318,10 @@ class SubscriptionTable:
         return interest
 
     def postponed(self, now: Nanos) -> list[PluginEffect] | None:
-        """What to do instead of announcing this peer's interest now; None where it is to be announced.
+        """The effects that replace an announcement of this peer's interest now; None if it is due.
 
-        A small interest is announced at once. Of a large one, changes that come soon after each other are announced
-        together, and nothing is where the summary covers them."""
+        A peer announces a small interest at once. It collects the changes of a large one for a while, and announces
+        none that its summary covers."""
         summary, mine = self.own.summary, self.known.get(self._me)
         size = summary.size + self._offers_chars
         if (

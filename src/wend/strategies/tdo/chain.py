@@ -6,7 +6,7 @@ router from the first path it measures, and gossips it. When a peer learns of an
 other's router. Of several peers at one router the lowest represents it, and the others link to that one.
 
 If two adjacent peers of a chain cannot hear each other, though others hear both, the overlay may fall into components,
-and every path across is split at the same gap. So if the leader of a component (`components.py`) meets peers of another
+and every path across is split at the same gap. So if the leader of a component (`handshake.py`) meets peers of another
 component for long, it links one of them as if the path were unknown, which no peer can split. Such a bridge is
 redundant later; it remains until one of its ends leaves.
 """
@@ -18,13 +18,11 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.paths import UNKNOWN, Path
 from wend.model.units import Nanos
-from wend.protocol.plugins import PeerConfig, SendTo
-from wend.strategies.tdo.effects import Effects
+from wend.protocol.plugins import FindPath, PeerConfig, SendTo
 from wend.strategies.tdo.homes import HomeRouters
 from wend.strategies.tdo.link_overlay import LinkOverlay
-from wend.strategies.tdo.messages import Gossip, Join
-from wend.strategies.tdo.rounds import WARM, Rounds
-from wend.strategies.tdo.settings import MembershipSettings
+from wend.strategies.tdo.messages import Effects, Gossip, Join
+from wend.strategies.tdo.rounds import WARM, MembershipSettings, Rounds
 
 GAP = 12
 """Periods for which split paths may close a gap between components, before a bridge does."""
@@ -57,7 +55,7 @@ class ChainOverlay(LinkOverlay):
 
     def join(self, peer: PeerId) -> Effects:
         self._joined.add(peer)
-        yield self.tracer.start(peer)
+        yield FindPath(peer)
 
     def find_path(self, peer: PeerId, path: Path | None) -> Effects:
         path = path or UNKNOWN
@@ -69,7 +67,7 @@ class ChainOverlay(LinkOverlay):
 
     def place(self, peer: PeerId, path: Path | None) -> Effects:
         if path is None:
-            yield self.tracer.start(peer)
+            yield FindPath(peer)
         else:
             yield from self._link_along(peer, path)
 
@@ -113,7 +111,7 @@ class ChainOverlay(LinkOverlay):
             yield from self._split_links()
 
     def _bridge(self, peer: PeerId) -> Effects:
-        """Link a peer of another component, if the gap has been there for long."""
+        """Link a peer of another component, if the gap has existed for long."""
         first, last = self._gap
         now = self.rounds.number
         self._gap = (first if now - last < GAP else now, now)

@@ -6,7 +6,7 @@ from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.protocol.plugins import EndLink, MakeLink, PluginEffect, Reroute
 from wend.strategies.tdo.handshake import SILENT
-from wend.strategies.tdo.paths import back, leads_through, rest, same
+from wend.strategies.tdo.paths import leads_through, rest, same
 
 ASK_AGAIN = 3
 """Periods after which a peer without a parent asks for its place again."""
@@ -126,7 +126,7 @@ class TreeLinks:
                 paths.setdefault(child, rest(path, family.path) if family.path else path)
             if family.parent is not None:
                 from_parent = rest(family.path, family.parent_path) if family.parent_path else family.path
-                paths.setdefault(family.parent, back(from_parent))
+                paths.setdefault(family.parent, from_parent[::-1])
         effects: list[PluginEffect] = []
         for peer, path in paths.items():
             if path != self._paths.get(peer):

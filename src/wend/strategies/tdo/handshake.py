@@ -4,17 +4,68 @@ A peer that links another sends a `LinkOffer`; the other links it too, or declin
 `Unlinked` names the numbers that it voids, so a receiver drops an offer that arrives after its withdrawal. Each end
 sends a `KeepAlive` over every link once per period. An end that has no such link answers with `Unlinked`. An end that
 stays silent counts as down. So both ends finally agree, whatever is lost.
+
+Keep-alives also show whether the overlay is connected. The lowest peer of a component leads it. It increments a beacon,
+which peers pass on hop by hop. If the beacon stops rising, its leader is down or cut off. Peers also meet through
+sampling, across components: if two peers are sure of different leaders, there is a gap.
 """
 
 from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.protocol.plugins import EndLink, MakeLink, PeerConfig, PluginEffect, SendTo
-from wend.strategies.tdo.components import ComponentLeader
-from wend.strategies.tdo.messages import KeepAlive, LinkOffer, Unlinked
+from wend.strategies.tdo.messages import INCARNATION_SHIFT, KeepAlive, LinkOffer, Unlinked
 from wend.strategies.tdo.rounds import Rounds
 
 SILENT = 4
 """Periods without a message after which a peer suspects that the other end is down."""
+STALE = 6
+"""Periods without a new beacon after which a peer gives its leader up."""
+SURE = 6
+"""Periods with the same leader after which a peer is sure of it."""
+
+
+class ComponentLeader:
+    """The leader of this peer's component, and its beacon."""
+
+    def __init__(self, me: PeerId, incarnation: int) -> None:
+        self._me = me
+        self._own = incarnation << INCARNATION_SHIFT
+        self._heard: dict[PeerId, int] = {}
+        self.leader = me
+        self.beat = self._own
+        self._since = 0
+        self._risen = 0
+        self._now = 0
+
+    @property
+    def is_sure(self) -> bool:
+        return self._now - self._since >= SURE
+
+    def tick(self) -> None:
+        self._now += 1
+        if self.leader != self._me and self._now - self._risen > STALE:
+            self._follow(self._me, self._own)
+        if self.leader == self._me:
+            self._own += 1
+            self.beat = self._own
+
+    def hear(self, leader: PeerId, beat: int) -> None:
+        """Handle a neighbour's beacon."""
+        if leader == self._me or beat <= self._heard.get(leader, -1):
+            return
+        self._heard[leader] = beat
+        if leader < self.leader:
+            self._follow(leader, beat)
+        elif leader == self.leader:
+            self.beat, self._risen = beat, self._now
+
+    def is_apart(self, leader: PeerId) -> bool:
+        """Whether a peer that is sure of this leader is in another component."""
+        return leader >= 0 and self.is_sure and leader != self.leader
+
+    def _follow(self, leader: PeerId, beat: int) -> None:
+        self.leader, self.beat = leader, beat
+        self._since = self._risen = self._now
 
 
 class LinkRecord:

@@ -4,14 +4,14 @@ In the tree of a landmark, a peer's parent is the last other peer on the path fr
 not depend on the order of joins. Of several peers at one router the lowest represents it and is the parent of the
 others, which have no children. The overlay has the links of all trees.
 
-Landmarks elect themselves, with probability (k - known landmarks) / peers (`census.py`). Gossip spreads their
+Landmarks elect themselves, with probability (k - known landmarks) / peers (`landmarks.py`). Gossip spreads their
 heartbeats. If a heartbeat stops, peers drop the landmark and its tree. Children ask their parents every period whether
 they are still their children. A peer that is no longer a child asks the landmark for a place. So trees heal, and a lost
 or late message does no lasting harm. If a parent and its child cannot hear each other, though others hear both, the
 child becomes a guest of the landmark until they can.
 
 Paths change while peers run, which the thesis leaves out. So peers ask their landmarks from time to time to measure
-them again (`tracing.py`). If a peer's path changed, it gets another place and releases its children, whose paths led
+them again (`paths.py`). If a peer's path changed, it gets another place and releases its children, whose paths led
 through the old place.
 """
 
@@ -19,14 +19,13 @@ from wend.model.events import PeerId
 from wend.model.paths import UNKNOWN, Path
 from wend.model.units import Nanos
 from wend.protocol.plugins import PeerConfig, SendTo
-from wend.strategies.tdo.census import Census
-from wend.strategies.tdo.effects import Effects, refuse
 from wend.strategies.tdo.family import ASK_AGAIN, Family, TreeLinks
-from wend.strategies.tdo.landmarks import Landmarks
+from wend.strategies.tdo.landmarks import Census, Landmarks
 from wend.strategies.tdo.messages import (
     Adopt,
     ChildAlive,
     Dissolve,
+    Effects,
     Find,
     Gossip,
     JoinTree,
@@ -34,11 +33,10 @@ from wend.strategies.tdo.messages import (
     ParentAlive,
     Quit,
     Renew,
+    refuse,
 )
-from wend.strategies.tdo.paths import is_valid, leads_through, same
-from wend.strategies.tdo.rounds import Rounds
-from wend.strategies.tdo.settings import MembershipSettings
-from wend.strategies.tdo.tracing import PathTracer
+from wend.strategies.tdo.paths import PathTracer, is_valid, leads_through, same
+from wend.strategies.tdo.rounds import MembershipSettings, Rounds
 
 ELECTION = 8
 """Periods between elections: enough to learn the result of the last one."""
@@ -248,7 +246,7 @@ class LandmarkTrees:
     # ---------------------------------------------------------------- path matching
 
     def _match(self, root: PeerId, peer: PeerId, path: Path) -> Effects:
-        """Algorithm 5.3: place a peer below a child, or here, where it may get some of this peer's children."""
+        """Algorithm 5.3: place a peer below a child, or here. Then it may get some of this peer's children."""
         family = self.families.get(root)
         if family is None or peer in (self._me, family.parent):
             return

@@ -1,15 +1,19 @@
 """Overlays of links between two peers, each made by the link handshake: the base of all that are not trees.
 
 `ComponentLeader` tells whether the overlay is connected. A peer that meets one of another component joins it.
+
+`random` is the simplest of these overlays: no topology discovery, and random links. If a peer has all its links and
+another asks for one, it splits a link: the new peer links to both ends, and the ends keep their degree. It is the
+baseline of quist ("No TDO", degree 15).
 """
 
 from wend.model.events import PeerId
-from wend.model.paths import Path
+from wend.model.paths import UNKNOWN, Path
 from wend.model.units import Nanos
 from wend.protocol.plugins import PeerConfig, SendTo
-from wend.strategies.tdo.effects import Effects, refuse
 from wend.strategies.tdo.handshake import LinkHandshake
 from wend.strategies.tdo.messages import (
+    Effects,
     Gossip,
     Join,
     KeepAlive,
@@ -18,10 +22,13 @@ from wend.strategies.tdo.messages import (
     MultiJoin,
     ProbePong,
     Unlinked,
+    refuse,
 )
-from wend.strategies.tdo.paths import back, is_valid
-from wend.strategies.tdo.rounds import Rounds
-from wend.strategies.tdo.tracing import PathTracer
+from wend.strategies.tdo.paths import PathTracer, is_valid
+from wend.strategies.tdo.rounds import WARM, MembershipSettings, Rounds
+
+SPARE = 2
+"""A peer accepts offers up to this many links beyond its degree."""
 
 
 class LinkOverlay:
@@ -72,7 +79,7 @@ class LinkOverlay:
         for peer in sorted(self.links):
             if self.handshake.is_silent(peer):
                 self.rounds.sampling.forget(peer)
-                yield from self.handshake.unlink(peer)  # if it is up after all, it learns that the link ended
+                yield from self.handshake.unlink(peer)  # if it is up after all, it learns that the link has ended
                 yield from self.replace(peer)
             else:
                 yield self.handshake.keep_alive(peer)
@@ -128,7 +135,7 @@ class LinkOverlay:
             self.handshake.confirm(sender, offer.number)
             yield self.handshake.keep_alive(sender)
         else:
-            yield from self.consider(sender, offer.number, back(offer.path))
+            yield from self.consider(sender, offer.number, offer.path[::-1])
 
     def _hear_join(self, sender: PeerId, peer: PeerId, path: Path | None) -> Effects:
         if peer in self.links:
@@ -141,3 +148,30 @@ class LinkOverlay:
         for peer, path in peers:
             if is_valid(path):
                 yield from self._hear_join(self.me, peer, path)
+
+
+class RandomOverlay(LinkOverlay):
+    """Links peers at random, all with about the same degree."""
+
+    def __init__(self, config: PeerConfig, rounds: Rounds) -> None:
+        super().__init__(config, rounds)
+        self._degree = config.of(MembershipSettings).membership_degree
+
+    def place(self, peer: PeerId, path: Path | None) -> Effects:
+        if len(self.links) >= self._degree:
+            other = self.rounds.draw.choice(sorted(self.links))
+            yield from self.handshake.unlink(other)
+            yield SendTo(other, Join(peer))
+        yield from self.handshake.offer(peer, UNKNOWN)
+
+    def consider(self, peer: PeerId, number: int, path: Path) -> Effects:
+        if len(self.links) < self._degree + SPARE:
+            yield from self.handshake.accept(peer, UNKNOWN, number)
+        else:
+            yield self.handshake.decline(peer, number)
+
+    def seek(self, now: Nanos) -> Effects:
+        missing = self._degree - len(self.links)
+        if missing >= 2 and self.rounds.number >= WARM:  # a split link brings two at once
+            for peer in self.rounds.sampling.sample(missing // 2, frozenset(self.links)):
+                yield from self.join(peer)

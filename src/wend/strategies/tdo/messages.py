@@ -3,10 +3,16 @@
 A message may be lost, or arrive twice or late. So peers repeat what matters every period.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
 from wend.model.events import PeerId
 from wend.model.paths import Path, Router
+from wend.protocol.plugins import PluginEffect, Refuse
+
+Effects = Iterator[PluginEffect]
+"""What the peer does, in order: the methods of overlays yield it."""
 
 INCARNATION_SHIFT = 28
 """Peers number heartbeats and links from (incarnation << INCARNATION_SHIFT) on, so that those of a new incarnation are
@@ -25,7 +31,7 @@ class Gossip(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     homes: tuple[tuple[PeerId, Router, int], ...] = ()
     """Peers, the router each is at, and its heartbeat."""
     leader: PeerId = -1
-    """The leader of the connected component that the sender belongs to; -1 where the sender is not sure."""
+    """The leader of the connected component that the sender belongs to; -1 if the sender is not sure."""
 
 
 class Shuffle(msgspec.Struct, frozen=True, gc=False, tag="os"):
@@ -115,7 +121,7 @@ class Join(msgspec.Struct, frozen=True, gc=False, tag="oJ"):
 
     peer: PeerId
     path: Path | None = None
-    """From the receiver to the peer; nil where it has to be measured."""
+    """From the receiver to the peer; nil if it has to be measured."""
 
 
 class LinkOffer(msgspec.Struct, frozen=True, gc=False, tag="oO"):
@@ -143,7 +149,7 @@ class KeepAlive(msgspec.Struct, frozen=True, gc=False, tag="oA"):
 
 
 class Unlinked(msgspec.Struct, frozen=True, gc=False, tag="oP"):
-    """Links that the sender numbered up to `mine`, or the receiver up to `yours`, are ended."""
+    """The links that the sender numbered up to `mine`, or the receiver up to `yours`, have ended."""
 
     mine: int
     yours: int
@@ -169,3 +175,7 @@ MembershipMessage = (
     | KeepAlive
     | Unlinked
 )
+
+
+def refuse(sender: PeerId, message: MembershipMessage) -> Refuse:
+    return Refuse(sender, "invalid-message", type(message).__name__)

@@ -1,9 +1,10 @@
 """The memberships of topology-driven overlays: each samples peers, gossips, and tends an overlay once per period."""
 
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
 
 from wend.model.events import PeerId
-from wend.model.paths import Path
 from wend.model.settings import Settings
 from wend.model.units import Nanos
 from wend.protocol.plugins import (
@@ -21,35 +22,14 @@ from wend.protocol.plugins import (
     View,
 )
 from wend.strategies.tdo.chain import ChainOverlay
-from wend.strategies.tdo.effects import Effects
 from wend.strategies.tdo.landmark_trees import LandmarkTrees
-from wend.strategies.tdo.messages import Gossip, MembershipMessage, ProbePing, ProbePong, Shuffle
+from wend.strategies.tdo.link_overlay import LinkOverlay, RandomOverlay
+from wend.strategies.tdo.messages import Effects, MembershipMessage, ProbePing, ProbePong, Shuffle
 from wend.strategies.tdo.path_matching import PathMatching
-from wend.strategies.tdo.random_overlay import RandomOverlay
-from wend.strategies.tdo.rounds import Rounds
-from wend.strategies.tdo.settings import MembershipSettings
+from wend.strategies.tdo.rounds import MembershipSettings, Rounds
 
-
-class MemberOverlay(Protocol):
-    """Decides which peers a member links, and yields what it does for that."""
-
-    def gossip(self) -> Gossip:
-        """What spreads with the next shuffle."""
-        ...
-
-    def learn(self, sender: PeerId, gossip: Gossip) -> Effects: ...
-
-    def tend(self, now: Nanos) -> Effects:
-        """Do the work of one period."""
-        ...
-
-    def hear(self, now: Nanos, sender: PeerId, message: MembershipMessage) -> Effects: ...
-
-    def find_path(self, peer: PeerId, path: Path | None) -> Effects:
-        """Handle the result of a trace."""
-        ...
-
-    def leave(self) -> Effects: ...
+MemberOverlay = LandmarkTrees | LinkOverlay
+"""Decides which peers a member links, and yields what it does for that."""
 
 
 class OverlayMember(Membership):
@@ -58,10 +38,10 @@ class OverlayMember(Membership):
     settings: ClassVar[type[Settings]] = MembershipSettings
     messages: ClassVar[Any] = MembershipMessage
 
-    def __init__(self, config: PeerConfig, rounds: Rounds, overlay: MemberOverlay) -> None:
+    def __init__(self, config: PeerConfig, make_overlay: Callable[[PeerConfig, Rounds], MemberOverlay]) -> None:
         self._me = config.peer
-        self.rounds = rounds
-        self.overlay = overlay
+        self.rounds = Rounds(config)
+        self.overlay = make_overlay(config, self.rounds)
         self._has_left = False
 
     def handle(self, now: Nanos, event: PluginInput, view: View | None = None) -> list[PluginEffect]:
@@ -118,45 +98,39 @@ class TdoLandmark(OverlayMember):
     """Links peers along the trees of elected landmarks."""
 
     def __init__(self, config: PeerConfig) -> None:
-        rounds = Rounds(config)
-        super().__init__(config, rounds, LandmarkTrees(config, rounds))
+        super().__init__(config, LandmarkTrees)
 
 
 class TdoRandom(OverlayMember):
     """Joins random peers and links along the measured paths."""
 
     def __init__(self, config: PeerConfig) -> None:
-        rounds = Rounds(config)
-        super().__init__(config, rounds, PathMatching(config, rounds))
+        super().__init__(config, PathMatching)
 
 
 class Nearest(OverlayMember):
     """Joins the peers of a sample with the shortest round trips."""
 
     def __init__(self, config: PeerConfig) -> None:
-        rounds = Rounds(config)
-        super().__init__(config, rounds, PathMatching(config, rounds, sign=1))
+        super().__init__(config, partial(PathMatching, sign=1))
 
 
 class Farthest(OverlayMember):
     """Joins the peers of a sample with the longest round trips: the thesis's counter-example."""
 
     def __init__(self, config: PeerConfig) -> None:
-        rounds = Rounds(config)
-        super().__init__(config, rounds, PathMatching(config, rounds, sign=-1))
+        super().__init__(config, partial(PathMatching, sign=-1))
 
 
 class RandomLinks(OverlayMember):
     """Links peers at random, all with about the same degree."""
 
     def __init__(self, config: PeerConfig) -> None:
-        rounds = Rounds(config)
-        super().__init__(config, rounds, RandomOverlay(config, rounds))
+        super().__init__(config, RandomOverlay)
 
 
 class Chain(OverlayMember):
     """Links each peer of a measured path with the next."""
 
     def __init__(self, config: PeerConfig) -> None:
-        rounds = Rounds(config)
-        super().__init__(config, rounds, ChainOverlay(config, rounds))
+        super().__init__(config, ChainOverlay)

@@ -39,10 +39,10 @@ class Sampling:
         self._ages = dict.fromkeys(self._contacts[: self._size], 0)
 
     def add_contact(self, peer: PeerId) -> None:
-        """A peer to join by was found while this one runs."""
+        """Add a peer to join by, found while this one runs."""
         if peer != self._me and peer not in self._contacts:
             self._contacts = tuple(sorted((*self._contacts, peer)))
-            self.met(peer)
+            self._take(((peer, 0),), ())
 
     @property
     def acquaintances(self) -> tuple[PeerId, ...]:
@@ -77,10 +77,6 @@ class Sampling:
         # do not add a peer that answers: else all views would hold the contacts and few others
         self._take(entries if answer else ((sender, 0), *entries), sent)
         return mine
-
-    def met(self, peer: PeerId) -> None:
-        """Add a peer that sent another message."""
-        self._take(((peer, 0),), ())
 
     def forget(self, peer: PeerId) -> None:
         self._ages.pop(peer, None)

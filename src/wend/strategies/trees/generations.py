@@ -1,4 +1,4 @@
-"""Generations of trees: one serves while peers build the next. A peer that sees a lasting change calls for the next.
+"""Generations of trees: one serves while peers build the next. A peer calls for the next after a lasting change.
 
 A generation begins with a message over every working link: each end sends the failure probabilities of itself and of
 the link, so that both agree on its weight. A peer that hears of a newer generation joins it, so the call spreads. Of
@@ -42,9 +42,9 @@ LASTING_NS: Nanos = 2 * SECOND
 QUICK_NS: Nanos = 200 * MS
 """The same time after a neighbour restarted, or for the first neighbours: neither can be a short outage."""
 BUILD_NS: Nanos = 4 * SECOND
-"""If no message advances a generation for this long, a peer calls for another, which may be silent twice as long."""
-LONGEST = 3
-"""That time doubles at most this often."""
+"""If no message advances a generation for this long, a peer calls for another, and waits twice as long for that."""
+MOST_DOUBLINGS = 3
+"""How often that time doubles at most."""
 DRIFT = 2.0
 """If -ln r of a link changed by this factor since its trees were built, the link has drifted."""
 NOISE = 0.01
@@ -64,7 +64,7 @@ def order(generation: Generation) -> tuple[int, int, int]:
     return number, -caller, incarnation
 
 
-def drifted(before: float, now: float) -> bool:
+def has_drifted(before: float, now: float) -> bool:
     """Whether the failure probability of a link changed by more than `DRIFT`."""
     costs = sorted(max(NOISE, -math.log1p(-min(fails, 1.0 - 1e-9))) for fails in (before, now))
     return costs[1] >= DRIFT * costs[0]
@@ -76,13 +76,13 @@ class TreeGeneration:
     def __init__(self, generation: Generation, began: Nanos) -> None:
         self.generation = generation
         self.began = began
-        self.moved = began
+        self.advanced = began
         """When the last message advanced it."""
         self.links: set[PeerId] = set()
         self.builder: Builder | None = None
         self.trees: tuple[tuple[PeerId, ...], ...] = ()
         """The neighbours on each tree, once all trees are complete."""
-        self._said: dict[PeerId, int] = {}
+        self._sent: dict[PeerId, int] = {}
         self._next: dict[PeerId, int] = {}
         self._waiting: dict[PeerId, dict[int, LinkWeight | TreeMessage]] = {}
         self.early: list[tuple[PeerId, TreeMessage]] = []
@@ -102,9 +102,9 @@ class TreeGeneration:
         uses = Counter(peer for peers in self.trees for peer in peers)
         return {peer: (self.costs[peer], uses[peer] > 1) for peer in self.trees[tree]}
 
-    def say(self, peer: PeerId, message: LinkWeight | TreeMessage) -> Tell:
-        number = self._said.get(peer, 0)
-        self._said[peer] = number + 1
+    def tell(self, peer: PeerId, message: LinkWeight | TreeMessage) -> Tell:
+        number = self._sent.get(peer, 0)
+        self._sent[peer] = number + 1
         return Tell(peer, None, SequencedMessage(self.generation, number, message))
 
     def in_order(self, sender: PeerId, sequenced: SequencedMessage) -> list[LinkWeight | TreeMessage] | None:
@@ -141,13 +141,13 @@ class TreeSets:
 
     # ---------------------------------------------------------------- calling for a generation
 
-    def look(self, now: Nanos, view: View) -> list[PluginEffect]:
+    def check(self, now: Nanos, view: View) -> list[PluginEffect]:
         """Call for a generation if the newest no longer fits the links. Runs by timer and at every change."""
         newest = self.newest
         working = {peer for peer in view.neighbours if view.links[peer].up and view.links[peer].heard_by_neighbour}
         if self._links_changed(now, working, view):
             return self._call(now, view)
-        if newest is not None and newest.trees and self._drifts(now, newest, newest.used & working, view):
+        if newest is not None and newest.trees and self._has_lasting_drift(now, newest, newest.used & working, view):
             return [Notice("trees-renewed", view.me), *self._call(now, view)]
         return []
 
@@ -156,32 +156,32 @@ class TreeSets:
         newest = self.newest
         links = set() if newest is None else newest.links
         needed = links if newest is None or not newest.trees else newest.used
-        odd = (working - links) | (needed - working)
-        self._since = {peer: self._since.get(peer, now) for peer in sorted(odd)}
-        late = newest is not None and self._late(now, newest)
-        if newest is not None and not newest.trees and not late:
+        changed = (working - links) | (needed - working)
+        self._since = {peer: self._since.get(peer, now) for peer in sorted(changed)}
+        has_stopped = newest is not None and self._has_stopped(now, newest)
+        if newest is not None and not newest.trees and not has_stopped:
             return False  # peers are building it
-        if (late and links) or any(peer not in view.links for peer in odd):
+        if (has_stopped and links) or any(peer not in view.links for peer in changed):
             return True
         patience = self._patience(view)
         return any(now - since >= patience for since in self._since.values())
 
-    def _drifts(self, now: Nanos, newest: TreeGeneration, used: set[PeerId], view: View) -> bool:
+    def _has_lasting_drift(self, now: Nanos, newest: TreeGeneration, used: set[PeerId], view: View) -> bool:
         """Whether a tree link has drifted for long. Estimates of other links are old, since they carry no events."""
         fails = {peer: 1.0 - view.links[peer].reliability for peer in sorted(used)}
-        moved = [peer for peer, chance in fails.items() if drifted(newest.mine[peer], chance)]
-        self._drifting = {peer: self._drifting.get(peer, now) for peer in moved}
+        drifting = [peer for peer, chance in fails.items() if has_drifted(newest.mine[peer], chance)]
+        self._drifting = {peer: self._drifting.get(peer, now) for peer in drifting}
         lasting = any(now - since >= DRIFT_NS for since in self._drifting.values())
         return lasting and now - newest.began >= RENEW_NS + view.me % 8 * 40 * MS
 
-    def _late(self, now: Nanos, build: TreeGeneration) -> bool:
+    def _has_stopped(self, now: Nanos, build: TreeGeneration) -> bool:
         """Whether the building has stopped. The time limit doubles, since large trees over slow or failing links take
         long, and too many restarts would never complete."""
-        return not build.trees and now - build.moved > BUILD_NS << min(self._failed, LONGEST)
+        return not build.trees and now - build.advanced > BUILD_NS << min(self._failed, MOST_DOUBLINGS)
 
     def _patience(self, view: View) -> Nanos:
-        """The time that a change must last. It differs between peers, since neighbours see the same change. It is
-        short while there are no trees."""
+        """The time that a change must last. It differs between peers, since neighbours see the same change. Without
+        trees it is short."""
         return (QUICK_NS if self.newest is None else LASTING_NS) + view.me % 8 * 40 * MS
 
     def restarted(self, now: Nanos, peer: PeerId) -> None:
@@ -208,12 +208,12 @@ class TreeSets:
         for peer in view.neighbours:
             if view.links[peer].up and view.links[peer].heard_by_neighbour:
                 effects.append(self._add(build, peer, view))
-        return [*effects, *self._ready(build, view)]
+        return [*effects, *self._start(build, view)]
 
     def _add(self, build: TreeGeneration, peer: PeerId, view: View) -> Tell:
         build.links.add(peer)
         build.mine[peer] = min(max(0.0, 1.0 - view.links[peer].reliability), 1.0)
-        return build.say(peer, LinkWeight(self._fails, build.mine[peer]))
+        return build.tell(peer, LinkWeight(self._fails, build.mine[peer]))
 
     # ---------------------------------------------------------------- building a generation
 
@@ -229,13 +229,13 @@ class TreeSets:
             return effects  # an old generation
         if sender not in build.links:
             if build.builder is not None or sender in build.mine:
-                return effects  # it uses a link that this peer builds without: neither will complete
+                return effects  # it uses a link that this peer leaves out: neither will complete
             effects.append(self._add(build, sender, view))
         messages = build.in_order(sender, sequenced)
         if messages is None:
             return [*effects, Refuse(sender, "trees-far-ahead")]
         if messages:
-            build.moved = now
+            build.advanced = now
         for message in messages:
             effects += self._handle(build, sender, message, view)
         return effects
@@ -247,7 +247,7 @@ class TreeSets:
             if sender in build.theirs or not (0.0 <= message.peer_fails <= 1.0 and 0.0 <= message.link_fails <= 1.0):
                 return [Refuse(sender, "invalid-weight")]
             build.theirs[sender] = message
-            return self._ready(build, view)
+            return self._start(build, view)
         if build.builder is None:
             build.early.append((sender, message))
             return []
@@ -255,17 +255,17 @@ class TreeSets:
 
     def _build(self, build: TreeGeneration, sender: PeerId, message: TreeMessage, view: View) -> list[PluginEffect]:
         builder = build.builder
-        says: Sequence[tuple[PeerId, TreeMessage]] | None
+        answers: Sequence[tuple[PeerId, TreeMessage]] | None
         if isinstance(builder, GhsBuilder):
-            says = builder.hear(sender, message) if isinstance(message, GhsMessage) else None
+            answers = builder.hear(sender, message) if isinstance(message, GhsMessage) else None
         else:
             assert isinstance(builder, SptBuilder)
-            says = builder.hear(sender, message) if isinstance(message, SptMessage) else None
-        if says is None:
+            answers = builder.hear(sender, message) if isinstance(message, SptMessage) else None
+        if answers is None:
             return [Refuse(sender, "invalid-tree-message")]
-        return [*(build.say(peer, said) for peer, said in says), *self._done(build, view)]
+        return [*(build.tell(peer, answer) for peer, answer in answers), *self._complete(build, view)]
 
-    def _ready(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
+    def _start(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
         """Start the builder once the weights of both ends of all links are known."""
         if build.builder is not None or build.theirs.keys() != build.links:
             return []
@@ -276,14 +276,14 @@ class TreeSets:
             for peer, told in build.theirs.items()
         }
         build.builder = self._make(view.me, self._k, weights, build.generation[1])
-        effects: list[PluginEffect] = [build.say(peer, said) for peer, said in build.builder.start()]
-        effects += self._done(build, view)
+        effects: list[PluginEffect] = [build.tell(peer, each) for peer, each in build.builder.start()]
+        effects += self._complete(build, view)
         early, build.early = build.early, []
         for sender, message in early:
             effects += self._build(build, sender, message, view)
         return effects
 
-    def _done(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
+    def _complete(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
         builder = build.builder
         if build.trees or builder is None or not (builder.complete and builder.decided):
             return []

@@ -37,24 +37,6 @@ PATIENCE = 3
 class _Instance:
     """One tree as one peer sees it."""
 
-    __slots__ = (
-        "awake",
-        "basic",
-        "best",
-        "best_peer",
-        "branches",
-        "core",
-        "deferred",
-        "finding",
-        "keys",
-        "level",
-        "number",
-        "parent",
-        "stalled",
-        "testing",
-        "waits",
-    )
-
     def __init__(self, number: int) -> None:
         self.number = number
         self.keys: dict[PeerId, Key] = {}

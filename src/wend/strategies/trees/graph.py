@@ -1,7 +1,7 @@
 """Tree sets as a graph plug-in: k spanning trees that the peers build among themselves, generation after generation.
 
 `generations.py` decides when peers build new trees, `ghs.py` and `sptk.py` build them.
-This plug-in runs them, and shows the newest generation to interest and routing.
+This plug-in runs them, and shows interest and routing the newest generation.
 """
 
 from typing import Any, ClassVar
@@ -28,7 +28,7 @@ from wend.strategies.trees.ghs import GhsBuilder
 from wend.strategies.trees.messages import SequencedMessage
 from wend.strategies.trees.sptk import SptBuilder, cost
 
-LOOK_NS: Nanos = 500 * MS
+CHECK_NS: Nanos = 500 * MS
 """How often the plug-in checks whether the trees still fit the links."""
 CHANGED = Changed("trees")
 
@@ -50,7 +50,7 @@ class TreeSetGraph(Graph):
         """What it costs a route to pass this peer."""
         self.complete: TreeGeneration | None = None
         """The newest generation whose trees are complete here."""
-        self._looking = False
+        self._has_timer = False
 
     @property
     def newest(self) -> TreeGeneration | None:
@@ -61,16 +61,16 @@ class TreeSetGraph(Graph):
         match event:
             case Heard(sender, message):
                 built = self._sets.hear(now, sender, message, view)
-                return [*built, *self._announce(), *self._look(now, view)]
+                return [*built, *self._announce(), *self._check(now, view)]
             case LinkChanged(peer, restarted=restarted):
                 if restarted:
                     self._sets.restarted(now, peer)
-                return self._look(now, view)
+                return self._check(now, view)
             case Changed("links" | "interest"):
-                return self._look(now, view)
+                return self._check(now, view)
             case Due():
-                self._looking = False
-                return self._look(now, view)
+                self._has_timer = False
+                return self._check(now, view)
         return []
 
     def _announce(self) -> list[PluginEffect]:
@@ -81,11 +81,11 @@ class TreeSetGraph(Graph):
         self.complete = newest
         return [CHANGED]
 
-    def _look(self, now: Nanos, view: View) -> list[PluginEffect]:
-        effects = [*self._sets.look(now, view), *self._announce()]
-        if not self._looking:
-            self._looking = True
-            effects.append(Timer(now + LOOK_NS))
+    def _check(self, now: Nanos, view: View) -> list[PluginEffect]:
+        effects = [*self._sets.check(now, view), *self._announce()]
+        if not self._has_timer:
+            self._has_timer = True
+            effects.append(Timer(now + CHECK_NS))
         return effects
 
 

@@ -4,7 +4,7 @@
 for each tree of the serving generations (`table.py`). A crashed peer is forgotten with its generation of trees.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from wend.model.choices import Covering
@@ -57,8 +57,10 @@ class TreeInterestSettings(Settings, frozen=True, kw_only=True):
 class TreeTables:
     """The tables of the serving generations: for each tree, the interest behind each neighbour."""
 
-    def __init__(self, covering: str) -> None:
+    def __init__(self, covering: str, filters: Callable[[], Mapping[str, float]]) -> None:
+        """`filters`: returns those of this peer, each with the reliability that it needs."""
         self._covering = covering
+        self._filters = filters
         self._tables: dict[Generation, list[TreeInterestTable]] = {}
         self._early: dict[tuple[Generation, int, PeerId], SubtreeInterest] = {}
         """Messages of neighbours about generations that are not complete here."""
@@ -74,7 +76,7 @@ class TreeTables:
         return self._tables
 
     def status(self) -> dict[str, int]:
-        """The numbers of `TreeInterest.status`."""
+        """The status section of the plug-in."""
         tables = self.serving()
         if tables is None:
             return {}
@@ -86,7 +88,18 @@ class TreeTables:
         tables = self._tables.get(generation, [])
         return tables[tree] if 0 <= tree < len(tables) else None
 
-    def add(self, filters: Mapping[str, float], view: View) -> list[PluginEffect]:
+    def handle(self, event: PluginInput, view: View) -> list[PluginEffect]:
+        match event:
+            case Changed("trees"):
+                return [*self._add(view), ROUTES_CHANGED]
+            case Heard(sender, SubtreeInterest() as message):
+                news = self._hear(sender, message, view)
+                return [] if news is None else [*news, ROUTES_CHANGED]
+            case LinkChanged(peer, up=True):
+                return self._tell_again(peer)
+        return []
+
+    def _add(self, view: View) -> list[PluginEffect]:
         """Make the tables of the newest generation, which is complete, and forget the oldest."""
         graph = tree_graph(view)
         newest = graph.complete
@@ -102,22 +115,20 @@ class TreeTables:
         effects: list[PluginEffect] = []
         for (of, tree, sender), told in early.items():
             if of == generation:
-                effects += self.hear(sender, told, filters, view) or []
+                effects += self._hear(sender, told, view) or []
             elif order(of) > order(generation):
                 self._early[of, tree, sender] = told
-        return [*effects, *self.tell(filters)]
+        return [*effects, *self.tell()]
 
-    def hear(
-        self, sender: PeerId, told: SubtreeInterest, filters: Mapping[str, float], view: View
-    ) -> list[PluginEffect] | None:
-        """Store a neighbour's interest. Return the messages to send, or None if it is no news or waits."""
+    def _hear(self, sender: PeerId, told: SubtreeInterest, view: View) -> list[PluginEffect] | None:
+        """Store a neighbour's interest. Return the messages to send, or None if nothing changed yet."""
         tables = self._tables.get(told.generation)
         if tables is None:
             return self._hear_early(sender, told, view)
         news = tables[told.tree].hear(sender, told) if 0 <= told.tree < len(tables) else None
         if news is None:
             return [Refuse(sender, "invalid-subtree-interest")]
-        return self.tell(filters) if news else None
+        return self.tell() if news else None
 
     def _hear_early(self, sender: PeerId, told: SubtreeInterest, view: View) -> list[PluginEffect] | None:
         newest = tree_graph(view).newest
@@ -131,8 +142,9 @@ class TreeTables:
             self._early[key] = told
         return None
 
-    def tell(self, filters: Mapping[str, float]) -> list[PluginEffect]:
-        """Send neighbours on the trees the interest they lack. `filters` are those of this peer."""
+    def tell(self) -> list[PluginEffect]:
+        """Send neighbours on the trees the interest they lack."""
+        filters = self._filters()
         effects: list[PluginEffect] = []
         for table in (table for _, tables in sorted(self._tables.items()) for table in tables):
             for peer, told in table.tell(filters, self._covering):
@@ -141,7 +153,7 @@ class TreeTables:
                     effects.append(Notice("filters-widened", peer))
         return effects
 
-    def tell_again(self, peer: PeerId) -> list[PluginEffect]:
+    def _tell_again(self, peer: PeerId) -> list[PluginEffect]:
         """Resend the last messages to a neighbour that may have missed them."""
         return [
             Tell(peer, _slot(told), told)
@@ -163,7 +175,7 @@ class TreeInterest(Interest):
     def __init__(self, config: PeerConfig) -> None:
         self.subscriptions = SubscriptionTable(config.peer)
         super().__init__(config, self.subscriptions)
-        self.tables = TreeTables(config.of(TreeInterestSettings).covering)
+        self.tables = TreeTables(config.of(TreeInterestSettings).covering, lambda: self.subscriptions.filters)
 
     def status(self) -> dict[str, int]:
         """The `generation` of trees that serves, its `caller` and the caller's `incarnation`; `0.5` is 1 if tree 0
@@ -177,15 +189,8 @@ class TreeInterest(Interest):
                 if later is not None:
                     return later
                 self.subscriptions.announced(view)
-                return [*self.tables.tell(self.subscriptions.filters), CHANGED]
-            case Changed("trees"):
-                return [*self.tables.add(self.subscriptions.filters, view), ROUTES_CHANGED]
-            case Heard(sender, told):
-                news = self.tables.hear(sender, told, self.subscriptions.filters, view)
-                return [] if news is None else [*news, ROUTES_CHANGED]
-            case LinkChanged(peer, up=True):
-                return self.tables.tell_again(peer)
-        return []
+                return [*self.tables.tell(), CHANGED]
+        return self.tables.handle(event, view)
 
 
 class NamedTreeInterest(Interest):
@@ -200,22 +205,14 @@ class NamedTreeInterest(Interest):
     def __init__(self, config: PeerConfig) -> None:
         self._flooded = FloodedInterest(config)
         super().__init__(config, self._flooded.table)
-        self.tables = TreeTables(config.of(TreeInterestSettings).covering)
+        self.tables = TreeTables(config.of(TreeInterestSettings).covering, dict)
 
     def status(self) -> dict[str, int]:
         """The same as that of `trees`."""
         return self.tables.status()
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
-        match event:
-            case Changed("trees"):
-                return [*self.tables.add({}, view), ROUTES_CHANGED]
-            case Heard(sender, SubtreeInterest() as message):
-                news = self.tables.hear(sender, message, {}, view)
-                return [] if news is None else [*news, ROUTES_CHANGED]
-            case LinkChanged(peer, up=True):
-                return [*self._flooded.handle(now, event, view), *self.tables.tell_again(peer)]
-        return self._flooded.handle(now, event, view)
+        return [*self._flooded.handle(now, event, view), *self.tables.handle(event, view)]
 
 
 def _slot(told: SubtreeInterest) -> tuple[str, PeerId]:

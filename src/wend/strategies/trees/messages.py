@@ -39,7 +39,7 @@ class Accept(msgspec.Struct, frozen=True, gc=False, tag="ta"):
 
 
 class Reject(msgspec.Struct, frozen=True, gc=False, tag="tr"):
-    """The answer to `Probe`: the receiver is in the same fragment."""
+    """The answer to `Probe`: both are in the same fragment."""
 
     tree: int
 

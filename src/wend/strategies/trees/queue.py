@@ -1,8 +1,8 @@
 """The tree queue: this peer's own events that some peers may lack, and copies whose next hop is down.
 
 Trees reach the peers that were linked when the trees were built. If an event is published before there are trees, or
-while a peer is cut off, the queue stores it for the peers that it did not reach; it goes to them by name on the first
-trees that include them. The same holds for an event published while the next trees are being built, or while a
+while a peer is cut off, the queue stores it for the peers that it did not reach, and sends it to them by name on the
+first trees that include them. The same holds for an event published while the next trees are being built, or while a
 neighbour is not on the serving trees. If a copy's next hop is down, the queue stores the copy for all peers behind it.
 The queue stores nothing longer than `HOLD_NS` after publication: then it drops the event, and names the peers that
 lack it. It does the same when it is full.
@@ -23,7 +23,7 @@ SETTLE_NS: Nanos = 10 * SECOND
 """Trees that have served for this long include every peer: the queue need not store the events sent on them."""
 NO_TREE: Final = "tree-timeout"
 NO_ROOM: Final = "tree-queue-full"
-NO_REST: Final = "trees-unstable"
+UNSTABLE: Final = "trees-unstable"
 
 
 class OwnEvent(msgspec.Struct, frozen=True, gc=False):
@@ -79,11 +79,11 @@ class TreeQueue:
     def serves(self, now: Nanos, members: frozenset[PeerId]) -> None:
         """New trees serve. Peers that were on the former trees and are not on these count as missing, for a while."""
         lost = dict.fromkeys(sorted(self._members - members), now)
-        known = {p: since for p, since in self._missing.items() if p not in members and now - since <= 2 * HOLD_NS}
-        self._missing = {**lost, **known}
+        missing = {p: since for p, since in self._missing.items() if p not in members and now - since <= 2 * HOLD_NS}
+        self._missing = {**lost, **missing}
         self._members, self._since = members, now
 
-    def unsettled(self, now: Nanos, born: Nanos, others: Unreached) -> bool:
+    def is_unsettled(self, now: Nanos, born: Nanos, others: Unreached) -> bool:
         """Whether the serving trees may lack a peer that should get an event published at that time."""
         unreached = others.building or others.beside or self._lacking(born)
         return bool(unreached) or len(self._members) <= 1 or now - self._since < SETTLE_NS
@@ -94,26 +94,26 @@ class TreeQueue:
     def hold(self, what: OwnEvent | BlockedCopy, limit: int, others: Unreached = NOBODY) -> list[Drop]:
         if isinstance(what, BlockedCopy):
             self.copies.append(what)
-            return [self._lost(self.copies.pop(0), NO_ROOM)] if len(self.copies) > limit else []
+            return [self._drop(self.copies.pop(0), NO_ROOM)] if len(self.copies) > limit else []
         self.mine[what.event.id] = what
         if len(self.mine) <= limit:
             return []
-        return self._let_go(self.mine.pop(next(iter(self.mine))), NO_ROOM, others)
+        return self._remove(self.mine.pop(next(iter(self.mine))), NO_ROOM, others)
 
     def expire(self, now: Nanos, others: Unreached) -> list[Drop]:
         drops: list[Drop] = []
         old = [mine for mine in self.mine.values() if now - mine.born_ns > HOLD_NS]
         for mine in old:
             del self.mine[mine.event.id]
-            drops += self._let_go(mine, NO_TREE, others)
-        drops += [self._lost(copy, NO_TREE) for copy in self.copies if now - copy.born_ns > HOLD_NS]
+            drops += self._remove(mine, NO_TREE, others)
+        drops += [self._drop(copy, NO_TREE) for copy in self.copies if now - copy.born_ns > HOLD_NS]
         self.copies = [copy for copy in self.copies if now - copy.born_ns <= HOLD_NS]
         return drops
 
-    def _lost(self, copy: BlockedCopy, reason: DropCode) -> Drop:
+    def _drop(self, copy: BlockedCopy, reason: DropCode) -> Drop:
         return Drop(copy.event.id, tuple(sorted(copy.owed)), reason)
 
-    def _let_go(self, mine: OwnEvent, reason: DropCode, others: Unreached) -> list[Drop]:
+    def _remove(self, mine: OwnEvent, reason: DropCode, others: Unreached) -> list[Drop]:
         """Remove an event and return its drops.
 
         If the event reached no other peer, it is dropped for its publisher. If known peers lack it, it is dropped for
@@ -123,4 +123,4 @@ class TreeQueue:
         owed = tuple(sorted({*self._lacking(mine.born_ns), *others.beside} - mine.reached))
         if owed or len(mine.reached) <= 1:
             return [Drop(id_, owed or (id_.publisher,), reason)]
-        return [Drop(id_, (id_.publisher,), NO_REST)] if reason == NO_TREE or others.building else []
+        return [Drop(id_, (id_.publisher,), UNSTABLE)] if reason == NO_TREE or others.building else []

@@ -1,7 +1,7 @@
 """`mrst` and `spt-k`: every event goes on k trees, each copy on its own (quist, section 6.3).
 
 If all subscribers of an event state a reliability target, the event uses only as many trees as the target needs
-(`reliability.py`).
+(`table.py`).
 
 A publisher uses the newest generation of trees on which all its neighbours have announced their interest
 (`interest.py`). A copy stays on the tree and generation that it started on; peers keep earlier generations for
@@ -42,12 +42,11 @@ from wend.protocol.plugins import (
     unanswered,
 )
 from wend.strategies.trees.generations import order
-from wend.strategies.trees.graph import LOOK_NS, tree_graph
+from wend.strategies.trees.graph import CHECK_NS, tree_graph
 from wend.strategies.trees.interest import TreeTables
 from wend.strategies.trees.messages import Generation
 from wend.strategies.trees.queue import NOBODY, BlockedCopy, OwnEvent, TreeQueue, Unreached
-from wend.strategies.trees.reliability import fewest
-from wend.strategies.trees.table import TreeInterestTable
+from wend.strategies.trees.table import TreeInterestTable, fewest
 
 TRIES = 4
 """Transmissions of a copy over a link before the copy waits."""
@@ -77,11 +76,11 @@ class TreeRouting(Routing):
             case Failed(forward) if view.persistence:
                 return [unanswered(forward)]
             case Failed(forward):
-                return [*self._failed(forward, view), *self._go_on(now, view)]
+                return [*self._failed(forward, view), *self._resume(now, view)]
             case LinkChanged() | Changed("tree-routes"):
-                return self._go_on(now, view)
+                return self._resume(now, view)
             case Begun() | Due():
-                return [*self._go_on(now, view), Timer(now + LOOK_NS)]
+                return [*self._resume(now, view), Timer(now + CHECK_NS)]
         return []
 
     def unfinished(self) -> Iterable[EventId]:
@@ -97,7 +96,7 @@ class TreeRouting(Routing):
         event, born = packet.event, packet.born_ns
         table = self._table(packet.header, view)
         if view.persistence:
-            return self._by_name(packet, table, view)
+            return self._send_by_name(packet, table, view)
         if table is not None:
             return self._send(table, event, born, packet.sender, view, packet.dests)
         return self._publish(now, OwnEvent(event, born, once=packet.header is not None), view)
@@ -119,7 +118,7 @@ class TreeRouting(Routing):
                 late = tuple(sorted(members - mine.reached))
                 effects += self._send(serving[0], mine.event, mine.born_ns, view.me, view, late)
             others = self._others(serving[0], view)
-            if not self.queue.unsettled(now, mine.born_ns, others):
+            if not self.queue.is_unsettled(now, mine.born_ns, others):
                 return effects
             mine = OwnEvent(mine.event, mine.born_ns, mine.reached | members, mine.once)
         else:
@@ -135,7 +134,7 @@ class TreeRouting(Routing):
     def _enough(
         self, serving: list[TreeInterestTable], event: Event, view: View, effects: list[PluginEffect]
     ) -> list[TreeInterestTable]:
-        """As many trees as the highest reliability target of the subscribers needs, by the route costs."""
+        """As many trees as the highest reliability target of the subscribers needs, judged by the route costs."""
         worst = [each for table in serving if (each := table.worst(event.attributes)) is not None]
         if len(worst) < len(serving):
             return serving  # the interest is changing
@@ -165,12 +164,11 @@ class TreeRouting(Routing):
 
     # ---------------------------------------------------------------- stored events
 
-    def _by_name(self, packet: Arrived, table: TreeInterestTable | None, view: View) -> list[PluginEffect]:
+    def _send_by_name(self, packet: Arrived, table: TreeInterestTable | None, view: View) -> list[PluginEffect]:
         """Send to each named destination. Store-and-forward retries the others.
 
         Copies on different trees may meet, so each ranks above the one before it (`copy_ranks.py`). A copy that leaves
-        its tree gets a higher rank, too: else each of two peers could take the other's ACK as the end of its own
-        responsibility.
+        its tree gets a higher rank, too. Otherwise each of two peers could drop its copy because of the other's ACK.
         """
         ranks = dict(zip(packet.dests, packet.ranks or (0,) * len(packet.dests), strict=True))
         if table is not None:
@@ -193,19 +191,19 @@ class TreeRouting(Routing):
         """Send on all these trees if `alike`, else on the first that reaches each destination. Give up the rest."""
         event, born = packet.event, packet.born_ns
         effects: list[PluginEffect] = []
-        stuck, left = dict(ranks), dict(ranks)
+        stuck, remaining = dict(ranks), dict(ranks)
         for tree in trees:
             shares: dict[PeerId, list[PeerId]] = {}
-            for dest in left:
+            for dest in remaining:
                 peer = tree.toward(dest)
                 if peer is not None and peer != packet.sender and _works(peer, view):
                     shares.setdefault(peer, []).append(dest)
                     stuck.pop(dest, None)
             header = TreeHeader(tree.generation, tree.tree)
             for peer, share in sorted(shares.items()):
-                theirs = tuple(left[dest] for dest in share)
+                theirs = tuple(remaining[dest] for dest in share)
                 effects.append(Forward(peer, event, born, tuple(share), ranks=theirs, tries=TRIES, header=header))
-            left = {dest: fork(rank, view.me) for dest, rank in left.items()} if alike else dict(stuck)
+            remaining = {dest: fork(rank, view.me) for dest, rank in remaining.items()} if alike else dict(stuck)
         if stuck:
             effects.append(GiveUp(event, born, tuple(stuck), "no-tree", tuple(stuck.values())))
         return effects
@@ -222,7 +220,7 @@ class TreeRouting(Routing):
     def _hold(self, copy: BlockedCopy, view: View) -> list[PluginEffect]:
         return [Notice("queued", view.me), *self.queue.hold(copy, self._limit)]
 
-    def _go_on(self, now: Nanos, view: View) -> list[PluginEffect]:
+    def _resume(self, now: Nanos, view: View) -> list[PluginEffect]:
         """Send queued copies: over the link if it is back, else by name on newer trees that reach the destinations."""
         serving = self._serving(view)
         if serving is not None and serving[0].generation != self._served:
@@ -257,7 +255,8 @@ class TreeRouting(Routing):
     def _again(
         self, now: Nanos, mine: OwnEvent, serving: list[TreeInterestTable] | None, others: Unreached, view: View
     ) -> list[PluginEffect]:
-        if serving is None or (serving[0].members <= mine.reached and self.queue.unsettled(now, mine.born_ns, others)):
+        reaches_nobody_new = serving is not None and serving[0].members <= mine.reached
+        if serving is None or (reaches_nobody_new and self.queue.is_unsettled(now, mine.born_ns, others)):
             return [*self.queue.hold(mine, self._limit, others)]
         return self._publish(now, mine, view)
 

@@ -18,7 +18,6 @@ from typing import Any, Literal, TypeGuard
 
 import msgspec
 
-from wend.matching.algebra import covers
 from wend.matching.filters import Filter, parse, topic_filter
 from wend.matching.printer import name_text, value_text
 from wend.model.errors import ClientError, ConfigError, FilterError
@@ -128,7 +127,7 @@ class Rights:
         if not any(isinstance(value, Range) for value in attributes.values()):
             return True
         event = _as_filter(attributes, self._publish_names)
-        return bool(event.conjunctions) and covers(self._publish, event)  # a range without values is not granted
+        return bool(event.conjunctions) and self._publish.covers(event)  # a range without values is not granted
 
     def may_receive(self, attributes: Attributes) -> bool:
         return self._receives.matches(attributes)

@@ -1,4 +1,4 @@
-"""A grid of boxes: of very many narrow boxes, those that may contain an event, in plain Python.
+"""The grids of a peer's index: of very many narrow boxes, those that may contain an event.
 
 A grid divides the values of two attributes into columns and rows. Each cell lists the boxes that meet it. An event is
 in one cell, and only the boxes there are tested. That is faster than bitmaps if boxes are narrow in both attributes: a
@@ -7,12 +7,11 @@ two columns and two rows. A box that meets many cells or a crowded one, or lies 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Any
 
-from wend.matching.boxes import Box, conjunction_of, fits
-from wend.matching.conjunctions import Conjunction, isnan
+from wend.matching.boxes import Box, fits
+from wend.matching.conjunctions import isnan
 from wend.matching.values import NOTHING, Values, between, pieces
 from wend.model.events import Attributes, Range
 
@@ -137,7 +136,7 @@ class BoxGrid:
         if a is None or b is None:
             return
         if type(a) is Range or type(b) is Range:
-            near = self._near({x.name: _values_of(a), y.name: _values_of(b)})
+            near = self._near(x.columns(_values_of(a)), y.columns(_values_of(b)))
             keys += [key for key in near if fits(self.boxes[key], attributes)]
             return
         if isinstance(a, str) is not x.of_texts or isinstance(b, str) is not y.of_texts:
@@ -146,35 +145,15 @@ class BoxGrid:
         if cell is not None:
             keys += [cell[at - 1] for at in range(1, len(cell), 2) if fits(cell[at], attributes)]
 
-    def intersecting(self, offer: Conjunction, keys: set[Any]) -> None:
-        allowed = offer.allowed() if offer.bindings else dict(offer.values)
-        for key in self._near(allowed):
-            if key not in keys and conjunction_of(self.boxes[key]).intersects(offer):
-                keys.add(key)
-
-    def _near(self, allowed: dict[str, Values]) -> Iterable[Any]:
-        """The keys of the boxes in cells that meet these values, each once."""
-        x, y = allowed.get(self._x.name), allowed.get(self._y.name)
-        columns = None if x is None else self._x.columns(x)
-        rows = None if y is None else self._y.columns(y)
-        if columns is None and rows is None:
-            return list(self.boxes)
+    def _near(self, columns: set[int], rows: set[int]) -> dict[Any, None]:
+        """The keys of the boxes in cells of these columns and rows, each once."""
+        numbers = [(column << _ROW_BITS) + row for column in columns for row in rows]
+        if len(numbers) > len(self._cells):
+            numbers = [at for at in self._cells if at >> _ROW_BITS in columns and at & _ROW_MASK in rows]
         keys: dict[Any, None] = {}
-        for number in self._numbers(columns, rows):
+        for number in numbers:
             keys.update(dict.fromkeys(self._cells.get(number, ())[::2]))
         return keys
-
-    def _numbers(self, columns: set[int] | None, rows: set[int] | None) -> Iterator[int]:
-        """The cells in these columns and rows; None stands for all."""
-        if columns is not None and rows is not None and len(columns) * len(rows) < len(self._cells):
-            for column in columns:
-                for row in rows:
-                    yield (column << _ROW_BITS) + row
-            return
-        for number in self._cells:
-            met = columns is None or number >> _ROW_BITS in columns
-            if met and (rows is None or number & _ROW_MASK in rows):
-                yield number
 
 
 def grid_of(boxes: list[Box]) -> BoxGrid | None:

@@ -1,4 +1,4 @@
-"""The inner loops of the compiled index. Importing numba takes a while, so only batches and large indexes import this.
+"""The inner loops of the compiled index. Importing numba takes a while, so this is imported when a batch comes.
 
 Bits are stored by block: `table[block, row]` has a bit for each slot of the block that the row refuses. A block fits
 into the second-level cache, so the loops process all events of a batch with one block before the next. Indices are
@@ -20,32 +20,32 @@ Doubles = NDArray[np.float64]
 U = np.uint64
 
 SPARSE, MIDDLE, DENSE = 0.25, 1.6, 4.0
-"""The bits per word from which each variant of `spread` is the fastest, as measured."""
+"""The bits per word from which each variant of `write_keys` is the fastest, as measured."""
 
 
-def _lowest(_: Any, word: Any) -> Any:
-    def made(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _lowest_bit(_: Any, word: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], context.get_constant(types.boolean, False))
 
-    return types.uint64(types.uint64), made
+    return types.uint64(types.uint64), emit
 
 
-def _ones(_: Any, word: Any) -> Any:
-    def made(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _bit_count(_: Any, word: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
 
-    return types.uint64(types.uint64), made
+    return types.uint64(types.uint64), emit
 
 
-lowest: Any = intrinsic(_lowest)
+lowest_bit: Any = intrinsic(_lowest_bit)
 """The position of the lowest set bit; 64 if there is none."""
 
-ones: Any = intrinsic(_ones)
+bit_count: Any = intrinsic(_bit_count)
 """The number of set bits."""
 
 
 @compiled
-def refused(table: Words, rows: Ints, gathered: Words, base: Any, width: int) -> None:
+def gather(table: Words, rows: Ints, gathered: Words, base: Any, width: int) -> None:
     """The slots of one block that any of the rows refuses."""
     gathered[:] = 0
     side = 0
@@ -66,17 +66,17 @@ def refused(table: Words, rows: Ints, gathered: Words, base: Any, width: int) ->
 
 
 @compiled
-def unrefused(table: Words, alive: Words, rows: Ints, left: Words, width: int, height: int) -> None:
-    """Fill `left[event, block, word]`: the slots that none of an event's rows refuses. All arrays but `rows` are
+def combine_rows(table: Words, alive: Words, rows: Ints, remaining: Words, width: int, height: int) -> None:
+    """Fill `remaining[event, block, word]`: the slots that none of an event's rows refuses. All arrays but `rows` are
     flat."""
     gathered = np.zeros(width, dtype=np.uint64)
     for block in range(alive.size // width):
         here = U(block) * U(width)
         for event in range(rows.shape[0]):
-            refused(table, rows[event], gathered, here * U(height), width)
+            gather(table, rows[event], gathered, here * U(height), width)
             there = U(event) * U(alive.size) + here
             for w in range(U(width)):
-                left[there + w] = alive[here + w] & ~gathered[w]
+                remaining[there + w] = alive[here + w] & ~gathered[w]
 
 
 @compiled
@@ -89,7 +89,7 @@ def settle(
     edges: Ints,
     planes: Ints,
     values: Doubles,
-    left: Words,
+    remaining: Words,
     doubts: Ints,
     width: int,
     height: int,
@@ -107,15 +107,15 @@ def settle(
         base = here * U(height)
         for event in range(starts.size - 1):
             first, last = starts[event], starts[event + 1]
-            refused(table, edges[first:last], marked, base, width)
+            gather(table, edges[first:last], marked, base, width)
             for cell in range(first, last):
                 if edges[cell] == 0:
                     marked[:] = ~U(0)
             for w in range(U(width)):
                 at = here + w
-                doubt = left[U(event) * size + at] & (marked[w] | check[at])
+                doubt = remaining[U(event) * size + at] & (marked[w] | check[at])
                 while doubt != U(0):
-                    place = lowest(doubt)
+                    place = lowest_bit(doubt)
                     bit = U(1) << place
                     doubt ^= bit
                     slot = at * U(64) + place
@@ -128,7 +128,7 @@ def settle(
                             if odd[at] & bit != U(0) or value != value:  # noqa: PLR0124 - NaN
                                 ask = True
                             elif not (ends[2 * planes[cell], slot] <= value < ends[2 * planes[cell] + 1, slot]):
-                                left[U(event) * size + at] &= ~bit
+                                remaining[U(event) * size + at] &= ~bit
                                 ask = False
                                 break
                     if ask:
@@ -140,73 +140,73 @@ def settle(
 
 
 @compiled
-def reordered(left: Words, ranks: Ints, by_rank: Words, size: int) -> None:
+def reorder_bits(remaining: Words, ranks: Ints, by_rank: Words, size: int) -> None:
     """Reorder bits from slots to ranks. Several slots may have the same rank."""
-    for at in range(U(left.size)):
-        word = left[at]
+    for at in range(U(remaining.size)):
+        word = remaining[at]
         base = at // U(size) * U(size)
         first = (at - base) * U(64)
         while word != U(0):
-            rank = U(ranks[first + lowest(word)])
+            rank = U(ranks[first + lowest_bit(word)])
             by_rank[base + rank // U(64)] |= U(1) << (rank % U(64))
             word &= word - U(1)
 
 
 @compiled
-def counted(left: Words, counts: Ints, size: int) -> None:
+def count_bits(remaining: Words, counts: Ints, size: int) -> None:
     """Count the bits of each event, which has `size` words."""
     for event in range(counts.size):
         total = U(0)
         base = U(event) * U(size)
         for w in range(U(size)):
-            total += ones(left[base + w])
+            total += bit_count(remaining[base + w])
         counts[event] = total
 
 
 @compiled
-def tallied(left: Words, totals: Ints, size: int) -> None:
+def add_bits(remaining: Words, totals: Ints, size: int) -> None:
     """Add to `totals` the number of events for which each bit is set."""
-    for at in range(U(left.size)):
-        word = left[at]
+    for at in range(U(remaining.size)):
+        word = remaining[at]
         first = at % U(size) * U(64)
         while word != U(0):
-            totals[first + lowest(word)] += 1
+            totals[first + lowest_bit(word)] += 1
             word &= word - U(1)
 
 
 @compiled
-def two(word: Any, keys: Ints, first: Any, out: Ints, to: Any) -> Any:
+def write_two(word: Any, keys: Ints, first: Any, out: Ints, to: Any) -> Any:
     """Write the keys of the two lowest bits (arbitrary keys if there are fewer); returns the other bits."""
-    out[to] = keys[first + (lowest(word) & U(63))]
+    out[to] = keys[first + (lowest_bit(word) & U(63))]
     word &= word - U(1)
-    out[to + U(1)] = keys[first + (lowest(word) & U(63))]
+    out[to + U(1)] = keys[first + (lowest_bit(word) & U(63))]
     return word & (word - U(1))
 
 
 @compiled
-def spread(word: Any, keys: Ints, first: Any, out: Ints, to: Any, limit: Any, density: float) -> None:
+def write_keys(word: Any, keys: Ints, first: Any, out: Ints, to: Any, limit: Any, density: float) -> None:
     """Write the keys of all bits of a word, and nothing at or after `limit`.
 
     The variant depends on the average number of bits per word. A loop over single bits is slow, because the processor
     cannot predict its length. So two, four or eight keys are written at once; the next word overwrites surplus keys."""
     if density >= SPARSE and to + U(8) <= limit:
-        word = two(word, keys, first, out, to)
+        word = write_two(word, keys, first, out, to)
         to += U(2)
         if density >= MIDDLE:
-            word = two(word, keys, first, out, to)
+            word = write_two(word, keys, first, out, to)
             to += U(2)
         if density >= DENSE:
-            word = two(word, keys, first, out, to)
-            word = two(word, keys, first, out, to + U(2))
+            word = write_two(word, keys, first, out, to)
+            word = write_two(word, keys, first, out, to + U(2))
             to += U(4)
     while word != U(0):
-        out[to] = keys[first + lowest(word)]
+        out[to] = keys[first + lowest_bit(word)]
         word &= word - U(1)
         to += U(1)
 
 
 @compiled
-def listed(left: Words, keys: Ints, offsets: Ints, out: Ints, size: int, width: int) -> None:
+def list_keys(remaining: Words, keys: Ints, offsets: Ints, out: Ints, size: int, width: int) -> None:
     """Write the keys of all bits, for each event at its offset. It proceeds by block, so that keys stay in the
     cache."""
     at = offsets[:-1].copy()
@@ -218,25 +218,7 @@ def listed(left: Words, keys: Ints, offsets: Ints, out: Ints, size: int, width: 
             limit = U(offsets[event + 1])
             to = U(at[event])
             for w in range(U(width)):
-                word = left[begin + w]
-                spread(word, keys, first + w * U(64), out, to, limit, density)
-                to += ones(word)
+                word = remaining[begin + w]
+                write_keys(word, keys, first + w * U(64), out, to, limit, density)
+                to += bit_count(word)
             at[event] = to
-
-
-@compiled
-def wanting(
-    table: Words, alive: Words, rows: Ints, keys: Ints, out: Ints, expected: int, width: int, height: int
-) -> int:
-    """`unrefused` and `listed` in one pass, for one event; returns the number of keys. `out` can hold all keys."""
-    gathered = np.zeros(width, dtype=np.uint64)
-    density = expected / alive.size
-    to = U(0)
-    for block in range(alive.size // width):
-        here = U(block) * U(width)
-        refused(table, rows, gathered, here * U(height), width)
-        for w in range(U(width)):
-            word = alive[here + w] & ~gathered[w]
-            spread(word, keys, (here + w) * U(64), out, to, U(out.size), density)
-            to += ones(word)
-    return int(to)
