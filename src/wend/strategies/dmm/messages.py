@@ -5,15 +5,16 @@ the peer that owns a region, and passing peers remember nothing of it. The third
 return messages of the first two groups (`Reply`).
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import Refuse
-from wend.strategies.dmm.attribute_space import SpaceName
+from wend.strategies.dmm.spaces import SpaceName
 from wend.strategies.ring.key_based import Entry, EntryId
+from wend.strategies.ring.reverse_paths import Outgoing
 
 # ---------------------------------------------------------------- finding the tree, hop by hop
 
@@ -107,16 +108,8 @@ class ChildActive(msgspec.Struct, frozen=True, gc=False, tag="dc"):
 Routed = ToLeaves | FromLeaves | GrowNode | ChildActive
 
 
-class Outgoing(NamedTuple):
-    """A message that a part of `dmm` has for a peer, which may be this one."""
-
-    peer: PeerId
-    message: WantInSpace | RenewInSpace | UnwantInSpace | TellAgain | LeafBranches | ToLeaves | FromLeaves
-
-
 Reply = Outgoing | Routed | Refuse
 """What a part of `dmm` returns. A routed message goes to the owner of the region that it names."""
-UNREADABLE: Final = "filter-syntax"
 
 # ---------------------------------------------------------------- events
 

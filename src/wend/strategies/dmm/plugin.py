@@ -7,10 +7,10 @@ that meet its region. It sends the event back along the paths on which the match
 
 `dmm` has one space with all attributes, so everybody has to know them. `dmm-ar` has a space for each set of attributes
 that filters require. An event does not know these spaces: it is published in the space of each of its attributes
-alone, and the leaves of larger spaces have passed their filters on to one of these (`chains.py`).
+alone, and the leaves of larger spaces have passed their filters on to one of these.
 
-The peer of a publisher remembers where its events found their leaves (`cache.py`). Replicas of a region take it over
-(`replicas.py`).
+The peer of a publisher remembers where its events found their leaves (`cache.py`). If the owner of a region fails, a
+replica takes over.
 """
 
 from collections.abc import Iterable
@@ -22,10 +22,19 @@ from wend.matching.filters import Filter
 from wend.model.events import Event, PeerId
 from wend.model.settings import Settings
 from wend.model.units import Nanos
-from wend.protocol.plugins import Interest, Needs, PeerConfig, PluginEffect, PluginInput, Refuse, View
-from wend.strategies.dmm.attribute_space import SpaceName
+from wend.protocol.plugins import (
+    DeliverHere,
+    Interest,
+    Needs,
+    Notice,
+    PeerConfig,
+    PluginEffect,
+    PluginInput,
+    Refuse,
+    Timer,
+    View,
+)
 from wend.strategies.dmm.cache import TreeCache
-from wend.strategies.dmm.chains import Chains
 from wend.strategies.dmm.messages import (
     DOWN,
     FINDING_TREE,
@@ -36,7 +45,6 @@ from wend.strategies.dmm.messages import (
     FromLeaves,
     GrowNode,
     LeafBranches,
-    Outgoing,
     RenewInSpace,
     Reply,
     Routed,
@@ -49,16 +57,14 @@ from wend.strategies.dmm.messages import (
     WantInSpace,
 )
 from wend.strategies.dmm.paths import SpacePaths
-from wend.strategies.dmm.replicas import SpaceReplicas
-from wend.strategies.dmm.search_node import NodeKey, SearchNode
-from wend.strategies.dmm.search_trees import SearchTrees
+from wend.strategies.dmm.search_trees import Chains, NodeKey, SearchNode, SearchTrees, SpaceReplicas
 from wend.strategies.dmm.settings import DmmSettings
-from wend.strategies.dmm.spaces import Spaces, attribute_roots, global_space, read_domains
+from wend.strategies.dmm.spaces import SpaceName, Spaces, attribute_roots, global_space, read_domains
 from wend.strategies.ring.key_based import LAST_TRIES, MOST_HOPS, Entry, KeyBasedInterest, Seen
+from wend.strategies.ring.reverse_paths import Outgoing
 
 CAST = 1024
 """How many events, with the space of each, a peer remembers to have sent on."""
-NO_REGION = "invalid-region"
 _TREE_BEACON = "tree-beacon"
 
 
@@ -89,8 +95,8 @@ class Dmm(KeyBasedInterest):
         return {
             "nodes": len(self._trees.nodes),
             "leaf": sum(map(len, leaves)),
-            "tree": sum(map(len, self._paths.by_space.values())),
-            "spaces": len(self._paths.by_space),
+            "tree": sum(map(len, self._paths.tables.values())),
+            "spaces": len(self._paths.tables),
             "replicated": len(self._replicas.regions),
             "cached": len(self._cache),
         }
@@ -108,17 +114,15 @@ class Dmm(KeyBasedInterest):
         match message:
             case WantInSpace(space, entries):
                 hop = self._hop(space)
-                self._say(now, self._paths.add(now, space, hop, sender, entries, self.ring.joined))
+                self._say(now, self._paths.hear(now, space, hop, sender, entries, self.ring.joined))
             case RenewInSpace(space, ids):
                 unknown = self._trees.renew(now, space, sender, self._paths.renew(now, space, sender, ids))
                 if unknown:
                     self.send(sender, UnknownInSpace(space, tuple(unknown)))
             case UnknownInSpace(space, ids):
-                table = self._paths.by_space.get(space)
-                if table is not None and table.next_hop == sender:
-                    self._say(now, self._paths.tell(space, ids))
+                self._say(now, self._paths.hear_unknown(space, sender, ids))
             case UnwantInSpace(space, entries):
-                self._say(now, self._paths.remove(space, sender, entries))
+                self._say(now, self._paths.remove(space, sender, [entry.id for entry in entries]))
                 if sender != self.me:
                     self._say(now, self._trees.handle(now, FromLeaves(space, "", sender, entries)))
             case ToLeaves() | FromLeaves() | GrowNode() | ChildActive():
@@ -156,20 +160,21 @@ class Dmm(KeyBasedInterest):
             self.send(hop, msgspec.structs.replace(message, route_hops=message.route_hops + 1))
 
     def _tell_again(self, now: Nanos, space: SpaceName) -> None:
-        table = self._paths.by_space.get(space)
+        table = self._paths.tables.get(space)
         if table is not None:
             hop = self._hop(space)
-            move = hop != table.next_hop
-            self._say(now, self._paths.move(space, hop) if move else self._paths.tell_all(space))
+            is_new = hop != table.next_hop
+            self._say(now, self._paths.move(space, hop) if is_new else self._paths.repeat(space))
 
     # ---------------------------------------------------------------- soft state
 
     def on_beacon(self, now: Nanos) -> None:
         self._say(now, self._paths.leave_former_hops())
-        for space in list(self._paths.by_space):
+        for space in list(self._paths.tables):
             self._say(now, self._paths.expire(now, space))
         self._follow_hops(now)
-        self._say(now, self._paths.renewals())
+        for space in self._paths.tables:
+            self._say(now, self._paths.renewals(space))
         for node in list(self._trees.nodes.values()):
             self._say(now, self._trees.refresh(now, node))
             if node.key in self._trees.nodes:
@@ -190,8 +195,8 @@ class Dmm(KeyBasedInterest):
 
     def _follow_hops(self, now: Nanos) -> None:
         """Tell all entries to next hops that are new, and to this peer's own root those that it does not know."""
-        for space in list(self._paths.by_space):
-            table = self._paths.by_space.get(space)
+        for space in list(self._paths.tables):
+            table = self._paths.tables.get(space)
             if table is None:
                 continue  # a message of this peer to itself has removed the last entry
             hop = self._hop(space)
@@ -199,7 +204,7 @@ class Dmm(KeyBasedInterest):
                 self._say(now, self._paths.move(space, hop))
             elif hop is None and self.ring.joined:
                 unknown = self._trees.renew(now, space, self.me, table.onward_ids)
-                self._say(now, self._paths.tell(space, unknown))
+                self._say(now, self._paths.repeat(space, unknown))
 
     def _replicate(self, now: Nanos, node: SearchNode) -> None:
         self._say(now, self._replicas.tell(node, self.ring.replicas(self._settings.tree_replicas)))
@@ -277,7 +282,7 @@ class Dmm(KeyBasedInterest):
         self, now: Nanos, space: SpaceName, event: Event, born_ns: Nanos, hops: int, sender: PeerId | None = None
     ) -> None:
         """Serve the branches of a space here, except the sender, which has served its own."""
-        table = self._paths.by_space.get(space)
+        table = self._paths.tables.get(space)
         if table is None or not self._cast.add((space, event.id)):
             return
         me, chained = self.me, self._chains.leaves
@@ -292,7 +297,7 @@ class Dmm(KeyBasedInterest):
             elif id_ in chained:
                 leaves[chained[id_]] = None
         if is_mine and event.id.publisher != me:  # the publisher's own subscribers have it already
-            self.deliver(event, born_ns)
+            self.out.append(DeliverHere(event, born_ns))
         for peer in peers:
             if peer != sender:
                 self.send(peer, DownPath(space, event, now - born_ns, hops + 1), LAST_TRIES)
@@ -322,7 +327,7 @@ class Dmm(KeyBasedInterest):
             self.send(publisher, TreeInfo(node.space.name, node.code))
         if not self._reminds:
             self._reminds = True
-            self.set_timer(now + self._settings.tree_beacon_ns, _TREE_BEACON)
+            self.out.append(Timer(now + self._settings.tree_beacon_ns, _TREE_BEACON))
 
     def on_due(self, now: Nanos, name: str) -> None:
         """Remind the peers that publish in the leaves here."""
@@ -336,14 +341,14 @@ class Dmm(KeyBasedInterest):
             else:
                 self.send(peer, TreeInfo(node.space.name, node.code))
         if self._reminds:
-            self.set_timer(now + self._settings.tree_beacon_ns, _TREE_BEACON)
+            self.out.append(Timer(now + self._settings.tree_beacon_ns, _TREE_BEACON))
 
     # ---------------------------------------------------------------- messages
 
     def on_heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         kind = type(message)
-        if (kind is not DownPath or message.space not in self._paths.by_space) and not self._has_region(message):
-            self.refuse(sender, NO_REGION)
+        if (kind is not DownPath or message.space not in self._paths.tables) and not self._has_region(message):
+            self.out.append(Refuse(sender, "invalid-region"))
         elif kind is DownPath:
             self._down(now, message.space, message.event, self.born_ns_of(now, sender, message.age_ns), message.hops)
         elif kind is SeekLeaf:
@@ -367,7 +372,7 @@ class Dmm(KeyBasedInterest):
             case SeekLeaf():
                 if message.cached:
                     self._cache.discard(message.space, message.code)
-                self.note_reroute(peer)
+                self.out.append(Notice("reroute", peer))
                 self._seek(now, message, now - message.age_ns, (peer,))
             case DownPath(event=event):
                 self.drop_unreached(event.id, peer)

@@ -26,7 +26,18 @@ from wend.model.events import Event, EventId, PeerId
 from wend.model.keys import distance, key_of, node_id
 from wend.model.settings import Settings
 from wend.model.units import Nanos
-from wend.protocol.plugins import NO_ROOM, DeliverySettings, Drop, Notice, PeerConfig, Remember, SendTo, Timer
+from wend.protocol.plugins import (
+    NO_ROOM,
+    DeliverHere,
+    DeliverySettings,
+    Drop,
+    Notice,
+    PeerConfig,
+    Refuse,
+    Remember,
+    SendTo,
+    Timer,
+)
 from wend.strategies.rendezvous.directory import RegionDirectory
 from wend.strategies.rendezvous.messages import (
     UNKNOWN_OWNER,
@@ -152,9 +163,9 @@ class Rendezvous(KeyBasedInterest):
                     trip = self._round_trips.trip_ns(now, sender) or 0
                     self._accept(now, sender, held, arrived_ns - max(0, held.age_ns) - trip // 2)
             case StoredEvent():
-                self.refuse(sender, "invalid-region")
+                self.out.append(Refuse(sender, "invalid-region"))
             case _ if not is_valid((message.name, message.code)):
-                self.refuse(sender, "invalid-region")
+                self.out.append(Refuse(sender, "invalid-region"))
             case MatchEvent():
                 self._receive(now, sender, message)
             case EventSettled(name, code, id_):
@@ -182,7 +193,7 @@ class Rendezvous(KeyBasedInterest):
             case RenewCopy() if region in self._owned.tables:
                 pass  # this peer owns the region by now
             case _ if not self._may_own(sender, region):
-                self.refuse(sender, "region-not-owned")
+                self.out.append(Refuse(sender, "region-not-owned"))
             case CopyEntries():
                 self._carry_out(now, self._replicas.update(now, sender, message))
             case RenewCopy():
@@ -192,10 +203,10 @@ class Rendezvous(KeyBasedInterest):
         self.directory.forget(peer)
         match message:
             case PlaceEntries() | RemoveEntries() | RenewEntries() | HalfIsActive():
-                self.note_reroute(peer)
+                self.out.append(Notice("reroute", peer))
                 self._send_to_owner(now, message, (peer,))
             case MatchEvent():
-                self.note_reroute(peer)
+                self.out.append(Notice("reroute", peer))
                 self._match(now, self.me, message, now - message.age_ns, (peer,))
             case NotifyPeer(event=event, others=others, region=None):
                 self.drop_unreached(event.id, peer)
@@ -285,10 +296,10 @@ class Rendezvous(KeyBasedInterest):
         for code, owner in message.regions:
             is_inside = is_valid((name, code)) and code.startswith(message.code)
             if not is_inside or owner not in (sender, UNKNOWN_OWNER):
-                self.refuse(sender, "invalid-region")
+                self.out.append(Refuse(sender, "invalid-region"))
                 return
             if owner == sender and not self._may_own(sender, (name, code)):
-                self.refuse(sender, "region-not-owned")
+                self.out.append(Refuse(sender, "region-not-owned"))
                 return
         self._learn(now, name, message.regions)
 
@@ -347,7 +358,7 @@ class Rendezvous(KeyBasedInterest):
             return
         event = message.event
         if self.subscriptions.targets(event):
-            self.deliver(event, born_ns)
+            self.out.append(DeliverHere(event, born_ns))
         else:
             self.out.append(Notice("no-subscriber", self.me))
         if message.others:
@@ -415,7 +426,7 @@ class Rendezvous(KeyBasedInterest):
     def _retry_later(self, now: Nanos) -> None:
         if not self._is_retrying:
             self._is_retrying = True
-            self.set_timer(now + RETRY_NS, RETRY)
+            self.out.append(Timer(now + RETRY_NS, RETRY))
 
     def _retry(self, now: Nanos) -> None:
         for event, born_ns, name, cells in self._stored.due(now) if self.ring.joined else ():

@@ -1,7 +1,8 @@
 """The base of interest plug-ins on a DHT: messages that travel hop by hop to the peer that owns a key.
 
-Each hop asks the membership (`pastry`) for the next one. With `hop_acks` a hop that does not answer is avoided, and the
-message takes another; without them it may get lost, as in the dmm paper. A subclass says what happens at the owner.
+Each hop asks the membership (`pastry`) for the next one. With `hop_acks` a sender avoids a hop that does not answer and
+sends the message by another; without them the message may get lost, as in the dmm paper. A subclass says what happens
+at the owner.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from wend.matching.filters import Filter, parse
-from wend.model.events import Event, EventId, PeerId, Subscription
+from wend.model.events import Event, EventId, PeerId, Subscription, SubscriptionId
 from wend.model.keys import key_of
 from wend.model.random_stream import peer_stream
 from wend.model.settings import Settings, setting
@@ -19,12 +20,13 @@ from wend.protocol.plugins import (
     Arrived,
     Begun,
     Changed,
-    DeliverHere,
     Drop,
     Due,
     Heard,
     Interest,
+    LocalSubscription,
     Notice,
+    Notify,
     PeerConfig,
     PluginEffect,
     PluginInput,
@@ -37,7 +39,57 @@ from wend.protocol.plugins import (
     Undelivered,
     View,
 )
-from wend.strategies.ring.own_subscriptions import OwnSubscriptions
+from wend.strategies.subscriptions.table import SubscriptionTable, deadline_of
+
+
+class OwnSubscriptions(SubscriptionTable):
+    """This peer's subscriptions, and which of them changed since somebody asked."""
+
+    def __init__(self, me: PeerId) -> None:
+        super().__init__(me, asks_publishers=False)
+        self._peer = me
+        self._touched: dict[int, None] = {}
+        """The subscriptions that were added, replaced or ended since."""
+        self._last: tuple[EventId | None, tuple[int, ...]] = (None, ())
+        """The event that was matched last, and the subscriptions that want it."""
+
+    def targets(self, event: Event) -> tuple[PeerId, ...]:
+        """This peer, if it wants the event."""
+        return (self._peer,) if self.matching(event) else ()
+
+    def local(self, event: Event, view: View) -> Notify:
+        publisher, me, graph, qos = event.id[0], self._peer, view.graph, self.own.qos
+        # there are no queue groups here whose members pass events on
+        numbers = self.matching(event) if event.origin is None else ()
+        return tuple([(SubscriptionId(me, n), deadline_of(qos(n), publisher, me, graph)) for n in numbers])
+
+    def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
+        super().subscribe(wanted, me)
+        self._touched[wanted.number] = None
+
+    def unsubscribe(self, number: int) -> None:
+        super().unsubscribe(number)
+        self._touched[number] = None
+
+    def withdraw(self) -> None:
+        self._touched.update(dict.fromkeys(subscription.id.number for subscription in self.own))
+        super().withdraw()
+
+    def take_touched(self) -> list[int]:
+        """The numbers of the subscriptions that changed since the last call, sorted."""
+        self._last = (None, ())
+        touched, self._touched = sorted(self._touched), {}
+        return touched
+
+    def matching(self, event: Event) -> tuple[int, ...]:
+        """The subscriptions that want an event. A peer asks twice, and hardly ever again: a copy of an event comes
+        after many others, so only the last answer is remembered."""
+        id_, numbers = self._last
+        if id_ != event.id:
+            numbers = self.own.match(event.attributes)
+            self._last = (event.id, numbers)
+        return numbers
+
 
 T = TypeVar("T")
 SEEN = 4096
@@ -207,7 +259,7 @@ class KeyBasedInterest(Interest):
                 if 0 <= getattr(message, "hops", 0) <= FARTHEST_HOPS:
                     self.on_heard(now, sender, message)
                 else:
-                    self.refuse(sender, "invalid-hops")
+                    self.out.append(Refuse(sender, "invalid-hops"))
             case Arrived():
                 self.on_published(now, event.event, event.born_ns)
             case Undelivered(peer, message):
@@ -250,21 +302,16 @@ class KeyBasedInterest(Interest):
     # ---------------------------------------------------------------- sending
 
     def send(self, peer: PeerId, message: Any, tries: int = HOP_TRIES) -> None:
-        """Send a message to a peer."""
-        self.out.append(self.to_hop(peer, message, tries))
-
-    def to_hop(self, peer: PeerId, message: Any, tries: int) -> SendTo:
-        """A message to a peer, acknowledged if the settings say so."""
+        """Send a message to a peer, acknowledged if the settings say so."""
         if self.key_settings.hop_acks:
-            return SendTo(peer, message, True, self.ring.round_trip_ns(peer) * 3 // 2 + 20 * MS, tries)
-        return SendTo(peer, message)
+            timeout_ns = self.ring.round_trip_ns(peer) * 3 // 2 + 20 * MS
+            self.out.append(SendTo(peer, message, True, timeout_ns, tries))
+        else:
+            self.out.append(SendTo(peer, message))
 
     def born_ns_of(self, now: Nanos, sender: PeerId, age_ns: Nanos) -> Nanos:
         """When an event was published, in this peer's time."""
         return now - min(max(0, age_ns), FOREVER) - self.ring.round_trip_ns(sender) // 2
-
-    def deliver(self, event: Event, born_ns: Nanos) -> None:
-        self.out.append(DeliverHere(event, born_ns))
 
     def drop_unreached(self, id_: EventId, peer: PeerId) -> None:
         """A peer that no other can stand in for does not answer."""
@@ -277,15 +324,6 @@ class KeyBasedInterest(Interest):
 
     def drop_circling(self, id_: EventId, hop: PeerId) -> None:
         self.out.append(Drop(id_, (hop,), "routing-loop"))
-
-    def set_timer(self, time_ns: Nanos, name: str) -> None:
-        self.out.append(Timer(time_ns, name))
-
-    def refuse(self, sender: PeerId, reason: Any) -> None:
-        self.out.append(Refuse(sender, reason))
-
-    def note_reroute(self, peer: PeerId) -> None:
-        self.out.append(Notice("reroute", peer))
 
     def next_hop_to(self, place: str, avoid: Iterable[PeerId] = ()) -> PeerId | None:
         """The next hop towards a place; None if this peer owns it."""

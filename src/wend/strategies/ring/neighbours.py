@@ -18,12 +18,9 @@ from wend.model.events import PeerId
 from wend.model.keys import RING, node_id
 from wend.model.units import Nanos
 from wend.protocol.plugins import PluginEffect
-from wend.strategies.ring.dead_peers import DeadPeers
+from wend.strategies.ring.failure_detector import DeadPeers, Probes, RoundTrips, SuccessorCheck
 from wend.strategies.ring.leaf_set import LeafSet, fits_beside
-from wend.strategies.ring.probes import Probes
-from wend.strategies.ring.round_trips import RoundTrips
 from wend.strategies.ring.routing_table import RoutingTable
-from wend.strategies.ring.successor import SuccessorCheck
 
 
 class Neighbours:

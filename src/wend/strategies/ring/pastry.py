@@ -35,6 +35,7 @@ from wend.protocol.plugins import (
     Unanswered,
     View,
 )
+from wend.strategies.ring.failure_detector import PROBE, SILENCE, PendingProbe, RoundTrips
 from wend.strategies.ring.joining import FIRST_RETRY, JOIN, MOST_CONTACTS, JoinRequests
 from wend.strategies.ring.leaf_set import FULL
 from wend.strategies.ring.messages import (
@@ -53,12 +54,8 @@ from wend.strategies.ring.messages import (
     is_invalid,
 )
 from wend.strategies.ring.neighbours import Neighbours
-from wend.strategies.ring.probes import PROBE, PendingProbe
-from wend.strategies.ring.round_trips import RoundTrips
-from wend.strategies.ring.routing_table import RoutingTable
+from wend.strategies.ring.routing_table import RoutingTable, TableUpkeep
 from wend.strategies.ring.settings import PastrySettings
-from wend.strategies.ring.successor import SILENCE
-from wend.strategies.ring.table_upkeep import TableUpkeep
 
 OWNERSHIP: Final = "ownership"
 RECHECK = 8

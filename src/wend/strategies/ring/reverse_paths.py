@@ -12,14 +12,19 @@ large one has indexes.
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from wend.matching.covering import CoveringIndex
 from wend.matching.filters import Filter, parse
 from wend.matching.index import Index
 from wend.matching.sides import fits
+from wend.model.errors import FilterError
 from wend.model.events import Attributes, PeerId
 from wend.model.units import Nanos
-from wend.strategies.ring.key_based import Entry, EntryId
+from wend.protocol.plugins import Refuse
+from wend.strategies.ring.key_based import Entry, EntryId, batches
+
+P = TypeVar("P")
 
 Branch = tuple[EntryId, PeerId]
 """An entry, and the peer that it came from: this peer's own id for its own."""
@@ -230,3 +235,142 @@ class ReversePaths:
     def towards(self, attributes: Attributes) -> list[PeerId]:
         """The peers that entries that match the event came from, each once."""
         return list(dict.fromkeys([previous for _, previous in self.matching(attributes)]))
+
+
+class Outgoing(NamedTuple):
+    """A message for a peer, which may be this one."""
+
+    peer: PeerId
+    message: Any
+
+
+def add_entries(
+    table: ReversePaths, entries: Iterable[Entry], previous: PeerId, expires: Nanos
+) -> tuple[list[Branch], list[Refuse]]:
+    """Add entries of a peer to a table. Returns the branches to pass on, and refusals of invalid filters."""
+    onward: dict[Branch, None] = {}
+    refusals: list[Refuse] = []
+    for entry in entries:
+        try:
+            onward.update(dict.fromkeys(table.add(entry, None, previous, expires)))
+        except FilterError:
+            refusals.append(Refuse(previous, "filter-syntax"))
+    return list(onward), refusals
+
+
+class PlacePaths(Generic[P]):
+    """The reverse paths to many places, as soft state: each hop renews its entries at the next one, or they expire.
+
+    A next hop of None means that this peer owns the place. A subclass has the messages.
+    """
+
+    def __init__(self, me: PeerId, expiry_ns: Nanos) -> None:
+        self.me = me
+        self.expiry_ns = expiry_ns
+        self.tables: dict[P, ReversePaths] = {}
+
+    def announcement(self, place: P, hop: PeerId | None, entries: tuple[Entry, ...]) -> Outgoing | None:
+        """The message that passes entries on."""
+        raise NotImplementedError
+
+    def withdrawals(self, place: P, hop: PeerId | None, entries: list[Entry]) -> list[Outgoing]:
+        """The messages that take entries back."""
+        raise NotImplementedError
+
+    def renewal(self, place: P, ids: tuple[EntryId, ...]) -> Any:
+        """The message that renews entries at the next hop."""
+        raise NotImplementedError
+
+    # ---------------------------------------------------------------- entries of a previous hop
+
+    def add(
+        self, now: Nanos, place: P, hop: PeerId | None, previous: PeerId, entries: Iterable[Entry], joined: bool = True
+    ) -> list[Outgoing | Refuse]:
+        """Add entries, and pass them on. Before this peer has joined the ring, it passes on none."""
+        table = self.tables.setdefault(place, ReversePaths())
+        onward, refusals = add_entries(table, entries, previous, now + self.expiry_ns)
+        outgoing: list[Outgoing] = []
+        if hop != table.next_hop:
+            outgoing = self.move(place, hop)
+        elif joined:
+            outgoing = self._announce(place, table, onward)
+        self._drop_empty(place)
+        return [*refusals, *outgoing]
+
+    def remove(self, place: P, previous: PeerId, ids: Iterable[EntryId]) -> list[Outgoing]:
+        table = self.tables.get(place)
+        branches = [] if table is None else [(id_, previous) for id_ in ids if (id_, previous) in table]
+        return self._remove(place, branches)
+
+    def remove_peer(self, place: P, previous: PeerId) -> list[Outgoing]:
+        """Remove all entries that came from a peer."""
+        return self._remove(place, self.tables[place].came_from(previous)) if place in self.tables else []
+
+    def renew(self, now: Nanos, place: P, previous: PeerId, ids: Iterable[EntryId]) -> list[EntryId]:
+        """Renew entries. Returns those that are unknown."""
+        table = self.tables.get(place)
+        expires = now + self.expiry_ns
+        return [id_ for id_ in ids if table is None or not table.renew(id_, previous, expires)]
+
+    def expire(self, now: Nanos, place: P) -> list[Outgoing]:
+        """Renew this peer's own entries, and remove those that nobody has renewed."""
+        table = self.tables.get(place)
+        if table is None:
+            return []
+        for id_, _ in table.came_from(self.me):
+            table.renew(id_, self.me, now + self.expiry_ns + 1)
+        return self._remove(place, table.expired(now))
+
+    def _remove(self, place: P, branches: list[Branch]) -> list[Outgoing]:
+        """Remove branches: the next hop hears of it, and of entries that they covered."""
+        table = self.tables.get(place)
+        if table is None:
+            return []
+        gone, onward = table.remove_all(branches)
+        outgoing = self._announce(place, table, onward) + self.withdrawals(place, table.next_hop, gone)
+        self._drop_empty(place)
+        return outgoing
+
+    def _drop_empty(self, place: P) -> None:
+        if place in self.tables and not len(self.tables[place]):
+            del self.tables[place]
+
+    # ---------------------------------------------------------------- the next hop
+
+    def move(self, place: P, hop: PeerId | None) -> list[Outgoing]:
+        """Pass all entries on to a new next hop. The former one forgets them when they expire."""
+        table = self.tables[place]
+        table.move(hop)
+        return self._announce(place, table, table.onward)
+
+    def reroute(self, place: P, dead: PeerId, hop: PeerId | None) -> list[Outgoing]:
+        """Move to another next hop if the present one does not answer."""
+        table = self.tables.get(place)
+        if table is None or table.next_hop != dead:
+            return []
+        table.next_hop = None
+        return self.move(place, hop)
+
+    def repeat(self, place: P, ids: Iterable[EntryId] | None = None) -> list[Outgoing]:
+        """Pass entries on again; all of them without `ids`."""
+        table = self.tables[place]
+        return self._announce(place, table, table.onward if ids is None else table.of(ids))
+
+    def hear_unknown(self, place: P, hop: PeerId, ids: Iterable[EntryId]) -> list[Outgoing]:
+        """The next hop does not know these entries."""
+        table = self.tables.get(place)
+        return [] if table is None or table.next_hop != hop else self.repeat(place, ids)
+
+    def renewals(self, place: P) -> list[Outgoing]:
+        """Renew the entries at the next hop."""
+        table = self.tables[place]
+        if table.next_hop is None:
+            return []
+        return [Outgoing(table.next_hop, self.renewal(place, ids)) for ids in batches(table.onward_ids)]
+
+    def _announce(self, place: P, table: ReversePaths, onward: list[Branch]) -> list[Outgoing]:
+        messages = [
+            self.announcement(place, table.next_hop, tuple([table.entry(branch) for branch in batch]))
+            for batch in batches(onward)
+        ]
+        return [message for message in messages if message is not None]

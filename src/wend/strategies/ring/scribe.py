@@ -45,7 +45,7 @@ class Scribe(KeyBasedInterest):
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
         self._groups: dict[str, _Group] = {}
-        self._events = GroupEvents(config.peer, self.next_hop_to, self._children, self.to_hop)
+        self._events = GroupEvents(self, self._children)
 
     def status(self) -> dict[str, int]:
         """`groups` whose trees this peer belongs to, and its `children` in them."""
@@ -62,17 +62,12 @@ class Scribe(KeyBasedInterest):
         return [self.me, *group.children] if group.local and self.subscriptions.targets(event) else list(group.children)
 
     def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
-        if self.ring.joined:
-            self.out += self._events.publish(now, event, born_ns)
-        else:
-            self.drop_too_early(event.id)
+        self._events.publish(now, event, born_ns)
 
     def on_heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         match message:
-            case ToRoot():
-                self.out += self._events.climb(now, message, self.born_ns_of(now, sender, message.age_ns))
-            case DownTree(group, event, age_ns, hops):
-                self.out += self._events.descend(now, group, event, self.born_ns_of(now, sender, age_ns), hops)
+            case ToRoot() | DownTree():
+                self._events.hear(now, sender, message)
             case JoinGroup(name):
                 self._add_child(now, name, sender)
             case LeaveGroup(name):
@@ -81,8 +76,7 @@ class Scribe(KeyBasedInterest):
     def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         match message:
             case ToRoot():
-                self.note_reroute(peer)
-                self.out += self._events.climb(now, message, now - message.age_ns, (peer,))
+                self._events.reroute(now, peer, message)
             case DownTree(group, event):
                 self.drop_unreached(event.id, peer)
                 if self.ring.is_dead(peer):  # else it may only be out of reach for a while

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from wend.model.paths import Path
-from wend.strategies.clusters.interest.diverse_parents import RouterBits
+from wend.strategies.clusters.interest.parent_choice import RouterBits
 
 
 class TreeEdge(msgspec.Struct, frozen=True, gc=False):

@@ -10,7 +10,7 @@ from wend.model.events import PeerId
 from wend.model.keys import distance, key_of
 from wend.model.units import MS
 from wend.protocol.plugins import Multicast, PluginEffect, SendTo
-from wend.strategies.clusters.membership.slots import Slots, holders_of
+from wend.strategies.clusters.membership.messages import Slots, holders_of
 
 BATCH = 32
 """Groups in one message."""

@@ -13,7 +13,6 @@ from wend.model.units import SECOND, Nanos
 from wend.protocol.plugins import FindPath, PathFound, PluginEffect, Timer
 from wend.strategies.clusters.interest.cluster import ClusterView
 from wend.strategies.clusters.interest.messages import AskParents, ParentCandidate, ParentsAre, RouterPath
-from wend.strategies.clusters.interest.tree_places import TreeId, TreePlace
 
 SEARCH_NS: Nanos = 2 * SECOND
 """How long a coordinator looks for parents before it takes one of those that it knows."""
@@ -22,6 +21,33 @@ EARLY_BEACONS = (1, 2, 4)
 RARE_BEACONS = 30
 """At which beacons a coordinator looks for a better parent: some early ones, then one of so many."""
 SEARCH = "search"
+TreeId = tuple[str, int]
+"""A group, and the number of its tree."""
+
+
+class TreePlace:
+    """The neighbours of this cluster in one tree."""
+
+    __slots__ = ("ancestors", "beacons", "children", "is_cut_off", "parent")
+
+    def __init__(self) -> None:
+        self.beacons = 0
+        """How often it was renewed with a parent."""
+        self.is_cut_off = False
+        """Whether the last search found nobody who is connected to the root."""
+        self.parent: str | None = None
+        """None at the root, and until the cluster has a parent."""
+        self.children: dict[str, Nanos] = {}
+        """Each with the time at which it expires."""
+        self.ancestors: tuple[str, ...] = ()
+        """The clusters between here and the root, the parent first."""
+
+    @property
+    def neighbours(self) -> list[str]:
+        return list(self.children) if self.parent is None else [self.parent, *self.children]
+
+    def clear_parent(self) -> None:
+        self.parent, self.ancestors = None, ()
 
 
 class RouterPaths:

@@ -1,10 +1,10 @@
-"""The places of a cluster in the trees between clusters, as a coordinator keeps them.
+"""The places of a cluster in the trees between clusters.
 
 - Tree t of a group connects the coordinators of tree t of all clusters that follow the group.
 - A coordinator without a parent looks for one (`parent_search.py`); the first coordinator of the cluster chooses it
   (`parent_choice.py`).
-- A coordinator that finds nobody connected to the root says so to its children: they may reach others, and then it can
-  join below one of them.
+- A coordinator that finds nobody connected to the root tells its children. They may reach other clusters, and then it
+  can join below one of them.
 - Backups hold the places of their coordinator.
 """
 
@@ -26,10 +26,43 @@ from wend.strategies.clusters.interest.messages import (
     RemoveChild,
 )
 from wend.strategies.clusters.interest.parent_choice import ParentChoice
-from wend.strategies.clusters.interest.parent_search import ParentSearch
+from wend.strategies.clusters.interest.parent_search import ParentSearch, TreeId, TreePlace
 from wend.strategies.clusters.interest.repair import Repair
 from wend.strategies.clusters.interest.settings import BEACONS_KEPT, ClusterEventSettings
-from wend.strategies.clusters.interest.tree_places import BackupPlaces, Neighbours, TreeId, TreePlace
+
+Neighbours = tuple[str, tuple[str, ...]]
+"""The cluster of the parent, empty if there is none, and those of the children."""
+
+
+class BackupPlaces:
+    """At a backup: the places of the active coordinator, so that the one that takes over has the same neighbours."""
+
+    def __init__(self, cluster: ClusterView) -> None:
+        self._cluster = cluster
+        self._places: dict[int, dict[str, Neighbours]] = {}
+        """By tree and group."""
+
+    def hear(self, sender: PeerId, message: HoldTrees) -> None:
+        slots = self._cluster.slots
+        if not 0 <= message.tree < len(slots) or slots[message.tree].active != sender:
+            return
+        places = self._places.setdefault(message.tree, {})
+        for group, parent, children in message.places:
+            if parent or children:
+                places[group] = (parent, children)
+            else:
+                places.pop(group, None)
+
+    def add_child(self, message: AddChild) -> None:
+        """The coordinator did not answer, so this backup may take over soon."""
+        if message.tree in self._cluster.membership.my_backups:
+            places = self._places.setdefault(message.tree, {})
+            parent, children = places.get(message.group, ("", ()))
+            places[message.group] = (parent, tuple(dict.fromkeys((*children, message.cluster))))
+
+    def take(self, tree: int) -> dict[str, Neighbours]:
+        """The places in a tree, by group, for a backup that takes over."""
+        return self._places.pop(tree, {})
 
 
 class TreePlaces:

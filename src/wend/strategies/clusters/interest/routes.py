@@ -27,7 +27,7 @@ from wend.strategies.clusters.interest.messages import (
 )
 from wend.strategies.clusters.interest.repair import Repair
 from wend.strategies.clusters.interest.settings import BEACONS_KEPT, ClusterEventSettings
-from wend.strategies.clusters.membership.links import ring_neighbours
+from wend.strategies.clusters.membership.directory import ring_neighbours
 from wend.strategies.ring.groups import groups_of
 from wend.strategies.subscriptions.table import tighter
 

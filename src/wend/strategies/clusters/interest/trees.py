@@ -24,9 +24,9 @@ from wend.strategies.clusters.interest.messages import (
     RemoveChild,
     TreeEvent,
 )
+from wend.strategies.clusters.interest.parent_search import TreeId
 from wend.strategies.clusters.interest.places import TreePlaces
 from wend.strategies.clusters.interest.repair import Repair
-from wend.strategies.clusters.interest.tree_places import TreeId
 from wend.strategies.ring.key_based import Seen
 
 FIRST_GAP_NS: Nanos = 200 * MS

@@ -19,12 +19,13 @@ from wend.strategies.clusters.membership.messages import (
     MemberBeat,
     Roster,
     RosterUpdate,
+    Slots,
     agreement_of,
     digest_of,
+    holders_of,
 )
 from wend.strategies.clusters.membership.multicast import MulticastTest
 from wend.strategies.clusters.membership.settings import ClusterSettings
-from wend.strategies.clusters.membership.slots import Slots, holders_of
 
 
 class ClusterState:

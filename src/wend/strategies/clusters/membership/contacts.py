@@ -15,8 +15,9 @@ from wend.strategies.clusters.membership.messages import (
     DirectoryEntries,
     MemberProbe,
     SearchAnswer,
+    Slots,
+    holders_of,
 )
-from wend.strategies.clusters.membership.slots import Slots, holders_of
 
 MOST_CONTACTS = 64
 ASKED = 3

@@ -6,15 +6,27 @@ number of clusters, not on their members. When slots change, active coordinators
 
 The head of a cluster raises the stamp of its entry once per period. If the stamp of an entry no longer grows, the
 cluster is gone, and the entry expires. An expired entry returns only with a higher stamp or term.
+
+From the directory both ends of a link compute it, for routings that forward over links (`clusters-linked`). The
+coordinators of a cluster have links to each other. The coordinator of tree t has links to those of tree t in other
+clusters: in all of them if there are few, else in those at distances 1, 2, 4, ... in the sorted ring of all clusters.
+Other members have no links.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
+from wend.protocol.plugins import EndLink, MakeLink, PluginEffect
 from wend.strategies.clusters.membership.bounded import put
-from wend.strategies.clusters.membership.messages import MOST_CLUSTERS, ClusterEntry, DirectoryDigest, DirectoryEntries
-from wend.strategies.clusters.membership.slots import Slots, holders_of
+from wend.strategies.clusters.membership.messages import (
+    MOST_CLUSTERS,
+    ClusterEntry,
+    DirectoryDigest,
+    DirectoryEntries,
+    Slots,
+    holders_of,
+)
 
 EXPIRY = 24
 """Periods after which an entry expires if its stamp did not grow."""
@@ -99,3 +111,42 @@ class ClusterDirectory:
 
     def entries(self, names: Iterable[str]) -> tuple[ClusterEntry, ...]:
         return tuple(self._entries[name] for name in dict.fromkeys(names) if name in self._entries)
+
+
+MOST_LINKED = 8
+"""Up to so many clusters, each has links to every other."""
+
+
+class CoordinatorLinks:
+    """The links of this peer to coordinators, while it is one."""
+
+    def __init__(self, me: PeerId) -> None:
+        self._me = me
+        self._neighbours: tuple[PeerId, ...] = ()
+
+    def update(self, mine: str, directory: Mapping[str, Slots]) -> list[PluginEffect]:
+        before, after = self._neighbours, coordinator_links(self._me, mine, directory)
+        self._neighbours = after
+        return [
+            *(EndLink(peer) for peer in before if peer not in after),
+            *(MakeLink(peer, ()) for peer in after if peer not in before),
+        ]
+
+
+def coordinator_links(me: PeerId, mine: str, directory: Mapping[str, Slots]) -> tuple[PeerId, ...]:
+    """The neighbours of a peer of the cluster `mine`, sorted."""
+    own = [slot.active for slot in directory.get(mine, ())]
+    if me not in own:
+        return ()
+    names = list(directory)
+    near = names if len(names) <= MOST_LINKED else ring_neighbours(names, mine)
+    trees = [tree for tree, active in enumerate(own) if active == me]
+    abroad = [directory[name][tree].active for name in near if name != mine for tree in trees]
+    return tuple(sorted({*own, *abroad} - {me}))
+
+
+def ring_neighbours(names: Sequence[str], mine: str) -> list[str]:
+    """The names at distances 1, 2, 4, ... from `mine`, in both directions of a ring."""
+    at, count = names.index(mine), len(names)
+    distances = [1 << power for power in range(count.bit_length()) if 1 << power < count]
+    return list(dict.fromkeys(names[(at + side * distance) % count] for distance in distances for side in (1, -1)))

@@ -16,8 +16,7 @@ from wend.strategies.clusters.membership.cluster import ClusterState
 from wend.strategies.clusters.membership.contacts import ASKED, ClusterContacts
 from wend.strategies.clusters.membership.leadership import Leadership
 from wend.strategies.clusters.membership.merge import Merge
-from wend.strategies.clusters.membership.messages import ClusterEntry, ClusterSearch, SearchAnswer
-from wend.strategies.clusters.membership.slots import holders_of
+from wend.strategies.clusters.membership.messages import ClusterEntry, ClusterSearch, SearchAnswer, holders_of
 
 MOST_PATHS = 3
 """Contacts to which a peer without a cluster name traces the path."""

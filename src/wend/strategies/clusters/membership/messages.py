@@ -1,7 +1,10 @@
 """The messages of `clusters`. Any of them may get lost, so a peer repeats those that need an answer.
 
-Messages inside a cluster carry its name and its agreement, a hash of the settings that all members must share. So a
-peer of another cluster, or of another one with the same name, is told apart by every single message.
+Messages inside a cluster carry its name and its agreement, a hash of the settings that all members must share. So every
+single message shows whether its sender belongs to another cluster, or to another one of the same name.
+
+A slot says who speaks for a cluster on one tree: an active coordinator, and some backups that hold its state. The head
+of a cluster assigns all its slots at once, so they have one term.
 """
 
 from zlib import crc32
@@ -11,7 +14,49 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.strategies.clusters.membership.settings import ClusterSettings
-from wend.strategies.clusters.membership.slots import Slots, are_slots_invalid, holders_of
+
+
+class Slot(msgspec.Struct, frozen=True, gc=False):
+    """Who speaks for a cluster on one tree; the tree is the slot's index."""
+
+    active: PeerId
+    backups: tuple[PeerId, ...] = ()
+    """In the order in which they succeed the active coordinator."""
+    term: int = 0
+    """Of the assignment: the highest one counts."""
+
+    @property
+    def holders(self) -> tuple[PeerId, ...]:
+        """The active coordinator, then the backups: the order in which others write to them."""
+        return self.active, *self.backups
+
+
+Slots = tuple[Slot, ...]
+"""Of one cluster, by tree."""
+
+
+def holders_of(slots: Slots) -> tuple[PeerId, ...]:
+    """The coordinators and backups of a cluster, each once: active ones by tree, then first backups, and so on."""
+    actives = [slot.active for slot in slots]
+    most = max((len(slot.backups) for slot in slots), default=0)
+    backups = [slot.backups[place] for place in range(most) for slot in slots if place < len(slot.backups)]
+    return tuple(dict.fromkeys((*actives, *backups)))
+
+
+MOST_BACKUPS = 32
+"""Of one slot, in a message."""
+
+
+def are_slots_invalid(slots: Slots, trees: int) -> bool:
+    """Whether no head assigns such slots: one for each tree, all of one term, no peer twice in a slot."""
+    return len(slots) != trees or any(
+        slot.term != slots[0].term
+        or slot.term < 1
+        or len(slot.backups) > MOST_BACKUPS
+        or len({*slot.holders}) != len(slot.holders)
+        for slot in slots
+    )
+
 
 MOST_MEMBERS = 3000
 """A roster must fit a datagram."""

@@ -1,8 +1,8 @@
 """`clusters`: the peers of one routing domain, behind coordinators that speak for them (esposito, section 3).
 
 Peers with the same cluster name are members of one cluster. All members know each other. For each tree between clusters
-one of them is the active coordinator, and some are its backups (`slots.py`). Coordinators and backups also know the
-directory of all clusters.
+one of them is the active coordinator, and some are its backups. Coordinators and backups also know the directory of
+all clusters.
 
 | part | file |
 | --- | --- |
@@ -14,7 +14,7 @@ directory of all clusters.
 | failure detector, round trips | `detector.py` |
 | whether multicast works | `multicast.py` |
 | other clusters | `contacts.py`, `directory.py` |
-| links between coordinators | `links.py` |
+| links between coordinators | `directory.py` |
 
 The paper leaves the election to a bully algorithm and does not say how clusters find each other; both are Wend's own.
 """
@@ -46,10 +46,10 @@ from wend.strategies.clusters.membership.bounded import put
 from wend.strategies.clusters.membership.cluster import ClusterState
 from wend.strategies.clusters.membership.contacts import GOSSIP, ClusterContacts
 from wend.strategies.clusters.membership.detector import ClusterDetector
+from wend.strategies.clusters.membership.directory import CoordinatorLinks
 from wend.strategies.clusters.membership.discovery import NAME, SEEK, ClusterDiscovery
 from wend.strategies.clusters.membership.heartbeats import BEAT, Heartbeats
 from wend.strategies.clusters.membership.leadership import ADMIT, DETECT, SETTLE, TAKE_OVER, Leadership
-from wend.strategies.clusters.membership.links import CoordinatorLinks
 from wend.strategies.clusters.membership.merge import Merge
 from wend.strategies.clusters.membership.messages import (
     ClusterEntry,
@@ -67,10 +67,10 @@ from wend.strategies.clusters.membership.messages import (
     RosterRequest,
     RosterUpdate,
     SearchAnswer,
+    Slots,
     is_invalid,
 )
 from wend.strategies.clusters.membership.settings import ClusterSettings
-from wend.strategies.clusters.membership.slots import Slots
 
 CLUSTER: Final = "cluster"
 """What changed, for other plug-ins."""

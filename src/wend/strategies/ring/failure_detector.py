@@ -1,6 +1,7 @@
-"""Probes: questions to peers whether they are alive, sent again until an answer comes or the peer is given up.
+"""The failure detector of a ring: probes, the round trips that their answers measure, and the peers that are dead.
 
-A leaf probe exchanges leaf sets. A ping only measures the round trip.
+A leaf probe exchanges leaf sets. A ping only measures the round trip. A peer sends a probe again until an answer comes
+or it gives the other peer up.
 """
 
 from typing import Final
@@ -8,10 +9,88 @@ from typing import Final
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import PluginEffect, SendTo, Timer
-from wend.strategies.ring.dead_peers import DeadPeers
 from wend.strategies.ring.leaf_set import HALF, LeafSet
 from wend.strategies.ring.messages import LeafProbe, TablePing
-from wend.strategies.ring.round_trips import RoundTrips
+
+MOST_NAMED = 8
+"""The most dead peers that a probe names."""
+MEMORY = 12
+"""Detection times for which a peer remembers who is dead. Then it asks each of them once more, and forgets it."""
+DOUBTED = 2
+"""Detection times after which a peer probes a dead one that others name: by then they would know, too."""
+
+
+class DeadPeers:
+    """When each of them was found dead, oldest first, and which peers others took for dead by mistake."""
+
+    __slots__ = ("_detection_ns", "_since_ns", "refuted_ns")
+
+    def __init__(self, detection_ns: Nanos) -> None:
+        self._detection_ns = detection_ns
+        self._since_ns: dict[PeerId, Nanos] = {}
+        self.refuted_ns: dict[PeerId, Nanos] = {}
+        """When each peer that others took for dead last answered."""
+
+    def __contains__(self, peer: PeerId) -> bool:
+        return peer in self._since_ns
+
+    def add(self, now: Nanos, peer: PeerId) -> None:
+        self._since_ns.pop(peer, None)
+        self._since_ns[peer] = now
+
+    def discard(self, peer: PeerId) -> None:
+        self._since_ns.pop(peer, None)
+
+    def is_certain(self, now: Nanos, peer: PeerId) -> bool:
+        """Whether the peer is dead even if others name it: they may not know yet."""
+        since_ns = self._since_ns.get(peer)
+        return since_ns is not None and now <= since_ns + DOUBTED * self._detection_ns
+
+    def is_refuted(self, now: Nanos, peer: PeerId) -> bool:
+        """Whether the peer has lately answered a probe although others took it for dead."""
+        answered_ns = self.refuted_ns.get(peer)
+        return answered_ns is not None and now < answered_ns + self._detection_ns
+
+    def recent(self, now: Nanos) -> tuple[PeerId, ...]:
+        """The peers to name in a probe."""
+        if not self._since_ns:
+            return ()
+        limit_ns = now - 2 * self._detection_ns
+        return tuple([peer for peer, since_ns in list(self._since_ns.items())[-MOST_NAMED:] if since_ns >= limit_ns])
+
+    def outdated(self, now: Nanos) -> list[PeerId]:
+        """The peers to ask once more."""
+        limit_ns = now - MEMORY * self._detection_ns
+        return [peer for peer, since_ns in self._since_ns.items() if since_ns < limit_ns]
+
+
+class RoundTrips:
+    """The measured round trips by peer, and their moving average."""
+
+    __slots__ = ("assumed_ns", "average_ns", "measured")
+
+    def __init__(self, assumed_ns: Nanos) -> None:
+        self.assumed_ns = assumed_ns
+        """The setting's assumption about peers that were never measured."""
+        self.average_ns = assumed_ns
+        """The moving average over all answers."""
+        self.measured: dict[PeerId, Nanos] = {}
+        """The smoothed round trip to each peer of the leaf set and the routing table."""
+
+    def count(self, trip_ns: Nanos) -> None:
+        """Add a measurement to the average."""
+        self.average_ns += (trip_ns - self.average_ns) // 8
+
+    def smooth(self, peer: PeerId, trip_ns: Nanos) -> None:
+        """Add a measurement to those of a peer."""
+        earlier_ns = self.measured.get(peer)
+        self.measured[peer] = trip_ns if earlier_ns is None else (7 * earlier_ns + trip_ns) // 8
+
+    def wait_ns(self, peer: PeerId, is_last: bool) -> Nanos:
+        """How long to wait for the answer to the first transmission of a probe, or to the last."""
+        trip_ns = self.measured.get(peer)
+        return trip_ns * 5 // 4 if trip_ns is not None else self.average_ns * (2 if is_last else 1)
+
 
 TRIES = 4
 """Transmissions of a probe before its peer counts as dead. With a tenth of all messages lost, one live peer in 800 is
@@ -162,3 +241,60 @@ class Probes:
             return []
         self._timer_ns = min([probe.due_ns for probe in self._pending.values()])
         return [Timer(self._timer_ns, PROBE)]
+
+
+SILENCE: Final = "silence"
+
+
+class SuccessorCheck:
+    """When the successor was last heard, and the leaf set that it sent."""
+
+    __slots__ = ("_has_timer", "_heard_ns", "_leaves", "_silence_ns", "_successor")
+
+    def __init__(self, silence_ns: Nanos) -> None:
+        self._silence_ns = silence_ns
+        self._successor: PeerId | None = None
+        self._heard_ns: Nanos = 0
+        self._leaves: tuple[PeerId, ...] | None = None
+        """The successor's leaf set, if it was compared with this peer's and neither has changed since."""
+        self._has_timer = False
+
+    def repeats(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> bool:
+        """Whether a heartbeat comes from the successor and says nothing new. Then there is nothing else to do."""
+        if leaves != self._leaves or sender != self._successor:
+            return False
+        self._heard_ns = now
+        return True
+
+    def hear(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> None:
+        """A heartbeat came whose leaf set will be compared."""
+        if sender == self._successor:
+            self._heard_ns = now
+            self._leaves = leaves
+
+    def compare_again(self) -> None:
+        """Compare the next heartbeat even if it says nothing new: answers to the last comparison may be lost."""
+        self._leaves = None
+
+    def follow(self, now: Nanos, successor: PeerId | None) -> list[PluginEffect]:
+        """The leaf set has changed, and has this successor now."""
+        if successor != self._successor:
+            self._successor = successor
+            self._heard_ns = now
+        self._leaves = None
+        return self.timer()
+
+    def suspect(self, now: Nanos) -> PeerId | None:
+        """The timer has expired: the successor, if it has been silent for too long."""
+        self._has_timer = False
+        if now < self._heard_ns + self._silence_ns:
+            return None
+        self._heard_ns = now
+        return self._successor
+
+    def timer(self) -> list[PluginEffect]:
+        """The next time to look for silence, unless a timer runs."""
+        if self._has_timer or self._successor is None:
+            return []
+        self._has_timer = True
+        return [Timer(self._heard_ns + self._silence_ns, SILENCE)]
