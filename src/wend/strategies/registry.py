@@ -109,7 +109,7 @@ INTEREST = PluginTable(
         "dmm-ar": "dmm.plugin:DmmAr",
         "rendezvous": "rendezvous.plugin:Rendezvous",
         "cluster-trees": "clusters.interest.plugin:ClusterInterest",
-        "cluster-graph": "clusters.interest.plugin:ClusterGraph",
+        "cluster-graph": "clusters.interest.graph:ClusterGraph",
     }
 )
 ROUTING = PluginTable(

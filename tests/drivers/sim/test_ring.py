@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from tests.drivers.sim.echoes import HERE
+from tests.strategies.ring.rings import leaf_set
 from wend.drivers.sim.latencies import UniformLatencies
 from wend.drivers.sim.swarm import Swarm, SwarmConfig
 from wend.drivers.sim.swarm_workload import PeerChange, Workload
@@ -30,7 +31,7 @@ def wrong(swarm: Swarm) -> list[int]:
     found = []
     for peer, pastry in live.items():
         others = sorted(live.keys() - {peer}, key=lambda other: (node_id(other) - node_id(peer)) % RING)
-        if not pastry.joined or set(pastry.leaf_set()) != {*others[:HALF], *others[-HALF:]}:
+        if not pastry.joined or set(leaf_set(pastry)) != {*others[:HALF], *others[-HALF:]}:
             found.append(peer)
     return found
 

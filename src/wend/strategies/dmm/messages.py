@@ -19,32 +19,34 @@ from wend.strategies.ring.reverse_paths import Outgoing
 # ---------------------------------------------------------------- finding the tree, hop by hop
 
 
-class WantInSpace(msgspec.Struct, frozen=True, gc=False, tag="dw"):
+class EntriesInSpace(msgspec.Struct, frozen=True, gc=False):
+    """Some entries of the sender's branch."""
+
+    space: SpaceName
+    entries: tuple[Entry, ...]
+
+
+class IdsInSpace(msgspec.Struct, frozen=True, gc=False):
+    """Some entries of the sender's branch, by id."""
+
+    space: SpaceName
+    ids: tuple[EntryId, ...]
+
+
+class WantInSpace(EntriesInSpace, frozen=True, gc=False, tag="dw"):
     """The sender's branch wants the events that match these entries."""
 
-    space: SpaceName
-    entries: tuple[Entry, ...]
 
-
-class RenewInSpace(msgspec.Struct, frozen=True, gc=False, tag="dr"):
+class RenewInSpace(IdsInSpace, frozen=True, gc=False, tag="dr"):
     """The sender's branch still wants them. The receiver asks for entries that it does not know."""
 
-    space: SpaceName
-    ids: tuple[EntryId, ...]
 
-
-class UnknownInSpace(msgspec.Struct, frozen=True, gc=False, tag="du"):
+class UnknownInSpace(IdsInSpace, frozen=True, gc=False, tag="du"):
     """The answer to `RenewInSpace`: the receiver should tell these entries again."""
 
-    space: SpaceName
-    ids: tuple[EntryId, ...]
 
-
-class UnwantInSpace(msgspec.Struct, frozen=True, gc=False, tag="dx"):
+class UnwantInSpace(EntriesInSpace, frozen=True, gc=False, tag="dx"):
     """The sender's branch no longer wants the events that match these entries."""
-
-    space: SpaceName
-    entries: tuple[Entry, ...]
 
 
 class TellAgain(msgspec.Struct, frozen=True, gc=False, tag="da"):
@@ -66,8 +68,8 @@ class LeafBranches(msgspec.Struct, frozen=True, gc=False, tag="db"):
 # ---------------------------------------------------------------- to the peer that owns a region
 
 
-class ToLeaves(msgspec.Struct, frozen=True, gc=False, tag="dl"):
-    """Entries on their way down to the active leaves whose regions they meet."""
+class EntriesForLeaves(msgspec.Struct, frozen=True, gc=False):
+    """Some entries whose events go to one peer."""
 
     space: SpaceName
     code: str
@@ -77,14 +79,12 @@ class ToLeaves(msgspec.Struct, frozen=True, gc=False, tag="dl"):
     route_hops: int = 0
 
 
-class FromLeaves(msgspec.Struct, frozen=True, gc=False, tag="dy"):
-    """These entries leave the active leaves whose regions they meet."""
+class ToLeaves(EntriesForLeaves, frozen=True, gc=False, tag="dl"):
+    """Entries on their way down to the active leaves whose regions they meet."""
 
-    space: SpaceName
-    code: str
-    back: PeerId
-    entries: tuple[Entry, ...]
-    route_hops: int = 0
+
+class FromLeaves(EntriesForLeaves, frozen=True, gc=False, tag="dy"):
+    """These entries leave the active leaves whose regions they meet."""
 
 
 class GrowNode(msgspec.Struct, frozen=True, gc=False, tag="dg"):

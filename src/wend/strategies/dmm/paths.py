@@ -7,7 +7,8 @@ from wend.model.units import Nanos
 from wend.protocol.plugins import Refuse
 from wend.strategies.dmm.messages import FromLeaves, RenewInSpace, ToLeaves, UnwantInSpace, WantInSpace
 from wend.strategies.dmm.spaces import SpaceName
-from wend.strategies.ring.key_based import Entry, EntryId, batches
+from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.key_based import Entry, EntryId
 from wend.strategies.ring.reverse_paths import Outgoing, PlacePaths
 
 

@@ -5,9 +5,9 @@ its search tree (`search_trees.py`). An event belongs to the smallest region aro
 owns this region, and from there to the parent, and so on, until a region is an active leaf. The leaf knows the filters
 that meet its region. It sends the event back along the paths on which the matching filters came.
 
-`dmm` has one space with all attributes, so everybody has to know them. `dmm-ar` has a space for each set of attributes
-that filters require. An event does not know these spaces: it is published in the space of each of its attributes
-alone, and the leaves of larger spaces have passed their filters on to one of these.
+`dmm` has one space with all attributes, so all peers have to know them. `dmm-ar` has a space for each set of attributes
+that filters require. A publisher does not know these sets: it publishes an event in the space of each single attribute,
+and the leaves of larger spaces have passed their filters on to one of these.
 
 The peer of a publisher remembers where its events found their leaves (`cache.py`). If the owner of a region fails, a
 replica takes over.
@@ -60,7 +60,8 @@ from wend.strategies.dmm.paths import SpacePaths
 from wend.strategies.dmm.search_trees import Chains, NodeKey, SearchNode, SearchTrees, SpaceReplicas
 from wend.strategies.dmm.settings import DmmSettings
 from wend.strategies.dmm.spaces import SpaceName, Spaces, attribute_roots, global_space, read_domains
-from wend.strategies.ring.key_based import LAST_TRIES, MOST_HOPS, Entry, KeyBasedInterest, Seen
+from wend.strategies.ring.bounded import Seen
+from wend.strategies.ring.key_based import LAST_TRIES, MOST_HOPS, Entry, KeyBasedInterest
 from wend.strategies.ring.reverse_paths import Outgoing
 
 CAST = 1024
@@ -69,7 +70,7 @@ _TREE_BEACON = "tree-beacon"
 
 
 class Dmm(KeyBasedInterest):
-    """One space with all attributes that have a domain, or other spaces."""
+    """Matches events with subscriptions in attribute spaces: one for all attributes, unless there are others given."""
 
     messages: ClassVar[Any] = DmmMessage
     settings: ClassVar[type[Settings]] = DmmSettings
@@ -129,8 +130,10 @@ class Dmm(KeyBasedInterest):
                 self._route(now, message)
             case LeafBranches():
                 self._replicas.learn(message)
-            case TellAgain(space):
-                self._tell_again(now, space)
+            case TellAgain(space) if space in self._paths.tables:
+                hop = self._hop(space)
+                is_new = hop != self._paths.tables[space].next_hop
+                self._say(now, self._paths.move(space, hop) if is_new else self._paths.repeat(space))
 
     def _say(self, now: Nanos, replies: Iterable[Reply]) -> None:
         """Send the messages of a part. This peer handles those for itself at once."""
@@ -159,13 +162,6 @@ class Dmm(KeyBasedInterest):
         elif message.route_hops < MOST_HOPS:
             self.send(hop, msgspec.structs.replace(message, route_hops=message.route_hops + 1))
 
-    def _tell_again(self, now: Nanos, space: SpaceName) -> None:
-        table = self._paths.tables.get(space)
-        if table is not None:
-            hop = self._hop(space)
-            is_new = hop != table.next_hop
-            self._say(now, self._paths.move(space, hop) if is_new else self._paths.repeat(space))
-
     # ---------------------------------------------------------------- soft state
 
     def on_beacon(self, now: Nanos) -> None:
@@ -185,7 +181,8 @@ class Dmm(KeyBasedInterest):
         for key, message in list(self._replicas.regions.items()):
             if self._hop(*key) is None:
                 del self._replicas.regions[key]
-                self._take_over(now, key, message)
+                self._say(now, self._trees.take_over(now, key, message.split))
+                self._say(now, [Outgoing(peer, TellAgain(message.space)) for peer in message.peers])
         self._follow_hops(now)
         for node in list(self._trees.nodes.values()):
             if self._hop(*node.key) is not None:
@@ -208,11 +205,6 @@ class Dmm(KeyBasedInterest):
 
     def _replicate(self, now: Nanos, node: SearchNode) -> None:
         self._say(now, self._replicas.tell(node, self.ring.replicas(self._settings.tree_replicas)))
-
-    def _take_over(self, now: Nanos, key: NodeKey, message: LeafBranches) -> None:
-        """This peer owns a region that it was a replica of: it asks for the entries."""
-        self._say(now, self._trees.take_over(now, key, message.split))
-        self._say(now, [Outgoing(peer, TellAgain(message.space)) for peer in message.peers])
 
     # ---------------------------------------------------------------- events find the leaf
 
@@ -256,10 +248,8 @@ class Dmm(KeyBasedInterest):
     ) -> None:
         name = node.space.name
         if node.leaf is None:
-            box = node.space.box_of_event(event.attributes)
-            for child in node.space.children(node.code) or ():
-                if node.space.meets(child, box):
-                    self._seek(now, SeekLeaf(name, child, event, 0, hops, DOWN, False, 0), born_ns)
+            for child in node.children_around(event):
+                self._seek(now, SeekLeaf(name, child, event, 0, hops, DOWN, False, 0), born_ns)
             return
         if self._settings.tree_cache and self._spaces.publishes_in(name):
             self._inform(now, node, event.id.publisher, cached)
@@ -281,7 +271,7 @@ class Dmm(KeyBasedInterest):
     def _down(
         self, now: Nanos, space: SpaceName, event: Event, born_ns: Nanos, hops: int, sender: PeerId | None = None
     ) -> None:
-        """Serve the branches of a space here, except the sender, which has served its own."""
+        """Serve the branches of a space here, except that of the sender, which has served its own."""
         table = self._paths.tables.get(space)
         if table is None or not self._cast.add((space, event.id)):
             return
@@ -308,17 +298,15 @@ class Dmm(KeyBasedInterest):
         """An entry that a leaf here passed on to another space matches. If the event lies outside the leaf's region,
         another leaf has the entry, too, and serves it."""
         node = self._trees.nodes.get(key)
-        if node is None:
-            return
-        if node.leaf is None:
+        if node is not None and node.leaf is None:
             self._at_node(now, node, event, born_ns, hops)
-        elif not node.code or node.space.meets(node.code, node.space.box_of_event(event.attributes)):
+        elif node is not None and (not node.code or node.meets(event)):
             self._match(now, node, event, born_ns, hops)
 
     # ---------------------------------------------------------------- the cache of publishers
 
     def _inform(self, now: Nanos, node: SearchNode, publisher: PeerId, cached: bool) -> None:
-        """Tell the publisher's peer of this leaf, unless it knows."""
+        """Tell the publisher's peer of this leaf, unless it knows the leaf."""
         node.users[publisher] = now
         if publisher == self.me:
             self._cache.add(now, node.space.name, node.code, self.me)
@@ -394,7 +382,7 @@ class DmmAr(Interest):
 
     def __init__(self, config: PeerConfig) -> None:
         settings = config.of(DmmSettings)
-        self._dmm = Dmm(config, attribute_roots(read_domains(settings.domains), settings.primary))
+        self._dmm = Dmm(config, attribute_roots(read_domains(settings.domains)))
         super().__init__(config, self._dmm.table)
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 
 from wend.matching.filters import parse
 from wend.model.errors import FilterError
-from wend.model.events import PeerId
+from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import Refuse
 from wend.strategies.dmm.messages import (
@@ -33,7 +33,8 @@ from wend.strategies.dmm.messages import (
     WantInSpace,
 )
 from wend.strategies.dmm.spaces import AttributeSpace, SpaceName, Spaces, place
-from wend.strategies.ring.key_based import Entry, EntryId, batches
+from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.key_based import Entry, EntryId
 from wend.strategies.ring.reverse_paths import Branch, Outgoing, ReversePaths, add_entries
 
 NodeKey = tuple[SpaceName, str]
@@ -66,6 +67,15 @@ class SearchNode:
     @property
     def key(self) -> NodeKey:
         return self.space.name, self.code
+
+    def meets(self, event: Event) -> bool:
+        """Whether the region has values of the event."""
+        return self.space.meets(self.code, self.space.box_of_event(event.attributes))
+
+    def children_around(self, event: Event) -> list[str]:
+        """The codes of the children whose regions have values of the event."""
+        box = self.space.box_of_event(event.attributes)
+        return [child for child in self.space.children(self.code) or () if self.space.meets(child, box)]
 
     def should_split(self) -> bool:
         """Whether the node has many entries, and a split would help. It does not help if the region is a single cell,

@@ -3,14 +3,14 @@
 Boxes only place filters and events: the filter itself decides which events match. A constraint that is not a range
 counts as the smallest range around it. The empty space has a single region, for filters that require no attribute.
 
-`dmm` has one space with all attributes that have a domain (`GlobalSpace`). `dmm-ar` has a space for each set of
+`dmm` has one space with all attributes that have a domain (`Spaces`). `dmm-ar` has a space for each set of
 attributes that some filter requires, and a space of one dimension for each attribute, in which events are published
 (`AttributeRoots`).
 """
 
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
@@ -70,16 +70,13 @@ class _Side:
         """The cell of a value. In a domain of numbers, any other value belongs to the first cell."""
         cell = self._cells.get(value)
         if cell is None:
-            cell = self._compute_cell(value)
+            is_nan = isinstance(value, float) and math.isnan(value)
+            if isinstance(self._domain, WideDomain):
+                cell = 0 if is_nan else self._domain.cell(value)
+            else:
+                cell = 0 if is_nan or isinstance(value, str) else self._domain.cell(value)
             remember(self._cells, value, cell)
         return cell
-
-    def _compute_cell(self, value: Scalar) -> int:
-        if isinstance(value, float) and math.isnan(value):
-            return 0
-        if isinstance(self._domain, WideDomain):
-            return self._domain.cell(value)
-        return 0 if isinstance(value, str) else self._domain.cell(value)
 
     def of_value(self, value: Value) -> Cells:
         if not isinstance(value, Range):
@@ -125,7 +122,7 @@ class AttributeSpace:
         self._regions: dict[str, Box | None] = {}
 
     def box_of(self, one: Conjunction) -> Box:
-        """The box of a conjunction. An attribute that it does not require is unbounded."""
+        """The box of a conjunction, unbounded for each attribute that it does not require."""
         values = one.allowed() if one.bindings else dict(one.values)
         sides = []
         for name, side in zip(self.name, self._sides, strict=True):
@@ -139,22 +136,16 @@ class AttributeSpace:
         return Box(tuple([side.whole for side in self._sides]))
 
     def box_of_event(self, attributes: Attributes) -> Box:
-        """The box of an event. An attribute that it lacks is unbounded."""
+        """The box of an event, unbounded for each attribute that it lacks."""
+        named = zip(self.name, self._sides, strict=True)
         return Box(
-            tuple(
-                [
-                    side.of_value(attributes[name]) if name in attributes else side.whole
-                    for name, side in zip(self.name, self._sides, strict=True)
-                ]
-            )
+            tuple([side.of_value(attributes[name]) if name in attributes else side.whole for name, side in named])
         )
 
     def shares(self, one: Conjunction) -> list[float]:
         """For each attribute, the share of its domain that a conjunction matches."""
-        box = self.box_of(one)
-        return [
-            (high - low + 1) / (side.whole[1] + 1) for (low, high), side in zip(box.sides, self._sides, strict=True)
-        ]
+        cells = zip(self.box_of(one).sides, self._sides, strict=True)
+        return [(high - low + 1) / (side.whole[1] + 1) for (low, high), side in cells]
 
     def code(self, box: Box) -> str:
         """The z-code of a box, as Figure 3 weaves it."""
@@ -211,28 +202,12 @@ def remember(cache: dict[K, V], key: K, value: V) -> None:
     cache[key] = value
 
 
-Primary = Callable[[AttributeSpace, Conjunction], str]
-"""Chooses the primary attribute of a conjunction that requires several: the one by which events find it."""
-
-
-def most_selective(space: AttributeSpace, one: Conjunction) -> str:
-    shares = space.shares(one)
-    return space.name[shares.index(min(shares))]
-
-
-def first_attribute(space: AttributeSpace, one: Conjunction) -> str:
-    return space.name[0]
-
-
-PRIMARY: dict[str, Primary] = {"selective": most_selective, "first": first_attribute}
-"""By the setting `primary`."""
-
-
 class Spaces:
-    """The spaces of all peers with the same domains. A subclass chooses them."""
+    """The space of `dmm`, with all attributes that have a domain. A subclass has several spaces."""
 
     def __init__(self, domains: Mapping[str, NumberDomain]) -> None:
         self._domains = domains
+        self._only: SpaceName = tuple(sorted(domains))
         self._spaces: dict[SpaceName, AttributeSpace | None] = {}
 
     def __getitem__(self, name: SpaceName) -> AttributeSpace:
@@ -249,54 +224,27 @@ class Spaces:
         return space
 
     def is_space(self, name: SpaceName) -> bool:
-        raise NotImplementedError
-
-    def home(self, filter_: Filter) -> SpaceName:
-        """The space in which a filter is stored."""
-        raise NotImplementedError
-
-    def root(self, filter_: Filter) -> SpaceName:
-        """The space in which events meet the filter: its home, or the one that the home passes it on to."""
-        raise NotImplementedError
-
-    def publishes_in(self, name: SpaceName) -> bool:
-        """Whether events are published in this space, and not passed on from another."""
-        raise NotImplementedError
-
-    def of_event(self, attributes: Attributes) -> Sequence[SpaceName]:
-        """The spaces in which an event is published."""
-        raise NotImplementedError
-
-
-class GlobalSpace(Spaces):
-    """All attributes that have a domain, in one space."""
-
-    def __init__(self, domains: Mapping[str, NumberDomain]) -> None:
-        super().__init__(domains)
-        self._only: SpaceName = tuple(sorted(domains))
-
-    def is_space(self, name: SpaceName) -> bool:
         return name == self._only
 
     def home(self, filter_: Filter) -> SpaceName:
+        """The space in which a filter is stored."""
         return self._only
 
     def root(self, filter_: Filter) -> SpaceName:
+        """The space in which events meet the filter: its home, or the one that the home passes it on to."""
         return self._only
 
     def publishes_in(self, name: SpaceName) -> bool:
+        """Whether events are published in this space, and not passed on from another."""
         return True
 
     def of_event(self, attributes: Attributes) -> Sequence[SpaceName]:
+        """The spaces in which an event is published."""
         return (self._only,)
 
 
 class AttributeRoots(Spaces):
-    """A space for each set of attributes that a filter requires, and one for each attribute."""
-
-    def __init__(self, domains: Mapping[str, NumberDomain], primary: Primary) -> None:
-        super().__init__(domains)
-        self._primary = primary
+    """The spaces of `dmm-ar`: one for each set of attributes that a filter requires, and one for each attribute."""
 
     def is_space(self, name: SpaceName) -> bool:
         return name == tuple(sorted(set(name)))
@@ -309,8 +257,12 @@ class AttributeRoots(Spaces):
         return tuple(sorted([name for name, allowed in values if not allowed.absent]))
 
     def root(self, filter_: Filter) -> SpaceName:
+        """Of several attributes the most selective one, by which the fewest events find the filter."""
         home = self.home(filter_)
-        return home if len(home) <= 1 else (self._primary(self[home], filter_.conjunctions[0]),)
+        if len(home) <= 1:
+            return home
+        shares = self[home].shares(filter_.conjunctions[0])
+        return (home[shares.index(min(shares))],)
 
     def publishes_in(self, name: SpaceName) -> bool:
         return len(name) <= 1
@@ -336,12 +288,12 @@ def read_domains(table: Mapping[str, Sequence[int | float]]) -> Domains:
 
 
 @lru_cache
-def global_space(domains: Domains) -> GlobalSpace:
+def global_space(domains: Domains) -> Spaces:
     """All peers of a process share one object, and its caches."""
-    return GlobalSpace(dict(domains))
+    return Spaces(dict(domains))
 
 
 @lru_cache
-def attribute_roots(domains: Domains, primary: str) -> AttributeRoots:
+def attribute_roots(domains: Domains) -> AttributeRoots:
     """The same for attribute roots."""
-    return AttributeRoots(dict(domains), PRIMARY[primary])
+    return AttributeRoots(dict(domains))

@@ -28,7 +28,8 @@ from wend.strategies.rendezvous.messages import (
 )
 from wend.strategies.rendezvous.regions import RegionId, can_split, cells_in, halves, place
 from wend.strategies.rendezvous.settings import RendezvousSettings
-from wend.strategies.ring.key_based import LAST_TRIES, Entry, batches
+from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.key_based import LAST_TRIES, Entry
 
 UNSURE_NS: Nanos = 2 * SECOND
 """How long entries may still be in transit to a peer whose neighbours on the ring changed, plus two round trips."""
@@ -99,7 +100,7 @@ class OwnedRegions:
 
     def handle(self, now: Nanos, sender: PeerId, message: RegionMessage) -> Iterator[Output]:
         """A message has reached the owner of its region."""
-        region = (message.name, message.code)
+        region = message.region
         match message:
             case RemoveEntries():
                 yield from self._remove(message)
@@ -125,7 +126,7 @@ class OwnedRegions:
                 yield HalfIsActive(name, code[:-1])
 
     def _add(self, now: Nanos, sender: PeerId, message: PlaceEntries) -> Iterator[Output]:
-        region = (message.name, message.code)
+        region = message.region
         table = self.tables[region]
         if table.is_split:
             yield from self._pass_down(sender, region, message.entries)
@@ -162,7 +163,7 @@ class OwnedRegions:
             yield CopyEntries(name, code, (), removed)
 
     def _renew(self, now: Nanos, message: RenewEntries) -> Iterator[Output]:
-        region, peer = (message.name, message.code), message.peer
+        region, peer = message.region, message.peer
         yield from self.correct(peer, region)
         table = self.tables[region]
         if table.is_split:

@@ -14,7 +14,8 @@ from wend.strategies.rendezvous.directory import RegionDirectory
 from wend.strategies.rendezvous.entry_table import digest
 from wend.strategies.rendezvous.messages import PlaceEntries, RegionMessage, RemoveEntries, RenewEntries
 from wend.strategies.rendezvous.regions import RegionId, home_of
-from wend.strategies.ring.key_based import Entry, EntryId, batches
+from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.key_based import Entry, EntryId
 
 
 class EntryPlacement:

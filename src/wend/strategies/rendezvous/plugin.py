@@ -164,7 +164,7 @@ class Rendezvous(KeyBasedInterest):
                     self._accept(now, sender, held, arrived_ns - max(0, held.age_ns) - trip // 2)
             case StoredEvent():
                 self.out.append(Refuse(sender, "invalid-region"))
-            case _ if not is_valid((message.name, message.code)):
+            case _ if not is_valid(message.region):
                 self.out.append(Refuse(sender, "invalid-region"))
             case MatchEvent():
                 self._receive(now, sender, message)
@@ -175,7 +175,7 @@ class Rendezvous(KeyBasedInterest):
 
     def _on_entries(self, now: Nanos, sender: PeerId, message: Any) -> None:
         """A message about the entries of a region."""
-        region = (message.name, message.code)
+        region = message.region
         match message:
             case PlaceEntries() | RemoveEntries() | RenewEntries() | HalfIsActive():
                 if self._owns(region):
@@ -268,7 +268,7 @@ class Rendezvous(KeyBasedInterest):
 
     def _send_to_owner(self, now: Nanos, message: RegionMessage, avoid: tuple[PeerId, ...] = ()) -> None:
         """Send a message to the owner of its region: straight if the directory knows it, or hop by hop."""
-        region = (message.name, message.code)
+        region = message.region
         if message.hops == 0 and not avoid:
             owner = self.directory.owner(now, region)
             if owner not in (UNKNOWN_OWNER, self.me):

@@ -9,19 +9,20 @@ from typing import Final
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import PluginEffect, SendTo, Timer
+from wend.strategies.ring.bounded import put
 from wend.strategies.ring.leaf_set import HALF, LeafSet
 from wend.strategies.ring.messages import LeafProbe, TablePing
 
 MOST_NAMED = 8
 """The most dead peers that a probe names."""
 MEMORY = 12
-"""Detection times for which a peer remembers who is dead. Then it asks each of them once more, and forgets it."""
+"""Detection times after which a peer asks each dead one once more, and forgets it."""
 DOUBTED = 2
 """Detection times after which a peer probes a dead one that others name: by then they would know, too."""
 
 
 class DeadPeers:
-    """When each of them was found dead, oldest first, and which peers others took for dead by mistake."""
+    """When this peer found each of them dead, oldest first, and which peers others took for dead by mistake."""
 
     __slots__ = ("_detection_ns", "_since_ns", "refuted_ns")
 
@@ -77,10 +78,6 @@ class RoundTrips:
         self.measured: dict[PeerId, Nanos] = {}
         """The smoothed round trip to each peer of the leaf set and the routing table."""
 
-    def count(self, trip_ns: Nanos) -> None:
-        """Add a measurement to the average."""
-        self.average_ns += (trip_ns - self.average_ns) // 8
-
     def smooth(self, peer: PeerId, trip_ns: Nanos) -> None:
         """Add a measurement to those of a peer."""
         earlier_ns = self.measured.get(peer)
@@ -93,12 +90,12 @@ class RoundTrips:
 
 
 TRIES = 4
-"""Transmissions of a probe before its peer counts as dead. With a tenth of all messages lost, one live peer in 800 is
-given up by mistake; it comes back when it hears of it."""
+"""Transmissions of a probe before its receiver counts as dead. If a tenth of all messages is lost, that is a mistake
+for one live peer in 800. Such a peer comes back when it hears of the mistake."""
 CLAIM_TRIES = 2
 """The same for a peer that another one has found dead."""
 GIVEN_UP = 32
-"""Probes that are remembered after the peer was given up: a late answer shows that the round trip is longer."""
+"""Probes that a peer remembers after it gave up: a late answer shows that the round trip is longer."""
 PROBE: Final = "probe"
 
 
@@ -109,11 +106,10 @@ class PendingProbe:
 
     def __init__(self, is_leaf: bool, is_claim: bool, is_last_chance: bool) -> None:
         self.is_leaf = is_leaf
-        """Whether it exchanges leaf sets."""
         self.is_claim = is_claim
-        """Whether another peer said that this one is dead: then that peer has told the others, too."""
+        """Whether another peer said that the receiver is dead. Then it has told the others, too."""
         self.is_last_chance = is_last_chance
-        """Whether the peer counts as dead already, and is forgotten if it does not answer now."""
+        """Whether the receiver counts as dead already, and is forgotten if it does not answer now."""
         self.tries_left = 1 if is_last_chance else CLAIM_TRIES if is_claim else TRIES
         self.sent_ns: dict[int, Nanos] = {}
         """When each transmission was sent, by its number."""
@@ -136,7 +132,7 @@ class Probes:
         self._number = 0
         self._timer_ns: Nanos | None = None
         self.leaf_probes = 0
-        """How many pending probes exchange leaf sets."""
+        """How many leaf probes are pending."""
 
     # ---------------------------------------------------------------- questions
 
@@ -230,10 +226,7 @@ class Probes:
     def give_up(self, peer: PeerId) -> None:
         probe = self._pending[peer]
         self.cancel(peer)
-        self._given_up.pop(peer, None)
-        self._given_up[peer] = probe
-        if len(self._given_up) > GIVEN_UP:
-            del self._given_up[next(iter(self._given_up))]
+        put(self._given_up, peer, probe, GIVEN_UP)
 
     def timer(self) -> list[PluginEffect]:
         """The next time at which a probe is due, unless a timer runs."""
@@ -260,20 +253,20 @@ class SuccessorCheck:
         self._has_timer = False
 
     def repeats(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> bool:
-        """Whether a heartbeat comes from the successor and says nothing new. Then there is nothing else to do."""
+        """Whether a heartbeat comes from the successor and says nothing new. Then nothing else has to happen."""
         if leaves != self._leaves or sender != self._successor:
             return False
         self._heard_ns = now
         return True
 
     def hear(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> None:
-        """A heartbeat came whose leaf set will be compared."""
+        """Take note of a heartbeat whose leaf set this peer compares."""
         if sender == self._successor:
             self._heard_ns = now
             self._leaves = leaves
 
     def compare_again(self) -> None:
-        """Compare the next heartbeat even if it says nothing new: answers to the last comparison may be lost."""
+        """Compare the next heartbeat even if it says nothing new: messages after the last comparison may be lost."""
         self._leaves = None
 
     def follow(self, now: Nanos, successor: PeerId | None) -> list[PluginEffect]:

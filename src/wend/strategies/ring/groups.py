@@ -13,7 +13,8 @@ from wend.matching.filters import Filter
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import DeliverHere, Notice
-from wend.strategies.ring.key_based import LAST_TRIES, MOST_HOPS, KeyBasedInterest, Seen
+from wend.strategies.ring.bounded import Seen
+from wend.strategies.ring.key_based import LAST_TRIES, MOST_HOPS, KeyBasedInterest
 
 EVERYTHING = "everything"
 

@@ -13,8 +13,9 @@ from wend.matching.filters import Filter
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import PeerConfig, Refuse
+from wend.strategies.ring.bounded import batches
 from wend.strategies.ring.groups import DownTree, GroupEvents, ToRoot, group_of
-from wend.strategies.ring.key_based import Entry, EntryId, KeyBasedInterest, batches
+from wend.strategies.ring.key_based import Entry, EntryId, KeyBasedInterest
 from wend.strategies.ring.reverse_paths import Outgoing, PlacePaths
 
 
@@ -25,25 +26,23 @@ class WantInGroup(msgspec.Struct, frozen=True, gc=False, tag="gw"):
     entries: tuple[Entry, ...]
 
 
-class RenewInGroup(msgspec.Struct, frozen=True, gc=False, tag="gr"):
+class IdsInGroup(msgspec.Struct, frozen=True, gc=False):
+    """Some entries of a group."""
+
+    group: str
+    ids: tuple[EntryId, ...]
+
+
+class RenewInGroup(IdsInGroup, frozen=True, gc=False, tag="gr"):
     """The sender's branch still wants them. The receiver asks for entries that it does not know."""
 
-    group: str
-    ids: tuple[EntryId, ...]
 
-
-class UnknownInGroup(msgspec.Struct, frozen=True, gc=False, tag="gu"):
+class UnknownInGroup(IdsInGroup, frozen=True, gc=False, tag="gu"):
     """The answer to `RenewInGroup`: the receiver should tell these entries again."""
 
-    group: str
-    ids: tuple[EntryId, ...]
 
-
-class UnwantInGroup(msgspec.Struct, frozen=True, gc=False, tag="gx"):
+class UnwantInGroup(IdsInGroup, frozen=True, gc=False, tag="gx"):
     """The sender's branch no longer wants what these entries say."""
-
-    group: str
-    ids: tuple[EntryId, ...]
 
 
 class GroupPaths(PlacePaths[str]):

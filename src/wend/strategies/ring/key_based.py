@@ -5,8 +5,8 @@ sends the message by another; without them the message may get lost, as in the d
 at the owner.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
@@ -82,8 +82,8 @@ class OwnSubscriptions(SubscriptionTable):
         return touched
 
     def matching(self, event: Event) -> tuple[int, ...]:
-        """The subscriptions that want an event. A peer asks twice, and hardly ever again: a copy of an event comes
-        after many others, so only the last answer is remembered."""
+        """The subscriptions that want an event. A peer asks twice in a row and hardly ever again, so this remembers
+        only the last answer."""
         id_, numbers = self._last
         if id_ != event.id:
             numbers = self.own.match(event.attributes)
@@ -91,15 +91,10 @@ class OwnSubscriptions(SubscriptionTable):
         return numbers
 
 
-T = TypeVar("T")
-SEEN = 4096
-"""How many events a peer remembers to recognise duplicates among them."""
 HOP_TRIES = 2
 """How often a message is sent to a hop before another hop is tried."""
 LAST_TRIES = 4
 """How often it is sent to a peer that no other can stand in for."""
-BATCH = 16
-"""Entries in one message, so that it fits a datagram unless its filters are very long."""
 FARTHEST_HOPS = 4096
 """The most hops that a message may have made, over all of its routes."""
 MOST_HOPS = 64
@@ -133,7 +128,7 @@ class EntryId(NamedTuple):
     number: int
     part: int
     leaf: str = ""
-    """Of an entry that a region of an attribute space passes on to another space: the region's place."""
+    """If a region of an attribute space passes the entry on to another space: the region's place."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -153,11 +148,6 @@ def entries_of(subscription: Subscription) -> list[tuple[Entry, Filter]]:
     return [(Entry(EntryId(peer, number, at), str(part)), part) for at, part in enumerate(parts)]
 
 
-def batches(items: Sequence[T]) -> list[tuple[T, ...]]:
-    """Parts of a sequence, each small enough for one message."""
-    return [tuple(items[at : at + BATCH]) for at in range(0, len(items), BATCH)]
-
-
 class Ring(Protocol):
     """What a DHT offers, as `pastry` does."""
 
@@ -165,34 +155,10 @@ class Ring(Protocol):
 
     def next_hop(self, key: int, avoid: Iterable[PeerId] = ()) -> PeerId: ...
     def owns(self, key: int) -> bool: ...
-    def leaf_set(self) -> tuple[PeerId, ...]: ...
     def replicas(self, count: int) -> tuple[PeerId, ...]: ...
     def round_trip_ns(self, peer: PeerId) -> Nanos: ...
     def has_measured(self, peer: PeerId) -> bool: ...
     def is_dead(self, peer: PeerId) -> bool: ...
-
-
-class Seen:
-    """The last things of a kind that happened, to recognise a repetition."""
-
-    __slots__ = ("_items", "_room")
-
-    def __init__(self, room: int = SEEN) -> None:
-        self._items: dict[Any, None] = {}
-        self._room = room
-
-    def __contains__(self, one: Any) -> bool:
-        return one in self._items
-
-    def add(self, one: Any) -> bool:
-        """Whether it is new."""
-        items = self._items
-        if one in items:
-            return False
-        items[one] = None
-        if len(items) > self._room:
-            del items[next(iter(items))]
-        return True
 
 
 class KeyBasedInterest(Interest):
@@ -211,7 +177,7 @@ class KeyBasedInterest(Interest):
         draw = peer_stream(config.seed, "interest", config.peer, config.incarnation)
         self._first_beacon_ns = round(draw.random() * self.key_settings.beacon_ns)
         self.own_entries: dict[int, list[tuple[Entry, Filter]]] = {}
-        """The entries of this peer's own subscriptions, by number, as they were told."""
+        """The entries of this peer's own subscriptions, by number."""
         self.out: list[PluginEffect] = []
         self.ring: Ring
         self.is_stopping = False
@@ -237,7 +203,7 @@ class KeyBasedInterest(Interest):
         raise NotImplementedError
 
     def on_beacon(self, now: Nanos) -> None:
-        """The time of the beacon: renew what this peer wants, and forget what nobody renews."""
+        """Once per beacon period: renew this peer's entries, and forget entries that nobody renews."""
         raise NotImplementedError
 
     def on_ownership_changed(self, now: Nanos) -> None:
@@ -245,10 +211,10 @@ class KeyBasedInterest(Interest):
         raise NotImplementedError
 
     def on_due(self, now: Nanos, name: str) -> None:
-        """The time of a timer of the subclass."""
+        """A timer of the subclass has expired."""
 
     def on_recalled(self, now: Nanos, message: Any) -> None:
-        """A record of an earlier incarnation."""
+        """An earlier incarnation stored this record."""
 
     # ---------------------------------------------------------------- inputs
 

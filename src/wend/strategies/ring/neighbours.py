@@ -1,16 +1,16 @@
 """The neighbours of a peer on the ring: its leaf set, probed, repaired and compared with theirs (MSPastry, section 3).
 
 Each peer sends a heartbeat to its predecessor, once per period. A peer that does not hear its successor probes it. A
-successor that does not answer is dead. The peer tells its leaf set, whose members probe the dead peer themselves before
-they drop it, so one bad path harms nobody else. Each then asks the farthest member on that side for more.
+successor that does not answer is dead. The peer tells the members of its leaf set, which probe the dead peer themselves
+before they drop it, so one bad path harms nobody else. Each then asks the farthest member on that side for more.
 
 A heartbeat carries the sender's leaf set, and the receiver compares it with its own. If the sender knows a peer that
 belongs here, the receiver probes this peer. If the sender lacks one, the receiver probes that one and tells the sender.
 So leaf sets agree after a while, whatever was lost. Only a message of its own makes a peer a member, never what others
 say of it.
 
-Detection time D: a heartbeat every 0.4 D, a suspicion after 0.52 D of silence, four transmissions of a probe at
-intervals of 0.06 D, and the same once more at the peers that were told. If a round trip is longer than an interval,
+Detection time D: a heartbeat every 0.4 D, a suspicion after 0.52 D of silence, and four transmissions of a probe at
+intervals of 0.06 D; the peers that hear of it probe for as long again. If a round trip is longer than an interval,
 probes wait for it, and the detection takes longer.
 """
 
@@ -52,7 +52,7 @@ class Neighbours:
     # ---------------------------------------------------------------- senders of messages
 
     def meet(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
-        """A message of the peer came. If the peer was taken for dead, only an answer shows that it hears this one."""
+        """Take note of a message of the peer. If it counts as dead, only an answer shows that it hears this one."""
         if peer in self.dead:
             return self.probes.exchange(now, peer)
         self._table.confirm(peer)
@@ -76,7 +76,7 @@ class Neighbours:
     # ---------------------------------------------------------------- what others say
 
     def learn(self, now: Nanos, leaves: tuple[PeerId, ...], dead: tuple[PeerId, ...] = ()) -> list[PluginEffect]:
-        """Probe the peers that belong into this leaf set, and those that are said to be dead."""
+        """Probe the peers that belong in this leaf set, and those that the sender found dead."""
         effects: list[PluginEffect] = []
         for peer in leaves:
             effects += self.consider(now, peer)
@@ -86,7 +86,7 @@ class Neighbours:
         return effects
 
     def consider(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
-        """Others know this peer: probe it if it belongs into the leaf set, but not while it is surely dead."""
+        """Probe a peer that others know if it belongs in the leaf set, but not while it is surely dead."""
         belongs = self.leaf_set.fits(peer) and not self.dead.is_certain(now, peer)
         return self.probes.exchange(now, peer) if belongs else []
 
@@ -118,14 +118,14 @@ class Neighbours:
         return self.follow_leaf_set(now) if self.leaf_set.remove(peer) else []
 
     def announce(self, now: Nanos, dead: PeerId, is_claim: bool) -> list[PluginEffect]:
-        """Tell others of a dead member. Its predecessor tells all; others tell that one, unless they heard of it."""
+        """Tell others of a dead member. Its predecessor tells all members. Other peers that found out tell that one."""
         before = self.leaf_set.before(dead)
         if before == self._me:
             return self.probes.exchange_with_all(now)
         return [] if is_claim else self.probes.exchange(now, before)
 
     def repair_beside(self, now: Nanos, dead: PeerId) -> list[PluginEffect]:
-        """Look for another member on the side of one that is gone."""
+        """Look for another member on the side of a dead one."""
         return self.repair(now, self.leaf_set.is_clockwise(dead))
 
     def repair(self, now: Nanos, clockwise: bool) -> list[PluginEffect]:

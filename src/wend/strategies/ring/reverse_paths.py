@@ -22,7 +22,8 @@ from wend.model.errors import FilterError
 from wend.model.events import Attributes, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import Refuse
-from wend.strategies.ring.key_based import Entry, EntryId, batches
+from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.key_based import Entry, EntryId
 
 P = TypeVar("P")
 

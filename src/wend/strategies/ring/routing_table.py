@@ -66,7 +66,7 @@ class RoutingTable:
             self.put(peer)
 
     def suggest(self, peer: PeerId) -> bool:
-        """Others know the peer: put it into its cell if that is empty. Returns whether it was no entry before."""
+        """Put a peer that others name into its cell if that is empty. Returns whether it was no entry before."""
         entry = self.entry(peer)
         if entry is None:
             self.put(peer)
@@ -93,11 +93,11 @@ class RoutingTable:
         return tuple([peer for peer in self.rows[number] if peer is not None])
 
     def confirmed_row(self, number: int, receiver: PeerId) -> tuple[PeerId, ...]:
-        """The peers of a row that have sent a message, to tell another peer."""
+        """The peers of a row that have sent a message, except the receiver of the row."""
         return tuple([peer for peer in self.row(number) if peer != receiver and peer not in self._unconfirmed])
 
     def after(self, cell: int) -> int | None:
-        """The next cell that has an entry, beginning anew after the last; cells are numbered row by row."""
+        """The next cell that has an entry; the first one follows the last. Cells are numbered row by row."""
         total = COLUMNS * len(self.rows)
         for ahead in range(1, total + 1):
             at = (cell + ahead) % total
@@ -135,7 +135,7 @@ class TableUpkeep:
     def measure(self, peer: PeerId, trip_ns: Nanos) -> None:
         """A peer answered after this time. If it is nearer than the entry in its cell, it replaces that one."""
         entry, trips = self._table.entry(peer), self._trips
-        trips.count(trip_ns)
+        trips.average_ns += (trip_ns - trips.average_ns) // 8
         if peer == entry or peer in self._leaf_set:
             trips.smooth(peer, trip_ns)
         if entry is not None and entry != peer and trip_ns < trips.measured.get(entry, 0):

@@ -13,6 +13,7 @@ from wend.strategies.clusters.interest.cluster import ClusterView
 from wend.strategies.clusters.interest.event_log import EventLog, Logged
 from wend.strategies.clusters.interest.messages import ClusterEvent, EventAccepted, GroupNumbers, PublishedEvent
 from wend.strategies.clusters.interest.repair import REPAIR_NS, backoff_ns
+from wend.strategies.ring.bounded import StoreSlots
 from wend.strategies.ring.groups import groups_of
 
 
@@ -41,9 +42,7 @@ class OwnPublications:
         self._last: dict[str, int] = {}
         """The last number in each group."""
         self._pending: dict[EventId, _Publication] = {}
-        self._slots = 0
-        self._free: list[int] = []
-        """Places in the store: how many there are, and those that are free."""
+        self._slots = StoreSlots()
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -58,7 +57,7 @@ class OwnPublications:
         slot = None
         joined = self._cluster.membership.joined
         if self._persistence:
-            slot = self._take_slot()
+            slot = self._slots.take()
             effects.append(Remember(slot, PublishedEvent(slot, numbers, event, born_ns)))
         elif not joined:
             me = self._cluster.me
@@ -67,12 +66,6 @@ class OwnPublications:
         if joined:
             effects += self._cluster.multicast(ClusterEvent(self._cluster.name, numbers, event, now - born_ns))
         return numbers, effects
-
-    def _take_slot(self) -> int:
-        if self._free:
-            return self._free.pop()
-        self._slots += 1
-        return self._slots - 1
 
     # ---------------------------------------------------------------- coordinators
 
@@ -86,7 +79,7 @@ class OwnPublications:
         del self._pending[event]
         if publication.slot is None:
             return []
-        self._free.append(publication.slot)
+        self._slots.free(publication.slot)
         return [Remember(publication.slot, PublishedEvent(publication.slot))]
 
     def is_pending(self, event: EventId) -> bool:
@@ -99,7 +92,7 @@ class OwnPublications:
         )
 
     def retry_now(self, now: Nanos) -> list[PluginEffect]:
-        """Other coordinators than before are to accept the events."""
+        """The coordinators have changed: hand them the events that they have not accepted."""
         for publication in self._pending.values():
             publication.retry_ns = now
         return self.retry(now)
@@ -133,17 +126,11 @@ class OwnPublications:
     def recall(self, now: Nanos, record: PublishedEvent) -> None:
         """An earlier incarnation stored this: an event, or that its place is free."""
         slot, event = record.slot, record.event
-        self._free += range(self._slots, slot + 1)
-        self._slots = max(self._slots, slot + 1)
-        for id_, publication in list(self._pending.items()):
-            if publication.slot == slot:
-                del self._pending[id_]
+        self._slots.recall(slot, event is not None)
+        for id_ in [id_ for id_, publication in self._pending.items() if publication.slot == slot]:
+            del self._pending[id_]
         if event is None:
-            if slot not in self._free:
-                self._free.append(slot)
             return
-        if slot in self._free:
-            self._free.remove(slot)
         self._pending[event.id] = _Publication(record.numbers, slot, now)
         logged = Logged(event, record.born_ns, "")
         for group, number in record.numbers:

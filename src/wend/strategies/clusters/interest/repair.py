@@ -133,7 +133,7 @@ class Repair:
 
     def give(self, now: Nanos, sender: PeerId, request: FetchEvents, asker: str = "") -> list[PluginEffect]:
         """Answer a member that lacks events, or another cluster."""
-        stream = (request.publisher, request.incarnation, request.group)
+        stream = request.stream
         effects: list[PluginEffect] = []
         for numbers in request.numbers[:RANGES]:
             events, gone = self.log.give(stream, numbers, now - request.age_ns)
@@ -236,7 +236,7 @@ class Repair:
 
     def give_up(self, answer: EventsGone) -> None:
         """Another peer no longer has these events; this one does without them."""
-        log = self.log.streams[answer.publisher, answer.incarnation, answer.group]
+        log = self.log.streams[answer.stream]
         for numbers in answer.numbers:
             if 0 < numbers[0] <= numbers[1] <= log.last:
                 log.skip(numbers)

@@ -182,7 +182,7 @@ class Sharing:
         return self._publications.hear_accepted(sender, message)
 
     def _hear_gone(self, sender: PeerId, message: EventsGone) -> list[PluginEffect]:
-        if (message.publisher, message.incarnation, message.group) not in self._repair.log.streams:
+        if message.stream not in self._repair.log.streams:
             return []
         if sender not in self._cluster.members and self._cluster.cluster_of(sender) is None:
             return [Refuse(sender, NOT_A_COORDINATOR)]

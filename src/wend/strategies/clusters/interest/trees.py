@@ -27,7 +27,7 @@ from wend.strategies.clusters.interest.messages import (
 from wend.strategies.clusters.interest.parent_search import TreeId
 from wend.strategies.clusters.interest.places import TreePlaces
 from wend.strategies.clusters.interest.repair import Repair
-from wend.strategies.ring.key_based import Seen
+from wend.strategies.ring.bounded import Seen
 
 FIRST_GAP_NS: Nanos = 200 * MS
 LONGEST_GAP_NS: Nanos = 5 * SECOND

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
-from wend.strategies.clusters.membership.bounded import put
+from wend.strategies.ring.bounded import put
 
 FIRST_TRIP: Nanos = 100 * MS
 """The round trip that a peer assumes until it has measured one."""

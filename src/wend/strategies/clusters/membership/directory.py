@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import EndLink, MakeLink, PluginEffect
-from wend.strategies.clusters.membership.bounded import put
 from wend.strategies.clusters.membership.messages import (
     MOST_CLUSTERS,
     ClusterEntry,
@@ -27,6 +26,7 @@ from wend.strategies.clusters.membership.messages import (
     Slots,
     holders_of,
 )
+from wend.strategies.ring.bounded import put
 
 EXPIRY = 24
 """Periods after which an entry expires if its stamp did not grow."""

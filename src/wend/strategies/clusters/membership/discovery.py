@@ -11,12 +11,12 @@ from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.plugins import FindPath, JoinMulticast, Multicast, PluginEffect, Refuse, Timer
-from wend.strategies.clusters.membership.bounded import put
 from wend.strategies.clusters.membership.cluster import ClusterState
 from wend.strategies.clusters.membership.contacts import ASKED, ClusterContacts
 from wend.strategies.clusters.membership.leadership import Leadership
 from wend.strategies.clusters.membership.merge import Merge
 from wend.strategies.clusters.membership.messages import ClusterEntry, ClusterSearch, SearchAnswer, holders_of
+from wend.strategies.ring.bounded import put
 
 MOST_PATHS = 3
 """Contacts to which a peer without a cluster name traces the path."""

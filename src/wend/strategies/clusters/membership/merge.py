@@ -8,10 +8,10 @@ from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import PluginEffect, Refuse
 from wend.strategies.clusters.membership import election
-from wend.strategies.clusters.membership.bounded import put
 from wend.strategies.clusters.membership.cluster import ClusterState
 from wend.strategies.clusters.membership.leadership import Leadership
 from wend.strategies.clusters.membership.messages import ClusterEntry, DirectoryEntries, RosterRequest
+from wend.strategies.ring.bounded import put
 
 MOST_ASKED = 256
 MOST_TARGETS = 16

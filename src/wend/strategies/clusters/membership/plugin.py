@@ -42,7 +42,6 @@ from wend.protocol.plugins import (
     Unanswered,
     View,
 )
-from wend.strategies.clusters.membership.bounded import put
 from wend.strategies.clusters.membership.cluster import ClusterState
 from wend.strategies.clusters.membership.contacts import GOSSIP, ClusterContacts
 from wend.strategies.clusters.membership.detector import ClusterDetector
@@ -71,6 +70,7 @@ from wend.strategies.clusters.membership.messages import (
     is_invalid,
 )
 from wend.strategies.clusters.membership.settings import ClusterSettings
+from wend.strategies.ring.bounded import put
 
 CLUSTER: Final = "cluster"
 """What changed, for other plug-ins."""
