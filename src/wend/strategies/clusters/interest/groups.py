@@ -4,6 +4,8 @@ A member tells coordinators and backups which groups it follows, and how soon it
 clusters uses deadlines. The cluster follows every group that a member follows.
 """
 
+from collections.abc import Iterator
+
 from wend.matching.filters import parse
 from wend.model.events import Event, PeerId
 from wend.model.keys import key_of
@@ -94,29 +96,26 @@ class FollowedGroups:
         """Whether a subscription of this peer matches the event."""
         return bool(self._table.targets(event))
 
-    def update(self, now: Nanos, view: View) -> list[PluginEffect]:
+    def update(self, now: Nanos, view: View) -> Iterator[PluginEffect]:
         """Follow the groups of this peer's subscriptions, and store since when."""
         self._table.announced(view)
         groups = dict.fromkeys(group_of(parse(subscription.filter)) for subscription in self._table.own)
         before, self.own = self.own, {}
-        effects: list[PluginEffect] = []
         for group in groups:
             since = before.get(group)
             if since is None:
                 since = self._stored.get(group, now)
-                effects.append(Remember(key_of(group) >> 80, FollowedSince(group, since)))
+                yield Remember(key_of(group) >> 80, FollowedSince(group, since))
             self.own[group] = since
-        return effects
 
-    def announce(self, now: Nanos, gone: tuple[str, ...] = ()) -> list[PluginEffect]:
+    def announce(self, now: Nanos, gone: tuple[str, ...] = ()) -> Iterator[PluginEffect]:
         """Tell coordinators and backups which groups this peer follows, and which ones no longer."""
-        effects = self._announce_deadlines() if self._tells_deadlines else []
+        yield from self._announce_deadlines() if self._tells_deadlines else []
         groups = [(group, now - since) for group, since in self.own.items()]
         if groups or gone:
             batches = [tuple(groups[at : at + BATCH]) for at in range(0, len(groups), BATCH)] or [()]
             holders = self._cluster.other_holders
-            effects += [self._cluster.send(peer, MemberWants(batch, gone)) for peer in holders for batch in batches]
-        return effects
+            yield from [self._cluster.send(peer, MemberWants(batch, gone)) for peer in holders for batch in batches]
 
     def _announce_deadlines(self) -> list[PluginEffect]:
         urgent = [(group, *urgency) for group, urgency in self._own_urgencies().items() if urgency != NOT_URGENT]

@@ -5,7 +5,7 @@
   below one that is not in the tree, which then joins, too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from wend.model.events import PeerId
@@ -124,7 +124,7 @@ class ParentSearch:
 
     # ---------------------------------------------------------------- questions
 
-    def join(self, now: Nanos, tree_id: TreeId, place: TreePlace, avoid: str = "") -> list[PluginEffect]:
+    def join(self, now: Nanos, tree_id: TreeId, place: TreePlace, avoid: str = "") -> Iterable[PluginEffect]:
         """Look for a parent, unless this cluster is the root."""
         if self._cluster.root(*tree_id) == self._cluster.name:
             place.clear_parent()
@@ -134,7 +134,7 @@ class ParentSearch:
             return []
         return self._start(now, tree_id, _Search(now + SEARCH_NS, place, avoid, bool(avoid) or place.is_cut_off, False))
 
-    def improve(self, now: Nanos, tree_id: TreeId, place: TreePlace) -> list[PluginEffect]:
+    def improve(self, now: Nanos, tree_id: TreeId, place: TreePlace) -> Iterable[PluginEffect]:
         """Look for a better parent now and then, at first often: when a tree forms, its clusters know few others."""
         place.beacons += 1
         is_time = place.beacons in EARLY_BEACONS or place.beacons % RARE_BEACONS == 0
@@ -142,17 +142,17 @@ class ParentSearch:
             return []
         return self._start(now, tree_id, _Search(now + SEARCH_NS, place, "", True, True))
 
-    def _start(self, now: Nanos, tree_id: TreeId, search: _Search) -> list[PluginEffect]:
+    def _start(self, now: Nanos, tree_id: TreeId, search: _Search) -> Iterator[PluginEffect]:
         self._searches[tree_id] = search
         mine, root = self._cluster.name, self._cluster.root(*tree_id)
-        effects: list[PluginEffect] = [Timer(search.until_ns, SEARCH), *self._ask(root, tree_id)]
+        yield Timer(search.until_ns, SEARCH)
+        yield from self._ask(root, tree_id)
         if search.is_wide:
             others = [name for name in self._cluster.directory if name not in (mine, root)]
             first = now // SECOND % max(1, len(others))  # of many clusters, others the next time
             search.asked.update(dict.fromkeys([*others[first:], *others[:first]][:MOST_CANDIDATES]))
             for other in search.asked:
-                effects += self._ask(other, tree_id)
-        return effects
+                yield from self._ask(other, tree_id)
 
     def _ask(self, cluster: str, tree_id: TreeId) -> list[PluginEffect]:
         group, tree = tree_id
@@ -160,36 +160,34 @@ class ParentSearch:
 
     # ---------------------------------------------------------------- answers
 
-    def answer(self, sender: PeerId, question: AskParents, place: TreePlace) -> list[PluginEffect]:
+    def answer(self, sender: PeerId, question: AskParents, place: TreePlace) -> Iterator[PluginEffect]:
         """Tell another cluster who is next to this one in the tree."""
         tree, mine = question.tree, self._cluster.name
-        effects: list[PluginEffect] = []
         neighbours = tuple(name for name in place.neighbours if name != question.cluster)
         paths: list[RouterPath] = []
         for neighbour in neighbours:
             slots = self._cluster.directory.get(neighbour, ())
             if tree < len(slots):
-                effects += self.paths.trace(slots[tree].active)
+                yield from self.paths.trace(slots[tree].active)
             paths.append(self.paths.get(slots[tree].active) if tree < len(slots) else ())
-        effects += self.paths.trace(sender)
+        yield from self.paths.trace(sender)
         ancestors = (mine,) if place.is_cut_off else place.ancestors
         message = ParentsAre(tree, question.group, mine, neighbours, tuple(paths), ancestors)
-        return [*effects, self._cluster.send(sender, message)]
+        yield self._cluster.send(sender, message)
 
-    def hear(self, sender: PeerId, message: ParentsAre) -> list[PluginEffect]:
+    def hear(self, sender: PeerId, message: ParentsAre) -> Iterator[PluginEffect]:
         """A cluster has answered. Through the root, this one learns of others and asks them, too."""
         tree_id = (message.group, message.tree)
         search = self._searches.get(tree_id)
         if search is None:
-            return []
+            return
         search.answers[message.cluster] = _Answer(sender, message.paths, message.ancestors)
-        effects = self.paths.trace(sender)
+        yield from self.paths.trace(sender)
         if message.cluster == self._cluster.root(*tree_id):
             for other in message.neighbours[:MOST_CANDIDATES]:
                 if other != self._cluster.name and other not in search.asked:
                     search.asked[other] = None
-                    effects += self._ask(other, tree_id)
-        return effects
+                    yield from self._ask(other, tree_id)
 
     def finish(self, now: Nanos, tree_id: TreeId) -> tuple[ParentCandidate, ...] | None:
         """End a search if all have answered and all paths are known, or the time is over. The candidates; none if this

@@ -8,6 +8,7 @@
 - Backups hold the places of their coordinator.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from wend.model.events import PeerId
@@ -98,7 +99,7 @@ class TreePlaces:
 
     # ---------------------------------------------------------------- inputs
 
-    def hear(self, now: Nanos, sender: PeerId, message: Any) -> list[PluginEffect]:
+    def hear(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
         match message:
             case HoldTrees():
                 self._backups.hear(sender, message)
@@ -122,82 +123,75 @@ class TreePlaces:
                 return self._remove_child(sender, message)
         return []
 
-    def path_found(self, now: Nanos, answer: PathFound) -> list[PluginEffect]:
+    def path_found(self, now: Nanos, answer: PathFound) -> Iterable[PluginEffect]:
         self._search.paths.add(answer)
         return self.finish_searches(now)
 
-    def groups_changed(self, now: Nanos) -> list[PluginEffect]:
+    def groups_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         """Join the trees of groups that the cluster follows, and leave others."""
         groups = self._groups.of_cluster()
-        effects: list[PluginEffect] = []
         for tree in self._cluster.my_trees:
             for group in groups:
                 if (group, tree) not in self._places:
-                    effects += self.join(now, group, tree)
+                    yield from self.join(now, group, tree)
             for tree_id in [tree_id for tree_id in self._places if tree_id[1] == tree]:
-                effects += self._tidy(*tree_id)
-        return effects
+                yield from self._tidy(*tree_id)
 
-    def cluster_changed(self, now: Nanos) -> list[PluginEffect]:
+    def cluster_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         mine, directory = self._cluster.name, self._cluster.directory
-        effects = self._take_over(now)
+        yield from self._take_over(now)
         for tree_id in [tree_id for tree_id in self._places if tree_id[1] not in self._cluster.my_trees]:
             self._remove(tree_id)
-        effects += self.groups_changed(now)
+        yield from self.groups_changed(now)
         for (group, tree), place in list(self._places.items()):
             if self._cluster.root(group, tree) == mine:
-                effects += self._leave_parent(group, tree, place)
+                yield from self._leave_parent(group, tree, place)
                 place.clear_parent()
             elif place.parent is None or place.parent not in directory:
                 place.parent = None
-                effects += self.join(now, group, tree)
-        return effects
+                yield from self.join(now, group, tree)
 
-    def _take_over(self, now: Nanos) -> list[PluginEffect]:
+    def _take_over(self, now: Nanos) -> Iterator[PluginEffect]:
         """A backup that has become the coordinator has its places."""
-        effects: list[PluginEffect] = []
         for tree in self._cluster.my_trees:
             for group, (parent, children) in self._backups.take(tree).items():
                 place = self._places.setdefault((group, tree), TreePlace())
                 place.parent = parent or None
                 place.children.update({child: now + self._expiry_ns for child in children if child != parent})
                 for neighbour in place.neighbours:
-                    effects += self._repair.tell_cluster(group, tree, neighbour, asks=True)
-        return effects
+                    yield from self._repair.tell_cluster(group, tree, neighbour, asks=True)
 
-    def renew(self, now: Nanos) -> list[PluginEffect]:
+    def renew(self, now: Nanos) -> Iterator[PluginEffect]:
         """Tell parents again, forget children that do not, and tell all neighbours what this cluster has."""
         directory, my_trees = self._cluster.directory, self._cluster.my_trees
-        effects: list[PluginEffect] = []
         for (group, tree), place in list(self._places.items()):
             if tree not in my_trees:
                 continue
             for child in [child for child, expires_ns in place.children.items() if expires_ns <= now]:
                 if not self._persistence or child not in directory:
                     del place.children[child]
-            effects += self._tidy(group, tree)
+            yield from self._tidy(group, tree)
             if (group, tree) not in self._places:
                 continue
             if place.parent is not None and place.parent in directory:
-                effects += self._tell_parent(group, tree, place.parent)
-                effects += self._search.improve(now, (group, tree), place)
+                yield from self._tell_parent(group, tree, place.parent)
+                yield from self._search.improve(now, (group, tree), place)
             else:
                 place.parent = None
-                effects += self.join(now, group, tree)
+                yield from self.join(now, group, tree)
             for neighbour in place.neighbours:
-                effects += self._repair.tell_cluster(group, tree, neighbour)
+                yield from self._repair.tell_cluster(group, tree, neighbour)
         for tree in my_trees:
-            effects += self._back_up(tree, [group for group, of in self._places if of == tree])
-        return effects
+            yield from self._back_up(tree, [group for group, of in self._places if of == tree])
 
     # ---------------------------------------------------------------- parents
 
-    def join(self, now: Nanos, group: str, tree: int, avoid: str = "") -> list[PluginEffect]:
+    def join(self, now: Nanos, group: str, tree: int, avoid: str = "") -> Iterable[PluginEffect]:
         """Look for a parent in a tree, another one than `avoid`."""
         place = self._places.setdefault((group, tree), TreePlace())
         return self._search.join(now, (group, tree), place, avoid)
 
-    def _hear_question(self, sender: PeerId, question: AskParents) -> list[PluginEffect]:
+    def _hear_question(self, sender: PeerId, question: AskParents) -> Iterable[PluginEffect]:
         if question.tree not in self._cluster.my_trees:
             return []
         place = self._places.setdefault((question.group, question.tree), TreePlace())
@@ -206,14 +200,12 @@ class TreePlaces:
     def _hear_answer(self, now: Nanos, sender: PeerId, answer: ParentsAre) -> list[PluginEffect]:
         if answer.tree not in self._cluster.my_trees:
             return []
-        return self._search.hear(sender, answer) + self._finish_search(now, answer.group, answer.tree)
+        return [*self._search.hear(sender, answer), *self._finish_search(now, answer.group, answer.tree)]
 
-    def finish_searches(self, now: Nanos) -> list[PluginEffect]:
+    def finish_searches(self, now: Nanos) -> Iterator[PluginEffect]:
         """End the searches that are complete or over."""
-        effects: list[PluginEffect] = []
         for group, tree in self._search.trees:
-            effects += self._finish_search(now, group, tree)
-        return effects
+            yield from self._finish_search(now, group, tree)
 
     def _finish_search(self, now: Nanos, group: str, tree: int) -> list[PluginEffect]:
         candidates = self._search.finish(now, (group, tree))
@@ -236,32 +228,30 @@ class TreePlaces:
         return [self._cluster.send(each[tree].active, message) for each in slots if tree < len(each)]
 
     def _offer(self, now: Nanos, offer: ParentsFound) -> list[PluginEffect]:
-        return self._choice.offer(now, offer) + self.choose_parents(now)
+        return [*self._choice.offer(now, offer), *self.choose_parents(now)]
 
-    def choose_parents(self, now: Nanos) -> list[PluginEffect]:
+    def choose_parents(self, now: Nanos) -> Iterator[PluginEffect]:
         """Choose the parents of the cluster if this coordinator has all offers, or the time is over."""
-        effects: list[PluginEffect] = []
         for choice in self._choice.choose(now):
             active = self._cluster.slots[choice.tree].active
             if active == self._cluster.me:
-                effects += self._take_parent(choice)
+                yield from self._take_parent(choice)
             else:
-                effects.append(self._cluster.send(active, choice))
-        return effects
+                yield self._cluster.send(active, choice)
 
-    def _take_parent(self, choice: ParentChosen) -> list[PluginEffect]:
+    def _take_parent(self, choice: ParentChosen) -> Iterator[PluginEffect]:
         group, tree, parent = choice.group, choice.tree, choice.parent
         place = self._places.get((group, tree))
         if place is None or tree not in self._cluster.my_trees or place.parent == parent:
-            return []
+            return
         if self._cluster.root(group, tree) == self._cluster.name:
-            return []
-        effects = self._leave_parent(group, tree, place)
+            return
+        yield from self._leave_parent(group, tree, place)
         place.parent = parent
         place.children.pop(parent, None)
-        effects += self._tell_parent(group, tree, parent)
-        effects += self._back_up(tree, [group])
-        return effects + self._repair.tell_cluster(group, tree, parent, asks=True)
+        yield from self._tell_parent(group, tree, parent)
+        yield from self._back_up(tree, [group])
+        yield from self._repair.tell_cluster(group, tree, parent, asks=True)
 
     def _tell_parent(self, group: str, tree: int, parent: str) -> list[PluginEffect]:
         return self._cluster.send_to_cluster(AddChild(parent, tree, group, self._cluster.name))
@@ -271,7 +261,7 @@ class TreePlaces:
             return []
         return self._cluster.send_to_cluster(RemoveChild(place.parent, tree, group, self._cluster.name))
 
-    def _hear_ancestors(self, now: Nanos, sender: PeerId, message: ChildAdded) -> list[PluginEffect]:
+    def _hear_ancestors(self, now: Nanos, sender: PeerId, message: ChildAdded) -> Iterable[PluginEffect]:
         """The parent has told its way to the root."""
         group, tree, parent = message.group, message.tree, message.cluster
         place = self._places.get((group, tree))
@@ -287,11 +277,11 @@ class TreePlaces:
 
     # ---------------------------------------------------------------- children
 
-    def _add_child(self, now: Nanos, sender: PeerId, message: AddChild) -> list[PluginEffect]:
+    def _add_child(self, now: Nanos, sender: PeerId, message: AddChild) -> Iterator[PluginEffect]:
         group, tree, child = message.group, message.tree, message.cluster
         if tree not in self._cluster.my_trees:
             self._backups.add_child(message)
-            return []
+            return
         place = self._places.setdefault((group, tree), TreePlace())
         if place.parent == child:  # both would be the other's child
             place.parent = None
@@ -299,13 +289,12 @@ class TreePlaces:
         place.children[child] = now + self._expiry_ns
         mine = self._cluster.name
         ancestors = () if place.is_cut_off else (mine, *place.ancestors)
-        effects: list[PluginEffect] = [self._cluster.send(sender, ChildAdded(tree, group, mine, ancestors))]
+        yield self._cluster.send(sender, ChildAdded(tree, group, mine, ancestors))
         if place.parent is None:
-            effects += self.join(now, group, tree)
+            yield from self.join(now, group, tree)
         if is_new:
-            effects += self._back_up(tree, [group])
-            effects += self._repair.tell_cluster(group, tree, child)
-        return effects
+            yield from self._back_up(tree, [group])
+            yield from self._repair.tell_cluster(group, tree, child)
 
     def _remove_child(self, sender: PeerId, message: RemoveChild) -> list[PluginEffect]:
         group, tree = message.group, message.tree

@@ -14,6 +14,7 @@ inside a cluster, and another one between clusters.
 | routes between clusters | `routes.py` |
 """
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from wend.model.settings import Settings
@@ -81,6 +82,9 @@ class ClusterInterest(Interest):
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         self._cluster.membership = view.membership
+        return list(self._dispatch(now, event, view))
+
+    def _dispatch(self, now: Nanos, event: PluginInput, view: View) -> Iterable[PluginEffect]:
         match event:
             case Heard(sender, HaveEvent() as message):
                 return self._trees.hear_offer(now, sender, message)

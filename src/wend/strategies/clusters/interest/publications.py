@@ -4,7 +4,7 @@ A publisher's peer numbers its events in each of their groups and sends them to 
 a coordinator that has not accepted it. With persistence it stores the event until all have.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import Nanos
@@ -91,24 +91,23 @@ class OwnPublications:
             answer.id, [tree for tree in answer.trees if 0 <= tree < len(slots) and slots[tree].active == sender]
         )
 
-    def retry_now(self, now: Nanos) -> list[PluginEffect]:
+    def retry_now(self, now: Nanos) -> Iterable[PluginEffect]:
         """The coordinators have changed: hand them the events that they have not accepted."""
         for publication in self._pending.values():
             publication.retry_ns = now
         return self.retry(now)
 
-    def retry(self, now: Nanos) -> list[PluginEffect]:
+    def retry(self, now: Nanos) -> Iterator[PluginEffect]:
         """Send events again to coordinators that have not accepted them in time."""
         cluster = self._cluster
-        effects: list[PluginEffect] = []
         if not cluster.membership.joined:
-            return effects
+            return
         for id_, publication in list(self._pending.items()):
             if publication.retry_ns > now:
                 continue
             publication.attempts += 1
             publication.retry_ns = now + backoff_ns(publication.attempts)
-            effects += self.accept(id_, cluster.my_trees)  # digests tell its neighbours in other clusters
+            yield from self.accept(id_, cluster.my_trees)  # digests tell its neighbours in other clusters
             if id_ not in self._pending:
                 continue
             group, number = publication.numbers[0]
@@ -118,8 +117,7 @@ class OwnPublications:
                 continue
             message = ClusterEvent(cluster.name, publication.numbers, logged.event, now - logged.born_ns)
             missing = [slot.active for tree, slot in enumerate(cluster.slots) if tree not in publication.trees]
-            effects += [cluster.send(peer, message) for peer in dict.fromkeys(missing)]
-        return effects
+            yield from [cluster.send(peer, message) for peer in dict.fromkeys(missing)]
 
     # ---------------------------------------------------------------- the store
 

@@ -4,7 +4,7 @@ Coordinators and backups hold events for a while. Coordinators tell all members 
 neighbours in other clusters. A peer that lacks events of a group that it follows fetches them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from wend.model.events import PeerId
 from wend.model.units import MS, SECOND, Nanos
@@ -82,41 +82,36 @@ class Repair:
 
     # ---------------------------------------------------------------- what this peer has
 
-    def hold(self, now: Nanos, entry: LogEntry) -> list[PluginEffect]:
+    def hold(self, now: Nanos, entry: LogEntry) -> Iterator[PluginEffect]:
         """Hold an event for others."""
-        effects: list[PluginEffect] = []
         if self.log.hold(now, entry.stream, entry.number, entry.logged):
-            effects.append(Notice("queued", self._cluster.me))
+            yield Notice("queued", self._cluster.me)
         self._news[entry.group] = DIGEST_REPEATS
-        return effects + self.schedule(now)
+        yield from self.schedule(now)
 
     def announce_all(self, now: Nanos) -> list[PluginEffect]:
         """Tell the digests of all groups again."""
         self._news.update({group: DIGEST_REPEATS for _, _, group in self.log.streams})
         return self.schedule(now)
 
-    def tell_news(self, neighbours: Neighbours) -> list[PluginEffect]:
+    def tell_news(self, neighbours: Neighbours) -> Iterator[PluginEffect]:
         """A coordinator tells members and neighbours what it has of the groups with new events."""
         cluster = self._cluster
-        effects: list[PluginEffect] = []
         for group in self._news:
             for digest in self.digests(group):
-                effects += cluster.multicast(digest)
+                yield from cluster.multicast(digest)
         for group in self._news:
             for tree in cluster.my_trees:
                 for neighbour in neighbours(group, tree):
-                    effects += self.tell_cluster(group, tree, neighbour)
-        return effects
+                    yield from self.tell_cluster(group, tree, neighbour)
 
     def age_news(self) -> None:
         self._news = {group: left - 1 for group, left in self._news.items() if left > 1}
 
-    def tell_cluster(self, group: str, tree: int, cluster: str, asks: bool = False) -> list[PluginEffect]:
+    def tell_cluster(self, group: str, tree: int, cluster: str, asks: bool = False) -> Iterator[PluginEffect]:
         """Tell a neighbour what this cluster has of a group."""
-        effects: list[PluginEffect] = []
         for digest in self.digests(group, cluster, tree, asks):
-            effects += self._cluster.send_to_cluster(digest)
-        return effects
+            yield from self._cluster.send_to_cluster(digest)
 
     def digests(self, group: str, to: str = "", tree: int = -1, asks: bool = False) -> list[GroupDigest]:
         me = self._cluster.me
@@ -131,10 +126,9 @@ class Repair:
         batches = [tuple(streams[at : at + STREAMS]) for at in range(0, len(streams), STREAMS)] or [()]
         return [GroupDigest(group, batch, to, tree, asks) for batch in batches]
 
-    def give(self, now: Nanos, sender: PeerId, request: FetchEvents, asker: str = "") -> list[PluginEffect]:
+    def give(self, now: Nanos, sender: PeerId, request: FetchEvents, asker: str = "") -> Iterator[PluginEffect]:
         """Answer a member that lacks events, or another cluster."""
         stream = request.stream
-        effects: list[PluginEffect] = []
         for numbers in request.numbers[:RANGES]:
             events, gone = self.log.give(stream, numbers, now - request.age_ns)
             for number, logged in events:
@@ -143,10 +137,9 @@ class Repair:
                     message = self._member_copy(now, request.group, number, logged)
                 else:
                     message = self.tree_copy(now, LogEntry(stream, number, logged), asker, request.tree, 1)
-                effects.append(self._cluster.send(sender, message))
+                yield self._cluster.send(sender, message)
             if gone:
-                effects.append(self._cluster.send(sender, EventsGone(*stream, tuple(gone[:RANGES]))))
-        return effects
+                yield self._cluster.send(sender, EventsGone(*stream, tuple(gone[:RANGES])))
 
     def _member_copy(self, now: Nanos, group: str, number: int, logged: Logged) -> ClusterEvent:
         home = logged.home or self._cluster.name
@@ -168,22 +161,20 @@ class Repair:
         self._retries[stream] = (now + SOON_NS, 0)
         return [Timer(now + SOON_NS, FETCH)]
 
-    def fetch(self, now: Nanos, neighbours: Neighbours) -> list[PluginEffect]:
+    def fetch(self, now: Nanos, neighbours: Neighbours) -> Iterator[PluginEffect]:
         """Ask for the events that this peer lacks, from a member or from neighbours."""
-        effects: list[PluginEffect] = []
         for stream, (due_ns, attempts) in list(self._retries.items()):
             log = self.log.streams.get(stream)
             if log is None or not log.lacks:
                 del self._retries[stream]
             elif due_ns <= now:
                 self._retries[stream] = (now + backoff_ns(attempts), attempts + 1)
-                effects += self._ask(now, stream, tuple(log.missing(RANGES)), attempts, neighbours)
-                effects += self.schedule(now)
-        return effects
+                yield from self._ask(now, stream, tuple(log.missing(RANGES)), attempts, neighbours)
+                yield from self.schedule(now)
 
     def _ask(
         self, now: Nanos, stream: Stream, numbers: tuple[Numbers, ...], attempts: int, neighbours: Neighbours
-    ) -> list[PluginEffect]:
+    ) -> Iterator[PluginEffect]:
         cluster = self._cluster
         age_ns = max(0, now - self._groups.oldest_ns(stream[2]))
         source = self._sources.get(stream)
@@ -192,21 +183,18 @@ class Repair:
                 peer for peer in (*cluster.other_holders, stream[0]) if peer != cluster.me and peer in cluster.members
             ]
             source = others[(attempts // 2) % len(others)] if others else None
-        effects: list[PluginEffect] = []
         if source is not None and source in cluster.members:
-            effects.append(cluster.send(source, FetchEvents(*stream, numbers, age_ns)))
+            yield cluster.send(source, FetchEvents(*stream, numbers, age_ns))
         if cluster.my_trees and (attempts % 2 or source is None):
             options = [(other, tree) for tree in cluster.my_trees for other in neighbours(stream[2], tree)]
             if options:
                 request = FetchEvents(*stream, numbers, age_ns, *options[attempts % len(options)])
-                effects += cluster.send_to_cluster(request)
-        return effects
+                yield from cluster.send_to_cluster(request)
 
-    def hear_digest(self, now: Nanos, sender: PeerId, digest: GroupDigest) -> list[PluginEffect]:
+    def hear_digest(self, now: Nanos, sender: PeerId, digest: GroupDigest) -> Iterator[PluginEffect]:
         """A member has these events; fetch those that this peer lacks."""
         if not self._groups.follows(digest.group):
-            return []
-        effects: list[PluginEffect] = []
+            return
         for told in digest.streams:
             if (told.publisher, told.incarnation) == (self._cluster.me, self._incarnation):
                 continue
@@ -214,12 +202,12 @@ class Repair:
             log = self.log.stream(now, stream)
             log.last = max(log.last, told.last)
             if log.lacks:
-                effects += self.note_gap(now, stream, sender)
-        return effects
+                yield from self.note_gap(now, stream, sender)
 
-    def hear_cluster_digest(self, now: Nanos, sender: PeerId, cluster: str, digest: GroupDigest) -> list[PluginEffect]:
+    def hear_cluster_digest(
+        self, now: Nanos, sender: PeerId, cluster: str, digest: GroupDigest
+    ) -> Iterator[PluginEffect]:
         """Another cluster has these events; fetch those that this one lacks."""
-        effects: list[PluginEffect] = []
         for told in digest.streams:
             stream = (told.publisher, told.incarnation, digest.group)
             log = self.log.stream(now, stream)
@@ -229,10 +217,9 @@ class Repair:
                 if numbers:
                     age_ns = now - self._groups.oldest_ns(digest.group)
                     request = FetchEvents(*stream, numbers, age_ns, cluster, digest.tree)
-                    effects.append(self._cluster.send(sender, request))
+                    yield self._cluster.send(sender, request)
         if digest.asks:
-            effects += self.tell_cluster(digest.group, digest.tree, cluster)
-        return effects
+            yield from self.tell_cluster(digest.group, digest.tree, cluster)
 
     def give_up(self, answer: EventsGone) -> None:
         """Another peer no longer has these events; this one does without them."""

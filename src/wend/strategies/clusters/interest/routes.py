@@ -8,6 +8,7 @@
   what it lacks even if the publisher's cluster is gone.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from wend.model.events import Event, EventId, PeerId
@@ -129,47 +130,44 @@ class Routes:
 
     # ---------------------------------------------------------------- the groups that clusters follow
 
-    def groups_changed(self, now: Nanos) -> list[PluginEffect]:
+    def groups_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         groups = self._groups.cluster_urgencies()
-        effects: list[PluginEffect] = []
         if self._cluster.my_trees and groups != self._announced:
             gone = tuple(group for group in self._announced if group not in groups)
             self._announced = groups
             for cluster in self._cluster.directory:
                 for tree in self._cluster.my_trees:
-                    effects += self._announce(cluster, tree, gone)
-        return effects
+                    yield from self._announce(cluster, tree, gone)
 
-    def _announce(self, cluster: str, tree: int, gone: tuple[str, ...] = (), asks: bool = False) -> list[PluginEffect]:
-        effects: list[PluginEffect] = []
+    def _announce(
+        self, cluster: str, tree: int, gone: tuple[str, ...] = (), asks: bool = False
+    ) -> Iterator[PluginEffect]:
         if cluster != self._cluster.name:
             groups = [(group, *urgency) for group, urgency in self._announced.items()]
             for at in range(0, max(1, len(groups)), BATCH):
                 message = ClusterFollows(cluster, tree, tuple(groups[at : at + BATCH]), gone, asks and not at)
-                effects += self._cluster.send_to_cluster(message)
-        return effects
+                yield from self._cluster.send_to_cluster(message)
 
-    def hear_groups(self, now: Nanos, sender: PeerId, message: ClusterFollows) -> list[PluginEffect]:
+    def hear_groups(self, now: Nanos, sender: PeerId, message: ClusterFollows) -> Iterator[PluginEffect]:
         """Another cluster follows these groups."""
         if not self._cluster.is_addressed(message):
-            return []
+            return
         cluster = self._cluster.cluster_of(sender)
         if cluster is None:
-            return [Refuse(sender, NOT_A_COORDINATOR)]
+            yield Refuse(sender, NOT_A_COORDINATOR)
+            return
         if cluster == self._cluster.name:
-            return []
+            return
         is_mine = message.tree in self._cluster.my_trees
-        effects: list[PluginEffect] = []
         follows = self._followers.setdefault(cluster, {})
         for group in message.gone:
             follows.pop(group, None)
         for group, deadline_ns, factor in message.groups:
             if group not in follows and is_mine:
-                effects += self._repair.tell_cluster(group, message.tree, cluster)
+                yield from self._repair.tell_cluster(group, message.tree, cluster)
             follows[group] = ((deadline_ns, factor), now)
         if message.asks and is_mine:
-            effects += self._announce(cluster, message.tree)
-        return effects
+            yield from self._announce(cluster, message.tree)
 
     def neighbours(self, group: str, tree: int) -> list[str]:
         """Some of the other clusters that follow a group: its neighbours in a ring of all of them."""
@@ -179,23 +177,22 @@ class Routes:
 
     # ---------------------------------------------------------------- changes
 
-    def renew(self, now: Nanos) -> list[PluginEffect]:
+    def renew(self, now: Nanos) -> Iterator[PluginEffect]:
         for cluster, follows in list(self._followers.items()):
             if cluster not in self._cluster.directory:
                 del self._followers[cluster]
             elif not self._persistence:
                 for group in [group for group, (_, heard_ns) in follows.items() if heard_ns < now - self._expiry_ns]:
                     del follows[group]
-        effects = self.groups_changed(now)
+        yield from self.groups_changed(now)
         for tree in self._cluster.my_trees:
             for cluster in self._cluster.directory:
-                effects += self._announce(cluster, tree)
+                yield from self._announce(cluster, tree)
             for group in dict.fromkeys(stream[2] for stream in self._repair.log.streams):
                 for cluster in self.neighbours(group, tree):
-                    effects += self._repair.tell_cluster(group, tree, cluster)
-        return effects
+                    yield from self._repair.tell_cluster(group, tree, cluster)
 
-    def cluster_changed(self, now: Nanos) -> list[PluginEffect]:
+    def cluster_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         if not self._cluster.is_holder:
             self._followers.clear()
             self._groups.urgencies.clear()
@@ -203,18 +200,17 @@ class Routes:
         if not mine:
             self._announced.clear()
             self._informed.clear()
-            return []
+            return
         # a coordinator that takes over does not know which events the earlier one handed over
-        effects = [] if self._informed else self._repair.announce_all(now)
-        effects += self.groups_changed(now)
+        yield from [] if self._informed else self._repair.announce_all(now)
+        yield from self.groups_changed(now)
         before, self._informed = self._informed, {}
         for cluster, slots in self._cluster.directory.items():
             for tree in mine:
                 if tree < len(slots) and cluster != self._cluster.name:
                     active = self._informed[cluster, tree] = slots[tree].active
                     if before.get((cluster, tree)) != active:
-                        effects += self._announce(cluster, tree, asks=not self._followers.get(cluster))
-        return effects
+                        yield from self._announce(cluster, tree, asks=not self._followers.get(cluster))
 
     def undelivered(self, peer: PeerId, message: Any) -> list[PluginEffect]:
         """Try the next backup of a cluster that does not answer."""

@@ -7,6 +7,8 @@ of several that search at once, the one with the lowest id. Some may begin it tw
 partition.
 """
 
+from collections.abc import Iterable, Iterator
+
 from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.units import Nanos
@@ -114,7 +116,7 @@ class ClusterDiscovery:
 
     # ---------------------------------------------------------------- messages
 
-    def hear_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> list[PluginEffect]:
+    def hear_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> Iterable[PluginEffect]:
         cluster, directory = self._cluster, self._contacts.directory
         if message.cluster == cluster.name:
             return self._hear_own_search(now, sender, message)
@@ -129,36 +131,37 @@ class ClusterDiscovery:
         )
         return cluster.send((sender,), answer)
 
-    def _hear_own_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> list[PluginEffect]:
+    def _hear_own_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> Iterator[PluginEffect]:
         cluster = self._cluster
         if reason := cluster.mismatch(message.cluster, message.agreement):
-            return [Refuse(sender, reason)]
+            yield Refuse(sender, reason)
+            return
         if cluster.roster is None:
             self._add_seeker(cluster.name, sender)
-            return []
+            return
         if cluster.members.get(sender) == message.incarnation:
-            return []  # it has joined, and greets a contact
-        out = self._leadership.restart(now, sender, message.incarnation)
-        return [*out, *cluster.send((sender,), cluster.beacon(now))]
+            return  # it has joined, and greets a contact
+        yield from self._leadership.restart(now, sender, message.incarnation)
+        yield from cluster.send((sender,), cluster.beacon(now))
 
-    def hear_answer(self, now: Nanos, sender: PeerId, message: SearchAnswer) -> list[PluginEffect]:
+    def hear_answer(self, now: Nanos, sender: PeerId, message: SearchAnswer) -> Iterator[PluginEffect]:
         cluster = self._cluster
         if message.asked != cluster.name:
-            return [Refuse(sender, "answer-other-cluster")]
-        out = self._exceed_term(now, message)
+            yield Refuse(sender, "answer-other-cluster")
+            return
+        yield from self._exceed_term(now, message)
         for entry in message.entries:
             if entry.name == cluster.name:
-                out += self._hear_own_entry(now, entry, sender)
+                yield from self._hear_own_entry(now, entry, sender)
             else:
-                out += self._contacts.meet(now, entry, sender)
+                yield from self._contacts.meet(now, entry, sender)
         if cluster.roster is None:
             for peer in message.seekers:
                 if peer != cluster.me and peer not in self._seekers_of(cluster.name, cluster.me):
                     self._add_seeker(cluster.name, peer)
-                    out += cluster.send((peer,), cluster.search())
-        return out
+                    yield from cluster.send((peer,), cluster.search())
 
-    def _exceed_term(self, now: Nanos, message: SearchAnswer) -> list[PluginEffect]:
+    def _exceed_term(self, now: Nanos, message: SearchAnswer) -> Iterable[PluginEffect]:
         """Take a higher term if somebody knew this cluster in one that is not lower, before its entry expired."""
         cluster = self._cluster
         cluster.hear_term(message.term)
@@ -168,13 +171,13 @@ class ClusterDiscovery:
             return self._leadership.write(now)
         return cluster.send((cluster.head,), message) if cluster.is_holder else []
 
-    def _hear_own_entry(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> list[PluginEffect]:
+    def _hear_own_entry(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> Iterator[PluginEffect]:
         cluster = self._cluster
         if cluster.roster is not None:
-            return self._merge.compare(now, entry, sender)
+            yield from self._merge.compare(now, entry, sender)
+            return
         if reason := cluster.mismatch(entry.name, entry.agreement):
-            return [Refuse(sender, reason)]
-        out: list[PluginEffect] = []
+            yield Refuse(sender, reason)
+            return
         for peer in dict.fromkeys((entry.head, *holders_of(entry.slots))):
-            out += self._merge.ask_admission(now, peer)
-        return out
+            yield from self._merge.ask_admission(now, peer)

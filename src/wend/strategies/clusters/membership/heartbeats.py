@@ -10,6 +10,8 @@ If a member misses the head although it lives, coordinators and backups that hea
 beacon that is passed on says how old it is, so nobody takes a dead head for alive because others repeat it.
 """
 
+from collections.abc import Iterable, Iterator
+
 from msgspec.structs import replace
 
 from wend.model.events import PeerId
@@ -51,15 +53,14 @@ class Heartbeats:
     def start(self, now: Nanos) -> list[PluginEffect]:
         return [Timer(now + 1 + node_id(self._cluster.me) % self._cluster.period_ns, BEAT)]
 
-    def beat(self, now: Nanos) -> list[PluginEffect]:
+    def beat(self, now: Nanos) -> Iterator[PluginEffect]:
         cluster = self._cluster
-        out: list[PluginEffect] = [Timer(now + cluster.period_ns, BEAT)]
+        yield Timer(now + cluster.period_ns, BEAT)
         if cluster.roster is not None:
-            out += self._send_beacons(now) if cluster.is_head else self._send_beats(now)
-            out += self._merge.ask_winner(now)
+            yield from self._send_beacons(now) if cluster.is_head else self._send_beats(now)
+            yield from self._merge.ask_winner(now)
             if cluster.multicast.is_probe_due(now):
-                out.append(Multicast(cluster.group, MulticastProbe(cluster.name)))
-        return out
+                yield Multicast(cluster.group, MulticastProbe(cluster.name))
 
     def _send_beats(self, now: Nanos) -> list[PluginEffect]:
         cluster, beat = self._cluster, self._cluster.beat(now)
@@ -126,17 +127,17 @@ class Heartbeats:
             out += cluster.send((member,), cluster.beacon(now))
         return out
 
-    def _join(self, now: Nanos, member: PeerId, beat: MemberBeat, sender: PeerId) -> list[PluginEffect]:
+    def _join(self, now: Nanos, member: PeerId, beat: MemberBeat, sender: PeerId) -> Iterator[PluginEffect]:
         """Act on the request of another peer to become a member, or on the restart of a member."""
         cluster = self._cluster
         if cluster.is_head:
-            return self._leadership.admit(now, member, beat.incarnation)
-        out = self._leadership.restart(now, member, beat.incarnation)
+            yield from self._leadership.admit(now, member, beat.incarnation)
+            return
+        yield from self._leadership.restart(now, member, beat.incarnation)
         if sender == member:
-            out += cluster.send((cluster.head,), PassedBeat(member, beat))
-        return out
+            yield from cluster.send((cluster.head,), PassedBeat(member, beat))
 
-    def _correct(self, now: Nanos, member: PeerId, beat: MemberBeat) -> list[PluginEffect]:
+    def _correct(self, now: Nanos, member: PeerId, beat: MemberBeat) -> Iterable[PluginEffect]:
         """Tell a member of this peer's roster if it has another one."""
         cluster = self._cluster
         if (beat.term, beat.head) == (cluster.term, cluster.head):
@@ -149,7 +150,7 @@ class Heartbeats:
 
     # ---------------------------------------------------------------- beacons and rosters
 
-    def hear_beacon(self, now: Nanos, sender: PeerId, beacon: HeadBeacon) -> list[PluginEffect]:
+    def hear_beacon(self, now: Nanos, sender: PeerId, beacon: HeadBeacon) -> Iterable[PluginEffect]:
         cluster = self._cluster
         if beacon.by_multicast and sender == beacon.head:
             cluster.multicast.hear(now, sender)
@@ -176,7 +177,7 @@ class Heartbeats:
             out += self._merge.ask_roster(sender)
         return out
 
-    def hear_roster(self, now: Nanos, sender: PeerId, message: RosterUpdate) -> list[PluginEffect]:
+    def hear_roster(self, now: Nanos, sender: PeerId, message: RosterUpdate) -> Iterable[PluginEffect]:
         cluster, new = self._cluster, message.roster
         if message.by_multicast and sender == new.head:
             cluster.multicast.hear(now, sender)
@@ -193,7 +194,7 @@ class Heartbeats:
             return self._merge.ask_admission(now, new.head)
         return self._merge.resolve(now, new.term, new.head, sender)
 
-    def _hear_same_term(self, now: Nanos, sender: PeerId, message: RosterUpdate) -> list[PluginEffect]:
+    def _hear_same_term(self, now: Nanos, sender: PeerId, message: RosterUpdate) -> Iterable[PluginEffect]:
         cluster, new = self._cluster, message.roster
         if digest_of(new) == cluster.digest:
             return []

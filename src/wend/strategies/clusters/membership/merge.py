@@ -4,6 +4,8 @@ After a partition, heads look for lost members with their beacons, one after the
 that wins over its own asks the head of that one to be added; a head that loses tells its members.
 """
 
+from collections.abc import Iterable, Iterator
+
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import PluginEffect, Refuse
@@ -52,29 +54,29 @@ class Merge:
         put(self._asked, peer, None, MOST_ASKED)
         return self._cluster.send((peer,), RosterRequest(self._cluster.name))
 
-    def resolve(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> list[PluginEffect]:
+    def resolve(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> Iterable[PluginEffect]:
         """Compare this peer's roster with another one that `source` has."""
         if election.wins(term, head, self._cluster.term, self._cluster.head):
             return self.follow(now, term, head, source)
         return self._refute(now, source)
 
-    def follow(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> list[PluginEffect]:
+    def follow(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> Iterator[PluginEffect]:
         """Ask for a roster that wins over this peer's own: its head, and the peer that told of it."""
         cluster = self._cluster
         cluster.hear_term(term)
         if head == cluster.me:  # of an earlier incarnation, or made up: a higher term settles it
-            return self._leadership.write(now) if cluster.is_head else []
+            yield from self._leadership.write(now) if cluster.is_head else []
+            return
         if self._winner is not None and not election.wins(term, head, *self._winner[:2]):
-            return []
+            return
         self._winner = (term, head, now + 2 * cluster.detection_ns)
-        out = self.ask_head(now, head)
+        yield from self.ask_head(now, head)
         if source != head:
-            out += self.ask_roster(source)
+            yield from self.ask_roster(source)
         if cluster.is_head:
-            out += cluster.send(cluster.members, cluster.beacon_of(term, head))
-        return out
+            yield from cluster.send(cluster.members, cluster.beacon_of(term, head))
 
-    def ask_winner(self, now: Nanos) -> list[PluginEffect]:
+    def ask_winner(self, now: Nanos) -> Iterable[PluginEffect]:
         """Once per heartbeat period: ask the head of the roster that wins again."""
         if self._winner is None:
             return []
@@ -94,7 +96,7 @@ class Merge:
         put(self._refuted_ns, peer, now if is_due or last_ns is None else last_ns, MOST_ASKED)
         return self._cluster.send((peer,), self._cluster.beacon(now)) if is_due else []
 
-    def compare(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> list[PluginEffect]:
+    def compare(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> Iterable[PluginEffect]:
         """Act on this cluster's entry in another directory: of another head, after a partition, or an old one."""
         cluster, term = self._cluster, entry.slots[0].term
         if reason := cluster.mismatch(entry.name, entry.agreement):

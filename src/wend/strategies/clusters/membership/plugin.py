@@ -19,7 +19,7 @@ all clusters.
 The paper leaves the election to a bully algorithm and does not say how clusters find each other; both are Wend's own.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from wend.model.events import PeerId
@@ -100,7 +100,7 @@ class Clusters(Membership):
         self._unanswered: dict[PeerId, Nanos] = {}
         """When each peer last left a message of some plug-in without an answer."""
         self._has_left = False
-        self._hear: dict[type, Callable[[Nanos, PeerId, Any], list[PluginEffect]]] = {
+        self._hear: dict[type, Callable[[Nanos, PeerId, Any], Iterable[PluginEffect]]] = {
             ClusterSearch: discovery.hear_search,
             SearchAnswer: discovery.hear_answer,
             MemberBeat: heartbeats.hear_beat,
@@ -115,7 +115,7 @@ class Clusters(Membership):
             DirectoryDigest: contacts.hear_digest,
             DirectoryEntries: self._hear_entries,
         }
-        self._timers: dict[str, Callable[[Nanos], list[PluginEffect]]] = {
+        self._timers: dict[str, Callable[[Nanos], Iterable[PluginEffect]]] = {
             NAME: discovery.name_after_peer,
             SEEK: discovery.seek,
             BEAT: self._beat,
@@ -204,7 +204,7 @@ class Clusters(Membership):
     def handle(self, now: Nanos, event: PluginInput, view: View | None = None) -> list[PluginEffect]:
         if self._has_left:
             return []
-        out = self._dispatch(now, event)
+        out = list(self._dispatch(now, event))
         timer_ns = self._detector.arm(now)
         if timer_ns is not None:
             out.append(Timer(timer_ns, DETECT))
@@ -213,7 +213,7 @@ class Clusters(Membership):
             out.append(Changed(CLUSTER))
         return out
 
-    def _dispatch(self, now: Nanos, event: PluginInput) -> list[PluginEffect]:
+    def _dispatch(self, now: Nanos, event: PluginInput) -> Iterable[PluginEffect]:
         match event:
             case Heard(sender, message):
                 return self._take(now, sender, message)
@@ -233,7 +233,7 @@ class Clusters(Membership):
                 return self._leave()
         return []
 
-    def _take(self, now: Nanos, sender: PeerId, message: Any) -> list[PluginEffect]:
+    def _take(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
         self._unanswered.pop(sender, None)
         if sender == self.me or is_invalid(message, self._trees):
             return [Refuse(sender, "invalid-message", type(message).__name__)]
@@ -256,31 +256,31 @@ class Clusters(Membership):
         leave = MemberLeave(cluster.name, cluster.incarnation)
         return cluster.send(dict.fromkeys((cluster.head, *cluster.holders)), leave)
 
-    def _hear_entries(self, now: Nanos, sender: PeerId, message: DirectoryEntries) -> list[PluginEffect]:
+    def _hear_entries(self, now: Nanos, sender: PeerId, message: DirectoryEntries) -> Iterator[PluginEffect]:
         cluster, contacts = self._cluster, self._contacts
         if message.number:
             self._detector.measure(now, sender, message.number)
         if not cluster.is_holder:  # the sender's list of coordinators is old
             is_news = cluster.roster is not None and sender not in cluster.members
-            return cluster.send((cluster.head,), DirectoryEntries(message.entries)) if is_news else []
-        out = [*contacts.warn_successor(message.entries, sender), *self._learn(now, message.entries, sender)]
+            yield from cluster.send((cluster.head,), DirectoryEntries(message.entries)) if is_news else []
+            return
+        yield from contacts.warn_successor(message.entries, sender)
+        yield from self._learn(now, message.entries, sender)
         if message.wanted:
-            out += cluster.send((sender,), DirectoryEntries(contacts.directory.entries(message.wanted)))
-        return out
+            yield from cluster.send((sender,), DirectoryEntries(contacts.directory.entries(message.wanted)))
 
-    def _learn(self, now: Nanos, entries: tuple[ClusterEntry, ...], sender: PeerId) -> list[PluginEffect]:
+    def _learn(self, now: Nanos, entries: tuple[ClusterEntry, ...], sender: PeerId) -> Iterator[PluginEffect]:
         contacts = self._contacts
-        out: list[PluginEffect] = []
         changed: list[ClusterEntry] = []
         new: list[str] = []
         for entry in entries:
             is_new = contacts.directory.get(entry.name) is None
             if entry.name == self.cluster:
-                out += self._merge.compare(now, entry, sender)
+                yield from self._merge.compare(now, entry, sender)
             elif contacts.directory.learn(now, entry):
                 changed.append(entry)
                 new += [entry.name] if is_new else []
-        return [*out, *contacts.spread(changed, new, sender)]
+        yield from contacts.spread(changed, new, sender)
 
 
 class LinkedClusters(Clusters):
