@@ -1,4 +1,4 @@
-"""Whom this peer knows in other clusters, and what it tells them of its own (`directory.py`)."""
+"""The peers that this one knows in other clusters, and what it tells them about its own cluster (`directory.py`)."""
 
 from collections.abc import Container, Iterable, Iterator
 
@@ -68,7 +68,7 @@ class ClusterContacts:
             self.contacts.append(peer)
 
     def find(self, peer: PeerId) -> list[PluginEffect]:
-        """Greet a contact that the driver has found. It may be this peer itself."""
+        """Greet a contact that the driver names. It may be this peer itself."""
         self.awaits_contacts = False
         self.add(peer, first=True)
         return self._greet((peer,))
@@ -108,7 +108,7 @@ class ClusterContacts:
         yield from self._measure(now)
 
     def _measure(self, now: Nanos) -> list[PluginEffect]:
-        """Probe a coordinator or backup that was not measured yet; if there is none, now and then any peer."""
+        """Probe a coordinator or backup that is not measured yet; if there is none, now and then any peer."""
         cluster = self._cluster
         coordinators = [peer for peer in (*cluster.holders, *self.coordinators()) if peer != cluster.me]
         candidates = [peer for peer in coordinators if not self._detector.has_measured(peer)]
@@ -188,9 +188,9 @@ class ClusterContacts:
     # ---------------------------------------------------------------- news of other clusters
 
     def spread(self, entries: list[ClusterEntry], names: list[str], sender: PeerId) -> Iterator[PluginEffect]:
-        """Act on entries that changed the directory; `names` are those of new clusters, which hear of this one at once.
+        """Act on entries that changed the directory. The new clusters, which `names` lists, hear of this one at once.
 
-        If another cluster sent the entries, an active coordinator passes them on to the others of its own: the sender's
+        If another cluster sent the entries, an active coordinator passes them on inside its own cluster: the sender's
         list of coordinators may be old."""
         if not entries:
             return
@@ -201,7 +201,7 @@ class ClusterContacts:
             yield from cluster.send(cluster.holders, DirectoryEntries(tuple(entries)))
 
     def warn_successor(self, entries: tuple[ClusterEntry, ...], sender: PeerId) -> list[PluginEffect]:
-        """Tell the sender the last term of its cluster, which a new head may not know, if its entry has expired."""
+        """If the entry of the sender's cluster has expired, tell it the last term, which a new head may not know."""
         cluster, out = self._cluster, list[PluginEffect]()
         for entry in entries:
             if self.directory.has_outlived(entry) and sender in holders_of(entry.slots):
@@ -210,7 +210,7 @@ class ClusterContacts:
         return out
 
     def meet(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> Iterator[PluginEffect]:
-        """Act on the answer of a contact, which says who coordinates another cluster."""
+        """Act on a contact's answer about the coordinators of another cluster."""
         cluster = self._cluster
         holders = holders_of(entry.slots)
         if cluster.roster is None:

@@ -2,7 +2,8 @@
 
 Each of them compares its directory with that of a random cluster, once per period: it sends a digest, gets the entries
 that it lacks and sends those that the other lacks. So news reaches all in a few periods, and the cost depends on the
-number of clusters, not on their members. When slots change, active coordinators tell those of the same tree at once.
+number of clusters, not on their members. When slots change, active coordinators tell the coordinators of the same tree
+in other clusters at once.
 
 The head of a cluster raises the stamp of its entry once per period. If the stamp of an entry no longer grows, the
 cluster is gone, and the entry expires. An expired entry returns only with a higher stamp or term.
@@ -59,7 +60,7 @@ class ClusterDirectory:
         return 0 if name in self._entries else self._expired.get(name, (0, 0, 0))[0]
 
     def has_outlived(self, entry: ClusterEntry) -> bool:
-        """Whether a roster that wins over the entry's has expired here: a new head does not know of that one."""
+        """Whether an entry of a later roster has expired here: a new head does not know of that roster."""
         expired = self._expired.get(entry.name)
         return expired is not None and entry.name not in self._entries and expired[:2] > entry.version[:2]
 
@@ -77,7 +78,7 @@ class ClusterDirectory:
         return True
 
     def expire(self, now: Nanos, mine: str) -> list[ClusterEntry]:
-        """Drop and return the entries of other clusters whose stamps did not grow for long."""
+        """Drop and return the entries of other clusters whose stamps have not grown for too long."""
         limit_ns = now - self._expiry_ns
         names = [name for name, renewed_ns in self._renewed_ns.items() if renewed_ns < limit_ns and name != mine]
         entries = [self._entries.pop(name) for name in names]

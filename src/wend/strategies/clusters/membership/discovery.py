@@ -3,8 +3,8 @@
 A peer without a cluster searches in rounds, one per heartbeat period: by multicast, by contacts of any cluster, and by
 others that search for the same one. A contact answers with the coordinators of its own cluster; if it is one itself, it
 knows the directory and says who coordinates the cluster in question. If nobody knows the cluster, the peer begins it;
-of several that search at once, the one with the lowest id. Some may begin it twice: such clusters merge as after a
-partition.
+of several peers that search at once, the one with the lowest id begins. Two peers may both begin it: then their
+clusters merge as after a partition.
 """
 
 from collections.abc import Iterable, Iterator
@@ -55,14 +55,12 @@ class ClusterDiscovery:
         paths = [FindPath(peer) for peer in self._contacts.next_contacts(MOST_PATHS)]
         return [*paths, Timer(now + 2 * self._cluster.detection_ns, NAME)]
 
-    def name_after_path(self, now: Nanos, path: Path | None) -> list[PluginEffect]:
-        return self._name(now, domain_of_path(path))
-
     def name_after_peer(self, now: Nanos) -> list[PluginEffect]:
-        """No path came in time: the peer is a cluster of its own."""
-        return self._name(now, f"peer {self._cluster.me}")
+        """Become a cluster of its own: no path came in time."""
+        return self.name(now, f"peer {self._cluster.me}")
 
-    def _name(self, now: Nanos, name: str | None) -> list[PluginEffect]:
+    def name(self, now: Nanos, name: str | None) -> list[PluginEffect]:
+        """Name the cluster and search for it, unless it has a name already."""
         if self._cluster.name or name is None:
             return []
         self._cluster.name = name
@@ -91,7 +89,7 @@ class ClusterDiscovery:
         return [*out, Timer(now + cluster.period_ns, SEEK)]
 
     def _is_last_round(self, seekers: tuple[PeerId, ...]) -> bool:
-        """Count a round; whether to begin the cluster now."""
+        """Count a round. Returns whether to begin the cluster now."""
         self._rounds += 1
         if self._merge.targets:
             limit = HOPEFUL
@@ -162,7 +160,7 @@ class ClusterDiscovery:
                     yield from cluster.send((peer,), cluster.search())
 
     def _exceed_term(self, now: Nanos, message: SearchAnswer) -> Iterable[PluginEffect]:
-        """Take a higher term if somebody knew this cluster in one that is not lower, before its entry expired."""
+        """Take a higher term if the sender knew this cluster in the same or a higher term before its entry expired."""
         cluster = self._cluster
         cluster.hear_term(message.term)
         if cluster.term > message.term:

@@ -1,13 +1,13 @@
 """Heartbeats and beacons: how members know that the others live, and that they have the same roster.
 
 Each member sends a heartbeat to the head, once per period, and gets its beacon. Coordinators and backups send each
-other heartbeats, too, so each of them knows which of its predecessors in the succession live. Nobody else sends any, so
-a member's control traffic does not grow with the cluster, and the head's grows only if multicast does not work.
+other heartbeats, too, so each of them knows which of its predecessors in the succession live. There are no other
+heartbeats, so a member's control traffic does not grow with the cluster, and the head's grows only if multicast fails.
 
 The beacon carries a digest of the roster, so that a member that missed the roster asks for it.
 
-If a member misses the head although it lives, coordinators and backups that hear both pass heartbeats and beacons on. A
-beacon that is passed on says how old it is, so nobody takes a dead head for alive because others repeat it.
+If a member does not hear a live head, coordinators and backups that hear both pass heartbeats and beacons on. A beacon
+that they pass on says how old it is, so no peer takes a dead head for alive because others repeat its beacon.
 """
 
 from collections.abc import Iterable, Iterator
@@ -85,7 +85,7 @@ class Heartbeats:
         return [Notice("multicast-works" if works else "multicast-blocked", self._cluster.me)]
 
     def _look_for_lost(self, beacon: HeadBeacon) -> list[PluginEffect]:
-        """Send the beacon to each lost peer once in a while, first to those that were lost last."""
+        """Send the beacon to each lost peer once in a while, to the latest ones first."""
         cluster = self._cluster
         lost = cluster.roster.lost[::-1] if cluster.roster is not None else ()
         if not lost:
@@ -143,7 +143,7 @@ class Heartbeats:
         if (beat.term, beat.head) == (cluster.term, cluster.head):
             return []
         if cluster.is_head and beat.term == cluster.term:
-            return self._leadership.write(now)  # the member has other slots of this term, and adopts only a higher one
+            return self._leadership.write(now)  # the member has other slots of this term and adopts only a higher term
         if cluster.is_head or not beat.term:
             return cluster.send((member,), cluster.roster_message())
         return cluster.send((member,), cluster.beacon(now)) if beat.head != cluster.head else []

@@ -1,11 +1,11 @@
 """Who heads the cluster, and what the head writes (`election.py` has the rule).
 
-The head writes a roster when members join, leave, die or restart, and sends it to all. It collects joins for a moment,
-so that many joins make one roster. A detection time after the last roster the head looks again: new backups have the
-state of their slots by then, so they may become coordinators.
+The head writes a roster when members join, leave, die or restart, and sends it to all members. It collects joins for a
+moment, so that many joins make one roster. A detection time later new backups have the state of their slots, and the
+head may make them coordinators.
 
-Each peer tracks those whose death concerns it. The head tracks all members, coordinators and backups track each other,
-and other members track the head. If the head is silent, these track all coordinators and backups, too.
+Each peer tracks the peers whose death concerns it. The head tracks all members, coordinators and backups track each
+other, and other members track the head. If the head is silent, they track all coordinators and backups, too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,9 +44,9 @@ class Leadership:
         self._detector = detector
         self._contacts = contacts
         self._joiners: dict[PeerId, int] = {}
-        """For the head: whom the next roster adds, with their incarnations."""
+        """For the head: the peers that the next roster adds, with their incarnations."""
         self._leavers: dict[PeerId, None] = {}
-        """Members that said that they leave."""
+        """Members that announced that they leave."""
         self._adopted_ns: Nanos = 0
         self._take_over_ns: Nanos | None = None
         self._is_small = False
@@ -167,7 +167,7 @@ class Leadership:
     # ---------------------------------------------------------------- failures
 
     def track(self, now: Nanos, suspected: bool = False) -> None:
-        """Track the peers that this peer's role asks for; if the head is suspected, all coordinators and backups."""
+        """Track the peers whose death concerns this one; if the head is suspected, all coordinators and backups."""
         cluster = self._cluster
         if cluster.is_head:
             peers = list(cluster.members)
@@ -219,7 +219,7 @@ class Leadership:
         return self.take_over(now)
 
     def take_over(self, now: Nanos) -> Iterable[PluginEffect]:
-        """Head the cluster if all coordinators and backups are dead, unless another member was faster."""
+        """Head the cluster if all coordinators and backups are dead and no other member was faster."""
         if self._take_over_ns is None:
             return []
         dead = self._detector.dead

@@ -1,7 +1,7 @@
 """How a peer gets from its roster, or from none, to the roster that wins.
 
-After a partition, heads look for lost members with their beacons, one after the other. A peer that hears of a roster
-that wins over its own asks the head of that one to be added; a head that loses tells its members.
+After a partition a head sends its beacon to lost members, one after the other. A peer that hears of a roster that wins
+over its own asks the head of that roster to add it. A head whose roster loses tells its members.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,13 +26,13 @@ class Merge:
         self._cluster = cluster
         self._leadership = leadership
         self.targets: dict[PeerId, None] = {}
-        """Members that can admit this peer, which has no roster yet."""
+        """Members that can admit this peer while it has no roster."""
         self._winner: tuple[int, PeerId, Nanos] | None = None
         """The term and head of a roster that wins over this peer's own, and until when this peer asks that head."""
         self._asked: dict[PeerId, None] = {}
         """Peers that this one asked for their roster."""
         self._refuted_ns: dict[PeerId, Nanos] = {}
-        """When this peer last told each other one that its roster loses."""
+        """When this peer last told each of them that its roster loses."""
 
     def expects(self, peer: PeerId) -> bool:
         """Whether this peer asked another one for its roster."""
@@ -64,7 +64,7 @@ class Merge:
         """Ask for a roster that wins over this peer's own: its head, and the peer that told of it."""
         cluster = self._cluster
         cluster.hear_term(term)
-        if head == cluster.me:  # of an earlier incarnation, or made up: a higher term settles it
+        if head == cluster.me:  # an earlier incarnation wrote it, or a lying peer: a higher term settles that
             yield from self._leadership.write(now) if cluster.is_head else []
             return
         if self._winner is not None and not election.wins(term, head, *self._winner[:2]):
@@ -86,7 +86,7 @@ class Merge:
             return self.ask_head(now, head)
         self._winner = None
         if is_ahead and self._cluster.is_head:
-            return self._leadership.write(now)  # nobody answers for that roster: this one wins again
+            return self._leadership.write(now)  # no peer answers for that roster: this one wins again
         return []
 
     def _refute(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
@@ -97,7 +97,7 @@ class Merge:
         return self._cluster.send((peer,), self._cluster.beacon(now)) if is_due else []
 
     def compare(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> Iterable[PluginEffect]:
-        """Act on this cluster's entry in another directory: of another head, after a partition, or an old one."""
+        """Act on this cluster's entry in another directory. After a partition it may be of another head, or old."""
         cluster, term = self._cluster, entry.slots[0].term
         if reason := cluster.mismatch(entry.name, entry.agreement):
             return [Refuse(sender, reason)]

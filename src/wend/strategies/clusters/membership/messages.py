@@ -17,7 +17,7 @@ from wend.strategies.clusters.membership.settings import ClusterSettings
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):
-    """Who speaks for a cluster on one tree; the tree is the slot's index."""
+    """Who speaks for a cluster on the tree whose number is the slot's index."""
 
     active: PeerId
     backups: tuple[PeerId, ...] = ()
@@ -48,7 +48,7 @@ MOST_BACKUPS = 32
 
 
 def are_slots_invalid(slots: Slots, trees: int) -> bool:
-    """Whether no head assigns such slots: one for each tree, all of one term, no peer twice in a slot."""
+    """Whether no head assigns these slots. It assigns one for each tree, all of one term, with no peer twice in one."""
     return len(slots) != trees or any(
         slot.term != slots[0].term
         or slot.term < 1
@@ -88,7 +88,7 @@ class ClusterEntry(msgspec.Struct, frozen=True, gc=False):
     head: PeerId
     slots: Slots
     stamp: int
-    """Grows as long as the cluster lives."""
+    """It grows while the cluster lives."""
 
     @property
     def version(self) -> tuple[int, int, int]:
@@ -110,18 +110,23 @@ class SearchAnswer(msgspec.Struct, frozen=True, gc=False, tag="cf"):
     cluster: str
     asked: str
     entries: tuple[ClusterEntry, ...]
-    """Of the sender's own cluster and of the one in question, as far as the sender knows them."""
+    """Of both clusters, as far as the sender knows them."""
     seekers: tuple[PeerId, ...] = ()
     """Others that search for the cluster in question."""
     term: int = 0
     """The last term of the cluster in question, if its entry has expired."""
 
 
-class MemberBeat(msgspec.Struct, frozen=True, gc=False, tag="cb"):
-    """A member's heartbeat to the head, and among coordinators and backups. From other peers, a request to join."""
+class InCluster(msgspec.Struct, frozen=True, gc=False):
+    """A message among peers of one cluster."""
 
     cluster: str
     agreement: int
+
+
+class MemberBeat(InCluster, frozen=True, gc=False, tag="cb"):
+    """A member's heartbeat to the head, and among coordinators and backups. From another peer, a request to join."""
+
     incarnation: int
     term: int
     head: PeerId
@@ -143,15 +148,13 @@ class PassedBeat(msgspec.Struct, frozen=True, gc=False, tag="cy"):
     beat: MemberBeat
 
 
-class HeadBeacon(msgspec.Struct, frozen=True, gc=False, tag="ch"):
-    """From the head to all members, once per period; others pass it on if a member misses it."""
+class HeadBeacon(InCluster, frozen=True, gc=False, tag="ch"):
+    """From the head to all members, once per period. Other members pass it on to one that misses the head."""
 
-    cluster: str
-    agreement: int
     term: int
     head: PeerId
     digest: int = 0
-    """Of the roster: a member that has another one asks for it."""
+    """Of the roster: a member that has another roster asks for this one."""
     stamp: int = 0
     by_multicast: bool = False
     age_ns: Nanos = 0
@@ -168,11 +171,9 @@ class RosterRequest(msgspec.Struct, frozen=True, gc=False, tag="cq"):
     cluster: str
 
 
-class RosterUpdate(msgspec.Struct, frozen=True, gc=False, tag="cr"):
+class RosterUpdate(InCluster, frozen=True, gc=False, tag="cr"):
     """A roster, from the head to all members, or from any member to a peer that asked for it."""
 
-    cluster: str
-    agreement: int
     roster: Roster
     stamp: int = 0
     by_multicast: bool = False
@@ -213,7 +214,7 @@ class DirectoryDigest(msgspec.Struct, frozen=True, gc=False, tag="cd"):
 
 
 class DirectoryEntries(msgspec.Struct, frozen=True, gc=False, tag="ce"):
-    """Entries that the receiver lacks, and names of those that the sender lacks."""
+    """Entries that the receiver lacks, and names of entries that the sender lacks."""
 
     entries: tuple[ClusterEntry, ...]
     wanted: tuple[str, ...] = ()
@@ -249,7 +250,7 @@ def digest_of(roster: Roster) -> int:
 
 
 def is_invalid(message: ClusterMessage, coordinators: int) -> bool:
-    """Whether no correct peer sends such a message to peers whose clusters have so many coordinators."""
+    """Whether no correct peer sends this message to peers whose clusters have this number of coordinators."""
     match message:
         case RosterUpdate(cluster, _, roster):
             return _is_bad_name(cluster) or _is_bad_roster(roster, coordinators)

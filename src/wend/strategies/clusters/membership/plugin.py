@@ -46,7 +46,7 @@ from wend.strategies.clusters.membership.cluster import ClusterState
 from wend.strategies.clusters.membership.contacts import GOSSIP, ClusterContacts
 from wend.strategies.clusters.membership.detector import ClusterDetector
 from wend.strategies.clusters.membership.directory import CoordinatorLinks
-from wend.strategies.clusters.membership.discovery import NAME, SEEK, ClusterDiscovery
+from wend.strategies.clusters.membership.discovery import NAME, SEEK, ClusterDiscovery, domain_of_path
 from wend.strategies.clusters.membership.heartbeats import BEAT, Heartbeats
 from wend.strategies.clusters.membership.leadership import ADMIT, DETECT, SETTLE, TAKE_OVER, Leadership
 from wend.strategies.clusters.membership.merge import Merge
@@ -57,6 +57,7 @@ from wend.strategies.clusters.membership.messages import (
     DirectoryDigest,
     DirectoryEntries,
     HeadBeacon,
+    InCluster,
     MemberAnswer,
     MemberBeat,
     MemberLeave,
@@ -78,7 +79,7 @@ MOST_UNANSWERED = 256
 
 
 class Clusters(Membership):
-    """Who belongs to this peer's cluster, and who speaks for it and for others."""
+    """Knows who belongs to this peer's cluster, and who speaks for it and for other clusters."""
 
     settings: ClassVar[type[Settings]] = ClusterSettings
     messages: ClassVar[Any] = ClusterMessage
@@ -145,7 +146,7 @@ class Clusters(Membership):
 
     @property
     def slots(self) -> Slots:
-        """Of this peer's cluster, by tree."""
+        """The slots of this peer's cluster, by tree."""
         return self._cluster.slots
 
     @property
@@ -180,13 +181,13 @@ class Clusters(Membership):
         return is_known and peer not in self._detector.dead and peer not in self._unanswered
 
     def informants(self) -> tuple[PeerId, ...]:
-        """The head, which hears all members, and coordinators, which hear those of other clusters."""
+        """The head, which hears all members, and coordinators, which hear coordinators of other clusters."""
         peers = (self._cluster.head, *self._cluster.holders, *self._contacts.coordinators())
         return tuple(peer for peer in dict.fromkeys(peers) if peer != self.me)
 
     def status(self) -> dict[str, int]:
-        """1 under `joined` where it has; `members`; `clusters` that it knows; `head`, the peer that assigned the slots,
-        and their `term`; 1 under `multicast` where the peer's multicast reaches all members. `active/0` is 1 at the
+        """1 under `joined` if it has; `members`; `clusters` that it knows; `head`, the peer that assigned the slots,
+        and their `term`; 1 under `multicast` if the peer's multicast reaches all members. `active/0` is 1 at the
         active coordinator of tree 0, `backup/0` at its backups."""
         shown = {
             "joined": int(self.joined),
@@ -225,7 +226,7 @@ class Clusters(Membership):
             case ContactFound(peer):
                 return self._contacts.find(peer)
             case PathFound(_, path):
-                return self._discovery.name_after_path(now, path)
+                return self._discovery.name(now, domain_of_path(path))
             case Unanswered(peer):
                 put(self._unanswered, peer, now, MOST_UNANSWERED)
                 self._detector.suspect(now, peer)
@@ -239,7 +240,7 @@ class Clusters(Membership):
             return [Refuse(sender, "invalid-message", type(message).__name__)]
         if not self._cluster.name:
             return []
-        if isinstance(message, MemberBeat | HeadBeacon | RosterUpdate):
+        if isinstance(message, InCluster):
             reason = self._cluster.mismatch(message.cluster, message.agreement)
             if reason is not None:
                 return [Refuse(sender, reason)]
