@@ -42,8 +42,6 @@ class RegionReplicas:
         self._updated_ns: dict[RegionId, Nanos] = {}
         """When an owner last sent a message about each copy."""
 
-    # ---------------------------------------------------------------- copies of this peer's regions
-
     def choose(self, peers: tuple[PeerId, ...]) -> list[PeerId]:
         """Let these peers be the replicas from now on. Returns the new ones."""
         new = [peer for peer in peers if peer not in self.peers]
@@ -59,8 +57,6 @@ class RegionReplicas:
             if message.removed or is_split:
                 parts += [CopyEntries(*region, (), batch, is_split) for batch in batches(message.removed) or [()]]
         return [ToPeer(peer, part) for peer in self.peers for part in parts]
-
-    # ---------------------------------------------------------------- copies of others' regions
 
     def update(self, now: Nanos, sender: PeerId, message: CopyEntries) -> list[Output]:
         """The owner of a region has added or removed entries."""

@@ -101,8 +101,6 @@ class LeafSet:
         """Whether the peer is on the side of the successors."""
         return (node_id(peer) - self.mine) & _MASK < _OPPOSITE
 
-    # ---------------------------------------------------------------- who owns a key
-
     def closest(self, offset: int) -> PeerId:
         """The member closest to a key, or this peer; of two at the same distance, the one with the lower place.
 

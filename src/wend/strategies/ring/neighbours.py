@@ -49,8 +49,6 @@ class Neighbours:
         self._has_changed = True
         return self.successor.follow(now, self.leaf_set.successor)
 
-    # ---------------------------------------------------------------- senders of messages
-
     def meet(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
         """Take note of a message of the peer. If it counts as dead, only an answer shows that it hears this one."""
         if peer in self.dead:
@@ -72,8 +70,6 @@ class Neighbours:
             self.incarnations[peer] = incarnation
             self._has_changed |= peer in self.leaf_set  # it may have lost what it held
         return incarnation >= latest
-
-    # ---------------------------------------------------------------- what others say
 
     def learn(self, now: Nanos, leaves: tuple[PeerId, ...], dead: tuple[PeerId, ...] = ()) -> list[PluginEffect]:
         """Probe the peers that belong in this leaf set, and those that the sender found dead."""
@@ -109,8 +105,6 @@ class Neighbours:
                 effects += self._check_claim(now, peer)
             effects += self.probes.exchange(now, sender)
         return effects
-
-    # ---------------------------------------------------------------- failures
 
     def remove(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
         """Forget a peer that is dead."""

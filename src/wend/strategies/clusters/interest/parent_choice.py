@@ -147,7 +147,7 @@ class ParentChoice:
     def __init__(self, cluster: ClusterView, is_diverse: bool) -> None:
         self._cluster = cluster
         self._is_diverse = is_diverse
-        """Whether the paths to the parents are to share few routers. Else the root is the parent if it can be."""
+        """Whether the paths to the parents should share few routers. Else the root is the parent if possible."""
         self._offers: dict[TreeId, Candidates] = {}
         self._parents: dict[TreeId, ParentCandidate] = {}
         self._deadlines: dict[str, Nanos] = {}
@@ -161,18 +161,16 @@ class ParentChoice:
         return [Timer(now + SEARCH_NS, CHOOSE)]
 
     def choose(self, now: Nanos) -> list[ParentChosen]:
-        """Choose parents in all trees of a group if all coordinators have offered some, or the time is over."""
+        """Choose parents in all trees of a group if all coordinators have offered some, or the deadline has passed."""
         choices: list[ParentChosen] = []
         for group, deadline_ns in list(self._deadlines.items()):
-            others = [tree for tree in range(len(self._cluster.slots)) if not self._is_root(group, tree)]
+            mine = self._cluster.name
+            others = [tree for tree in range(len(self._cluster.slots)) if self._cluster.root(group, tree) != mine]
             trees = [tree for tree in others if (group, tree) in self._offers]
             if deadline_ns <= now or trees == others:
                 del self._deadlines[group]
                 choices += self._choose(group, trees)
         return choices
-
-    def _is_root(self, group: str, tree: int) -> bool:
-        return self._cluster.root(group, tree) == self._cluster.name
 
     def _choose(self, group: str, trees: list[int]) -> list[ParentChosen]:
         offers = [self._offers.pop((group, tree)) for tree in trees]

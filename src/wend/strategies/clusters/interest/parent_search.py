@@ -2,7 +2,7 @@
 
 - It asks the root of the tree, and then the neighbours of the root. It measures the paths to all who answer.
 - If the parent or the root is out of reach, it asks all clusters. If none of them is connected to the root, it may join
-  below one that is not in the tree, which then joins, too.
+  below a cluster outside the tree, which then joins the tree, too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ SEARCH_NS: Nanos = 2 * SECOND
 MOST_CANDIDATES = 32
 EARLY_BEACONS = (1, 2, 4)
 RARE_BEACONS = 30
-"""At which beacons a coordinator looks for a better parent: some early ones, then one of so many."""
+"""At which beacons a coordinator looks for a better parent: at some early ones, then at one of this many."""
 SEARCH = "search"
 TreeId = tuple[str, int]
 """A group, and the number of its tree."""
@@ -122,8 +122,6 @@ class ParentSearch:
     def stop(self, tree_id: TreeId) -> None:
         self._searches.pop(tree_id, None)
 
-    # ---------------------------------------------------------------- questions
-
     def join(self, now: Nanos, tree_id: TreeId, place: TreePlace, avoid: str = "") -> Iterable[PluginEffect]:
         """Look for a parent, unless this cluster is the root."""
         if self._cluster.root(*tree_id) == self._cluster.name:
@@ -149,7 +147,7 @@ class ParentSearch:
         yield from self._ask(root, tree_id)
         if search.is_wide:
             others = [name for name in self._cluster.directory if name not in (mine, root)]
-            first = now // SECOND % max(1, len(others))  # of many clusters, others the next time
+            first = now // SECOND % max(1, len(others))  # of many clusters it asks others the next time
             search.asked.update(dict.fromkeys([*others[first:], *others[:first]][:MOST_CANDIDATES]))
             for other in search.asked:
                 yield from self._ask(other, tree_id)
@@ -158,10 +156,8 @@ class ParentSearch:
         group, tree = tree_id
         return self._cluster.send_to_cluster(AskParents(cluster, tree, group, self._cluster.name))
 
-    # ---------------------------------------------------------------- answers
-
     def answer(self, sender: PeerId, question: AskParents, place: TreePlace) -> Iterator[PluginEffect]:
-        """Tell another cluster who is next to this one in the tree."""
+        """Tell another cluster this one's neighbours in the tree."""
         tree, mine = question.tree, self._cluster.name
         neighbours = tuple(name for name in place.neighbours if name != question.cluster)
         paths: list[RouterPath] = []
@@ -176,7 +172,7 @@ class ParentSearch:
         yield self._cluster.send(sender, message)
 
     def hear(self, sender: PeerId, message: ParentsAre) -> Iterator[PluginEffect]:
-        """A cluster has answered. Through the root, this one learns of others and asks them, too."""
+        """Take note of an answer. If it comes from the root, ask the root's neighbours, too."""
         tree_id = (message.group, message.tree)
         search = self._searches.get(tree_id)
         if search is None:
@@ -190,8 +186,9 @@ class ParentSearch:
                     yield from self._ask(other, tree_id)
 
     def finish(self, now: Nanos, tree_id: TreeId) -> tuple[ParentCandidate, ...] | None:
-        """End a search if all have answered and all paths are known, or the time is over. The candidates; none if this
-        cluster is cut off from the root. None if the search goes on, or did not find a better parent."""
+        """End a search if all clusters have answered and all paths are known, or the time is over. Returns the
+        candidates, or none if this cluster is cut off from the root; None if the search goes on, or found no better
+        parent."""
         search = self._searches.get(tree_id)
         if search is None:
             return None
@@ -206,11 +203,11 @@ class ParentSearch:
         return candidates if candidates or not search.improves else None
 
     def _candidates(self, search: _Search, root: str) -> tuple[ParentCandidate, ...]:
-        """The clusters that may be the parent. If all were asked: those connected to the root, else those not in the
-        tree.
+        """The clusters that may be the parent. In a wide search these are the clusters connected to the root or, if
+        there are none, the clusters outside the tree.
 
-        To improve, a cluster moves only below one that is nearer to the root, or as near with a lower name: two that
-        move at the same time do not become each other's ancestors."""
+        To improve, a cluster moves only below one that is nearer to the root, or as near with a lower name. So two
+        clusters that move at the same time do not become each other's ancestors."""
         mine = self._cluster.name
         answers = {
             cluster: answer
@@ -218,7 +215,10 @@ class ParentSearch:
             if mine not in answer.ancestors and cluster not in (mine, search.avoid)
         }
         if search.is_wide:
-            answers = _connected(answers, root) or _outside(answers)
+            is_connected = {name: name == root or root in answer.ancestors[-1:] for name, answer in answers.items()}
+            is_outside = {name: not answer.paths and not answer.ancestors for name, answer in answers.items()}
+            allowed = is_connected if any(is_connected.values()) else is_outside
+            answers = {name: answer for name, answer in answers.items() if allowed[name]}
         if search.improves:
             rank = len(search.place.ancestors), mine
             answers = {name: answer for name, answer in answers.items() if (len(answer.ancestors), name) < rank}
@@ -227,13 +227,3 @@ class ParentSearch:
             ParentCandidate(name, self.paths.get(answer.peer), answer.paths, round_trip_ns(answer.peer))
             for name, answer in answers.items()
         )
-
-
-def _connected(answers: dict[str, _Answer], root: str) -> dict[str, _Answer]:
-    """The clusters that are connected to the root."""
-    return {name: answer for name, answer in answers.items() if name == root or root in answer.ancestors[-1:]}
-
-
-def _outside(answers: dict[str, _Answer]) -> dict[str, _Answer]:
-    """The clusters that are not in the tree."""
-    return {name: answer for name, answer in answers.items() if not answer.paths and not answer.ancestors}

@@ -55,7 +55,7 @@ class BackupPlaces:
                 places.pop(group, None)
 
     def add_child(self, message: AddChild) -> None:
-        """The coordinator did not answer, so this backup may take over soon."""
+        """Add a child whose message the coordinator did not answer: this backup may take over soon."""
         if message.tree in self._cluster.membership.my_backups:
             places = self._places.setdefault(message.tree, {})
             parent, children = places.get(message.group, ("", ()))
@@ -152,7 +152,7 @@ class TreePlaces:
                 yield from self.join(now, group, tree)
 
     def _take_over(self, now: Nanos) -> Iterator[PluginEffect]:
-        """A backup that has become the coordinator has its places."""
+        """Take over the places of the former coordinators."""
         for tree in self._cluster.my_trees:
             for group, (parent, children) in self._backups.take(tree).items():
                 place = self._places.setdefault((group, tree), TreePlace())
@@ -162,7 +162,7 @@ class TreePlaces:
                     yield from self._repair.tell_cluster(group, tree, neighbour, asks=True)
 
     def renew(self, now: Nanos) -> Iterator[PluginEffect]:
-        """Tell parents again, forget children that do not, and tell all neighbours what this cluster has."""
+        """Renew places at parents, forget children that did not renew theirs, and tell neighbours the digests."""
         directory, my_trees = self._cluster.directory, self._cluster.my_trees
         for (group, tree), place in list(self._places.items()):
             if tree not in my_trees:
@@ -220,7 +220,7 @@ class TreePlaces:
         return [self._cluster.send(chooser, offer)]
 
     def _cut_off(self, group: str, tree: int) -> list[PluginEffect]:
-        """Nobody in reach is connected to the root: tell the children."""
+        """Tell the children that no cluster in reach is connected to the root."""
         place = self._places[group, tree]
         place.is_cut_off, place.ancestors = True, ()
         message = ChildAdded(tree, group, self._cluster.name, ())
@@ -262,7 +262,7 @@ class TreePlaces:
         return self._cluster.send_to_cluster(RemoveChild(place.parent, tree, group, self._cluster.name))
 
     def _hear_ancestors(self, now: Nanos, sender: PeerId, message: ChildAdded) -> Iterable[PluginEffect]:
-        """The parent has told its way to the root."""
+        """Take note of the parent's ancestors."""
         group, tree, parent = message.group, message.tree, message.cluster
         place = self._places.get((group, tree))
         if place is None or place.parent != parent or not self._cluster.speaks_for(sender, parent):
@@ -283,7 +283,7 @@ class TreePlaces:
             self._backups.add_child(message)
             return
         place = self._places.setdefault((group, tree), TreePlace())
-        if place.parent == child:  # both would be the other's child
+        if place.parent == child:  # else each would be the other's child
             place.parent = None
         is_new = child not in place.children
         place.children[child] = now + self._expiry_ns

@@ -2,16 +2,6 @@
 
 The membership `clusters` knows the clusters and who coordinates them. `cluster-graph` (`graph.py`) has the same parts
 inside a cluster, and another one between clusters.
-
-| part | where |
-| --- | --- |
-| who is who, sending | `cluster.py` |
-| the groups that members follow | `groups.py` |
-| published events, until coordinators accept them | `publications.py` |
-| the events that a peer has and lacks; digests and fetches | `event_log.py`, `repair.py` |
-| what every member does with events | `sharing.py` |
-| trees between clusters | `trees.py`, with `places.py`, `parent_search.py` and `parent_choice.py` |
-| routes between clusters | `routes.py` |
 """
 
 from collections.abc import Iterable

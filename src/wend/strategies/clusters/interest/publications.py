@@ -67,8 +67,6 @@ class OwnPublications:
             effects += self._cluster.multicast(ClusterEvent(self._cluster.name, numbers, event, now - born_ns))
         return numbers, effects
 
-    # ---------------------------------------------------------------- coordinators
-
     def accept(self, event: EventId, trees: Iterable[int]) -> list[PluginEffect]:
         """The coordinators of these trees have accepted an event. The peer forgets it if all have."""
         publication = self._pending[event]
@@ -118,8 +116,6 @@ class OwnPublications:
             message = ClusterEvent(cluster.name, publication.numbers, logged.event, now - logged.born_ns)
             missing = [slot.active for tree, slot in enumerate(cluster.slots) if tree not in publication.trees]
             yield from [cluster.send(peer, message) for peer in dict.fromkeys(missing)]
-
-    # ---------------------------------------------------------------- the store
 
     def recall(self, now: Nanos, record: PublishedEvent) -> None:
         """An earlier incarnation stored this: an event, or that its place is free."""

@@ -10,7 +10,7 @@ from wend.model.events import PeerId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.plugins import Notice, PluginEffect, Timer
 from wend.strategies.clusters.interest.cluster import ClusterView
-from wend.strategies.clusters.interest.event_log import EventLog, LogEntry, Logged, Numbers, Stream
+from wend.strategies.clusters.interest.event_log import EventLog, LogEntry, Numbers, Stream
 from wend.strategies.clusters.interest.groups import FollowedGroups
 from wend.strategies.clusters.interest.messages import (
     ClusterEvent,
@@ -24,7 +24,7 @@ from wend.strategies.clusters.interest.messages import (
 REPAIR_NS: Nanos = SECOND
 """How often digests are told while there is news, and missing events are fetched."""
 SOON_NS: Nanos = 20 * MS
-"""A missing event may be in transit for so long."""
+"""How long a missing event may be in transit."""
 LONGEST_NS: Nanos = 8 * SECOND
 """The longest wait between two attempts to fetch an event, or to hand one to a coordinator."""
 DIGEST_REPEATS = 2
@@ -43,7 +43,7 @@ Neighbours = Callable[[str, int], list[str]]
 
 
 def backoff_ns(attempts: int) -> Nanos:
-    """How long to wait after so many earlier attempts."""
+    """How long to wait after this number of attempts."""
     return min(LONGEST_NS, REPAIR_NS << min(attempts, 5))
 
 
@@ -56,14 +56,13 @@ class Repair:
         self.log = log
         self._incarnation = incarnation
         self._retries: dict[Stream, tuple[Nanos, int]] = {}
-        """When to ask for missing events of a stream again, and how often this peer did."""
+        """When to ask for missing events of a stream again, and how often this peer has asked."""
         self._sources: dict[Stream, PeerId] = {}
-        """Who is known to have more of a stream than this peer."""
+        """A peer that has more of a stream than this one."""
         self._news: dict[str, int] = {}
         """How often to tell the digest of each group."""
-        self._is_scheduled = False
-
-    # ---------------------------------------------------------------- schedule
+        self.is_scheduled = False
+        """Whether the timer for the next repair runs."""
 
     @property
     def is_busy(self) -> bool:
@@ -71,16 +70,10 @@ class Repair:
 
     def schedule(self, now: Nanos) -> list[PluginEffect]:
         """Repair after a while."""
-        if self._is_scheduled:
+        if self.is_scheduled:
             return []
-        self._is_scheduled = True
+        self.is_scheduled = True
         return [Timer(now + REPAIR_NS, REPAIR)]
-
-    def begin(self) -> None:
-        """The time has come; `schedule` may be called again."""
-        self._is_scheduled = False
-
-    # ---------------------------------------------------------------- what this peer has
 
     def hold(self, now: Nanos, entry: LogEntry) -> Iterator[PluginEffect]:
         """Hold an event for others."""
@@ -134,24 +127,19 @@ class Repair:
             for number, logged in events:
                 message: ClusterEvent | TreeEvent
                 if request.tree < 0:
-                    message = self._member_copy(now, request.group, number, logged)
+                    home = logged.home or self._cluster.name
+                    message = ClusterEvent(home, ((request.group, number),), logged.event, now - logged.born_ns)
                 else:
                     message = self.tree_copy(now, LogEntry(stream, number, logged), asker, request.tree, 1)
                 yield self._cluster.send(sender, message)
             if gone:
                 yield self._cluster.send(sender, EventsGone(*stream, tuple(gone[:RANGES])))
 
-    def _member_copy(self, now: Nanos, group: str, number: int, logged: Logged) -> ClusterEvent:
-        home = logged.home or self._cluster.name
-        return ClusterEvent(home, ((group, number),), logged.event, now - logged.born_ns)
-
     def tree_copy(self, now: Nanos, entry: LogEntry, to: str, tree: int, hops: int) -> TreeEvent:
         """A copy of an event for another cluster."""
         logged = entry.logged
         home = logged.home or self._cluster.name
         return TreeEvent(to, tree, home, entry.group, entry.number, logged.event, now - logged.born_ns, hops)
-
-    # ---------------------------------------------------------------- what this peer lacks
 
     def note_gap(self, now: Nanos, stream: Stream, source: PeerId) -> list[PluginEffect]:
         """Fetch soon what this peer lacks of a stream."""
@@ -192,7 +180,7 @@ class Repair:
                 yield from cluster.send_to_cluster(request)
 
     def hear_digest(self, now: Nanos, sender: PeerId, digest: GroupDigest) -> Iterator[PluginEffect]:
-        """A member has these events; fetch those that this peer lacks."""
+        """Fetch the events that a member has and this peer lacks."""
         if not self._groups.follows(digest.group):
             return
         for told in digest.streams:
@@ -207,7 +195,7 @@ class Repair:
     def hear_cluster_digest(
         self, now: Nanos, sender: PeerId, cluster: str, digest: GroupDigest
     ) -> Iterator[PluginEffect]:
-        """Another cluster has these events; fetch those that this one lacks."""
+        """Fetch the events that another cluster has and this one lacks."""
         for told in digest.streams:
             stream = (told.publisher, told.incarnation, digest.group)
             log = self.log.stream(now, stream)
@@ -222,14 +210,14 @@ class Repair:
             yield from self.tell_cluster(digest.group, digest.tree, cluster)
 
     def give_up(self, answer: EventsGone) -> None:
-        """Another peer no longer has these events; this one does without them."""
+        """Do without events that another peer no longer has."""
         log = self.log.streams[answer.stream]
         for numbers in answer.numbers:
             if 0 < numbers[0] <= numbers[1] <= log.last:
                 log.skip(numbers)
 
     def forget_streams(self) -> None:
-        """Forget the streams of groups that nobody here follows. Own streams stay, since others may lack them."""
+        """Forget the streams of groups that this peer does not follow, but not its own: others may lack their events."""
         if self._cluster.is_holder:
             return
         for stream in list(self.log.streams):

@@ -45,9 +45,9 @@ class Routes:
         self._persistence = config.of(DeliverySettings).persistence
         self._expiry_ns = BEACONS_KEPT * config.of(ClusterEventSettings).cluster_beacon_ns
         self._followers: dict[str, dict[str, tuple[Urgency, Nanos]]] = {}
-        """By other cluster and group: how soon it needs events, and when it last said so."""
+        """By other cluster and group: how soon the cluster needs events, and when it last said so."""
         self._announced: dict[str, Urgency] = {}
-        """The groups of this cluster, as this coordinator last told others."""
+        """The groups of this cluster in its last announcement."""
         self._informed: dict[tuple[str, int], PeerId] = {}
         """By other cluster and tree: the coordinator that knows them."""
         self._new: dict[tuple[EventId, bool], tuple[Logged, list[tuple[str, int]], int]] = {}
@@ -58,8 +58,6 @@ class Routes:
         """The other clusters that follow something."""
         return sum(map(bool, self._followers.values()))
 
-    # ---------------------------------------------------------------- events
-
     def received(self, now: Nanos, entry: LogEntry, tree: int, hops: int) -> list[PluginEffect]:
         """Keep a new event until `send_new`: one packet carries it with all its numbers."""
         if tree >= 0 or entry.logged.home == self._cluster.name:
@@ -68,7 +66,7 @@ class Routes:
         return []
 
     def pass_on(self, now: Nanos, entry: LogEntry, tree: int, sender: str, hops: int) -> list[PluginEffect]:
-        """Nothing: the publisher's cluster sends an event to all others."""
+        """Do nothing: the publisher's cluster sends an event to all other clusters."""
         return []
 
     def send_new(self, now: Nanos, graph: GraphView) -> list[PluginEffect]:
@@ -117,7 +115,7 @@ class Routes:
         return None
 
     def deadline_ns(self, event: Event, origin: PeerId, dest: PeerId, graph: GraphView) -> Nanos | None:
-        """The tightest deadline of an event from one coordinator that the other's cluster has told."""
+        """The tightest deadline that the cluster of `dest` has told for an event from `origin`."""
         tightest: Nanos | None = None
         for cluster, follows in self._followers.items():
             if any(slot.active == dest for slot in self._cluster.directory.get(cluster, ())):
@@ -127,8 +125,6 @@ class Routes:
                     tightest = tighter(tightest, deadline_ns)
                     tightest = tighter(tightest, None if shortest_ns is None else round((factor or 1.0) * shortest_ns))
         return tightest
-
-    # ---------------------------------------------------------------- the groups that clusters follow
 
     def groups_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         groups = self._groups.cluster_urgencies()
@@ -149,7 +145,7 @@ class Routes:
                 yield from self._cluster.send_to_cluster(message)
 
     def hear_groups(self, now: Nanos, sender: PeerId, message: ClusterFollows) -> Iterator[PluginEffect]:
-        """Another cluster follows these groups."""
+        """Take note of the groups that another cluster follows."""
         if not self._cluster.is_addressed(message):
             return
         cluster = self._cluster.cluster_of(sender)
@@ -174,8 +170,6 @@ class Routes:
         mine = self._cluster.name
         others = [cluster for cluster, follows in self._followers.items() if group in follows]
         return [name for name in ring_neighbours(sorted([*others, mine]), mine) if name in self._cluster.directory]
-
-    # ---------------------------------------------------------------- changes
 
     def renew(self, now: Nanos) -> Iterator[PluginEffect]:
         for cluster, follows in list(self._followers.items()):

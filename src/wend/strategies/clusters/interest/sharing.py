@@ -1,4 +1,4 @@
-"""Events inside a cluster: every member gets all of them by multicast, and repairs what it missed.
+"""Events inside a cluster: every member gets all of them by multicast, and fetches those that it missed.
 
 Another part (`BetweenClusters`) brings events to other clusters: by trees (`trees.py`) or by a routing (`routes.py`).
 """
@@ -50,7 +50,7 @@ from wend.strategies.clusters.interest.settings import BEACONS_KEPT, ClusterEven
 
 BEACON = "beacon"
 IDLE = 10
-"""After so many times the time for which events are held, a stream that did not grow is forgotten."""
+"""A peer forgets a stream that has not grown for this multiple of the time for which it holds events."""
 FROM_MEMBER = -1
 """In place of a tree: the event came from a member of this cluster."""
 
@@ -68,13 +68,13 @@ class BetweenClusters(Protocol):
         """A copy came from another cluster, new or not."""
 
     def groups_changed(self, now: Nanos) -> Iterable[PluginEffect]:
-        """The cluster follows other groups than before."""
+        """The groups that the cluster follows have changed."""
 
     def cluster_changed(self, now: Nanos) -> Iterable[PluginEffect]:
-        """Members, coordinators or other clusters are others than before."""
+        """Members, coordinators or other clusters have changed."""
 
     def renew(self, now: Nanos) -> Iterable[PluginEffect]:
-        """Tell other clusters again what this one told them, and forget what they did not renew."""
+        """Renew what this cluster told others, and forget what they did not renew."""
 
 
 class Sharing:
@@ -92,7 +92,7 @@ class Sharing:
         self._publications = OwnPublications(cluster, repair.log, self._persistence)
         self._draw = peer_stream(config.seed, "interest", config.peer, config.incarnation)
         self._roles: tuple[tuple[PeerId, ...], ...] = ()
-        """By tree: the coordinator and its backups, as this peer last saw them."""
+        """By tree: the coordinator and its backups before the latest change."""
         self._is_stopping = False
 
     def status(self) -> dict[str, int]:
@@ -300,7 +300,7 @@ class Sharing:
 
     def _repair_all(self, now: Nanos) -> Iterator[PluginEffect]:
         repair, neighbours = self._repair, self._between.neighbours
-        repair.begin()
+        repair.is_scheduled = False
         yield from repair.fetch(now, neighbours)
         yield from self._publications.retry(now)
         if self._cluster.my_trees:

@@ -1,9 +1,9 @@
-"""Events between clusters by trees: they travel along several trees, and neighbours repair what one tree lacks.
+"""Events between clusters by trees: they travel along several trees, and neighbours repair losses on one of them.
 
 - Events travel along a tree in all directions, from wherever they enter it. A cluster that only publishes hands its
   events to the root.
-- If an event came by another tree, and does not come by this one in time, a coordinator offers it to the neighbours on
-  this one (`HaveEvent`): they may lack it. Neighbours also compare digests.
+- If an event came by another tree, and does not come by this one in time, a coordinator offers it to its neighbours on
+  this tree (`HaveEvent`): they may lack it. Neighbours also compare digests.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ from wend.strategies.ring.bounded import Seen
 
 FIRST_GAP_NS: Nanos = 200 * MS
 LONGEST_GAP_NS: Nanos = 5 * SECOND
-"""How long after one tree another may bring an event; the longest time seen counts in between."""
+"""Limits of the time after which a second tree should bring an event. Between them the longest time so far counts."""
 MOST_HOPS = 64
 FORWARDED = 1 << 14
 """How many of the events that were forwarded last are remembered."""
@@ -82,10 +82,8 @@ class Trees:
         self._forwarded = Seen(FORWARDED)
         self._late = LateEvents()
 
-    # ---------------------------------------------------------------- events
-
     def received(self, now: Nanos, entry: LogEntry, tree: int, hops: int) -> Iterator[PluginEffect]:
-        """A coordinator has a new event: it goes to all members if it came by a tree, and to the trees."""
+        """Send a coordinator's new event to the trees, and to all members if it came by a tree."""
         group, logged = entry.group, entry.logged
         is_home = logged.home == self._cluster.name
         if tree >= 0 and self._groups.cluster_since(group) is not None:
@@ -99,7 +97,7 @@ class Trees:
                 yield self._late.expect(now, (group, mine), entry)
 
     def pass_on(self, now: Nanos, entry: LogEntry, tree: int, sender: str, hops: int) -> Iterable[PluginEffect]:
-        """A copy came by a tree: it goes on to the other neighbours there."""
+        """Forward a copy that came by a tree to the other neighbours there."""
         self._late.arrived(now, (entry.group, tree), entry)
         return self._forward(now, entry, tree, sender, hops) if tree in self._cluster.my_trees else []
 
@@ -124,8 +122,6 @@ class Trees:
         is_there = has_parent or root == self._cluster.name or root in neighbours
         return neighbours if is_there else [*neighbours, root]
 
-    # ---------------------------------------------------------------- events that one tree lacks
-
     def offer_late(self, now: Nanos) -> Iterator[PluginEffect]:
         """Offer events to the trees that did not bring them in time."""
         for (group, tree), stream, number in self._late.take(now):
@@ -134,7 +130,7 @@ class Trees:
                     yield from self._cluster.send_to_cluster(HaveEvent(neighbour, tree, *stream, number))
 
     def hear_offer(self, now: Nanos, sender: PeerId, offer: HaveEvent) -> Iterator[PluginEffect]:
-        """A neighbour has an event that this peer may lack. If it lacks it, its parent may be cut off."""
+        """Fetch an event that a neighbour offers if this peer lacks it. Then its parent may be cut off."""
         if not self._cluster.is_addressed(offer):
             return
         neighbour = self._cluster.cluster_of(sender)
@@ -152,8 +148,6 @@ class Trees:
             yield Notice("reroute", sender)
             yield from self._places.join(now, group, tree, place.parent or "")
 
-    # ---------------------------------------------------------------- changes
-
     def groups_changed(self, now: Nanos) -> Iterable[PluginEffect]:
         return self._places.groups_changed(now)
 
@@ -161,7 +155,7 @@ class Trees:
         return self._places.cluster_changed(now)
 
     def renew(self, now: Nanos) -> Iterator[PluginEffect]:
-        """A cluster that only publishes has no place in a tree, and its root may have missed its events."""
+        """Renew the places. A cluster that only publishes has none, and sends its digest to roots that may lack events."""
         yield from self._places.renew(now)
         groups = dict.fromkeys(stream[2] for stream, log in self._repair.log.streams.items() if log.events)
         for group in groups:

@@ -96,8 +96,6 @@ class ClusterState:
             return "other-cluster"
         return None if agreement == self.agreement else "cluster-settings-differ"
 
-    # ---------------------------------------------------------------- messages
-
     def send(self, peers: Iterable[PeerId], message: ClusterMessage) -> list[PluginEffect]:
         """Send a message to each of these peers except this one."""
         return [SendTo(peer, message) for peer in peers if peer != self.me]

@@ -50,8 +50,6 @@ class ClusterContacts:
         self._lonely = 0
         """Heartbeat periods in which this coordinator or backup knew no other cluster."""
 
-    # ---------------------------------------------------------------- contacts
-
     def begin(self, contacts: Iterable[PeerId], contacts_follow: bool) -> None:
         for peer in contacts:
             self.add(peer)
@@ -123,8 +121,6 @@ class ClusterContacts:
         self._draws += 1
         return peer_stream(self._seed, "clusters", what, self._cluster.me, self._cluster.incarnation, self._draws)
 
-    # ---------------------------------------------------------------- news of the own cluster
-
     def adopt(self, now: Nanos, slots: Slots) -> Iterator[PluginEffect]:
         """Act on a new roster of this cluster. The earlier one had these slots."""
         cluster = self._cluster
@@ -150,8 +146,6 @@ class ClusterContacts:
             slots = self.directory.slots[name]
             peers = dict.fromkeys(peer for tree in cluster.my_trees for peer in slots[tree].holders)
             yield from cluster.send(peers, entries)
-
-    # ---------------------------------------------------------------- gossip
 
     def start_gossip(self, now: Nanos) -> list[PluginEffect]:
         return [Timer(now + self._period_ns, GOSSIP)]
@@ -184,8 +178,6 @@ class ClusterContacts:
             return []
         own = DirectoryEntries(cluster.entries(), (), digest.number)
         return cluster.send((sender,), self.directory.answer(digest) if cluster.is_holder else own)
-
-    # ---------------------------------------------------------------- news of other clusters
 
     def spread(self, entries: list[ClusterEntry], names: list[str], sender: PeerId) -> Iterator[PluginEffect]:
         """Act on entries that changed the directory. The new clusters, which `names` lists, hear of this one at once.

@@ -108,8 +108,6 @@ class ClusterDetector:
             silent.append(peer)
         return silent, died
 
-    # ---------------------------------------------------------------- the timer
-
     def arm(self, now: Nanos) -> Nanos | None:
         """When to set a timer for the next probe; None if an earlier timer runs."""
         if self._timer_ns is not None and not self._is_timer_late:
@@ -127,8 +125,6 @@ class ClusterDetector:
             return False
         self._timer_ns = None
         return True
-
-    # ---------------------------------------------------------------- round trips
 
     def next_number(self, now: Nanos, peer: PeerId) -> int:
         """A number for a probe to any peer."""

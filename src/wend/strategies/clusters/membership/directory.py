@@ -93,8 +93,6 @@ class ClusterDirectory:
         self.slots = {name: self._entries[name].slots for name in sorted(self._entries)}
         self._holders = frozenset(peer for slots in self.slots.values() for peer in holders_of(slots))
 
-    # ---------------------------------------------------------------- gossip
-
     def digest(self, number: int) -> DirectoryDigest:
         return DirectoryDigest(number, tuple((name, *entry.version) for name, entry in self._entries.items()))
 

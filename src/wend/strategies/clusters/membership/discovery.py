@@ -46,8 +46,6 @@ class ClusterDiscovery:
         self._seekers: dict[str, dict[PeerId, None]] = {}
         """By the name of a cluster, the peers that asked this one for it."""
 
-    # ---------------------------------------------------------------- the name
-
     def start(self, now: Nanos) -> list[PluginEffect]:
         """Search for the cluster if its name is known; else trace paths to find the peer's routing domain."""
         if self._cluster.name:
@@ -68,8 +66,6 @@ class ClusterDiscovery:
 
     def _enter(self, now: Nanos) -> list[PluginEffect]:
         return [JoinMulticast(self._cluster.group), *self._contacts.start_gossip(now), *self.seek(now)]
-
-    # ---------------------------------------------------------------- the search
 
     def seek(self, now: Nanos) -> list[PluginEffect]:
         """Search for one more round, or begin the cluster."""
@@ -111,8 +107,6 @@ class ClusterDiscovery:
 
     def _seekers_of(self, cluster: str, without: PeerId) -> tuple[PeerId, ...]:
         return tuple(peer for peer in self._seekers.get(cluster, ()) if peer != without)
-
-    # ---------------------------------------------------------------- messages
 
     def hear_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> Iterable[PluginEffect]:
         cluster, directory = self._cluster, self._contacts.directory

@@ -48,8 +48,6 @@ class Heartbeats:
         self._merge = merge
         self._looks = 0
 
-    # ---------------------------------------------------------------- sending
-
     def start(self, now: Nanos) -> list[PluginEffect]:
         return [Timer(now + 1 + node_id(self._cluster.me) % self._cluster.period_ns, BEAT)]
 
@@ -94,8 +92,6 @@ class Heartbeats:
         place = self._looks % max(turns, len(lost))
         self._looks += 1
         return cluster.send(lost[place : place + 1], beacon)
-
-    # ---------------------------------------------------------------- heartbeats of others
 
     def hear_beat(self, now: Nanos, sender: PeerId, beat: MemberBeat) -> list[PluginEffect]:
         return self._take_beat(now, sender, beat, sender)
@@ -147,8 +143,6 @@ class Heartbeats:
         if cluster.is_head or not beat.term:
             return cluster.send((member,), cluster.roster_message())
         return cluster.send((member,), cluster.beacon(now)) if beat.head != cluster.head else []
-
-    # ---------------------------------------------------------------- beacons and rosters
 
     def hear_beacon(self, now: Nanos, sender: PeerId, beacon: HeadBeacon) -> Iterable[PluginEffect]:
         cluster = self._cluster

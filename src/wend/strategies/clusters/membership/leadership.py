@@ -52,8 +52,6 @@ class Leadership:
         self._is_small = False
         """Whether the cluster has fewer members than trees, and the head has said so."""
 
-    # ---------------------------------------------------------------- rosters
-
     def begin(self, now: Nanos) -> Iterator[PluginEffect]:
         """Be the first member."""
         cluster = self._cluster
@@ -132,8 +130,6 @@ class Leadership:
             yield Notice("cluster-small", cluster.me)
         self._is_small = is_small
 
-    # ---------------------------------------------------------------- joining, leaving, restarts
-
     def admit(self, now: Nanos, member: PeerId, incarnation: int) -> Iterator[PluginEffect]:
         """Add a peer to the next roster, as the head."""
         members, joiners = self._cluster.members, self._joiners
@@ -163,8 +159,6 @@ class Leadership:
 
     def _remove(self, now: Nanos, member: PeerId) -> Iterable[PluginEffect]:
         return self._elect(now) if self._detector.bury(member) else []
-
-    # ---------------------------------------------------------------- failures
 
     def track(self, now: Nanos, suspected: bool = False) -> None:
         """Track the peers whose death concerns this one; if the head is suspected, all coordinators and backups."""

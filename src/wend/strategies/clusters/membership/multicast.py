@@ -82,8 +82,6 @@ class MulticastTest:
         if sender in self._others:
             self._heard_ns[sender] = now
 
-    # ---------------------------------------------------------------- reports of a member
-
     def hears_from(self, now: Nanos, peer: PeerId) -> bool:
         """Whether the multicast of a member came in the last heartbeat periods."""
         return now - self._heard_ns.get(peer, now - self._detection_ns) < beat_period(self._detection_ns) * 8 // 5
@@ -98,8 +96,6 @@ class MulticastTest:
             silent = [peer for peer, since in others if max(since, self._heard_ns.get(peer, since)) < horizon]
             self._mute = tuple(silent[:MOST_NAMED])
         return self._mute
-
-    # ---------------------------------------------------------------- the verdict of the head
 
     def report(self, now: Nanos, sender: PeerId, beat: MemberBeat) -> None:
         if sender in self._others:

@@ -4,18 +4,6 @@ Peers with the same cluster name are members of one cluster. All members know ea
 one of them is the active coordinator, and some are its backups. Coordinators and backups also know the directory of
 all clusters.
 
-| part | file |
-| --- | --- |
-| the name and the roster of this peer's cluster | `cluster.py` |
-| finding the cluster | `discovery.py` |
-| writing rosters, taking over | `leadership.py`, by the rule in `election.py` |
-| heartbeats and beacons | `heartbeats.py` |
-| merging after a partition | `merge.py` |
-| failure detector, round trips | `detector.py` |
-| whether multicast works | `multicast.py` |
-| other clusters | `contacts.py`, `directory.py` |
-| links between coordinators | `directory.py` |
-
 The paper leaves the election to a bully algorithm and does not say how clusters find each other; both are Wend's own.
 """
 
