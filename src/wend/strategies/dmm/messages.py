@@ -1,7 +1,7 @@
 """The messages of `dmm` and `dmm-ar`.
 
-The first group travels one hop, between a peer and the next one towards the root of a space. The second is routed to
-the peer that owns a region, and passing peers remember nothing of it. The third carries events. The parts of `dmm`
+The first group travels one hop, between a peer and the next one towards the root of a space. The second group is routed
+to the peer that owns a region; peers on the route remember nothing. The third group carries events. The parts of `dmm`
 return messages of the first two groups (`Reply`).
 """
 
@@ -38,7 +38,7 @@ class WantInSpace(EntriesInSpace, frozen=True, gc=False, tag="dw"):
 
 
 class RenewInSpace(IdsInSpace, frozen=True, gc=False, tag="dr"):
-    """The sender's branch still wants them. The receiver asks for entries that it does not know."""
+    """The sender's branch still wants these entries. The receiver asks for those that it does not know."""
 
 
 class UnknownInSpace(IdsInSpace, frozen=True, gc=False, tag="du"):
@@ -50,7 +50,7 @@ class UnwantInSpace(EntriesInSpace, frozen=True, gc=False, tag="dx"):
 
 
 class TellAgain(msgspec.Struct, frozen=True, gc=False, tag="da"):
-    """The sender took over a region of this space without its entries: the receiver should tell its own again."""
+    """The sender took over a region of this space without its entries: the receiver should send its own again."""
 
     space: SpaceName
 
@@ -109,7 +109,7 @@ Routed = ToLeaves | FromLeaves | GrowNode | ChildActive
 
 
 Reply = Outgoing | Routed | Refuse
-"""What a part of `dmm` returns. A routed message goes to the owner of the region that it names."""
+"""An output of a part of `dmm`. A routed message goes to the owner of the region that it names."""
 
 # ---------------------------------------------------------------- events
 
@@ -131,9 +131,8 @@ class SeekLeaf(msgspec.Struct, frozen=True, gc=False, tag="ds"):
     age_ns: Nanos
     hops: int
     state: int
-    """0 while it is finding the tree, 1 on its way up, 2 on its way down."""
     cached: bool
-    """Whether it comes directly from the publisher's peer, which knew the leaf."""
+    """Whether the publisher's peer sent it to the leaf directly."""
     route_hops: int
     """Since the last region."""
 

@@ -65,7 +65,7 @@ from wend.strategies.ring.key_based import LAST_TRIES, MOST_HOPS, Entry, KeyBase
 from wend.strategies.ring.reverse_paths import Outgoing
 
 CAST = 1024
-"""How many events, with the space of each, a peer remembers to have sent on."""
+"""How many pairs of an event and a space a peer remembers, to send the event on once."""
 _TREE_BEACON = "tree-beacon"
 
 
@@ -90,8 +90,8 @@ class Dmm(KeyBasedInterest):
 
     def status(self) -> dict[str, int]:
         """`nodes` of search trees that this peer owns, entries in them (`leaf`), entries on their way through here to
-        search trees (`tree`), `spaces` to which these go, regions of others that this peer is a replica of
-        (`replicated`), and leaves that its publishers use (`cached`)."""
+        search trees (`tree`) and the `spaces` to which they go, regions of which this peer is a replica (`replicated`),
+        and leaves that its publishers use (`cached`)."""
         leaves = [node.leaf for node in self._trees.nodes.values() if node.leaf is not None]
         return {
             "nodes": len(self._trees.nodes),
@@ -111,7 +111,7 @@ class Dmm(KeyBasedInterest):
         self._hear(now, self.me, UnwantInSpace(self._spaces.home(wanted), (entry,)))
 
     def _hear(self, now: Nanos, sender: PeerId, message: Any) -> None:
-        """Handle a message about subscriptions, of another peer or of a part of this one."""
+        """Handle a message about subscriptions, from another peer or from a part of this one."""
         match message:
             case WantInSpace(space, entries):
                 hop = self._hop(space)
@@ -191,7 +191,7 @@ class Dmm(KeyBasedInterest):
                 self._replicate(now, node)
 
     def _follow_hops(self, now: Nanos) -> None:
-        """Tell all entries to next hops that are new, and to this peer's own root those that it does not know."""
+        """Pass all entries on to next hops that are new. If this peer owns the root, tell it those that it lacks."""
         for space in list(self._paths.tables):
             table = self._paths.tables.get(space)
             if table is None:
@@ -256,7 +256,7 @@ class Dmm(KeyBasedInterest):
         self._match(now, node, event, born_ns, hops)
 
     def _match(self, now: Nanos, node: SearchNode, event: Event, born_ns: Nanos, hops: int) -> None:
-        """The event has reached an active leaf: it goes back along the paths of the entries that match."""
+        """Send an event from an active leaf back along the paths of the entries that match."""
         name = node.space.name
         if node.leaf is None or not self._cast.add((name, node.code, event.id)):
             return
@@ -295,8 +295,8 @@ class Dmm(KeyBasedInterest):
             self._at_chained_leaf(now, key, event, born_ns, hops)
 
     def _at_chained_leaf(self, now: Nanos, key: NodeKey, event: Event, born_ns: Nanos, hops: int) -> None:
-        """An entry that a leaf here passed on to another space matches. If the event lies outside the leaf's region,
-        another leaf has the entry, too, and serves it."""
+        """Match an event at a leaf here that passed an entry on to another space. If the event lies outside the leaf's
+        region, another leaf has the entry, too, and serves it."""
         node = self._trees.nodes.get(key)
         if node is not None and node.leaf is None:
             self._at_node(now, node, event, born_ns, hops)

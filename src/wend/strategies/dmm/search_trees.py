@@ -39,8 +39,8 @@ from wend.strategies.ring.reverse_paths import Branch, Outgoing, ReversePaths, a
 
 NodeKey = tuple[SpaceName, str]
 MOST_COPIES = 1.75
-"""A split that makes more copies of entries than this, on average, does not help: wide ranges would be copied again and
-again, down to the last cell."""
+"""Copies of an entry, on average, above which a split does not help: each split would copy wide ranges again, down to
+single cells."""
 
 
 class SearchNode:
@@ -78,8 +78,8 @@ class SearchNode:
         return [child for child in self.space.children(self.code) or () if self.space.meets(child, box)]
 
     def should_split(self) -> bool:
-        """Whether the node has many entries, and a split would help. It does not help if the region is a single cell,
-        or if most entries would go to both children. Then the node waits until it has twice as many."""
+        """Whether the node has many entries and a split would help. It does not help if the region is a single cell, or
+        if most entries would go to both children. In that case the node waits until it has twice as many."""
         leaf, children = self.leaf, self.space.children(self.code)
         if leaf is None or len(leaf) <= self.split_at or children is None:
             return False
@@ -90,7 +90,7 @@ class SearchNode:
         return False
 
     def recent_users(self, now: Nanos, expiry_ns: Nanos) -> list[PeerId]:
-        """The peers that publish here. The node forgets the others."""
+        """The peers that have lately published here. The node forgets the others."""
         self.users = {peer: last for peer, last in self.users.items() if last + expiry_ns > now}
         return list(self.users)
 
@@ -201,7 +201,7 @@ class SearchTrees:
         return [*self._remove_branches(node, branches), *self._drop_empty(node)]
 
     def _remove_branches(self, node: SearchNode, branches: list[Branch]) -> list[Reply]:
-        """Remove branches from a leaf: it passes on the entries that they covered, and takes theirs back."""
+        """Remove branches from a leaf, which then passes on the entries that they covered."""
         leaf = node.leaf
         if leaf is None or not branches:
             return []

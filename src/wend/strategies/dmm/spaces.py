@@ -182,7 +182,6 @@ class AttributeSpace:
         return f"{code}0", f"{code}1"
 
     def key(self, code: str) -> int:
-        """The key of a region."""
         key = self._keys.get(code)
         if key is None:
             key = key_of(place(self.name, code))
@@ -295,5 +294,4 @@ def global_space(domains: Domains) -> Spaces:
 
 @lru_cache
 def attribute_roots(domains: Domains) -> AttributeRoots:
-    """The same for attribute roots."""
     return AttributeRoots(dict(domains))

@@ -44,14 +44,14 @@ class RemoveEntries(OfRegion, frozen=True, gc=False, tag="rx"):
 
 
 class RenewEntries(OfRegion, frozen=True, gc=False, tag="rr"):
-    """To the owner of a region: the entries of this peer with this digest are still valid. The owner asks for all of
-    them if it has others."""
+    """To the owner of a region: the entries of this peer, which have this digest, are still valid. If the owner's
+    digest differs, it asks for all of them."""
 
     peer: PeerId
     digest: int
     hops: int = 0
     away_ns: Nanos = 0
-    """If positive, the peer has stopped and will be back within this time. Its entries live that long."""
+    """If positive, the peer has stopped and will be back within this time. Until then its entries live."""
 
 
 class TellEntries(OfRegion, frozen=True, gc=False, tag="rt"):
@@ -114,7 +114,8 @@ class CopyEntries(OfRegion, frozen=True, gc=False, tag="rc"):
 
 
 class RenewCopy(OfRegion, frozen=True, gc=False, tag="rk"):
-    """To a replica of a region, with every beacon: the digest of all its entries. The replica asks if it has others."""
+    """To a replica of a region, with every beacon: the digest of all its entries. If the replica's digest differs, it
+    asks for all entries."""
 
     digest: int
     split: bool
@@ -127,8 +128,8 @@ class TellCopy(OfRegion, frozen=True, gc=False, tag="rq"):
 
 
 class StoredEvent(msgspec.Struct, frozen=True, gc=False, tag="re"):
-    """The record of an event at its publisher's peer until every region has settled it. `slot` is its place among
-    these. If the event is None, the place is free."""
+    """The record of an event at its publisher's peer until every region has settled the event. `slot` is its place in
+    the store. If the event is None, the place is free."""
 
     slot: int
     event: Event | None
@@ -136,7 +137,7 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False, tag="re"):
 
 
 class AskTrip(msgspec.Struct, frozen=True, gc=False, tag="ra"):
-    """Answer at once: the sender measures the round trip, to know the age of an event from the receiver."""
+    """Asks for an answer at once: the sender measures the round trip to know the age of an event from the receiver."""
 
     number: int
 
@@ -164,7 +165,7 @@ class PeerReturned(NamedTuple):
 RegionMessage = PlaceEntries | RemoveEntries | RenewEntries | HalfIsActive
 """For the owner of the region that the message names."""
 Output = RegionMessage | MatchEvent | CopyEntries | RenewCopy | ToPeer | PeerReturned | PluginEffect
-"""What a part says. A `MatchEvent` goes to the owner of its region, `CopyEntries` and `RenewCopy` to the replicas of
+"""An output of a part. A `MatchEvent` goes to the owner of its region, `CopyEntries` and `RenewCopy` to the replicas of
 this peer's regions."""
 
 RendezvousMessage = (

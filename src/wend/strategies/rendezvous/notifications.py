@@ -45,7 +45,7 @@ class SecondMatch(NamedTuple):
 
 
 class Unsettled:
-    """An event in a region, and the subscribers' peers that have not said that they have it."""
+    """An event in a region, and the subscribers' peers that have not acknowledged it."""
 
     __slots__ = ("_notified", "is_complete", "one", "tries", "until_ns", "waiting")
 
@@ -201,7 +201,7 @@ class Notifications:
             yield ToPeer(peer, NotifyPeer(one.event, now - one.born_ns, one.hops + 1, (), one.region))
 
     def reach(self, peer: PeerId, region: RegionId, id_: EventId) -> Iterator[Output]:
-        """A subscriber's peer has an event. Settle the event if nobody lacks it."""
+        """Note that a subscriber's peer has an event. Settle the event if no peer lacks it."""
         unsettled = self._unsettled.get((region, id_))
         if unsettled is not None:
             unsettled.waiting.pop(peer, None)
@@ -209,7 +209,7 @@ class Notifications:
                 yield from self._settle(region, id_)
 
     def _settle(self, region: RegionId, id_: EventId) -> Iterator[Output]:
-        """All subscribers of a region have an event: tell its publisher's peer."""
+        """Tell the publisher's peer that all subscribers of a region have the event."""
         self._unsettled.pop((region, id_), None)
         self._settled.add((region, id_))
         yield ToPeer(id_.publisher, EventSettled(*region, id_))
@@ -217,7 +217,7 @@ class Notifications:
     # ---------------------------------------------------------------- retries
 
     def hurry(self, now: Nanos, peer: PeerId) -> Iterator[Output]:
-        """A peer is back: notify it soon."""
+        """Notify a peer that is back soon."""
         for unsettled in self._unsettled.values():
             if peer in unsettled.waiting:
                 unsettled.until_ns = now

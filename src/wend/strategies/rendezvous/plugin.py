@@ -4,11 +4,11 @@ An entry of a subscription lives in one attribute's regions: those of the attrib
 event goes to the region of each of its attributes, where it is matched with whole filters, and from there straight to
 the subscribers' peers. So it takes two hops once the publisher's peer knows the owners of its regions.
 
-- A publisher's or subscriber's peer remembers the owners of regions that answered (`directory.py`). On a miss the
-  message is routed by key to the whole range of the attribute. If a message reaches a peer that is no longer the owner,
-  it goes on by key, and the owner corrects the sender.
+- A publisher's or subscriber's peer remembers the owners of regions that answered (`directory.py`). If it knows none,
+  it routes the message by key to the whole range of the attribute. A peer that is no longer the owner routes a message
+  on by key, and the owner corrects the sender.
 - A subscriber's peer places its entries at the owners, and renews them with a digest (`placement.py`).
-- A region with too many events or entries splits into halves. Its owner passes on messages that still come for it
+- A region with too many events or entries splits into halves. Its owner passes on later messages for it
   (`owned_regions.py`). Each region has replicas at the owner's neighbours on the ring (`replicas.py`).
 - With persistence the publisher's peer stores an event until every region has settled it (`stored_events.py`), and a
   region settles an event when each of its subscribers' peers has it (`notifications.py`).
@@ -94,13 +94,13 @@ class Rendezvous(KeyBasedInterest):
         self._stored = StoredEvents(delivery.retry_limit, delivery.store_limit)
         self._notifications = Notifications(config.peer, self._owned, self._settings.fan_out, delivery.retry_limit)
         self._ring_neighbours: tuple[PeerId, ...] = ()
-        """The peers between which the keys of this peer lie."""
+        """The neighbours between which this peer's keys lie."""
         self._is_retrying = False
 
     def status(self) -> dict[str, int]:
         """`regions` that this peer owns, their `entries`, `copies` of others' regions, `cached` owners of regions, and
         `unsettled` events; how often a region `splits` here, and how many regions were `taken over`. For each region
-        that has some: `entries/NAME|CODE`, and `events/NAME|CODE`, those of the last seconds."""
+        with entries or recent events: `entries/NAME|CODE`, and `events/NAME|CODE`, those of the last seconds."""
         return {
             "regions": len(self._owned.tables),
             "entries": sum(map(len, self._owned.tables.values())),
@@ -194,10 +194,8 @@ class Rendezvous(KeyBasedInterest):
                 pass  # this peer owns the region by now
             case _ if not self._may_own(sender, region):
                 self.out.append(Refuse(sender, "region-not-owned"))
-            case CopyEntries():
-                self._carry_out(now, self._replicas.update(now, sender, message))
-            case RenewCopy():
-                self._carry_out(now, self._replicas.renew(now, sender, message))
+            case CopyEntries() | RenewCopy():
+                self._carry_out(now, self._replicas.hear(now, sender, message))
 
     def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         self.directory.forget(peer)
@@ -257,7 +255,7 @@ class Rendezvous(KeyBasedInterest):
                     self.out.append(output)
 
     def _take_effect(self, now: Nanos, message: Any) -> None:
-        """A part of this peer has sent a message to this peer."""
+        """Handle a message of a part of this peer to the peer itself."""
         match message:
             case RegionsAre():
                 self._learn(now, message.name, message.regions)
@@ -267,7 +265,7 @@ class Rendezvous(KeyBasedInterest):
                 self._carry_out(now, self._placement.place_again((name, code)))
 
     def _send_to_owner(self, now: Nanos, message: RegionMessage, avoid: tuple[PeerId, ...] = ()) -> None:
-        """Send a message to the owner of its region: straight if the directory knows it, or hop by hop."""
+        """Send a message to the owner of its region: directly if the directory knows the owner, else hop by hop."""
         region = message.region
         if message.hops == 0 and not avoid:
             owner = self.directory.owner(now, region)
@@ -367,7 +365,7 @@ class Rendezvous(KeyBasedInterest):
             self.send(sender, Reached(*message.region, event.id))
 
     def _pass_on(self, now: Nanos, message: NotifyPeer, born_ns: Nanos, hops: int) -> None:
-        """Notify the other peers of a message."""
+        """Notify the other peers that a message names."""
         self._carry_out(now, self._notifications.notify(now, list(message.others), message.event, born_ns, hops))
 
     # ---------------------------------------------------------------- matching
@@ -391,12 +389,11 @@ class Rendezvous(KeyBasedInterest):
             self._match_here(now, sender, region, message, born_ns)
         elif hops >= MOST_HOPS:
             self.drop_circling(event.id, self.me)
-        else:  # the region was split and forgotten, or never existed: begin with the whole range
+        else:  # this peer has forgotten the region, or it never existed: begin with the whole range
             again = MatchEvent(name, "", event, now - born_ns, hops + 1, True, message.stored)
             self._match(now, sender, again, born_ns)
 
     def _match_here(self, now: Nanos, sender: PeerId, region: RegionId, message: MatchEvent, born_ns: Nanos) -> None:
-        """Match an event in a region of this peer."""
         publisher = message.event.id.publisher
         table = self._owned.tables.get(region)
         if message.asks and (table is None or not table.is_split) and (publisher != self.me or message.hops == 0):
@@ -418,7 +415,7 @@ class Rendezvous(KeyBasedInterest):
         self._retry_later(now)
 
     def _release(self, id_: EventId, name: str, code: str) -> None:
-        """A region has settled an event of this peer. If it was the last one, forget the event."""
+        """Note that a region has settled an event of this peer. After the last region, forget the event."""
         slot = self._stored.settle(id_, name, code)
         if slot is not None:
             self.out.append(Remember(slot, StoredEvent(slot, None)))

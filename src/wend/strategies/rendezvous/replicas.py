@@ -58,44 +58,28 @@ class RegionReplicas:
                 parts += [CopyEntries(*region, (), batch, is_split) for batch in batches(message.removed) or [()]]
         return [ToPeer(peer, part) for peer in self.peers for part in parts]
 
-    def update(self, now: Nanos, sender: PeerId, message: CopyEntries) -> list[Output]:
-        """The owner of a region has added or removed entries."""
+    def hear(self, now: Nanos, sender: PeerId, message: CopyEntries | RenewCopy) -> Iterator[Output]:
+        """Update or renew the copy of a region, as its owner says. If its digest differs, ask for all entries."""
         region = message.region
-        copy = self._open(now, region)
-        if copy is None:
-            return [Refuse(sender, "too-many-regions")]
-        copy.is_split = copy.is_split or (message.split and can_split(region))
-        _, refusals = copy.add_all(sender, message.added, now + self._expiry_ns)
+        if region not in self.copies and len(self.copies) >= MOST_COPIES:
+            yield Refuse(sender, "too-many-regions")
+            return
+        copy = self.copies.setdefault(region, EntryTable())
+        self._updated_ns[region] = now
         self._owners[region] = sender
-        for id_ in message.removed:
-            copy.remove(id_)
-        return [*refusals]
-
-    def renew(self, now: Nanos, sender: PeerId, message: RenewCopy) -> list[Output]:
-        """The owner of a region still has these entries. Ask for all of them if the copy has others."""
-        region = message.region
-        copy = self._open(now, region)
-        if copy is None:
-            return [Refuse(sender, "too-many-regions")]
-        self._owners[region] = sender
-        copy.is_split = message.split and can_split(region)
+        is_split = message.split and can_split(region)
+        if isinstance(message, CopyEntries):
+            copy.is_split = copy.is_split or is_split
+            yield from copy.add_all(sender, message.added, now + self._expiry_ns)[1]
+            for id_ in message.removed:
+                copy.remove(id_)
+            return
+        copy.is_split = is_split
         copy.away = {peer: now + left_ns for peer, left_ns in message.away}
-        questions: list[Output] = []
         if copy.digest != message.digest:
             copy.clear()
-            questions.append(ToPeer(sender, TellCopy(*region)))
+            yield ToPeer(sender, TellCopy(*region))
         copy.renew(now + self._expiry_ns)
-        return questions
-
-    def _open(self, now: Nanos, region: RegionId) -> EntryTable | None:
-        """The copy of a region; None if there is no room for another."""
-        copy = self.copies.get(region)
-        if copy is None:
-            if len(self.copies) >= MOST_COPIES:
-                return None
-            copy = self.copies[region] = EntryTable()
-        self._updated_ns[region] = now
-        return copy
 
     def expire(self, now: Nanos) -> None:
         """Forget empty copies, unless they are split and their owner has lately sent a message about them."""

@@ -1,14 +1,15 @@
 """Round trips to peers that the membership has not measured, and the events from them that wait for it.
 
 The age of an event grows by half of the round trip to its sender. A DHT measures the round trips to its neighbours and
-to the entries of its routing table; for other peers, and for those that restarted, it has only an estimate. No peer may
-drop an event because of an estimate: the receiver first asks the sender for a round trip, and holds the event.
+to the entries of its routing table. For other peers, and for those that restarted, it has only an estimate. No peer may
+drop an event because of an estimate: the receiver holds the event and measures the round trip first.
 """
 
 from wend.model.events import PeerId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.plugins import PluginEffect, SendTo, Timer
 from wend.strategies.rendezvous.messages import AskTrip, MatchEvent, NotifyPeer
+from wend.strategies.ring.bounded import put
 
 TRIES = 4
 """Questions to a sender, each after twice the wait. Then its events proceed with the estimate."""
@@ -76,22 +77,18 @@ class OwnerRoundTrips:
         return effects
 
     def measure(self, now: Nanos, peer: PeerId, number: int) -> list[tuple[Nanos, EventMessage]]:
-        """A peer has answered. Returns its messages that waited, each with the time of its arrival."""
+        """Take note of a peer's answer. Returns its messages that waited, each with the time of its arrival."""
         question = self._questions.get(peer)
         if question is None or number not in question.sent_ns:
             return []
-        self._trips.pop(peer, None)
-        self._trips[peer] = (now - question.sent_ns[number], now)
-        if len(self._trips) > MOST_TRIPS:
-            del self._trips[next(iter(self._trips))]
+        put(self._trips, peer, (now - question.sent_ns[number], now), MOST_TRIPS)
         return self._release(peer)
 
     def give_up(self, now: Nanos) -> list[tuple[PeerId, Nanos, EventMessage]]:
         """The timer is due. Returns the messages of senders that do not answer, each with its sender and the time of
         its arrival."""
         self._timer_ns = None
-        silent = [peer for peer, question in self._questions.items() if question.tries == TRIES]
-        silent = [peer for peer in silent if self._questions[peer].due_ns <= now]
+        silent = [peer for peer, each in self._questions.items() if each.tries == TRIES and each.due_ns <= now]
         return [(peer, arrived_ns, message) for peer in silent for arrived_ns, message in self._release(peer)]
 
     def _release(self, peer: PeerId) -> list[tuple[Nanos, EventMessage]]:

@@ -1,8 +1,8 @@
 """Groups on a DHT: what `scribe` and `hermes` share.
 
-The peer that owns the key of a topic is the root of its tree. Subscriptions travel towards it and leave reverse paths;
-an event travels to the root, and from there down the paths. Filters that name no single topic belong to one group for
-everything else, to which every event goes as well.
+The peer that owns the key of a topic is the root of its tree. Subscriptions travel towards it and leave reverse paths.
+An event travels to the root, and from there down the paths. Filters that name no single topic belong to one group for
+everything else, to which every event goes, too.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """`hermes`: a tree for each event type, with filters along its branches.
 
 It is the baseline of the dmm paper, with a rendezvous peer for each event type. A peer remembers the filters of the
-peers further down, and sends an event only where one of them matches.
+peers further down, and sends an event only to those with a filter that matches.
 """
 
 from collections.abc import Iterable
@@ -34,11 +34,11 @@ class IdsInGroup(msgspec.Struct, frozen=True, gc=False):
 
 
 class RenewInGroup(IdsInGroup, frozen=True, gc=False, tag="gr"):
-    """The sender's branch still wants them. The receiver asks for entries that it does not know."""
+    """The sender's branch still wants these entries. The receiver asks for those that it does not know."""
 
 
 class UnknownInGroup(IdsInGroup, frozen=True, gc=False, tag="gu"):
-    """The answer to `RenewInGroup`: the receiver should tell these entries again."""
+    """The answer to `RenewInGroup`: the receiver should send these entries again."""
 
 
 class UnwantInGroup(IdsInGroup, frozen=True, gc=False, tag="gx"):

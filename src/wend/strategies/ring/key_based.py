@@ -54,7 +54,6 @@ class OwnSubscriptions(SubscriptionTable):
         """The event that was matched last, and the subscriptions that want it."""
 
     def targets(self, event: Event) -> tuple[PeerId, ...]:
-        """This peer, if it wants the event."""
         return (self._peer,) if self.matching(event) else ()
 
     def local(self, event: Event, view: View) -> Notify:

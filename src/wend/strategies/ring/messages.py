@@ -9,7 +9,6 @@ from wend.model.events import PeerId
 from wend.model.keys import COLUMNS, DIGITS
 
 MOST_HOPS = 2 * DIGITS
-"""The most hops of a `JoinRequest`."""
 MOST_PEERS = COLUMNS
 """In a row of the routing table, and in a leaf set."""
 MOST_DEAD = 16

@@ -1,12 +1,12 @@
 """Reverse paths: subscriptions leave a trail on their way to a place, and events follow it back.
 
 At each hop a table remembers, for every entry, the peer that it came from. A hop passes on only entries that no other
-one covers: events that the covered one wants come for the covering one, and the table sends them both ways.
+entry covers: events for the covered entry come for the covering one, and the table sends them both ways.
 
-While a path changes, an entry may come from two peers. The table remembers both, as two branches, until one of them
-withdraws it or no longer renews it: the earlier path may be the only one for entries that this one covers there.
+While a path changes, an entry may come from two peers. The table remembers both, as two branches, until one of the
+peers withdraws the entry or stops renewing it: the earlier path may be the only one for entries that it covers there.
 
-A peer has a table for each place, and most of them are small. A small table compares its entries one by one; only a
+A peer has a table for each place, and most tables are small. A small table compares its entries one by one; only a
 large one has indexes.
 """
 
@@ -75,7 +75,7 @@ class ReversePaths:
     def add(self, entry: Entry, wanted: Filter | None, previous: PeerId, expires: Nanos) -> list[Branch]:
         """Add or renew an entry. Returns the branches to pass on. Raises FilterError.
 
-        What the next hop says is ignored: while hops do not agree on the owner, an entry may come back."""
+        It ignores entries from the next hop: while hops do not agree on the owner, an entry may come back."""
         if previous == self.next_hop:
             return []
         branch = (entry.id, previous)
@@ -95,7 +95,7 @@ class ReversePaths:
         return [*onward, branch] if self._place(branch, record) else onward
 
     def _place(self, branch: Branch, record: _Record) -> bool:
-        """Find a branch that covers this one; True if there is none."""
+        """Look for a branch that covers this one. Returns whether there is none."""
         if not self._covers:
             return True
         if self._covering is not None:
@@ -143,7 +143,7 @@ class ReversePaths:
         return True
 
     def remove(self, branch: Branch) -> tuple[bool, list[Branch]]:
-        """Forget a branch. Returns whether it had been passed on, and the branches that are to be passed on now."""
+        """Forget a branch. Returns whether it was passed on, and the branches to pass on now."""
         if branch not in self._branches:
             return False, []
         passed = self.passed_on(branch)

@@ -114,14 +114,14 @@ class Scribe(KeyBasedInterest):
         self._tidy(name)
 
     def _join(self, name: str, group: _Group, avoid: tuple[PeerId, ...] = ()) -> None:
-        """Join by the next hop. An earlier parent forgets this peer when it expires. Until the new branch has grown,
-        events arrive by the old one."""
+        """Join by the next hop. A former parent forgets this peer when the join expires. Until the new branch has
+        grown, events arrive by the old one."""
         group.parent = hop = self.next_hop_to(name, avoid)
         if hop is not None:
             self.send(hop, JoinGroup(name))
 
     def _tidy(self, name: str) -> None:
-        """Leave a group in which nobody is left."""
+        """Leave a group without subscribers and children."""
         group = self._groups[name]
         if not group.local and not group.children:
             del self._groups[name]

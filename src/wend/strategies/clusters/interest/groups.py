@@ -18,6 +18,7 @@ from wend.strategies.clusters.interest.messages import (
     MemberWants,
     Urgency,
 )
+from wend.strategies.ring.bounded import batches
 from wend.strategies.ring.groups import group_of
 from wend.strategies.subscriptions.table import SubscriptionTable, tighter
 
@@ -109,15 +110,14 @@ class FollowedGroups:
         yield from self._announce_deadlines() if self._tells_deadlines else []
         groups = [(group, now - since) for group, since in self.own.items()]
         if groups or gone:
-            batches = [tuple(groups[at : at + BATCH]) for at in range(0, len(groups), BATCH)] or [()]
             holders = self._cluster.other_holders
-            yield from [self._cluster.send(peer, MemberWants(batch, gone)) for peer in holders for batch in batches]
+            parts = batches(groups, BATCH) or [()]
+            yield from [self._cluster.send(peer, MemberWants(part, gone)) for peer in holders for part in parts]
 
     def _announce_deadlines(self) -> list[PluginEffect]:
         urgent = [(group, *urgency) for group, urgency in self._own_urgencies().items() if urgency != NOT_URGENT]
-        batches = [tuple(urgent[at : at + BATCH]) for at in range(0, len(urgent), BATCH)]
         holders = self._cluster.other_holders
-        return [self._cluster.send(peer, MemberDeadlines(batch)) for batch in batches for peer in holders]
+        return [self._cluster.send(peer, MemberDeadlines(part)) for part in batches(urgent, BATCH) for peer in holders]
 
     def hear(self, now: Nanos, member: PeerId, message: MemberWants) -> bool:
         """Take note of the groups that a member follows. Returns whether they have changed."""

@@ -30,6 +30,7 @@ from wend.strategies.clusters.interest.parent_choice import ParentChoice
 from wend.strategies.clusters.interest.parent_search import ParentSearch, TreeId, TreePlace
 from wend.strategies.clusters.interest.repair import Repair
 from wend.strategies.clusters.interest.settings import BEACONS_KEPT, ClusterEventSettings
+from wend.strategies.ring.bounded import batches
 
 Neighbours = tuple[str, tuple[str, ...]]
 """The cluster of the parent, empty if there is none, and those of the children."""
@@ -326,9 +327,8 @@ class TreePlaces:
         """Tell the backups of a tree this coordinator's place in it, for some groups."""
         slots = self._cluster.slots
         backups = slots[tree].backups if tree < len(slots) else ()
-        places = [(group, *self._neighbours(group, tree)) for group in groups]
-        batches = [tuple(places[at : at + BATCH]) for at in range(0, len(places), BATCH)]
-        return [self._cluster.send(peer, HoldTrees(tree, batch)) for peer in backups for batch in batches]
+        places = batches([(group, *self._neighbours(group, tree)) for group in groups], BATCH)
+        return [self._cluster.send(peer, HoldTrees(tree, batch)) for peer in backups for batch in places]
 
     def _neighbours(self, group: str, tree: int) -> Neighbours:
         place = self._places.get((group, tree))

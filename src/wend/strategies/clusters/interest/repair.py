@@ -20,6 +20,7 @@ from wend.strategies.clusters.interest.messages import (
     StreamDigest,
     TreeEvent,
 )
+from wend.strategies.ring.bounded import batches
 
 REPAIR_NS: Nanos = SECOND
 """How often digests are told while there is news, and missing events are fetched."""
@@ -34,7 +35,6 @@ RANGES = 16
 RANGES_BETWEEN = 4
 """The same in an answer to the digest of another cluster."""
 STREAMS = 64
-"""Streams in one digest."""
 FETCH = "fetch"
 REPAIR = "repair"
 
@@ -116,8 +116,7 @@ class Repair:
         streams = [digest for digest in streams if digest.last]
         if not streams and not asks:
             return []
-        batches = [tuple(streams[at : at + STREAMS]) for at in range(0, len(streams), STREAMS)] or [()]
-        return [GroupDigest(group, batch, to, tree, asks) for batch in batches]
+        return [GroupDigest(group, batch, to, tree, asks) for batch in batches(streams, STREAMS) or [()]]
 
     def give(self, now: Nanos, sender: PeerId, request: FetchEvents, asker: str = "") -> Iterator[PluginEffect]:
         """Answer a member that lacks events, or another cluster."""
@@ -217,7 +216,7 @@ class Repair:
                 log.skip(numbers)
 
     def forget_streams(self) -> None:
-        """Forget the streams of groups that this peer does not follow, but not its own: others may lack their events."""
+        """Forget the streams of groups that this peer does not follow. Its own stay: others may lack their events."""
         if self._cluster.is_holder:
             return
         for stream in list(self.log.streams):

@@ -155,7 +155,7 @@ class Trees:
         return self._places.cluster_changed(now)
 
     def renew(self, now: Nanos) -> Iterator[PluginEffect]:
-        """Renew the places. A cluster that only publishes has none, and sends its digest to roots that may lack events."""
+        """Renew the places. A cluster that only publishes has none, and sends digests to roots that may lack events."""
         yield from self._places.renew(now)
         groups = dict.fromkeys(stream[2] for stream, log in self._repair.log.streams.items() if log.events)
         for group in groups:

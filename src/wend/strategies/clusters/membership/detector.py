@@ -29,8 +29,6 @@ def silence_limit(detection_ns: Nanos) -> Nanos:
 
 
 class _Record:
-    """A tracked peer."""
-
     __slots__ = ("due_ns", "heard_ns", "tries")
 
     def __init__(self, heard_ns: Nanos, due_ns: Nanos) -> None:
@@ -47,7 +45,6 @@ class ClusterDetector:
         self._wait_ns = detection_ns // 10
         self._records: dict[PeerId, _Record] = {}
         self.dead: dict[PeerId, None] = {}
-        """Of the tracked peers."""
         self._timer_ns: Nanos | None = None
         self._is_timer_late = False
         """Whether a peer may be due before the timer."""

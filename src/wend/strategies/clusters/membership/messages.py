@@ -61,7 +61,6 @@ def are_slots_invalid(slots: Slots, trees: int) -> bool:
 MOST_MEMBERS = 3000
 """A roster must fit a datagram."""
 MOST_CLUSTERS = 1000
-"""In a directory."""
 MOST_NAMED = 64
 """The longest of the other lists of peers."""
 LAST_TERM = 1 << 48
