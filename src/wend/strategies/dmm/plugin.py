@@ -104,11 +104,11 @@ class Dmm(KeyBasedInterest):
 
     # ---------------------------------------------------------------- subscriptions
 
-    def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        self._hear(now, self.me, WantInSpace(self._spaces.home(wanted), (entry,)))
+    def on_subscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
+        self._hear(now, self.me, WantInSpace(self._spaces.home(filter_), (entry,)))
 
-    def on_unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        self._hear(now, self.me, UnwantInSpace(self._spaces.home(wanted), (entry,)))
+    def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
+        self._hear(now, self.me, UnwantInSpace(self._spaces.home(filter_), (entry,)))
 
     def _hear(self, now: Nanos, sender: PeerId, message: Any) -> None:
         """Handle a message about subscriptions, from another peer or from a part of this one."""

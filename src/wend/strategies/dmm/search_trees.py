@@ -83,7 +83,7 @@ class SearchNode:
         leaf, children = self.leaf, self.space.children(self.code)
         if leaf is None or len(leaf) <= self.split_at or children is None:
             return False
-        boxes = [self.space.box_of_filter(leaf.wanted(branch)) for branch in leaf.branches]
+        boxes = [self.space.box_of_filter(leaf.filter_of(branch)) for branch in leaf.branches]
         if sum(self.space.meets(child, box) for child in children for box in boxes) <= MOST_COPIES * len(boxes):
             return True
         self.split_at *= 2
@@ -205,8 +205,8 @@ class SearchTrees:
         leaf = node.leaf
         if leaf is None or not branches:
             return []
-        gone, onward = leaf.remove_all(branches)
-        return [*self._chains.add(node, onward), *self._chains.remove(self._chains.of(node, gone))]
+        removals, onward = leaf.remove_all(branches)
+        return [*self._chains.add(node, onward), *self._chains.remove(self._chains.of(node, removals))]
 
     def renew(self, now: Nanos, space: SpaceName, sender: PeerId, ids: list[EntryId]) -> list[EntryId]:
         """Renew entries of a peer at the root of a space. Returns those that are unknown."""

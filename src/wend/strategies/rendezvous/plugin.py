@@ -117,10 +117,10 @@ class Rendezvous(KeyBasedInterest):
     def begin(self, now: Nanos) -> None:
         self._owned.expect_entries(now, self.ring.round_trip_ns(self.me))  # others may know this peer already
 
-    def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        self._carry_out(now, self._placement.add(entry, wanted))
+    def on_subscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
+        self._carry_out(now, self._placement.add(entry, filter_))
 
-    def on_unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+    def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
         self._carry_out(now, self._placement.remove(entry.id))
 
     def on_subscriptions_changed(self, now: Nanos) -> None:
@@ -159,9 +159,9 @@ class Rendezvous(KeyBasedInterest):
             case AskTrip(number):
                 self.out.append(SendTo(sender, AnswerTrip(number)))
             case AnswerTrip(number):
-                for arrived_ns, held in self._round_trips.measure(now, sender, number):
+                for arrived_ns, event in self._round_trips.measure(now, sender, number):
                     trip = self._round_trips.trip_ns(now, sender) or 0
-                    self._accept(now, sender, held, arrived_ns - max(0, held.age_ns) - trip // 2)
+                    self._accept(now, sender, event, arrived_ns - max(0, event.age_ns) - trip // 2)
             case StoredEvent():
                 self.out.append(Refuse(sender, "invalid-region"))
             case _ if not is_valid(message.region):

@@ -5,6 +5,8 @@ to the entries of its routing table. For other peers, and for those that restart
 drop an event because of an estimate: the receiver holds the event and measures the round trip first.
 """
 
+import msgspec
+
 from wend.model.events import PeerId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.plugins import PluginEffect, SendTo, Timer
@@ -17,7 +19,7 @@ FIRST_WAIT_NS: Nanos = 200 * MS
 VALID_NS: Nanos = 300 * SECOND
 """How long a measurement is used."""
 MOST_TRIPS = 4096
-MOST_HELD = 1024
+MOST_WAITING = 1024
 """Events that wait, from all senders. Others proceed with the estimate."""
 TRIPS = "trips"
 """The timer for unanswered questions."""
@@ -25,16 +27,13 @@ TRIPS = "trips"
 EventMessage = MatchEvent | NotifyPeer
 
 
-class _Question:
-    __slots__ = ("due_ns", "held", "sent_ns", "tries")
-
-    def __init__(self) -> None:
-        self.held: list[tuple[Nanos, EventMessage]] = []
-        """The messages that wait, each with the time of its arrival."""
-        self.sent_ns: dict[int, Nanos] = {}
-        """When each question was sent, by its number."""
-        self.tries = 0
-        self.due_ns: Nanos = 0
+class _Question(msgspec.Struct, eq=False):
+    waiting: list[tuple[Nanos, EventMessage]] = []
+    """The messages that wait, each with the time of its arrival."""
+    sent_ns: dict[int, Nanos] = {}
+    """When this peer sent each question, by its number."""
+    tries: int = 0
+    due_ns: Nanos = 0
 
 
 class OwnerRoundTrips:
@@ -45,7 +44,7 @@ class OwnerRoundTrips:
         """By peer: the round trip, and when it was measured."""
         self._questions: dict[PeerId, _Question] = {}
         self._number = 0
-        self._held = 0
+        self._waiting = 0
         self._timer_ns: Nanos | None = None
 
     def trip_ns(self, now: Nanos, peer: PeerId) -> Nanos | None:
@@ -54,10 +53,10 @@ class OwnerRoundTrips:
 
     def hold(self, now: Nanos, peer: PeerId, message: EventMessage) -> bool:
         """Let a message wait until the round trip to its sender is known. Returns whether there is room."""
-        if self._held >= MOST_HELD:
+        if self._waiting >= MOST_WAITING:
             return False
-        self._held += 1
-        self._questions.setdefault(peer, _Question()).held.append((now, message))
+        self._waiting += 1
+        self._questions.setdefault(peer, _Question()).waiting.append((now, message))
         return True
 
     def ask(self, now: Nanos) -> list[PluginEffect]:
@@ -92,6 +91,6 @@ class OwnerRoundTrips:
         return [(peer, arrived_ns, message) for peer in silent for arrived_ns, message in self._release(peer)]
 
     def _release(self, peer: PeerId) -> list[tuple[Nanos, EventMessage]]:
-        held = self._questions.pop(peer).held
-        self._held -= len(held)
-        return held
+        waiting = self._questions.pop(peer).waiting
+        self._waiting -= len(waiting)
+        return waiting

@@ -19,9 +19,9 @@ from wend.strategies.ring.key_based import LAST_TRIES, MOST_HOPS, KeyBasedIntere
 EVERYTHING = "everything"
 
 
-def group_of(wanted: Filter) -> str:
+def group_of(filter_: Filter) -> str:
     """The group of a filter: its topic, if it is of the form `topic = '…'`."""
-    return EVERYTHING if wanted.topic is None else f"topic {wanted.topic}"
+    return EVERYTHING if filter_.topic is None else f"topic {filter_.topic}"
 
 
 def groups_of(event: Event) -> list[str]:

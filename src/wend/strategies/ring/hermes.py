@@ -106,12 +106,12 @@ class Hermes(KeyBasedInterest):
             case WantInGroup(group) | RenewInGroup(group):
                 self._say(self._paths.reroute(group, peer, self.next_hop_to(group, (peer,))))
 
-    def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        group = group_of(wanted)
+    def on_subscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
+        group = group_of(filter_)
         self._say(self._paths.add(now, group, self.next_hop_to(group), self.me, (entry,)))
 
-    def on_unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        self._say(self._paths.remove(group_of(wanted), self.me, (entry.id,)))
+    def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
+        self._say(self._paths.remove(group_of(filter_), self.me, (entry.id,)))
 
     def on_beacon(self, now: Nanos) -> None:
         for group in list(self._paths.tables):

@@ -139,11 +139,11 @@ class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 def entries_of(subscription: Subscription) -> list[tuple[Entry, Filter]]:
     """The conjunctions of a subscription, each a filter of its own."""
-    wanted = parse(subscription.filter)
+    filter_ = parse(subscription.filter)
     peer, number = subscription.id
-    if len(wanted.conjunctions) == 1:
-        return [(Entry(EntryId(peer, number, 0), subscription.filter), wanted)]
-    parts = [Filter((one,)) for one in wanted.conjunctions]
+    if len(filter_.conjunctions) == 1:
+        return [(Entry(EntryId(peer, number, 0), subscription.filter), filter_)]
+    parts = [Filter((one,)) for one in filter_.conjunctions]
     return [(Entry(EntryId(peer, number, at), str(part)), part) for at, part in enumerate(parts)]
 
 
@@ -186,10 +186,10 @@ class KeyBasedInterest(Interest):
     def begin(self, now: Nanos) -> None:
         """The peer has started."""
 
-    def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+    def on_subscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
         raise NotImplementedError
 
-    def on_unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+    def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
         raise NotImplementedError
 
     def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
@@ -253,16 +253,16 @@ class KeyBasedInterest(Interest):
         new: list[tuple[Entry, Filter]] = []
         for number in self.subscriptions.take_touched():
             subscription = self.subscriptions.own.get(number)
-            wanted = [] if subscription is None else entries_of(subscription)
+            entries = [] if subscription is None else entries_of(subscription)
             before = self.own_entries.pop(number, [])
-            if wanted:
-                self.own_entries[number] = wanted
-            for entry, parsed in before:
-                if all(entry != other for other, _ in wanted):
-                    self.on_unsubscribed(now, entry, parsed)
-            new += [(entry, parsed) for entry, parsed in wanted if all(entry != other for other, _ in before)]
-        for entry, parsed in new:
-            self.on_subscribed(now, entry, parsed)
+            if entries:
+                self.own_entries[number] = entries
+            for entry, filter_ in before:
+                if all(entry != other for other, _ in entries):
+                    self.on_unsubscribed(now, entry, filter_)
+            new += [(entry, filter_) for entry, filter_ in entries if all(entry != other for other, _ in before)]
+        for entry, filter_ in new:
+            self.on_subscribed(now, entry, filter_)
 
     # ---------------------------------------------------------------- sending
 

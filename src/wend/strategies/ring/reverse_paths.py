@@ -36,12 +36,12 @@ FEW = 16
 class _Record:
     """What a table knows of a branch."""
 
-    __slots__ = ("coverer", "entry", "expires", "sides", "wanted")
+    __slots__ = ("coverer", "entry", "expires", "filter", "sides")
 
-    def __init__(self, entry: Entry, wanted: Filter, expires: Nanos) -> None:
+    def __init__(self, entry: Entry, filter_: Filter, expires: Nanos) -> None:
         self.entry = entry
-        self.wanted = wanted
-        self.sides = wanted.sides
+        self.filter = filter_
+        self.sides = filter_.sides
         self.expires = expires
         self.coverer: Branch | None = None
         """A branch that covers this one, while the table is small."""
@@ -72,7 +72,7 @@ class ReversePaths:
 
     # ---------------------------------------------------------------- changes
 
-    def add(self, entry: Entry, wanted: Filter | None, previous: PeerId, expires: Nanos) -> list[Branch]:
+    def add(self, entry: Entry, filter_: Filter | None, previous: PeerId, expires: Nanos) -> list[Branch]:
         """Add or renew an entry. Returns the branches to pass on. Raises FilterError.
 
         It ignores entries from the next hop: while hops do not agree on the owner, an entry may come back."""
@@ -83,15 +83,15 @@ class ReversePaths:
         if earlier is not None and earlier.entry == entry:
             earlier.expires = expires
             return []
-        record = _Record(entry, parse(entry.filter) if wanted is None else wanted, expires)
+        record = _Record(entry, parse(entry.filter) if filter_ is None else filter_, expires)
         onward = [] if earlier is None else self.remove(branch)[1]
         self._branches[branch] = record
         self._previous[previous] += 1
         if self._index is not None:
-            self._index.add(branch, record.wanted)
+            self._index.add(branch, record.filter)
         elif len(self._branches) > FEW:
             onward += self._make_indexes(branch)
-            return [each for each in onward if self.passed_on(each)]
+            return [each for each in onward if self.is_passed_on(each)]
         return [*onward, branch] if self._place(branch, record) else onward
 
     def _place(self, branch: Branch, record: _Record) -> bool:
@@ -99,15 +99,15 @@ class ReversePaths:
         if not self._covers:
             return True
         if self._covering is not None:
-            return branch in self._covering.add(branch, record.wanted)
+            return branch in self._covering.add(branch, record.filter)
         record.coverer = None
-        conjunctions = record.wanted.conjunctions
+        conjunctions = record.filter.conjunctions
         if len(conjunctions) == 1:
             (one,) = conjunctions
             for other, theirs in self._branches.items():
                 if theirs is record or theirs.coverer is not None:
                     continue
-                if any(wide.covers(one) for wide in theirs.wanted.conjunctions):
+                if any(wide.covers(one) for wide in theirs.filter.conjunctions):
                     record.coverer = other
                     return False
         return True
@@ -117,14 +117,14 @@ class ReversePaths:
         branches = self._branches
         self._index = Index()
         for branch, record in branches.items():
-            self._index.add(branch, record.wanted)
+            self._index.add(branch, record.filter)
         if not self._covers:
             return [added]
         covering = self._covering = CoveringIndex()
-        passed = [branch for branch, record in branches.items() if record.coverer is None and branch != added]
+        uncovered = [branch for branch, record in branches.items() if record.coverer is None and branch != added]
         rest = [branch for branch, record in branches.items() if record.coverer is not None]
-        for branch in (*passed, *rest, added):
-            covering.add(branch, branches[branch].wanted)
+        for branch in (*uncovered, *rest, added):
+            covering.add(branch, branches[branch].filter)
             branches[branch].coverer = None
         return [branch for branch in (*rest, added) if covering.uncovered(branch)]
 
@@ -146,7 +146,7 @@ class ReversePaths:
         """Forget a branch. Returns whether it was passed on, and the branches to pass on now."""
         if branch not in self._branches:
             return False, []
-        passed = self.passed_on(branch)
+        was_passed_on = self.is_passed_on(branch)
         del self._branches[branch]
         self._previous[branch[1]] -= 1
         if not self._previous[branch[1]]:
@@ -154,25 +154,25 @@ class ReversePaths:
         if self._index is not None:
             self._index.discard(branch)
         if self._covering is not None:
-            return passed, self._covering.discard(branch)
+            return was_passed_on, self._covering.discard(branch)
         orphans = [other for other, record in self._branches.items() if record.coverer == branch]
         for other in orphans:
             self._branches[other].coverer = None
-        return passed, [other for other in orphans if self._place(other, self._branches[other])]
+        return was_passed_on, [other for other in orphans if self._place(other, self._branches[other])]
 
     def remove_all(self, branches: Iterable[Branch]) -> tuple[list[Entry], list[Branch]]:
         """Forget branches. Returns the entries that are no longer passed on, and the branches to pass on now."""
-        gone: dict[EntryId, Entry] = {}
+        removals: dict[EntryId, Entry] = {}
         onward: list[Branch] = []
         for branch in dict.fromkeys(branches):
             entry = self.entry(branch)
-            passed, uncovered = self.remove(branch)
+            was_passed_on, uncovered = self.remove(branch)
             onward += uncovered
-            if passed:
-                gone[entry.id] = entry
+            if was_passed_on:
+                removals[entry.id] = entry
         return (
-            [entry for id_, entry in gone.items() if not self._has(id_)],
-            [branch for branch in onward if self.passed_on(branch)],
+            [entry for id_, entry in removals.items() if not self._has(id_)],
+            [branch for branch in onward if self.is_passed_on(branch)],
         )
 
     def _has(self, id_: EntryId) -> bool:
@@ -183,8 +183,8 @@ class ReversePaths:
     def entry(self, branch: Branch) -> Entry:
         return self._branches[branch].entry
 
-    def wanted(self, branch: Branch) -> Filter:
-        return self._branches[branch].wanted
+    def filter_of(self, branch: Branch) -> Filter:
+        return self._branches[branch].filter
 
     @property
     def branches(self) -> list[Branch]:
@@ -200,12 +200,12 @@ class ReversePaths:
     def of(self, ids: Iterable[EntryId]) -> list[Branch]:
         """The branches of these entries that are passed on."""
         branches = [(id_, previous) for id_ in ids for previous in self._previous]
-        return [branch for branch in branches if self.passed_on(branch)]
+        return [branch for branch in branches if self.is_passed_on(branch)]
 
     def expired(self, now: Nanos) -> list[Branch]:
         return [branch for branch, record in self._branches.items() if record.expires <= now]
 
-    def passed_on(self, branch: Branch) -> bool:
+    def is_passed_on(self, branch: Branch) -> bool:
         """Whether no other branch covers it."""
         if self._covering is not None:
             return self._covering.uncovered(branch)
@@ -230,7 +230,7 @@ class ReversePaths:
         return [
             branch
             for branch, record in self._branches.items()
-            if (record.wanted.matches(attributes) if record.sides is None else fits(record.sides, attributes))
+            if (record.filter.matches(attributes) if record.sides is None else fits(record.sides, attributes))
         ]
 
     def towards(self, attributes: Attributes) -> list[PeerId]:
@@ -327,8 +327,8 @@ class PlacePaths(Generic[P]):
         table = self.tables.get(place)
         if table is None:
             return []
-        gone, onward = table.remove_all(branches)
-        outgoing = self._announce(place, table, onward) + self.withdrawals(place, table.next_hop, gone)
+        removals, onward = table.remove_all(branches)
+        outgoing = self._announce(place, table, onward) + self.withdrawals(place, table.next_hop, removals)
         self._drop_empty(place)
         return outgoing
 

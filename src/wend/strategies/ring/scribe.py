@@ -24,17 +24,14 @@ class LeaveGroup(msgspec.Struct, frozen=True, gc=False, tag="gl"):
     group: str
 
 
-class _Group:
+class _Group(msgspec.Struct, eq=False):
     """This peer's place in the tree of a group."""
 
-    __slots__ = ("children", "local", "parent")
-
-    def __init__(self) -> None:
-        self.children: dict[PeerId, Nanos] = {}
-        """Each with the time at which it expires."""
-        self.local = 0
-        """How many entries of this peer's own subscriptions belong to the group."""
-        self.parent: PeerId | None = None
+    children: dict[PeerId, Nanos] = {}
+    """Each with the time at which it expires."""
+    local: int = 0
+    """How many entries of this peer's own subscriptions belong to the group."""
+    parent: PeerId | None = None
 
 
 class Scribe(KeyBasedInterest):
@@ -101,15 +98,15 @@ class Scribe(KeyBasedInterest):
             group.parent = None
             self._join(name, group, (parent,))
 
-    def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        name = group_of(wanted)
+    def on_subscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
+        name = group_of(filter_)
         group = self._groups.setdefault(name, _Group())
         group.local += 1
         if group.local == 1 and not group.children:
             self._join(name, group)
 
-    def on_unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        name = group_of(wanted)
+    def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
+        name = group_of(filter_)
         self._groups[name].local -= 1
         self._tidy(name)
 

@@ -18,7 +18,7 @@ Stream = tuple[PeerId, int, str]
 Numbers = tuple[int, int]
 """The first and the last of some consecutive numbers."""
 LONGEST_SKIP = 4096
-"""Numbers after a gap that another peer may declare gone at once."""
+"""Numbers after a gap that another peer may declare losses at once."""
 
 
 class Logged(msgspec.Struct, frozen=True, gc=False):
@@ -107,23 +107,23 @@ class StreamLog:
         """As `EventLog.give`. Others choose the numbers, so the work must depend on the events here, not on the
         request."""
         low, high = max(1, numbers[0]), numbers[1]
-        asked = range(low, high + 1) if high - low < len(self.events) else sorted(self.events)
-        given = [
+        candidates = range(low, high + 1) if high - low < len(self.events) else sorted(self.events)
+        copies = [
             (number, logged)
-            for number in asked
+            for number in candidates
             if low <= number <= high and (logged := self.events.get(number)) is not None and logged.born_ns >= oldest_ns
         ]
-        gone: list[Numbers] = []
+        losses: list[Numbers] = []
         after = low
-        for number, _ in given:
+        for number, _ in copies:
             if after < number and after <= self.complete:
-                gone.append((after, min(number - 1, self.complete)))
+                losses.append((after, min(number - 1, self.complete)))
             after = number + 1
         if after <= min(high, self.complete):
-            gone.append((after, min(high, self.complete)))
-        can = {number for number, _ in given}
-        gone += [(number, number) for number in sorted(self._ahead) if low <= number <= high and number not in can]
-        return given, gone
+            losses.append((after, min(high, self.complete)))
+        can = {number for number, _ in copies}
+        losses += [(number, number) for number in sorted(self._ahead) if low <= number <= high and number not in can]
+        return copies, losses
 
     @property
     def lacks(self) -> bool:
@@ -164,17 +164,17 @@ class EventLog:
         self._forget(next(iter(self._held)))
         return True
 
-    def _forget(self, held: tuple[Stream, int]) -> None:
-        del self._held[held]
-        stream, number = held
+    def _forget(self, key: tuple[Stream, int]) -> None:
+        del self._held[key]
+        stream, number = key
         del self.streams[stream].events[number]
 
     def forget_before(self, time_ns: Nanos) -> None:
         """Forget the events that were added before this time."""
-        for held, added in list(self._held.items()):
-            if added >= time_ns:
+        for key, added_ns in list(self._held.items()):
+            if added_ns >= time_ns:
                 break
-            self._forget(held)
+            self._forget(key)
 
     def forget_idle(self, time_ns: Nanos) -> None:
         """Forget the streams that have not grown since this time and of which this peer holds no event."""

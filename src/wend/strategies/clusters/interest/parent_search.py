@@ -8,6 +8,8 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+import msgspec
+
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.plugins import FindPath, PathFound, PluginEffect, Timer
@@ -25,22 +27,19 @@ TreeId = tuple[str, int]
 """A group, and the number of its tree."""
 
 
-class TreePlace:
+class TreePlace(msgspec.Struct, eq=False):
     """The neighbours of this cluster in one tree."""
 
-    __slots__ = ("ancestors", "beacons", "children", "is_cut_off", "parent")
-
-    def __init__(self) -> None:
-        self.beacons = 0
-        """How often it was renewed with a parent."""
-        self.is_cut_off = False
-        """Whether the last search found nobody who is connected to the root."""
-        self.parent: str | None = None
-        """None at the root, and until the cluster has a parent."""
-        self.children: dict[str, Nanos] = {}
-        """Each with the time at which it expires."""
-        self.ancestors: tuple[str, ...] = ()
-        """The clusters between here and the root, the parent first."""
+    beacons: int = 0
+    """How often this cluster has renewed the place at a parent."""
+    is_cut_off: bool = False
+    """Whether the last search found no cluster that is connected to the root."""
+    parent: str | None = None
+    """None at the root, and until the cluster has a parent."""
+    children: dict[str, Nanos] = {}
+    """Each with the time at which it expires."""
+    ancestors: tuple[str, ...] = ()
+    """The clusters between here and the root, the parent first."""
 
     @property
     def neighbours(self) -> list[str]:
@@ -85,23 +84,20 @@ class _Answer(NamedTuple):
     """The clusters between it and the root."""
 
 
-class _Search:
-    """The search for a parent in one tree: who was asked, and who answered."""
+class _Search(msgspec.Struct, eq=False):
+    """The search for a parent in one tree: the clusters that this one has asked, and their answers."""
 
-    __slots__ = ("answers", "asked", "avoid", "improves", "is_wide", "place", "until_ns")
-
-    def __init__(self, until_ns: Nanos, place: TreePlace, avoid: str, is_wide: bool, improves: bool) -> None:
-        self.until_ns = until_ns
-        self.place = place
-        self.avoid = avoid
-        """A cluster that did not answer or was cut off."""
-        self.is_wide = is_wide
-        """Whether all clusters are asked."""
-        self.improves = improves
-        """Whether there is a parent, and another may be better."""
-        self.asked: dict[str, None] = {}
-        self.answers: dict[str, _Answer] = {}
-        """By cluster."""
+    until_ns: Nanos
+    place: TreePlace
+    avoid: str
+    """A cluster that did not answer or was cut off."""
+    is_wide: bool
+    """Whether to ask all clusters."""
+    improves: bool
+    """Whether there is a parent, and another may be better."""
+    asked: dict[str, None] = {}
+    answers: dict[str, _Answer] = {}
+    """By cluster."""
 
 
 class ParentSearch:
@@ -215,10 +211,7 @@ class ParentSearch:
             if mine not in answer.ancestors and cluster not in (mine, search.avoid)
         }
         if search.is_wide:
-            is_connected = {name: name == root or root in answer.ancestors[-1:] for name, answer in answers.items()}
-            is_outside = {name: not answer.paths and not answer.ancestors for name, answer in answers.items()}
-            allowed = is_connected if any(is_connected.values()) else is_outside
-            answers = {name: answer for name, answer in answers.items() if allowed[name]}
+            answers = _connected(answers, root) or _outside(answers)
         if search.improves:
             rank = len(search.place.ancestors), mine
             answers = {name: answer for name, answer in answers.items() if (len(answer.ancestors), name) < rank}
@@ -227,3 +220,13 @@ class ParentSearch:
             ParentCandidate(name, self.paths.get(answer.peer), answer.paths, round_trip_ns(answer.peer))
             for name, answer in answers.items()
         )
+
+
+def _connected(answers: dict[str, _Answer], root: str) -> dict[str, _Answer]:
+    """The clusters that are connected to the root."""
+    return {name: answer for name, answer in answers.items() if name == root or root in answer.ancestors[-1:]}
+
+
+def _outside(answers: dict[str, _Answer]) -> dict[str, _Answer]:
+    """The clusters outside the tree."""
+    return {name: answer for name, answer in answers.items() if not answer.paths and not answer.ancestors}

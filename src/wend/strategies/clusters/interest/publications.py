@@ -6,6 +6,8 @@ a coordinator that has not accepted it. With persistence it stores the event unt
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import Drop, Notice, PluginEffect, Remember
@@ -17,19 +19,16 @@ from wend.strategies.ring.bounded import StoreSlots
 from wend.strategies.ring.groups import groups_of
 
 
-class _Publication:
+class _Publication(msgspec.Struct, eq=False):
     """An event that some coordinators have not accepted."""
 
-    __slots__ = ("attempts", "numbers", "retry_ns", "slot", "trees")
-
-    def __init__(self, numbers: GroupNumbers, slot: int | None, retry_ns: Nanos) -> None:
-        self.numbers = numbers
-        self.slot = slot
-        """Its place in the store."""
-        self.trees: dict[int, None] = {}
-        """The trees whose coordinators have accepted it."""
-        self.attempts = 0
-        self.retry_ns = retry_ns
+    numbers: GroupNumbers
+    slot: int | None
+    """Its place in the store."""
+    retry_ns: Nanos
+    trees: dict[int, None] = {}
+    """The trees whose coordinators have accepted it."""
+    attempts: int = 0
 
 
 class OwnPublications:

@@ -23,13 +23,13 @@ from wend.strategies.clusters.interest.messages import (
 from wend.strategies.ring.bounded import batches
 
 REPAIR_NS: Nanos = SECOND
-"""How often digests are told while there is news, and missing events are fetched."""
+"""How often digests are each while there is news, and missing events are fetched."""
 SOON_NS: Nanos = 20 * MS
 """How long a missing event may be in transit."""
 LONGEST_NS: Nanos = 8 * SECOND
 """The longest wait between two attempts to fetch an event, or to hand one to a coordinator."""
 DIGEST_REPEATS = 2
-"""How often a digest is told after the last news."""
+"""How often a digest is each after the last news."""
 RANGES = 16
 """Ranges of numbers in one message."""
 RANGES_BETWEEN = 4
@@ -122,7 +122,7 @@ class Repair:
         """Answer a member that lacks events, or another cluster."""
         stream = request.stream
         for numbers in request.numbers[:RANGES]:
-            events, gone = self.log.give(stream, numbers, now - request.age_ns)
+            events, losses = self.log.give(stream, numbers, now - request.age_ns)
             for number, logged in events:
                 message: ClusterEvent | TreeEvent
                 if request.tree < 0:
@@ -131,8 +131,8 @@ class Repair:
                 else:
                     message = self.tree_copy(now, LogEntry(stream, number, logged), asker, request.tree, 1)
                 yield self._cluster.send(sender, message)
-            if gone:
-                yield self._cluster.send(sender, EventsGone(*stream, tuple(gone[:RANGES])))
+            if losses:
+                yield self._cluster.send(sender, EventsGone(*stream, tuple(losses[:RANGES])))
 
     def tree_copy(self, now: Nanos, entry: LogEntry, to: str, tree: int, hops: int) -> TreeEvent:
         """A copy of an event for another cluster."""
@@ -182,12 +182,12 @@ class Repair:
         """Fetch the events that a member has and this peer lacks."""
         if not self._groups.follows(digest.group):
             return
-        for told in digest.streams:
-            if (told.publisher, told.incarnation) == (self._cluster.me, self._incarnation):
+        for each in digest.streams:
+            if (each.publisher, each.incarnation) == (self._cluster.me, self._incarnation):
                 continue
-            stream = (told.publisher, told.incarnation, digest.group)
+            stream = (each.publisher, each.incarnation, digest.group)
             log = self.log.stream(now, stream)
-            log.last = max(log.last, told.last)
+            log.last = max(log.last, each.last)
             if log.lacks:
                 yield from self.note_gap(now, stream, sender)
 
@@ -195,12 +195,12 @@ class Repair:
         self, now: Nanos, sender: PeerId, cluster: str, digest: GroupDigest
     ) -> Iterator[PluginEffect]:
         """Fetch the events that another cluster has and this one lacks."""
-        for told in digest.streams:
-            stream = (told.publisher, told.incarnation, digest.group)
+        for each in digest.streams:
+            stream = (each.publisher, each.incarnation, digest.group)
             log = self.log.stream(now, stream)
-            log.last = max(log.last, told.last)
+            log.last = max(log.last, each.last)
             if digest.tree in self._cluster.my_trees:
-                numbers = tuple(gap for gap in log.missing(RANGES_BETWEEN) if gap[0] <= told.last)
+                numbers = tuple(gap for gap in log.missing(RANGES_BETWEEN) if gap[0] <= each.last)
                 if numbers:
                     age_ns = now - self._groups.oldest_ns(digest.group)
                     request = FetchEvents(*stream, numbers, age_ns, cluster, digest.tree)

@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.plugins import EndLink, MakeLink, PluginEffect
 from wend.strategies.clusters.membership.messages import (
     MOST_CLUSTERS,
     ClusterEntry,
@@ -114,22 +113,6 @@ class ClusterDirectory:
 
 MOST_LINKED = 8
 """Up to so many clusters, each has links to every other."""
-
-
-class CoordinatorLinks:
-    """The links of this peer to coordinators, while it is one."""
-
-    def __init__(self, me: PeerId) -> None:
-        self._me = me
-        self._neighbours: tuple[PeerId, ...] = ()
-
-    def update(self, mine: str, directory: Mapping[str, Slots]) -> list[PluginEffect]:
-        before, after = self._neighbours, coordinator_links(self._me, mine, directory)
-        self._neighbours = after
-        return [
-            *(EndLink(peer) for peer in before if peer not in after),
-            *(MakeLink(peer, ()) for peer in after if peer not in before),
-        ]
 
 
 def coordinator_links(me: PeerId, mine: str, directory: Mapping[str, Slots]) -> tuple[PeerId, ...]:

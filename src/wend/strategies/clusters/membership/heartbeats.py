@@ -150,8 +150,8 @@ class Heartbeats:
             cluster.multicast.hear(now, sender)
         if cluster.roster is None:
             cluster.hear_term(beacon.term)
-            asked = self._merge.ask_admission(now, beacon.head)
-            return [*asked, *self._merge.ask_admission(now, sender)]  # the sender passes requests on to the head
+            requests = self._merge.ask_admission(now, beacon.head)
+            return [*requests, *self._merge.ask_admission(now, sender)]  # the sender passes requests on to the head
         if (beacon.term, beacon.head) == (cluster.term, cluster.head):
             return self._hear_own_beacon(now, sender, beacon)
         return self._merge.resolve(now, beacon.term, beacon.head, sender)

@@ -18,7 +18,9 @@ from wend.protocol.plugins import (
     Changed,
     ContactFound,
     Due,
+    EndLink,
     Heard,
+    MakeLink,
     Membership,
     PathFound,
     PeerConfig,
@@ -33,7 +35,7 @@ from wend.protocol.plugins import (
 from wend.strategies.clusters.membership.cluster import ClusterState
 from wend.strategies.clusters.membership.contacts import GOSSIP, ClusterContacts
 from wend.strategies.clusters.membership.detector import ClusterDetector
-from wend.strategies.clusters.membership.directory import CoordinatorLinks
+from wend.strategies.clusters.membership.directory import coordinator_links
 from wend.strategies.clusters.membership.discovery import NAME, SEEK, ClusterDiscovery, domain_of_path
 from wend.strategies.clusters.membership.heartbeats import BEAT, Heartbeats
 from wend.strategies.clusters.membership.leadership import ADMIT, DETECT, SETTLE, TAKE_OVER, Leadership
@@ -279,8 +281,13 @@ class LinkedClusters(Clusters):
 
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
-        self._links = CoordinatorLinks(config.peer)
+        self._linked: tuple[PeerId, ...] = ()
+        """The coordinators to which this peer has links."""
 
     def handle(self, now: Nanos, event: PluginInput, view: View | None = None) -> list[PluginEffect]:
         out = super().handle(now, event, view)
-        return [*self._links.update(self.cluster, self.directory), *out] if Changed(CLUSTER) in out else out
+        if Changed(CLUSTER) not in out:
+            return out
+        before, self._linked = self._linked, coordinator_links(self.me, self.cluster, self.directory)
+        ends: list[PluginEffect] = [EndLink(peer) for peer in before if peer not in self._linked]
+        return [*ends, *(MakeLink(peer, ()) for peer in self._linked if peer not in before), *out]
