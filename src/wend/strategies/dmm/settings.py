@@ -17,7 +17,7 @@ class DmmSettings(KeyBasedSettings, frozen=True, kw_only=True):
         everyday(
             "The range of numeric attributes: [low, high], or [low, high, granularity]. `dmm` indexes these alone."
         ),
-    ] = {}  # msgspec copies it
+    ] = {}  # noqa: RUF012  # msgspec copies it
     delegation: Annotated[
         int, setting("How many entries a region of an attribute space holds before it is split.", low=1)
     ] = 1000
