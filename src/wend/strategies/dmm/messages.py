@@ -42,7 +42,7 @@ class RenewInSpace(IdsInSpace, frozen=True, gc=False, tag="dr"):
 
 
 class UnknownInSpace(IdsInSpace, frozen=True, gc=False, tag="du"):
-    """The answer to `RenewInSpace`: the receiver should tell these entries again."""
+    """The answer to `RenewInSpace`: the receiver should send these entries again."""
 
 
 class UnwantInSpace(EntriesInSpace, frozen=True, gc=False, tag="dx"):
@@ -131,6 +131,7 @@ class SeekLeaf(msgspec.Struct, frozen=True, gc=False, tag="ds"):
     age_ns: Nanos
     hops: int
     state: int
+    """0 while it is finding the tree, 1 on its way up, 2 on its way down."""
     cached: bool
     """Whether the publisher's peer sent it to the leaf directly."""
     route_hops: int
