@@ -308,14 +308,17 @@ class Dmm(KeyBasedInterest):
     def _inform(self, now: Nanos, node: SearchNode, publisher: PeerId, cached: bool) -> None:
         """Tell the publisher's peer of this leaf, unless it knows the leaf."""
         node.users[publisher] = now
-        if publisher == self.me:
-            self._cache.add(now, node.space.name, node.code, self.me)
-            return
-        if not cached:
-            self.send(publisher, TreeInfo(node.space.name, node.code))
-        if not self._reminds:
+        if publisher == self.me or not cached:
+            self._tell_leaf(now, node, publisher)
+        if publisher != self.me and not self._reminds:
             self._reminds = True
             self.out.append(Timer(now + self._settings.tree_beacon_ns, _TREE_BEACON))
+
+    def _tell_leaf(self, now: Nanos, node: SearchNode, publisher: PeerId) -> None:
+        if publisher == self.me:
+            self._cache.add(now, node.space.name, node.code, publisher)
+        else:
+            self.send(publisher, TreeInfo(node.space.name, node.code))
 
     def on_due(self, now: Nanos, name: str) -> None:
         """Remind the peers that publish in the leaves here."""
@@ -324,10 +327,7 @@ class Dmm(KeyBasedInterest):
             return
         for node, peer in self._cache.users_of(now, self._trees.nodes.values()):
             self._reminds = True
-            if peer == self.me:
-                self._cache.add(now, node.space.name, node.code, peer)
-            else:
-                self.send(peer, TreeInfo(node.space.name, node.code))
+            self._tell_leaf(now, node, peer)
         if self._reminds:
             self.out.append(Timer(now + self._settings.tree_beacon_ns, _TREE_BEACON))
 

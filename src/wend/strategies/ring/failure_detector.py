@@ -4,6 +4,7 @@ A leaf probe exchanges leaf sets. A ping only measures the round trip. A peer se
 or it gives the other peer up.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from wend.model.events import PeerId
@@ -149,16 +150,14 @@ class Probes:
         """Send a ping, unless a probe is pending."""
         return [] if peer in self._pending else self._start(now, peer, PendingProbe(False, False, is_last_chance))
 
-    def exchange_with_all(self, now: Nanos) -> list[PluginEffect]:
+    def exchange_with_all(self, now: Nanos) -> Iterator[PluginEffect]:
         """Send a leaf probe to each member. If one is pending, send it again: it did not name the latest dead peer."""
-        effects: list[PluginEffect] = []
         for member in self._leaf_set.peers:
             pending = self._pending.get(member)
             if pending is not None and pending.is_leaf:
-                effects.append(self._send(now, member, pending))
+                yield self._send(now, member, pending)
             else:
-                effects += self.exchange(now, member)
-        return effects
+                yield from self.exchange(now, member)
 
     def _start(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> list[PluginEffect]:
         self._pending[peer] = probe
@@ -214,14 +213,13 @@ class Probes:
         self._timer_ns = None
         return [(peer, probe) for peer, probe in self._pending.items() if probe.due_ns <= now]
 
-    def repeat(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> list[PluginEffect]:
+    def repeat(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> Iterator[PluginEffect]:
         """Send a probe again. If all successors up to this one are late, probe the next: many may have crashed."""
-        effects = self._transmit(now, peer, probe)
+        yield from self._transmit(now, peer, probe)
         near = self._leaf_set.peers[:HALF]
         after = near.index(peer) + 1 if peer in near else len(near)
         if after < len(near) and all(other in self._pending for other in near[:after]):
-            effects += self.exchange(now, near[after])
-        return effects
+            yield from self.exchange(now, near[after])
 
     def give_up(self, peer: PeerId) -> None:
         probe = self._pending[peer]

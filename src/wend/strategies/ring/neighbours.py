@@ -14,6 +14,8 @@ intervals of 0.06 D; the peers that hear of it probe for as long again. If a rou
 probes wait for it, and the detection takes longer.
 """
 
+from collections.abc import Iterable, Iterator
+
 from wend.model.events import PeerId
 from wend.model.keys import RING, node_id
 from wend.model.units import Nanos
@@ -56,12 +58,11 @@ class Neighbours:
         self._table.confirm(peer)
         return []
 
-    def admit(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
+    def admit(self, now: Nanos, peer: PeerId) -> Iterator[PluginEffect]:
         """The same for a message that makes its sender a member, if it is near enough."""
-        effects = self.meet(now, peer)
+        yield from self.meet(now, peer)
         if peer not in self.dead and self.leaf_set.add(peer):
-            effects += self.follow_leaf_set(now)
-        return effects
+            yield from self.follow_leaf_set(now)
 
     def is_current(self, peer: PeerId, incarnation: int) -> bool:
         """Whether a message comes from the latest incarnation of a peer that is known."""
@@ -71,15 +72,13 @@ class Neighbours:
             self._has_changed |= peer in self.leaf_set  # it may have lost what it held
         return incarnation >= latest
 
-    def learn(self, now: Nanos, leaves: tuple[PeerId, ...], dead: tuple[PeerId, ...] = ()) -> list[PluginEffect]:
+    def learn(self, now: Nanos, leaves: tuple[PeerId, ...], dead: tuple[PeerId, ...] = ()) -> Iterator[PluginEffect]:
         """Probe the peers that belong in this leaf set, and those that the sender found dead."""
-        effects: list[PluginEffect] = []
         for peer in leaves:
-            effects += self.consider(now, peer)
+            yield from self.consider(now, peer)
         for peer in dead:
             if peer in self.leaf_set:
-                effects += self._check_claim(now, peer)
-        return effects
+                yield from self._check_claim(now, peer)
 
     def consider(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
         """Probe a peer that others know if it belongs in the leaf set, but not while it is surely dead."""
@@ -90,11 +89,11 @@ class Neighbours:
         """Probe a member that others take for dead, unless it has lately answered such a probe."""
         return [] if self.dead.is_refuted(now, peer) else self.probes.exchange(now, peer, is_claim=True)
 
-    def compare(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> list[PluginEffect]:
+    def compare(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> Iterator[PluginEffect]:
         """A heartbeat came: compare the sender's leaf set with this peer's."""
-        effects = self.admit(now, sender)
+        yield from self.admit(now, sender)
         self.successor.hear(now, sender, leaves)
-        effects += self.learn(now, leaves)
+        yield from self.learn(now, leaves)
         lacks = [
             peer
             for peer in (self._me, *self.leaf_set.peers)
@@ -102,16 +101,15 @@ class Neighbours:
         ]
         if lacks or any(peer in self.dead for peer in leaves):
             for peer in lacks:
-                effects += self._check_claim(now, peer)
-            effects += self.probes.exchange(now, sender)
-        return effects
+                yield from self._check_claim(now, peer)
+            yield from self.probes.exchange(now, sender)
 
     def remove(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
         """Forget a peer that is dead."""
         self.incarnations.pop(peer, None)
         return self.follow_leaf_set(now) if self.leaf_set.remove(peer) else []
 
-    def announce(self, now: Nanos, dead: PeerId, is_claim: bool) -> list[PluginEffect]:
+    def announce(self, now: Nanos, dead: PeerId, is_claim: bool) -> Iterable[PluginEffect]:
         """Tell others of a dead member. Its predecessor tells all members. Other peers that found out tell that one."""
         before = self.leaf_set.before(dead)
         if before == self._me:

@@ -161,33 +161,30 @@ class TableUpkeep:
         row = self._table.confirmed_row(number, receiver)
         return [SendTo(receiver, TableRow(number, row))] if row else []
 
-    def tend(self, now: Nanos, period: int) -> list[PluginEffect]:
+    def tend(self, now: Nanos, period: int) -> Iterator[PluginEffect]:
         """Measure some candidates, and probe the entries that are due."""
-        effects: list[PluginEffect] = []
         for peer in list(self._candidates)[:MEASURED_AT_ONCE]:
             del self._candidates[peer]
             entry = self._table.entry(peer)
             if entry is not None and entry not in self._trips.measured:
-                effects += self._probes.ping(now, entry)
-            effects += self._probes.ping(now, peer)
+                yield from self._probes.ping(now, entry)
+            yield from self._probes.ping(now, peer)
         entries = self._table.entries
         if entries and self._next_ns == 0:
             self._next_ns = now + self._turn_ns // entries
         while entries and now >= self._next_ns:
             self._next_ns += self._turn_ns // entries
-            effects += self._probe_next(now, period)
-        return effects
+            yield from self._probe_next(now, period)
 
-    def _probe_next(self, now: Nanos, period: int) -> list[PluginEffect]:
+    def _probe_next(self, now: Nanos, period: int) -> Iterator[PluginEffect]:
         """Probe the next entry. At the first of a row, ask one of the row for its own: it may know nearer ones."""
-        effects: list[PluginEffect] = []
         cell = self._table.after(self._cell)
         assert cell is not None
         row, column = divmod(cell, COLUMNS)
         if row != self._cell // COLUMNS:
             peers = self._table.row(row)
-            effects.append(SendTo(peers[period % len(peers)], RowRequest(row)))
+            yield SendTo(peers[period % len(peers)], RowRequest(row))
         self._cell = cell
         entry = self._table.rows[row][column]
         assert entry is not None
-        return effects + self._probes.ping(now, entry)
+        yield from self._probes.ping(now, entry)

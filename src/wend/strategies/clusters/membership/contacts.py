@@ -192,14 +192,14 @@ class ClusterContacts:
         if sender not in cluster.members and cluster.my_trees:
             yield from cluster.send(cluster.holders, DirectoryEntries(tuple(entries)))
 
-    def warn_successor(self, entries: tuple[ClusterEntry, ...], sender: PeerId) -> list[PluginEffect]:
+    def warn_successor(self, entries: tuple[ClusterEntry, ...], sender: PeerId) -> Iterator[PluginEffect]:
         """If the entry of the sender's cluster has expired, tell it the last term, which a new head may not know."""
-        cluster, out = self._cluster, list[PluginEffect]()
+        cluster = self._cluster
         for entry in entries:
             if self.directory.has_outlived(entry) and sender in holders_of(entry.slots):
                 last = self.directory.last_term(entry.name)
-                out += cluster.send((sender,), SearchAnswer(cluster.name, entry.name, cluster.entries(), (), last))
-        return out
+                answer = SearchAnswer(cluster.name, entry.name, cluster.entries(), (), last)
+                yield from cluster.send((sender,), answer)
 
     def meet(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> Iterator[PluginEffect]:
         """Act on a contact's answer about the coordinators of another cluster."""

@@ -67,22 +67,24 @@ class ClusterDiscovery:
     def _enter(self, now: Nanos) -> list[PluginEffect]:
         return [JoinMulticast(self._cluster.group), *self._contacts.start_gossip(now), *self.seek(now)]
 
-    def seek(self, now: Nanos) -> list[PluginEffect]:
+    def seek(self, now: Nanos) -> Iterator[PluginEffect]:
         """Search for one more round, or begin the cluster."""
         cluster = self._cluster
         if cluster.roster is not None:
-            return []
+            return
         seekers = self._seekers_of(cluster.name, cluster.me)
         if self._is_last_round(seekers):
-            return [*self._leadership.begin(now), *cluster.send(seekers, cluster.beacon(now))]
-        message, out = cluster.search(), list[PluginEffect]()
+            yield from self._leadership.begin(now)
+            yield from cluster.send(seekers, cluster.beacon(now))
+            return
+        message = cluster.search()
         if self._rounds % MULTICAST_ROUNDS == 1:  # if many begin at once, all of them hear it
-            out.append(Multicast(cluster.group, message))
+            yield Multicast(cluster.group, message)
         contacts = self._contacts.next_contacts(ASKED)
-        out += cluster.send(dict.fromkeys((*contacts, *sorted(seekers)[:ASKED])), message)
+        yield from cluster.send(dict.fromkeys((*contacts, *sorted(seekers)[:ASKED])), message)
         for peer in self._merge.targets:
-            out += self._merge.ask_head(now, peer)
-        return [*out, Timer(now + cluster.period_ns, SEEK)]
+            yield from self._merge.ask_head(now, peer)
+        yield Timer(now + cluster.period_ns, SEEK)
 
     def _is_last_round(self, seekers: tuple[PeerId, ...]) -> bool:
         """Count a round. Returns whether to begin the cluster now."""

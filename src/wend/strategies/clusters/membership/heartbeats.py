@@ -93,35 +93,33 @@ class Heartbeats:
         self._looks += 1
         return cluster.send(lost[place : place + 1], beacon)
 
-    def hear_beat(self, now: Nanos, sender: PeerId, beat: MemberBeat) -> list[PluginEffect]:
+    def hear_beat(self, now: Nanos, sender: PeerId, beat: MemberBeat) -> Iterable[PluginEffect]:
         return self._take_beat(now, sender, beat, sender)
 
-    def hear_passed_beat(self, now: Nanos, sender: PeerId, message: PassedBeat) -> list[PluginEffect]:
+    def hear_passed_beat(self, now: Nanos, sender: PeerId, message: PassedBeat) -> Iterable[PluginEffect]:
         if sender not in self._cluster.members or not self._cluster.is_head:
             return []
         if reason := self._cluster.mismatch(message.beat.cluster, message.beat.agreement):
             return [Refuse(sender, reason)]
         return self._take_beat(now, message.member, message.beat, sender)
 
-    def _take_beat(self, now: Nanos, member: PeerId, beat: MemberBeat, sender: PeerId) -> list[PluginEffect]:
-        cluster, out = self._cluster, list[PluginEffect]()
+    def _take_beat(self, now: Nanos, member: PeerId, beat: MemberBeat, sender: PeerId) -> Iterator[PluginEffect]:
+        cluster = self._cluster
         if cluster.roster is None or member == cluster.me:
-            return out
+            return
         incarnation = cluster.members.get(member)
         if beat.term and election.wins(beat.term, beat.head, cluster.term, cluster.head):
-            out += self._merge.follow(now, beat.term, beat.head, sender)
+            yield from self._merge.follow(now, beat.term, beat.head, sender)
         if incarnation is None or beat.incarnation > incarnation:
-            return [*out, *self._join(now, member, beat, sender)]
-        if beat.incarnation < incarnation:
-            return out
-        self._detector.hear(now, member)
-        out += self._correct(now, member, beat)
-        if cluster.is_head:
-            cluster.multicast.report(now, member, beat)
-        elif beat.seeks and not cluster.misses_head(now):
-            out += cluster.send((cluster.head,), PassedBeat(member, beat))
-            out += cluster.send((member,), cluster.beacon(now))
-        return out
+            yield from self._join(now, member, beat, sender)
+        elif beat.incarnation == incarnation:
+            self._detector.hear(now, member)
+            yield from self._correct(now, member, beat)
+            if cluster.is_head:
+                cluster.multicast.report(now, member, beat)
+            elif beat.seeks and not cluster.misses_head(now):
+                yield from cluster.send((cluster.head,), PassedBeat(member, beat))
+                yield from cluster.send((member,), cluster.beacon(now))
 
     def _join(self, now: Nanos, member: PeerId, beat: MemberBeat, sender: PeerId) -> Iterator[PluginEffect]:
         """Act on the request of another peer to become a member, or on the restart of a member."""
@@ -156,20 +154,19 @@ class Heartbeats:
             return self._hear_own_beacon(now, sender, beacon)
         return self._merge.resolve(now, beacon.term, beacon.head, sender)
 
-    def _hear_own_beacon(self, now: Nanos, sender: PeerId, beacon: HeadBeacon) -> list[PluginEffect]:
-        cluster, out = self._cluster, list[PluginEffect]()
+    def _hear_own_beacon(self, now: Nanos, sender: PeerId, beacon: HeadBeacon) -> Iterator[PluginEffect]:
+        cluster = self._cluster
         if cluster.is_head or (sender != beacon.head and sender not in cluster.members):
-            return out
+            return
         is_heard = self._detector.hear(now, beacon.head, beacon.age_ns)
         if sender == beacon.head:
             cluster.head_ns = now
             cluster.stamp = max(cluster.stamp, beacon.stamp)
-            out += self._judge_multicast(now, beacon)
+            yield from self._judge_multicast(now, beacon)
         if is_heard:
             self._leadership.track(now)
         if beacon.digest != cluster.digest:
-            out += self._merge.ask_roster(sender)
-        return out
+            yield from self._merge.ask_roster(sender)
 
     def hear_roster(self, now: Nanos, sender: PeerId, message: RosterUpdate) -> Iterable[PluginEffect]:
         cluster, new = self._cluster, message.roster
