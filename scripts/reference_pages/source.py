@@ -44,8 +44,9 @@ def _definition(struct: type) -> ast.ClassDef:
 
 
 def fields(struct: type[msgspec.Struct]) -> list[Field]:
-    """The fields of a struct, in order."""
-    body = _definition(struct).body
+    """The fields of a struct, in order: those that it inherits come first."""
+    bases = [base for base in reversed(struct.__mro__) if base.__module__.startswith("wend.")]
+    body = [node for base in bases for node in (*_definition(base).body, ast.Pass())]
     found = []
     defaults = {field.name: field for field in msgspec.structs.fields(struct)}
     for node, following in zip(body, [*body[1:], ast.Pass()], strict=True):

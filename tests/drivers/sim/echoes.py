@@ -27,7 +27,7 @@ from wend.protocol.plugins import (
     View,
 )
 from wend.protocol.ports import Notice, Stopping
-from wend.strategies.ring.own_subscriptions import OwnSubscriptions
+from wend.strategies.ring.key_based import OwnSubscriptions
 
 HERE = "tests.drivers.sim.echoes"
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from tests.drivers.sim.echoes import HERE
 from tests.drivers.sim.uniform_latencies import UniformLatencies
+from tests.strategies.ring.rings import leaf_set
 from wend.drivers.sim.dht_simulation import DhtConfig, DhtSimulation
 from wend.drivers.sim.dht_workload import PeerChange, Workload
 from wend.model.keys import RING, node_id
@@ -30,7 +31,7 @@ def wrong(simulation: DhtSimulation) -> list[int]:
     found = []
     for peer, pastry in live.items():
         others = sorted(live.keys() - {peer}, key=lambda other: (node_id(other) - node_id(peer)) % RING)
-        if not pastry.joined or set(pastry.leaf_set()) != {*others[:HALF], *others[-HALF:]}:
+        if not pastry.joined or set(leaf_set(pastry)) != {*others[:HALF], *others[-HALF:]}:
             found.append(peer)
     return found
 

@@ -18,7 +18,6 @@ from tests.strategies.ring.worlds import (
 )
 from wend.model.errors import ConfigError
 from wend.model.events import Event, EventId
-from wend.strategies.dmm.attribute_space import place
 from wend.strategies.dmm.messages import (
     ChildActive,
     DownPath,
@@ -34,6 +33,7 @@ from wend.strategies.dmm.messages import (
     UnwantInSpace,
     WantInSpace,
 )
+from wend.strategies.dmm.spaces import place
 from wend.strategies.ring.key_based import Entry, EntryId
 
 BOTH = ["dmm", "dmm-ar"]

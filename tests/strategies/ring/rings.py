@@ -5,6 +5,7 @@ from heapq import heappop, heappush
 from math import hypot
 from typing import Any
 
+from wend.model.events import PeerId
 from wend.model.keys import RING, distance, node_id
 from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND
@@ -15,6 +16,12 @@ from wend.strategies.ring.leaf_set import HALF
 from wend.strategies.ring.pastry import Pastry
 
 DETECTION = 2 * SECOND
+
+
+def leaf_set(pastry: Pastry) -> tuple[PeerId, ...]:
+    """The neighbours of a peer on the ring, by distance, nearest first."""
+    peers = [peer for name, peer in pastry.status().items() if name.startswith("leaf/")]
+    return tuple(sorted(peers, key=lambda peer: (distance(node_id(peer), node_id(pastry.me)), node_id(peer))))
 
 
 class RingWorld:
@@ -117,7 +124,7 @@ class RingWorld:
         """By peer with a wrong leaf set: the members that it lacks, and those that should not be there."""
         found = {}
         for peer, pastry in sorted(self.peers.items()):
-            has, due = set(pastry.leaf_set()), self.leaves_by_rights(peer)
+            has, due = set(leaf_set(pastry)), self.leaves_by_rights(peer)
             if has != due:
                 found[peer] = (due - has, has - due)
         return found

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.strategies.ring.rings import DETECTION, RingWorld
+from tests.strategies.ring.rings import DETECTION, RingWorld, leaf_set
 from wend.model.keys import node_id
 from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND
@@ -128,7 +128,7 @@ def test_a_small_ring_merges_into_a_large_one() -> None:
     world.begin(100, 0, 101)
     world.begin(101, 100)
     world.run(15)
-    assert world.peers[100].leaf_set() == (101,)
+    assert leaf_set(world.peers[100]) == (101,)
     world.cut.clear()
     world.run(QUIET)
     world.routes_well(2)
@@ -193,11 +193,11 @@ def test_a_quiet_ring_stays_as_it_is() -> None:
 def test_a_peer_that_is_wrongly_taken_for_dead_comes_back() -> None:
     world = ring_of(30)
     victim = 4
-    accusers = set(world.peers[victim].leaf_set()[:3])
+    accusers = set(leaf_set(world.peers[victim])[:3])
     world.cut = {(victim, one) for one in accusers}
     world.run(5)
-    assert any(victim not in world.peers[one].leaf_set() for one in accusers)
-    assert all(victim in world.peers[one].leaf_set() for one in set(world.peers[victim].leaf_set()) - accusers)
+    assert any(victim not in leaf_set(world.peers[one]) for one in accusers)
+    assert all(victim in leaf_set(world.peers[one]) for one in set(leaf_set(world.peers[victim])) - accusers)
     world.cut.clear()
     world.run(4 * DETECTION / SECOND)
     assert world.wrong_leaf_sets() == {}
@@ -248,7 +248,7 @@ def test_peers_that_are_farther_away_than_expected_are_not_dead() -> None:
 def test_neighbours_hear_of_a_restart_that_nobody_noticed() -> None:
     world = ring_of(30)
     world.run(1)
-    neighbour = world.peers[4].leaf_set()[0]
+    neighbour = leaf_set(world.peers[4])[0]
     world.crash(4)
     world.changes.clear()
     world.begin(4, 9)
@@ -278,5 +278,5 @@ def test_tables_prefer_near_peers() -> None:
     first = [world.trip(start, route[1]) for start, route in routes if len(route) > 2]
     others = [world.trip(a, b) for a in range(40) for b in range(40) if a != b]
     assert sum(first) / len(first) < 0.7 * sum(others) / len(others)
-    measured = world.peers[0].round_trip_ns(world.peers[0].leaf_set()[0])
+    measured = world.peers[0].round_trip_ns(leaf_set(world.peers[0])[0])
     assert measured != world.peers[0].round_trip_ns(-5) == 100 * MS

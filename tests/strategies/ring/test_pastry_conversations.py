@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.strategies.ring.rings import leaf_set
 from wend.model.keys import RING, distance, node_id, shared_digits
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
@@ -71,7 +72,7 @@ def test_a_message_that_cannot_be_is_refused(message: object) -> None:
     pastry = settled(1, 2, 3)
     (refusal,) = pastry.handle(1, Heard(7, message))
     assert isinstance(refusal, Refuse) and refusal.code == "invalid-message"
-    assert set(pastry.leaf_set()) == {1, 2, 3}
+    assert set(leaf_set(pastry)) == {1, 2, 3}
 
 
 def test_nobody_speaks_in_this_peers_own_name() -> None:
@@ -87,9 +88,9 @@ def test_hearsay_leads_to_a_probe_and_only_an_answer_to_a_member() -> None:
     ((to, probe),) = sent(told, LeafProbe)
     assert to == 9 and not any(isinstance(effect, Changed) for effect in told)
     assert pastry.handle(SECOND, Heard(9, LeafReply(probe.number + 1, 1, ()))) == []
-    assert 9 not in pastry.leaf_set()
+    assert 9 not in leaf_set(pastry)
     told = pastry.handle(SECOND + 30 * MS, Heard(9, LeafReply(probe.number, 1, ())))
-    assert Changed("ownership") in told and 9 in pastry.leaf_set()
+    assert Changed("ownership") in told and 9 in leaf_set(pastry)
     assert pastry.round_trip_ns(9) == 30 * MS
 
 
@@ -98,15 +99,15 @@ def test_a_message_of_a_former_incarnation_counts_for_nothing() -> None:
     told = pastry.handle(SECOND, Heard(2, LeafProbe(5, 3, ())))
     assert Changed("ownership") in told  # it restarted, and may have lost what it held
     pastry.handle(SECOND, Heard(2, RingLeave(2, ())))
-    assert 2 in pastry.leaf_set()
+    assert 2 in leaf_set(pastry)
     assert pastry.handle(SECOND, Heard(2, LeafProbe(6, 2, ()))) == []
     pastry.handle(SECOND, Heard(2, RingLeave(3, ())))
-    assert pastry.leaf_set() == (1,) and pastry.is_dead(2)
+    assert leaf_set(pastry) == (1,) and pastry.is_dead(2)
     told = pastry.handle(SECOND, Heard(2, LeafProbe(1, 4, ())))
     ((to, probe),) = sent(told, LeafProbe)  # it is back: but does it hear this peer?
-    assert to == 2 and 2 not in pastry.leaf_set()
+    assert to == 2 and 2 not in leaf_set(pastry)
     pastry.handle(SECOND, Heard(2, LeafReply(probe.number, 4, ())))
-    assert 2 in pastry.leaf_set() and not pastry.is_dead(2)
+    assert 2 in leaf_set(pastry) and not pastry.is_dead(2)
 
 
 def test_a_peer_that_stops_tells_its_leaf_set_and_then_nothing() -> None:
@@ -118,7 +119,7 @@ def test_a_peer_that_stops_tells_its_leaf_set_and_then_nothing() -> None:
 
 def test_an_entry_that_does_not_answer_is_avoided_until_it_does() -> None:
     pastry = settled(*OTHERS)
-    key = next(node_id(peer) for peer in OTHERS if pastry.next_hop(node_id(peer)) not in pastry.leaf_set())
+    key = next(node_id(peer) for peer in OTHERS if pastry.next_hop(node_id(peer)) not in leaf_set(pastry))
     hop = pastry.next_hop(key)
     told = pastry.handle(SECOND, Unanswered(hop))
     ((to, ping),) = sent(told, TablePing)
@@ -129,7 +130,7 @@ def test_an_entry_that_does_not_answer_is_avoided_until_it_does() -> None:
 
 def test_a_member_that_does_not_answer_stays_until_probes_say_so() -> None:
     pastry = settled(*OTHERS)
-    leaf = pastry.leaf_set()[0]
+    leaf = leaf_set(pastry)[0]
     told = pastry.handle(SECOND, Unanswered(leaf))
     assert [peer for peer, _ in sent(told, LeafProbe)] == [leaf]
     assert pastry.next_hop(node_id(leaf)) == leaf
@@ -144,15 +145,15 @@ def test_a_hop_to_avoid_is_avoided() -> None:
         assert other != hop
         closer = distance(node_id(other), key) <= distance(node_id(ME), key)
         assert closer or shared_digits(node_id(other), key) > shared_digits(node_id(ME), key)
-    everyone = set(pastry.leaf_set())
-    assert pastry.next_hop(node_id(pastry.leaf_set()[0]), everyone) == ME
+    everyone = set(leaf_set(pastry))
+    assert pastry.next_hop(node_id(leaf_set(pastry)[0]), everyone) == ME
 
 
 def test_replicas_are_successors_and_predecessors_in_turn() -> None:
     pastry = settled(*OTHERS)
     by_offset = sorted(OTHERS, key=lambda peer: (node_id(peer) - node_id(ME)) % RING)
     assert pastry.replicas(4) == (by_offset[0], by_offset[-1], by_offset[1], by_offset[-2])
-    assert sorted(pastry.replicas(99)) == sorted(pastry.leaf_set())
+    assert sorted(pastry.replicas(99)) == sorted(leaf_set(pastry))
     assert settled(5).replicas(3) == (5,)
     assert settled().replicas(3) == ()
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.strategies.dmm.attribute_space import SpaceName
-from wend.strategies.dmm.search_node import SearchNode
+from wend.strategies.dmm.search_trees import SearchNode
+from wend.strategies.dmm.spaces import SpaceName
 
 
 class TreeCache:

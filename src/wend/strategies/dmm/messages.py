@@ -1,53 +1,56 @@
 """The messages of `dmm` and `dmm-ar`.
 
-The first group travels one hop, between a peer and the next one towards the root of a space. The second is routed to
-the peer that owns a region, and passing peers remember nothing of it. The third carries events. The parts of `dmm`
+The first group travels one hop, between a peer and the next one towards the root of a space. The second group is routed
+to the peer that owns a region; peers on the route remember nothing. The third group carries events. The parts of `dmm`
 return messages of the first two groups (`Reply`).
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import Refuse
-from wend.strategies.dmm.attribute_space import SpaceName
+from wend.strategies.dmm.spaces import SpaceName
 from wend.strategies.ring.key_based import Entry, EntryId
+from wend.strategies.ring.reverse_paths import Outgoing
 
 # ---------------------------------------------------------------- finding the tree, hop by hop
 
 
-class WantInSpace(msgspec.Struct, frozen=True, gc=False, tag="dw"):
+class EntriesInSpace(msgspec.Struct, frozen=True, gc=False):
+    """Some entries of the sender's branch."""
+
+    space: SpaceName
+    entries: tuple[Entry, ...]
+
+
+class IdsInSpace(msgspec.Struct, frozen=True, gc=False):
+    """Some entries of the sender's branch, by id."""
+
+    space: SpaceName
+    ids: tuple[EntryId, ...]
+
+
+class WantInSpace(EntriesInSpace, frozen=True, gc=False, tag="dw"):
     """The sender's branch wants the events that match these entries."""
 
-    space: SpaceName
-    entries: tuple[Entry, ...]
+
+class RenewInSpace(IdsInSpace, frozen=True, gc=False, tag="dr"):
+    """The sender's branch still wants these entries. The receiver asks for those that it does not know."""
 
 
-class RenewInSpace(msgspec.Struct, frozen=True, gc=False, tag="dr"):
-    """The sender's branch still wants them. The receiver asks for entries that it does not know."""
-
-    space: SpaceName
-    ids: tuple[EntryId, ...]
+class UnknownInSpace(IdsInSpace, frozen=True, gc=False, tag="du"):
+    """The answer to `RenewInSpace`: the receiver should send these entries again."""
 
 
-class UnknownInSpace(msgspec.Struct, frozen=True, gc=False, tag="du"):
-    """The answer to `RenewInSpace`: the receiver should tell these entries again."""
-
-    space: SpaceName
-    ids: tuple[EntryId, ...]
-
-
-class UnwantInSpace(msgspec.Struct, frozen=True, gc=False, tag="dx"):
+class UnwantInSpace(EntriesInSpace, frozen=True, gc=False, tag="dx"):
     """The sender's branch no longer wants the events that match these entries."""
-
-    space: SpaceName
-    entries: tuple[Entry, ...]
 
 
 class TellAgain(msgspec.Struct, frozen=True, gc=False, tag="da"):
-    """The sender took over a region of this space without its entries: the receiver should tell its own again."""
+    """The sender took over a region of this space without its entries: the receiver should send its own again."""
 
     space: SpaceName
 
@@ -65,8 +68,8 @@ class LeafBranches(msgspec.Struct, frozen=True, gc=False, tag="db"):
 # ---------------------------------------------------------------- to the peer that owns a region
 
 
-class ToLeaves(msgspec.Struct, frozen=True, gc=False, tag="dl"):
-    """Entries on their way down to the active leaves whose regions they meet."""
+class EntriesForLeaves(msgspec.Struct, frozen=True, gc=False):
+    """Some entries whose events go to one peer."""
 
     space: SpaceName
     code: str
@@ -76,14 +79,12 @@ class ToLeaves(msgspec.Struct, frozen=True, gc=False, tag="dl"):
     route_hops: int = 0
 
 
-class FromLeaves(msgspec.Struct, frozen=True, gc=False, tag="dy"):
-    """These entries leave the active leaves whose regions they meet."""
+class ToLeaves(EntriesForLeaves, frozen=True, gc=False, tag="dl"):
+    """Entries on their way down to the active leaves whose regions they meet."""
 
-    space: SpaceName
-    code: str
-    back: PeerId
-    entries: tuple[Entry, ...]
-    route_hops: int = 0
+
+class FromLeaves(EntriesForLeaves, frozen=True, gc=False, tag="dy"):
+    """These entries leave the active leaves whose regions they meet."""
 
 
 class GrowNode(msgspec.Struct, frozen=True, gc=False, tag="dg"):
@@ -107,16 +108,8 @@ class ChildActive(msgspec.Struct, frozen=True, gc=False, tag="dc"):
 Routed = ToLeaves | FromLeaves | GrowNode | ChildActive
 
 
-class Outgoing(NamedTuple):
-    """A message that a part of `dmm` has for a peer, which may be this one."""
-
-    peer: PeerId
-    message: WantInSpace | RenewInSpace | UnwantInSpace | TellAgain | LeafBranches | ToLeaves | FromLeaves
-
-
 Reply = Outgoing | Routed | Refuse
-"""What a part of `dmm` returns. A routed message goes to the owner of the region that it names."""
-UNREADABLE: Final = "filter-syntax"
+"""An output of a part of `dmm`. A routed message goes to the owner of the region that it names."""
 
 # ---------------------------------------------------------------- events
 
@@ -140,7 +133,7 @@ class SeekLeaf(msgspec.Struct, frozen=True, gc=False, tag="ds"):
     state: int
     """0 while it is finding the tree, 1 on its way up, 2 on its way down."""
     cached: bool
-    """Whether it comes directly from the publisher's peer, which knew the leaf."""
+    """Whether the publisher's peer sent it to the leaf directly."""
     route_hops: int
     """Since the last region."""
 

@@ -5,12 +5,12 @@ its search tree (`search_trees.py`). An event belongs to the smallest region aro
 owns this region, and from there to the parent, and so on, until a region is an active leaf. The leaf knows the filters
 that meet its region. It sends the event back along the paths on which the matching filters came.
 
-`dmm` has one space with all attributes, so everybody has to know them. `dmm-ar` has a space for each set of attributes
-that filters require. An event does not know these spaces: it is published in the space of each of its attributes
-alone, and the leaves of larger spaces have passed their filters on to one of these (`chains.py`).
+`dmm` has one space with all attributes, so all peers have to know them. `dmm-ar` has a space for each set of attributes
+that filters require. A publisher does not know these sets: it publishes an event in the space of each single attribute,
+and the leaves of larger spaces have passed their filters on to one of these.
 
-The peer of a publisher remembers where its events found their leaves (`cache.py`). Replicas of a region take it over
-(`replicas.py`).
+The peer of a publisher remembers where its events found their leaves (`cache.py`). If the owner of a region fails, a
+replica takes over.
 """
 
 from collections.abc import Iterable
@@ -22,10 +22,19 @@ from wend.matching.filters import Filter
 from wend.model.events import Event, PeerId
 from wend.model.settings import Settings
 from wend.model.units import Nanos
-from wend.protocol.plugins import Interest, Needs, PeerConfig, PluginEffect, PluginInput, Refuse, View
-from wend.strategies.dmm.attribute_space import SpaceName
+from wend.protocol.plugins import (
+    DeliverHere,
+    Interest,
+    Needs,
+    Notice,
+    PeerConfig,
+    PluginEffect,
+    PluginInput,
+    Refuse,
+    Timer,
+    View,
+)
 from wend.strategies.dmm.cache import TreeCache
-from wend.strategies.dmm.chains import Chains
 from wend.strategies.dmm.messages import (
     DOWN,
     FINDING_TREE,
@@ -36,7 +45,6 @@ from wend.strategies.dmm.messages import (
     FromLeaves,
     GrowNode,
     LeafBranches,
-    Outgoing,
     RenewInSpace,
     Reply,
     Routed,
@@ -49,21 +57,20 @@ from wend.strategies.dmm.messages import (
     WantInSpace,
 )
 from wend.strategies.dmm.paths import SpacePaths
-from wend.strategies.dmm.replicas import SpaceReplicas
-from wend.strategies.dmm.search_node import NodeKey, SearchNode
-from wend.strategies.dmm.search_trees import SearchTrees
+from wend.strategies.dmm.search_trees import Chains, NodeKey, SearchNode, SearchTrees, SpaceReplicas
 from wend.strategies.dmm.settings import DmmSettings
-from wend.strategies.dmm.spaces import Spaces, attribute_roots, global_space, read_domains
-from wend.strategies.ring.key_based import LAST_TRIES, MOST_HOPS, Entry, KeyBasedInterest, Seen
+from wend.strategies.dmm.spaces import SpaceName, Spaces, attribute_roots, global_space, read_domains
+from wend.strategies.ring.bounded import Seen
+from wend.strategies.ring.key_based import LAST_TRIES, MOST_HOPS, Entry, KeyBasedInterest
+from wend.strategies.ring.reverse_paths import Outgoing
 
 CAST = 1024
-"""How many events, with the space of each, a peer remembers to have sent on."""
-NO_REGION = "invalid-region"
+"""How many pairs of an event and a space a peer remembers, to send the event on once."""
 _TREE_BEACON = "tree-beacon"
 
 
 class Dmm(KeyBasedInterest):
-    """One space with all attributes that have a domain, or other spaces."""
+    """Matches events with subscriptions in attribute spaces: one for all attributes, unless there are others given."""
 
     messages: ClassVar[Any] = DmmMessage
     settings: ClassVar[type[Settings]] = DmmSettings
@@ -83,50 +90,50 @@ class Dmm(KeyBasedInterest):
 
     def status(self) -> dict[str, int]:
         """`nodes` of search trees that this peer owns, entries in them (`leaf`), entries on their way through here to
-        search trees (`tree`), `spaces` to which these go, regions of others that this peer is a replica of
-        (`replicated`), and leaves that its publishers use (`cached`)."""
+        search trees (`tree`) and the `spaces` to which they go, regions of which this peer is a replica (`replicated`),
+        and leaves that its publishers use (`cached`)."""
         leaves = [node.leaf for node in self._trees.nodes.values() if node.leaf is not None]
         return {
             "nodes": len(self._trees.nodes),
             "leaf": sum(map(len, leaves)),
-            "tree": sum(map(len, self._paths.by_space.values())),
-            "spaces": len(self._paths.by_space),
+            "tree": sum(map(len, self._paths.tables.values())),
+            "spaces": len(self._paths.tables),
             "replicated": len(self._replicas.regions),
             "cached": len(self._cache),
         }
 
     # ---------------------------------------------------------------- subscriptions
 
-    def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        self._hear(now, self.me, WantInSpace(self._spaces.home(wanted), (entry,)))
+    def on_subscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
+        self._hear(now, self.me, WantInSpace(self._spaces.home(filter_), (entry,)))
 
-    def on_unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        self._hear(now, self.me, UnwantInSpace(self._spaces.home(wanted), (entry,)))
+    def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
+        self._hear(now, self.me, UnwantInSpace(self._spaces.home(filter_), (entry,)))
 
     def _hear(self, now: Nanos, sender: PeerId, message: Any) -> None:
-        """Handle a message about subscriptions, of another peer or of a part of this one."""
+        """Handle a message about subscriptions, from another peer or from a part of this one."""
         match message:
             case WantInSpace(space, entries):
                 hop = self._hop(space)
-                self._say(now, self._paths.add(now, space, hop, sender, entries, self.ring.joined))
+                self._say(now, self._paths.hear(now, space, hop, sender, entries, self.ring.joined))
             case RenewInSpace(space, ids):
                 unknown = self._trees.renew(now, space, sender, self._paths.renew(now, space, sender, ids))
                 if unknown:
                     self.send(sender, UnknownInSpace(space, tuple(unknown)))
             case UnknownInSpace(space, ids):
-                table = self._paths.by_space.get(space)
-                if table is not None and table.next_hop == sender:
-                    self._say(now, self._paths.tell(space, ids))
+                self._say(now, self._paths.hear_unknown(space, sender, ids))
             case UnwantInSpace(space, entries):
-                self._say(now, self._paths.remove(space, sender, entries))
+                self._say(now, self._paths.remove(space, sender, [entry.id for entry in entries]))
                 if sender != self.me:
                     self._say(now, self._trees.handle(now, FromLeaves(space, "", sender, entries)))
             case ToLeaves() | FromLeaves() | GrowNode() | ChildActive():
                 self._route(now, message)
             case LeafBranches():
                 self._replicas.learn(message)
-            case TellAgain(space):
-                self._tell_again(now, space)
+            case TellAgain(space) if space in self._paths.tables:
+                hop = self._hop(space)
+                is_new = hop != self._paths.tables[space].next_hop
+                self._say(now, self._paths.move(space, hop) if is_new else self._paths.repeat(space))
 
     def _say(self, now: Nanos, replies: Iterable[Reply]) -> None:
         """Send the messages of a part. This peer handles those for itself at once."""
@@ -155,21 +162,15 @@ class Dmm(KeyBasedInterest):
         elif message.route_hops < MOST_HOPS:
             self.send(hop, msgspec.structs.replace(message, route_hops=message.route_hops + 1))
 
-    def _tell_again(self, now: Nanos, space: SpaceName) -> None:
-        table = self._paths.by_space.get(space)
-        if table is not None:
-            hop = self._hop(space)
-            move = hop != table.next_hop
-            self._say(now, self._paths.move(space, hop) if move else self._paths.tell_all(space))
-
     # ---------------------------------------------------------------- soft state
 
     def on_beacon(self, now: Nanos) -> None:
         self._say(now, self._paths.leave_former_hops())
-        for space in list(self._paths.by_space):
+        for space in list(self._paths.tables):
             self._say(now, self._paths.expire(now, space))
         self._follow_hops(now)
-        self._say(now, self._paths.renewals())
+        for space in self._paths.tables:
+            self._say(now, self._paths.renewals(space))
         for node in list(self._trees.nodes.values()):
             self._say(now, self._trees.refresh(now, node))
             if node.key in self._trees.nodes:
@@ -180,7 +181,8 @@ class Dmm(KeyBasedInterest):
         for key, message in list(self._replicas.regions.items()):
             if self._hop(*key) is None:
                 del self._replicas.regions[key]
-                self._take_over(now, key, message)
+                self._say(now, self._trees.take_over(now, key, message.split))
+                self._say(now, [Outgoing(peer, TellAgain(message.space)) for peer in message.peers])
         self._follow_hops(now)
         for node in list(self._trees.nodes.values()):
             if self._hop(*node.key) is not None:
@@ -189,9 +191,9 @@ class Dmm(KeyBasedInterest):
                 self._replicate(now, node)
 
     def _follow_hops(self, now: Nanos) -> None:
-        """Tell all entries to next hops that are new, and to this peer's own root those that it does not know."""
-        for space in list(self._paths.by_space):
-            table = self._paths.by_space.get(space)
+        """Pass all entries on to next hops that are new. If this peer owns the root, tell it those that it lacks."""
+        for space in list(self._paths.tables):
+            table = self._paths.tables.get(space)
             if table is None:
                 continue  # a message of this peer to itself has removed the last entry
             hop = self._hop(space)
@@ -199,15 +201,10 @@ class Dmm(KeyBasedInterest):
                 self._say(now, self._paths.move(space, hop))
             elif hop is None and self.ring.joined:
                 unknown = self._trees.renew(now, space, self.me, table.onward_ids)
-                self._say(now, self._paths.tell(space, unknown))
+                self._say(now, self._paths.repeat(space, unknown))
 
     def _replicate(self, now: Nanos, node: SearchNode) -> None:
         self._say(now, self._replicas.tell(node, self.ring.replicas(self._settings.tree_replicas)))
-
-    def _take_over(self, now: Nanos, key: NodeKey, message: LeafBranches) -> None:
-        """This peer owns a region that it was a replica of: it asks for the entries."""
-        self._say(now, self._trees.take_over(now, key, message.split))
-        self._say(now, [Outgoing(peer, TellAgain(message.space)) for peer in message.peers])
 
     # ---------------------------------------------------------------- events find the leaf
 
@@ -251,17 +248,15 @@ class Dmm(KeyBasedInterest):
     ) -> None:
         name = node.space.name
         if node.leaf is None:
-            box = node.space.box_of_event(event.attributes)
-            for child in node.space.children(node.code) or ():
-                if node.space.meets(child, box):
-                    self._seek(now, SeekLeaf(name, child, event, 0, hops, DOWN, False, 0), born_ns)
+            for child in node.children_around(event):
+                self._seek(now, SeekLeaf(name, child, event, 0, hops, DOWN, False, 0), born_ns)
             return
         if self._settings.tree_cache and self._spaces.publishes_in(name):
             self._inform(now, node, event.id.publisher, cached)
         self._match(now, node, event, born_ns, hops)
 
     def _match(self, now: Nanos, node: SearchNode, event: Event, born_ns: Nanos, hops: int) -> None:
-        """The event has reached an active leaf: it goes back along the paths of the entries that match."""
+        """Send an event from an active leaf back along the paths of the entries that match."""
         name = node.space.name
         if node.leaf is None or not self._cast.add((name, node.code, event.id)):
             return
@@ -276,8 +271,8 @@ class Dmm(KeyBasedInterest):
     def _down(
         self, now: Nanos, space: SpaceName, event: Event, born_ns: Nanos, hops: int, sender: PeerId | None = None
     ) -> None:
-        """Serve the branches of a space here, except the sender, which has served its own."""
-        table = self._paths.by_space.get(space)
+        """Serve the branches of a space here, except that of the sender, which has served its own."""
+        table = self._paths.tables.get(space)
         if table is None or not self._cast.add((space, event.id)):
             return
         me, chained = self.me, self._chains.leaves
@@ -292,7 +287,7 @@ class Dmm(KeyBasedInterest):
             elif id_ in chained:
                 leaves[chained[id_]] = None
         if is_mine and event.id.publisher != me:  # the publisher's own subscribers have it already
-            self.deliver(event, born_ns)
+            self.out.append(DeliverHere(event, born_ns))
         for peer in peers:
             if peer != sender:
                 self.send(peer, DownPath(space, event, now - born_ns, hops + 1), LAST_TRIES)
@@ -300,29 +295,30 @@ class Dmm(KeyBasedInterest):
             self._at_chained_leaf(now, key, event, born_ns, hops)
 
     def _at_chained_leaf(self, now: Nanos, key: NodeKey, event: Event, born_ns: Nanos, hops: int) -> None:
-        """An entry that a leaf here passed on to another space matches. If the event lies outside the leaf's region,
-        another leaf has the entry, too, and serves it."""
+        """Match an event at a leaf here that passed an entry on to another space. If the event lies outside the leaf's
+        region, another leaf has the entry, too, and serves it."""
         node = self._trees.nodes.get(key)
-        if node is None:
-            return
-        if node.leaf is None:
+        if node is not None and node.leaf is None:
             self._at_node(now, node, event, born_ns, hops)
-        elif not node.code or node.space.meets(node.code, node.space.box_of_event(event.attributes)):
+        elif node is not None and (not node.code or node.meets(event)):
             self._match(now, node, event, born_ns, hops)
 
     # ---------------------------------------------------------------- the cache of publishers
 
     def _inform(self, now: Nanos, node: SearchNode, publisher: PeerId, cached: bool) -> None:
-        """Tell the publisher's peer of this leaf, unless it knows."""
+        """Tell the publisher's peer of this leaf, unless it knows the leaf."""
         node.users[publisher] = now
-        if publisher == self.me:
-            self._cache.add(now, node.space.name, node.code, self.me)
-            return
-        if not cached:
-            self.send(publisher, TreeInfo(node.space.name, node.code))
-        if not self._reminds:
+        if publisher == self.me or not cached:
+            self._tell_leaf(now, node, publisher)
+        if publisher != self.me and not self._reminds:
             self._reminds = True
-            self.set_timer(now + self._settings.tree_beacon_ns, _TREE_BEACON)
+            self.out.append(Timer(now + self._settings.tree_beacon_ns, _TREE_BEACON))
+
+    def _tell_leaf(self, now: Nanos, node: SearchNode, publisher: PeerId) -> None:
+        if publisher == self.me:
+            self._cache.add(now, node.space.name, node.code, publisher)
+        else:
+            self.send(publisher, TreeInfo(node.space.name, node.code))
 
     def on_due(self, now: Nanos, name: str) -> None:
         """Remind the peers that publish in the leaves here."""
@@ -331,19 +327,16 @@ class Dmm(KeyBasedInterest):
             return
         for node, peer in self._cache.users_of(now, self._trees.nodes.values()):
             self._reminds = True
-            if peer == self.me:
-                self._cache.add(now, node.space.name, node.code, peer)
-            else:
-                self.send(peer, TreeInfo(node.space.name, node.code))
+            self._tell_leaf(now, node, peer)
         if self._reminds:
-            self.set_timer(now + self._settings.tree_beacon_ns, _TREE_BEACON)
+            self.out.append(Timer(now + self._settings.tree_beacon_ns, _TREE_BEACON))
 
     # ---------------------------------------------------------------- messages
 
     def on_heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         kind = type(message)
-        if (kind is not DownPath or message.space not in self._paths.by_space) and not self._has_region(message):
-            self.refuse(sender, NO_REGION)
+        if (kind is not DownPath or message.space not in self._paths.tables) and not self._has_region(message):
+            self.out.append(Refuse(sender, "invalid-region"))
         elif kind is DownPath:
             self._down(now, message.space, message.event, self.born_ns_of(now, sender, message.age_ns), message.hops)
         elif kind is SeekLeaf:
@@ -367,7 +360,7 @@ class Dmm(KeyBasedInterest):
             case SeekLeaf():
                 if message.cached:
                     self._cache.discard(message.space, message.code)
-                self.note_reroute(peer)
+                self.out.append(Notice("reroute", peer))
                 self._seek(now, message, now - message.age_ns, (peer,))
             case DownPath(event=event):
                 self.drop_unreached(event.id, peer)
@@ -389,7 +382,7 @@ class DmmAr(Interest):
 
     def __init__(self, config: PeerConfig) -> None:
         settings = config.of(DmmSettings)
-        self._dmm = Dmm(config, attribute_roots(read_domains(settings.domains), settings.primary))
+        self._dmm = Dmm(config, attribute_roots(read_domains(settings.domains)))
         super().__init__(config, self._dmm.table)
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:

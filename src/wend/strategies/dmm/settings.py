@@ -1,6 +1,6 @@
 """The settings of `dmm` and `dmm-ar`."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from wend.model.settings import everyday, setting
 from wend.model.units import SECOND, Nanos
@@ -24,11 +24,9 @@ class DmmSettings(KeyBasedSettings, frozen=True, kw_only=True):
     tree_cache: Annotated[
         bool, setting("Whether the peers of publishers remember where the regions are that their events go to.")
     ] = True
-    primary: ClassVar[Literal["selective", "first"]] = "selective"
-    """The attribute by which the events of a filter of several are found: the most selective, or the first."""
     tree_beacon_ns: ClassVar[Nanos] = 15 * SECOND
-    """How often the owner of a region reminds the peers that publish there."""
+    """How often the owner of a leaf reminds the peers that publish there."""
     tree_expiry_ns: ClassVar[Nanos] = 30 * SECOND
-    """How long a publisher's peer remembers a region without a reminder."""
+    """How long a publisher's peer remembers a leaf without a reminder."""
     tree_replicas: ClassVar[int] = 2
-    """How many peers know where the entries of a region came from, besides its owner."""
+    """How many other peers know where the entries of a region came from."""

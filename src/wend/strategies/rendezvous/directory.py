@@ -1,4 +1,4 @@
-"""The regions that owners have told this peer of, so that messages need not travel hop by hop.
+"""The regions that this peer knows from their owners, so that messages need not travel hop by hop.
 
 The directory may be wrong: owners correct it.
 """
@@ -27,7 +27,7 @@ class RegionCache:
     def learn(self, now: Nanos, regions: tuple[tuple[str, PeerId], ...]) -> bool:
         """Adopt regions, and forget those that overlap them. Return whether the codes changed.
 
-        A region without an owner is only said to exist: earlier knowledge of its parts may be right.
+        A message without an owner says only that the region exists: what this peer knows of its parts may be right.
         """
         before = set(self.owners)
         for code, owner in regions:
@@ -47,7 +47,7 @@ class RegionCache:
                 self.owners[code] = UNKNOWN_OWNER
 
     def age_ns(self, code: str, now: Nanos) -> Nanos:
-        """The time since an owner was named."""
+        """The time since this peer heard of the region."""
         return now - self._updated_ns[code]
 
     def meeting(self, cells: list[Interval]) -> list[tuple[str, PeerId]]:
@@ -79,7 +79,7 @@ class RegionDirectory:
     def open(self, name: str, in_use: Collection[str]) -> None:
         """Begin a cache, and forget another one if there are too many. Those in use stay."""
         self.caches[name] = RegionCache()
-        if len(self.caches) > MOST_NAMES + len(in_use):  # there may be new topics for ever
+        if len(self.caches) > MOST_NAMES + len(in_use):  # new topics may come for ever
             del self.caches[next(other for other in self.caches if other not in in_use)]
 
     def forget(self, peer: PeerId) -> None:
@@ -93,8 +93,8 @@ class RegionDirectory:
         return [""] if cache is None else [code for code, _ in cache.meeting(cells)]
 
     def owners(self, now: Nanos, name: str, cells: Interval) -> list[tuple[str, PeerId, bool]]:
-        """The regions of this name that some cells are in: each code, the owner if it was named lately, and whether
-        it is time to ask the owner for its regions again."""
+        """The regions of this name that some cells are in: each code, the owner if it is known and not outdated, and
+        whether to ask the owner for its regions again."""
         cache = self.caches.get(name)
         if cache is None:
             return [("", UNKNOWN_OWNER, True)]
@@ -105,7 +105,7 @@ class RegionDirectory:
         return regions
 
     def owner(self, now: Nanos, region: RegionId) -> PeerId:
-        """The owner of a region if it was named lately."""
+        """The owner of a region if it is known and not outdated."""
         name, code = region
         cache = self.caches.get(name)
         if cache is None or code not in cache.owners or not self._is_fresh(cache.age_ns(code, now)):

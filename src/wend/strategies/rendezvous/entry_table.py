@@ -17,7 +17,7 @@ from wend.strategies.ring.key_based import Entry, EntryId
 
 @lru_cache(1 << 14)
 def _cells_at_home(text: str) -> list[Interval]:
-    """The cells of an entry. Its owner and the replicas ask soon after each other."""
+    """The cells of an entry. In a simulation its owner and the replicas ask soon after each other."""
     return home_of(parse(text))[1]
 
 
@@ -28,7 +28,7 @@ def _digest_of(id_: EntryId, text: str) -> int:
 
 
 def digest(entries: Iterable[Entry]) -> int:
-    """The same number for the same entries, whatever their order."""
+    """A number that depends on the entries, but not on their order."""
     total = 0
     for entry in entries:
         total ^= _digest_of(entry.id, entry.filter)
@@ -46,13 +46,13 @@ class EntryTable:
         self.expires: dict[PeerId, Nanos] = {}
         """When the entries of a peer expire."""
         self.away: dict[PeerId, Nanos] = {}
-        """Peers that have stopped: until when their entries live, though nobody renews them."""
+        """For peers that have stopped: until when their entries live although nobody renews them."""
         self._digests: dict[PeerId, int] = {}
         self._index: Index[EntryId] | None = None
         self.is_split = False
         """Whether its two halves are active instead."""
         self.complete_ns: Nanos = 0
-        """When all entries of the region will have come; 0 for a region that is not a half of another."""
+        """When all entries of the region have arrived; 0 if the region is no half of another."""
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -148,7 +148,7 @@ class EntryTable:
 
     @property
     def is_divisible(self) -> bool:
-        """Whether some split spares its halves a tenth of the entries: those that do not reach all across."""
+        """Whether a tenth of the entries does not reach across all cells, so that some split can divide them."""
         low = min((cells[0][0] for cells in self._cells.values() if cells), default=0)
         high = max((cells[-1][1] for cells in self._cells.values() if cells), default=0)
         across = sum(cells[0][0] == low and cells[-1][1] == high for cells in self._cells.values() if cells)

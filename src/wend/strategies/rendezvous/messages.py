@@ -10,72 +10,69 @@ import msgspec
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import PluginEffect
+from wend.strategies.rendezvous.regions import RegionId
 from wend.strategies.ring.key_based import HOP_TRIES, Entry, EntryId
 
 UNKNOWN_OWNER: PeerId = -1
 
 
-class PlaceEntries(msgspec.Struct, frozen=True, gc=False, tag="rp"):
-    """To the owner of a region: these entries belong there."""
+class OfRegion(msgspec.Struct, frozen=True, gc=False):
+    """A message about a region."""
 
     name: str
     code: str
+
+    @property
+    def region(self) -> RegionId:
+        return self.name, self.code
+
+
+class PlaceEntries(OfRegion, frozen=True, gc=False, tag="rp"):
+    """To the owner of a region: these entries belong there."""
+
     entries: tuple[Entry, ...]
     asker: PeerId
     """The peer that the owner tells which regions exist, or -1."""
     hops: int = 0
 
 
-class RemoveEntries(msgspec.Struct, frozen=True, gc=False, tag="rx"):
+class RemoveEntries(OfRegion, frozen=True, gc=False, tag="rx"):
     """To the owner of a region: these entries are gone."""
 
-    name: str
-    code: str
     ids: tuple[EntryId, ...]
     hops: int = 0
 
 
-class RenewEntries(msgspec.Struct, frozen=True, gc=False, tag="rr"):
-    """To the owner of a region: the entries of this peer with this digest are still valid. The owner asks for all of
-    them if it has others."""
+class RenewEntries(OfRegion, frozen=True, gc=False, tag="rr"):
+    """To the owner of a region: the entries of this peer, which have this digest, are still valid. If the owner's
+    digest differs, it asks for all of them."""
 
-    name: str
-    code: str
     peer: PeerId
     digest: int
     hops: int = 0
     away_ns: Nanos = 0
-    """If positive, the peer has stopped and will be back within this time. Its entries live that long."""
+    """If positive, the peer has stopped and will be back within this time. Until then its entries live."""
 
 
-class TellEntries(msgspec.Struct, frozen=True, gc=False, tag="rt"):
+class TellEntries(OfRegion, frozen=True, gc=False, tag="rt"):
     """From the owner of a region: place all entries again that belong there."""
 
-    name: str
-    code: str
 
-
-class RegionsAre(msgspec.Struct, frozen=True, gc=False, tag="ri"):
+class RegionsAre(OfRegion, frozen=True, gc=False, tag="ri"):
     """From the owner of a region: the regions at its place, each with its owner or -1. The receiver remembers them."""
 
-    name: str
-    code: str
     regions: tuple[tuple[str, PeerId], ...]
 
 
-class HalfIsActive(msgspec.Struct, frozen=True, gc=False, tag="rh"):
+class HalfIsActive(OfRegion, frozen=True, gc=False, tag="rh"):
     """To the owner of a region, with every beacon: it is split, because its half of this code is active."""
 
-    name: str
-    code: str
     hops: int = 0
 
 
-class MatchEvent(msgspec.Struct, frozen=True, gc=False, tag="rm"):
+class MatchEvent(OfRegion, frozen=True, gc=False, tag="rm"):
     """To the owner of a region: send this event to the subscribers whose entries match."""
 
-    name: str
-    code: str
     event: Event
     age_ns: Nanos
     hops: int
@@ -96,53 +93,43 @@ class NotifyPeer(msgspec.Struct, frozen=True, gc=False, tag="rn"):
     """If the event is stored: the name and code of the region whose owner waits for `Reached`."""
 
 
-class Reached(msgspec.Struct, frozen=True, gc=False, tag="rg"):
+class Reached(OfRegion, frozen=True, gc=False, tag="rg"):
     """To the owner of a region: the sender has delivered or stored this event."""
 
-    name: str
-    code: str
     id: EventId
 
 
-class EventSettled(msgspec.Struct, frozen=True, gc=False, tag="rs"):
+class EventSettled(OfRegion, frozen=True, gc=False, tag="rs"):
     """To the publisher's peer: all subscribers of this region have the event."""
 
-    name: str
-    code: str
     id: EventId
 
 
-class CopyEntries(msgspec.Struct, frozen=True, gc=False, tag="rc"):
+class CopyEntries(OfRegion, frozen=True, gc=False, tag="rc"):
     """To a replica of a region: the entries that were added, and those that were removed."""
 
-    name: str
-    code: str
     added: tuple[Entry, ...]
     removed: tuple[EntryId, ...] = ()
     split: bool = False
 
 
-class RenewCopy(msgspec.Struct, frozen=True, gc=False, tag="rk"):
-    """To a replica of a region, with every beacon: the digest of all its entries. The replica asks if it has others."""
+class RenewCopy(OfRegion, frozen=True, gc=False, tag="rk"):
+    """To a replica of a region, with every beacon: the digest of all its entries. If the replica's digest differs, it
+    asks for all entries."""
 
-    name: str
-    code: str
     digest: int
     split: bool
     away: tuple[tuple[PeerId, Nanos], ...] = ()
     """The peers that have stopped, and how long their entries live."""
 
 
-class TellCopy(msgspec.Struct, frozen=True, gc=False, tag="rq"):
+class TellCopy(OfRegion, frozen=True, gc=False, tag="rq"):
     """From a replica: send all entries of the region."""
-
-    name: str
-    code: str
 
 
 class StoredEvent(msgspec.Struct, frozen=True, gc=False, tag="re"):
-    """The record of an event at its publisher's peer until every region has settled it. `slot` is its place among
-    these. If the event is None, the place is free."""
+    """The record of an event at its publisher's peer until every region has settled the event. `slot` is its place in
+    the store. If the event is None, the place is free."""
 
     slot: int
     event: Event | None
@@ -150,7 +137,7 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False, tag="re"):
 
 
 class AskTrip(msgspec.Struct, frozen=True, gc=False, tag="ra"):
-    """Answer at once: the sender measures the round trip, to know the age of an event from the receiver."""
+    """Asks for an answer at once: the sender measures the round trip to know the age of an event from the receiver."""
 
     number: int
 
@@ -178,7 +165,7 @@ class PeerReturned(NamedTuple):
 RegionMessage = PlaceEntries | RemoveEntries | RenewEntries | HalfIsActive
 """For the owner of the region that the message names."""
 Output = RegionMessage | MatchEvent | CopyEntries | RenewCopy | ToPeer | PeerReturned | PluginEffect
-"""What a part says. A `MatchEvent` goes to the owner of its region, `CopyEntries` and `RenewCopy` to the replicas of
+"""An output of a part. A `MatchEvent` goes to the owner of its region, `CopyEntries` and `RenewCopy` to the replicas of
 this peer's regions."""
 
 RendezvousMessage = (

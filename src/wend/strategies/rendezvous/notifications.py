@@ -1,12 +1,11 @@
 """Events in the regions of this peer, from their match until all subscribers' peers have them.
 
-The publisher's peer stores an event until each region has settled it. If nobody stores it, the owner notifies late
-subscribers once: those whose entries were in transit when the event came.
+The publisher's peer stores an event until each region has settled it. If no peer stores it, the owner matches the event
+a second time for the subscribers whose entries were in transit when it came.
 """
 
 from collections.abc import Callable, Container, Iterator
-
-import msgspec
+from typing import NamedTuple
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import SECOND, Nanos
@@ -16,35 +15,42 @@ from wend.strategies.rendezvous.messages import EventSettled, MatchEvent, Notify
 from wend.strategies.rendezvous.owned_regions import OwnedRegions
 from wend.strategies.rendezvous.regions import RegionId, cells_in, halves, meets
 from wend.strategies.rendezvous.stored_events import FIRST_WAIT_NS, LONGEST_WAIT_NS
-from wend.strategies.ring.key_based import LAST_TRIES, Seen
+from wend.strategies.ring.bounded import Seen
+from wend.strategies.ring.key_based import LAST_TRIES
 
 RETRY_NS: Nanos = 2 * SECOND
 """How often the peer checks events that are not settled."""
 RETRY = "retry"
-EventKey = tuple[RegionId, EventId]
 
 
-class SecondLook(msgspec.Struct, gc=False):
-    """An event in a region whose owner may not have all entries yet: who has it, and when to match it again."""
+class RegionEvent(NamedTuple):
+    """An event in a region."""
 
+    region: RegionId
     event: Event
     born_ns: Nanos
     hops: int
-    notified: set[PeerId]
+
+    @property
+    def key(self) -> tuple[RegionId, EventId]:
+        return self.region, self.event.id
+
+
+class SecondMatch(NamedTuple):
+    """The next match of an event whose region may not have all entries yet."""
+
+    one: RegionEvent
+    notified: list[PeerId]
     time_ns: Nanos
 
 
 class Unsettled:
-    """An event in a region, and the subscribers' peers that have not said that they have it."""
+    """An event in a region, and the subscribers' peers that have not acknowledged it."""
 
-    __slots__ = ("_notified", "born_ns", "event", "hops", "is_complete", "tries", "until_ns", "waiting")
+    __slots__ = ("_notified", "is_complete", "one", "tries", "until_ns", "waiting")
 
-    def __init__(
-        self, now: Nanos, event: Event, born_ns: Nanos, hops: int, waiting: list[PeerId], is_complete: bool
-    ) -> None:
-        self.event = event
-        self.born_ns = born_ns
-        self.hops = hops
+    def __init__(self, now: Nanos, one: RegionEvent, waiting: list[PeerId], is_complete: bool) -> None:
+        self.one = one
         self.waiting = dict.fromkeys(waiting)
         self.is_complete = is_complete
         """Whether the region had all entries when the event was matched."""
@@ -92,9 +98,9 @@ class Notifications:
         self._room = room
         self._matched = Seen()
         self._settled = Seen()
-        self._unsettled: dict[EventKey, Unsettled] = {}
+        self._unsettled: dict[tuple[RegionId, EventId], Unsettled] = {}
         """Stored events that some subscriber's peer may lack."""
-        self._second_looks: dict[EventKey, SecondLook] = {}
+        self._second: dict[tuple[RegionId, EventId], SecondMatch] = {}
 
     def __len__(self) -> int:
         """The number of events that are not settled."""
@@ -103,7 +109,7 @@ class Notifications:
     @property
     def is_busy(self) -> bool:
         """Whether some events need another try."""
-        return bool(self._unsettled or self._second_looks)
+        return bool(self._unsettled or self._second)
 
     # ---------------------------------------------------------------- matching
 
@@ -111,20 +117,19 @@ class Notifications:
         self, now: Nanos, sender: PeerId, table: EntryTable | None, message: MatchEvent, born_ns: Nanos
     ) -> Iterator[Output]:
         """Match an event in a region of this peer that is not split. The table is None if nobody subscribes there."""
-        event, hops = message.event, message.hops
-        region = (message.name, message.code)
+        event = message.event
+        one = RegionEvent(message.region, event, born_ns, message.hops)
         if message.stored:
-            yield from self._match_stored(now, region, table, event, born_ns, hops)
-        elif self._matched.add((region, event.id)):
+            yield from self._match_stored(now, one, table)
+        elif self._matched.add(one.key):
             subscribers: list[PeerId] = []
             if table is not None:
                 subscribers = table.subscribers(event)
-                yield from self._owned.count_event(now, region, event)
-                yield from self.notify(now, subscribers, event, born_ns, hops)
+                yield from self._owned.count_event(now, one.region, event)
+                yield from self.notify(now, subscribers, event, born_ns, message.hops)
             unsure_until_ns = self._owned.unsure_until_ns
             if now < unsure_until_ns:
-                look = SecondLook(event, born_ns, hops, set(subscribers), unsure_until_ns)
-                self._second_looks[region, event.id] = look
+                self._second[one.key] = SecondMatch(one, subscribers, unsure_until_ns)
                 yield Timer(now + RETRY_NS, RETRY)
         else:
             yield Notice("duplicate", sender)
@@ -138,15 +143,15 @@ class Notifications:
                 yield MatchEvent(name, half, event, now - born_ns, message.hops, True, message.stored)
 
     def stand_in(self, now: Nanos, copy: EntryTable | None, message: MatchEvent, born_ns: Nanos) -> Iterator[Output]:
-        """The owner does not answer, and this peer is the next. Until it is the owner it has at most a copy of the
-        entries, so it settles nothing: the publisher's peer asks again."""
-        region, event = (message.name, message.code), message.event
-        if copy is None or copy.is_split or not self._matched.add((region, event.id)):
+        """Match an event instead of an owner that does not answer. This peer has at most a copy of the entries, so it
+        settles nothing: the publisher's peer asks again."""
+        one = RegionEvent(message.region, message.event, born_ns, message.hops)
+        if copy is None or copy.is_split or not self._matched.add(one.key):
             return
         if message.stored:
-            yield from self._notify_stored(now, region, copy.subscribers(event), event, born_ns, message.hops)
+            yield from self._notify_stored(now, one, copy.subscribers(one.event))
         else:
-            yield from self.notify(now, copy.subscribers(event), event, born_ns, message.hops)
+            yield from self.notify(now, copy.subscribers(one.event), one.event, born_ns, one.hops)
 
     def notify(self, now: Nanos, peers: list[PeerId], event: Event, born_ns: Nanos, hops: int) -> Iterator[Output]:
         """Send an event to its subscribers' peers. Above the fan-out limit some of them pass it on to others."""
@@ -162,24 +167,22 @@ class Notifications:
 
     # ---------------------------------------------------------------- stored events
 
-    def _match_stored(
-        self, now: Nanos, region: RegionId, table: EntryTable | None, event: Event, born_ns: Nanos, hops: int
-    ) -> Iterator[Output]:
-        """Notify subscribers' peers, again until each has the event or has expired; then settle it."""
-        key = (region, event.id)
+    def _match_stored(self, now: Nanos, one: RegionEvent, table: EntryTable | None) -> Iterator[Output]:
+        """Notify subscribers' peers until each has the event or has expired; then settle it."""
+        key, event = one.key, one.event
         if key in self._unsettled:
             return
         if key in self._settled:
-            yield from self._settle(region, event.id)
+            yield from self._settle(*key)
             return
         if self._matched.add(key) and table is not None:
-            yield from self._owned.count_event(now, region, event)
+            yield from self._owned.count_event(now, one.region, event)
         subscribers = [] if table is None else table.subscribers(event)
-        yield from self._notify_stored(now, region, subscribers, event, born_ns, hops)
+        yield from self._notify_stored(now, one, subscribers)
         waiting = self._others(subscribers, event)
-        unsettled = Unsettled(now, event, born_ns, hops, waiting, self._owned.is_complete(now, region))
+        unsettled = Unsettled(now, one, waiting, self._owned.is_complete(now, one.region))
         if unsettled.is_done:
-            yield from self._settle(region, event.id)
+            yield from self._settle(*key)
             return
         if len(self._unsettled) >= self._room:  # the publisher's peer still has it, and asks again
             del self._unsettled[next(iter(self._unsettled))]
@@ -191,16 +194,14 @@ class Notifications:
         """The peers that answer when they have a stored event."""
         return [peer for peer in peers if peer not in (event.id.publisher, self._peer)]
 
-    def _notify_stored(
-        self, now: Nanos, region: RegionId, peers: list[PeerId], event: Event, born_ns: Nanos, hops: int
-    ) -> Iterator[Output]:
-        if self._peer in peers and event.id.publisher != self._peer:
-            yield DeliverHere(event, born_ns)
-        for peer in self._others(peers, event):
-            yield ToPeer(peer, NotifyPeer(event, now - born_ns, hops + 1, (), region))
+    def _notify_stored(self, now: Nanos, one: RegionEvent, peers: list[PeerId]) -> Iterator[Output]:
+        if self._peer in peers and one.event.id.publisher != self._peer:
+            yield DeliverHere(one.event, one.born_ns)
+        for peer in self._others(peers, one.event):
+            yield ToPeer(peer, NotifyPeer(one.event, now - one.born_ns, one.hops + 1, (), one.region))
 
     def reach(self, peer: PeerId, region: RegionId, id_: EventId) -> Iterator[Output]:
-        """A subscriber's peer has an event. Settle the event if nobody lacks it."""
+        """Note that a subscriber's peer has an event. Settle the event if no peer lacks it."""
         unsettled = self._unsettled.get((region, id_))
         if unsettled is not None:
             unsettled.waiting.pop(peer, None)
@@ -208,7 +209,7 @@ class Notifications:
                 yield from self._settle(region, id_)
 
     def _settle(self, region: RegionId, id_: EventId) -> Iterator[Output]:
-        """All subscribers of a region have an event: tell its publisher's peer."""
+        """Tell the publisher's peer that all subscribers of a region have the event."""
         self._unsettled.pop((region, id_), None)
         self._settled.add((region, id_))
         yield ToPeer(id_.publisher, EventSettled(*region, id_))
@@ -216,7 +217,7 @@ class Notifications:
     # ---------------------------------------------------------------- retries
 
     def hurry(self, now: Nanos, peer: PeerId) -> Iterator[Output]:
-        """A peer is back: notify it soon."""
+        """Notify a peer that is back soon."""
         for unsettled in self._unsettled.values():
             if peer in unsettled.waiting:
                 unsettled.until_ns = now
@@ -224,43 +225,40 @@ class Notifications:
             yield Timer(now + RETRY_NS, RETRY)
 
     def retry(self, now: Nanos, owns: Callable[[RegionId], bool]) -> Iterator[Output]:
-        for (region, id_), look in list(self._second_looks.items()):
-            if look.time_ns <= now:
-                del self._second_looks[region, id_]
-                yield from self._look_again(now, region, look)
-        for (region, id_), unsettled in list(self._unsettled.items()):
-            table = self._owned.tables.get(region)
-            if not owns(region) or (table is not None and table.is_split):
-                del self._unsettled[region, id_]  # the publisher's peer asks the peers that have the entries
+        for key, second in list(self._second.items()):
+            if second.time_ns <= now:
+                del self._second[key]
+                yield from self._match_again(now, second)
+        for key, unsettled in list(self._unsettled.items()):
+            table = self._owned.tables.get(key[0])
+            if not owns(key[0]) or (table is not None and table.is_split):
+                del self._unsettled[key]  # the publisher's peer asks the peers that have the entries
             else:
-                yield from self._retry_unsettled(now, region, table, unsettled)
+                yield from self._retry_unsettled(now, table, unsettled)
 
-    def _look_again(self, now: Nanos, region: RegionId, look: SecondLook) -> Iterator[Output]:
+    def _match_again(self, now: Nanos, second: SecondMatch) -> Iterator[Output]:
         """Notify the subscribers' peers whose entries came after the event."""
+        region, event, born_ns, hops = second.one
         table = self._owned.tables.get(region)
-        if table is None:
-            return
-        if table.is_split:
-            yield from self.match_halves(now, MatchEvent(*region, look.event, 0, look.hops), look.born_ns)
-            return
-        late = [peer for peer in table.subscribers(look.event) if peer not in look.notified]
-        yield from self.notify(now, late, look.event, look.born_ns, look.hops)
+        if table is not None and table.is_split:
+            yield from self.match_halves(now, MatchEvent(*region, event, 0, hops), born_ns)
+        elif table is not None:
+            late = [peer for peer in table.subscribers(event) if peer not in second.notified]
+            yield from self.notify(now, late, event, born_ns, hops)
 
-    def _retry_unsettled(
-        self, now: Nanos, region: RegionId, table: EntryTable | None, unsettled: Unsettled
-    ) -> Iterator[Output]:
+    def _retry_unsettled(self, now: Nanos, table: EntryTable | None, unsettled: Unsettled) -> Iterator[Output]:
         """Notify the peers that have not answered, and those whose entries came after the event."""
-        event, born_ns, hops = unsettled.event, unsettled.born_ns, unsettled.hops
+        one = unsettled.one
         if not unsettled.is_complete:
-            late = [] if table is None else unsettled.without_notice(table.subscribers(event))
-            yield from self._notify_stored(now, region, late, event, born_ns, hops)
-            unsettled.add(self._others(late, event), self._owned.is_complete(now, region))
+            late = [] if table is None else unsettled.without_notice(table.subscribers(one.event))
+            yield from self._notify_stored(now, one, late)
+            unsettled.add(self._others(late, one.event), self._owned.is_complete(now, one.region))
         if unsettled.is_complete:
             expired = unsettled.remove_expired(() if table is None else table.expires)
             if expired:
-                yield Drop(event.id, expired, "no-reconnect")
+                yield Drop(one.event.id, expired, "no-reconnect")
         if unsettled.is_done:
-            yield from self._settle(region, event.id)
+            yield from self._settle(*one.key)
             return
         for peer in unsettled.due(now):
-            yield ToPeer(peer, NotifyPeer(event, now - born_ns, hops + 1, (), region))
+            yield ToPeer(peer, NotifyPeer(one.event, now - one.born_ns, one.hops + 1, (), one.region))

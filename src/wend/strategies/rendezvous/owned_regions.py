@@ -1,7 +1,7 @@
 """The regions that this peer owns: their entries, their load, and how they split.
 
-A method yields its outputs one by one. A region's halves may be this peer's, too, so one output may change other
-regions of this peer before the next.
+A method yields its outputs one by one. A region's halves may be this peer's, too, so an output may change other regions
+of this peer before the next one.
 """
 
 from collections.abc import Iterator
@@ -28,17 +28,18 @@ from wend.strategies.rendezvous.messages import (
 )
 from wend.strategies.rendezvous.regions import RegionId, can_split, cells_in, halves, place
 from wend.strategies.rendezvous.settings import RendezvousSettings
-from wend.strategies.ring.key_based import LAST_TRIES, Entry, batches
+from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.key_based import LAST_TRIES, Entry
 
 UNSURE_NS: Nanos = 2 * SECOND
-"""How long entries may still be in transit to a peer whose neighbours on the ring changed, plus two round trips."""
+"""After its neighbours on the ring change, entries may be in transit to a peer for this time plus two round trips."""
 LOAD_CHECK_NS: Nanos = 5 * SECOND
 LOAD_CHECK = "look"
 """The timer at which the owner of regions checks their load."""
 
 
 class Load:
-    """How hot a region is: the events since the last check, and the first and the last cell that they were in."""
+    """The load of a region: the events since the last check, and the first and the last cell of their values."""
 
     __slots__ = ("cells", "events", "publishers", "since_ns")
 
@@ -72,17 +73,14 @@ class OwnedRegions:
         self.unsure_until_ns: Nanos = 0
         """Until when entries may be in transit from the former owners."""
         self._complete_ns: Nanos = 0
-        """When every subscriber's peer will have renewed its entries here. Until then some may be missing, because the
-        former owner and its replicas may have crashed together."""
+        """When every subscriber's peer has renewed its entries here. Until then some may be missing, because the former
+        owner and its replicas may have crashed together."""
         self.splits = 0
         self.takeovers = 0
 
     def sizes(self) -> dict[str, int]:
-        """For each region that has some: `entries/NAME|CODE`, and `events/NAME|CODE`, those of the last seconds."""
-        entries = {
-            f"entries/{place(region)}": len(table) for region, table in sorted(self.tables.items()) if len(table)
-        }
-        loads = sorted(self._loads.items())
+        tables, loads = sorted(self.tables.items()), sorted(self._loads.items())
+        entries = {f"entries/{place(region)}": len(table) for region, table in tables if len(table)}
         return {**entries, **{f"events/{place(region)}": load.events for region, load in loads if load.events}}
 
     def expect_entries(self, now: Nanos, round_trip_ns: Nanos) -> None:
@@ -91,15 +89,15 @@ class OwnedRegions:
         self._complete_ns = self.unsure_until_ns + self._settings.beacon_ns
 
     def is_complete(self, now: Nanos, region: RegionId) -> bool:
-        """Whether a region of this peer has the entries of all subscribers' peers that live."""
+        """Whether a region of this peer has the entries of all live peers."""
         table = self.tables.get(region)
         return now >= self._complete_ns and (table is None or now >= table.complete_ns)
 
     # ---------------------------------------------------------------- messages for the owner
 
     def handle(self, now: Nanos, sender: PeerId, message: RegionMessage) -> Iterator[Output]:
-        """A message has reached the owner of its region."""
-        region = (message.name, message.code)
+        """Handle a message at the owner of its region."""
+        region = message.region
         match message:
             case RemoveEntries():
                 yield from self._remove(message)
@@ -115,8 +113,8 @@ class OwnedRegions:
                 yield from self._mark_away(now, message) if message.away_ns > 0 else self._renew(now, message)
 
     def _open(self, now: Nanos, region: RegionId) -> Iterator[Output]:
-        """Begin a region if it is new here. Its owner tells the owner of the region that it is a half of, which may be
-        new, too."""
+        """Begin a region if it is new here. If it is a half of another one, tell that one's owner, which may be new,
+        too."""
         if region not in self.tables:
             table = self.tables[region] = EntryTable()
             name, code = region
@@ -125,7 +123,7 @@ class OwnedRegions:
                 yield HalfIsActive(name, code[:-1])
 
     def _add(self, now: Nanos, sender: PeerId, message: PlaceEntries) -> Iterator[Output]:
-        region = (message.name, message.code)
+        region = message.region
         table = self.tables[region]
         if table.is_split:
             yield from self._pass_down(sender, region, message.entries)
@@ -139,7 +137,7 @@ class OwnedRegions:
             yield from self.correct(message.asker, region)
 
     def _pass_down(self, sender: PeerId, region: RegionId, entries: tuple[Entry, ...]) -> Iterator[Output]:
-        """Place the entries of a region that is split in its halves."""
+        """Place the entries of a split region in its halves."""
         name, code = region
         table = EntryTable()
         _, refusals = table.add_all(sender, entries, 0)
@@ -162,7 +160,7 @@ class OwnedRegions:
             yield CopyEntries(name, code, (), removed)
 
     def _renew(self, now: Nanos, message: RenewEntries) -> Iterator[Output]:
-        region, peer = (message.name, message.code), message.peer
+        region, peer = message.region, message.peer
         yield from self.correct(peer, region)
         table = self.tables[region]
         if table.is_split:
@@ -174,7 +172,7 @@ class OwnedRegions:
             yield ToPeer(peer, TellEntries(*region), LAST_TRIES)
 
     def _mark_away(self, now: Nanos, message: RenewEntries) -> Iterator[Output]:
-        """A peer has stopped and will be back: its entries live until then."""
+        """Let the entries of a peer that has stopped live until it is back."""
         name, code, peer, away_ns = message.name, message.code, message.peer, message.away_ns
         table = self.tables[name, code]
         if table.is_split:
@@ -185,12 +183,12 @@ class OwnedRegions:
         yield self._renewal(now, (name, code))
 
     def _end_absence(self, table: EntryTable, peer: PeerId) -> Iterator[Output]:
-        """A peer has placed or renewed entries."""
+        """Note that a peer is back: it has placed or renewed entries."""
         if table.away.pop(peer, None) is not None:
             yield PeerReturned(peer)
 
     def correct(self, peer: PeerId, region: RegionId) -> Iterator[Output]:
-        """Tell a peer which regions exist at a place of this one."""
+        """Tell a peer which regions exist in place of this one."""
         if peer == UNKNOWN_OWNER:
             return
         name, code = region
@@ -285,7 +283,7 @@ class OwnedRegions:
         return table.add_all(sender, message.added, now + 2 * self._settings.expiry_ns)[1]
 
     def take_over(self, now: Nanos, region: RegionId, copy: EntryTable) -> None:
-        """This peer owns a region of which it was a replica."""
+        """Own a region of which this peer was a replica."""
         self.takeovers += 1
         table = self.tables.setdefault(region, copy)
         if table is not copy:

@@ -1,6 +1,6 @@
-"""The entries of this peer's own subscriptions: in which regions they are placed, and how they stay there.
+"""The entries of this peer's own subscriptions: in which regions the peer places them, and how it renews them.
 
-A method yields messages to the owners of regions one by one. This peer may be such an owner, and its answer may move
+A method yields messages to the owners of regions one by one. This peer may own a region itself, and its answer may move
 entries before the next message.
 """
 
@@ -14,7 +14,8 @@ from wend.strategies.rendezvous.directory import RegionDirectory
 from wend.strategies.rendezvous.entry_table import digest
 from wend.strategies.rendezvous.messages import PlaceEntries, RegionMessage, RemoveEntries, RenewEntries
 from wend.strategies.rendezvous.regions import RegionId, home_of
-from wend.strategies.ring.key_based import Entry, EntryId, batches
+from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.key_based import Entry, EntryId
 
 
 class EntryPlacement:
@@ -49,8 +50,8 @@ class EntryPlacement:
                     del self._placed[name, code]
 
     def move(self, name: str) -> Iterator[RegionMessage]:
-        """The regions of this name have changed. Their owners have passed on this peer's entries; renew them there at
-        once, since the new regions may be split in turn."""
+        """Follow a change of the regions of this name. Their owners have passed on this peer's entries. Renew them in
+        the new regions at once, since these may have split in turn."""
         former = {region: entries for region, entries in self._placed.items() if region[0] == name}
         for region in former:
             del self._placed[region]
@@ -69,6 +70,6 @@ class EntryPlacement:
             yield RenewEntries(name, code, self._peer, digest(entries.values()), 0, away_ns)
 
     def place_again(self, region: RegionId) -> Iterator[RegionMessage]:
-        """The owner of a region lacks entries: send all of them."""
+        """Send all entries of a region again: its owner lacks some."""
         for batch in batches(list(self._placed.get(region, {}).values())):
             yield PlaceEntries(*region, batch, self._peer)

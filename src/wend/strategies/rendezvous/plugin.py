@@ -4,11 +4,11 @@ An entry of a subscription lives in one attribute's regions: those of the attrib
 event goes to the region of each of its attributes, where it is matched with whole filters, and from there straight to
 the subscribers' peers. So it takes two hops once the publisher's peer knows the owners of its regions.
 
-- A publisher's or subscriber's peer remembers the owners of regions that answered (`directory.py`). On a miss the
-  message is routed by key to the whole range of the attribute. If a message reaches a peer that is no longer the owner,
-  it goes on by key, and the owner corrects the sender.
+- A publisher's or subscriber's peer remembers the owners of regions that answered (`directory.py`). If it knows none,
+  it routes the message by key to the whole range of the attribute. A peer that is no longer the owner routes a message
+  on by key, and the owner corrects the sender.
 - A subscriber's peer places its entries at the owners, and renews them with a digest (`placement.py`).
-- A region with too many events or entries splits into halves. Its owner passes on messages that still come for it
+- A region with too many events or entries splits into halves. Its owner passes on later messages for it
   (`owned_regions.py`). Each region has replicas at the owner's neighbours on the ring (`replicas.py`).
 - With persistence the publisher's peer stores an event until every region has settled it (`stored_events.py`), and a
   region settles an event when each of its subscribers' peers has it (`notifications.py`).
@@ -26,7 +26,18 @@ from wend.model.events import Event, EventId, PeerId
 from wend.model.keys import distance, key_of, node_id
 from wend.model.settings import Settings
 from wend.model.units import Nanos
-from wend.protocol.plugins import NO_ROOM, DeliverySettings, Drop, Notice, PeerConfig, Remember, SendTo, Timer
+from wend.protocol.plugins import (
+    NO_ROOM,
+    DeliverHere,
+    DeliverySettings,
+    Drop,
+    Notice,
+    PeerConfig,
+    Refuse,
+    Remember,
+    SendTo,
+    Timer,
+)
 from wend.strategies.rendezvous.directory import RegionDirectory
 from wend.strategies.rendezvous.messages import (
     UNKNOWN_OWNER,
@@ -83,13 +94,13 @@ class Rendezvous(KeyBasedInterest):
         self._stored = StoredEvents(delivery.retry_limit, delivery.store_limit)
         self._notifications = Notifications(config.peer, self._owned, self._settings.fan_out, delivery.retry_limit)
         self._ring_neighbours: tuple[PeerId, ...] = ()
-        """The peers between which the keys of this peer lie."""
+        """The neighbours between which this peer's keys lie."""
         self._is_retrying = False
 
     def status(self) -> dict[str, int]:
         """`regions` that this peer owns, their `entries`, `copies` of others' regions, `cached` owners of regions, and
         `unsettled` events; how often a region `splits` here, and how many regions were `taken over`. For each region
-        that has some: `entries/NAME|CODE`, and `events/NAME|CODE`, those of the last seconds."""
+        with entries or recent events: `entries/NAME|CODE`, and `events/NAME|CODE`, those of the last seconds."""
         return {
             "regions": len(self._owned.tables),
             "entries": sum(map(len, self._owned.tables.values())),
@@ -106,10 +117,10 @@ class Rendezvous(KeyBasedInterest):
     def begin(self, now: Nanos) -> None:
         self._owned.expect_entries(now, self.ring.round_trip_ns(self.me))  # others may know this peer already
 
-    def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        self._carry_out(now, self._placement.add(entry, wanted))
+    def on_subscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
+        self._carry_out(now, self._placement.add(entry, filter_))
 
-    def on_unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+    def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
         self._carry_out(now, self._placement.remove(entry.id))
 
     def on_subscriptions_changed(self, now: Nanos) -> None:
@@ -148,13 +159,13 @@ class Rendezvous(KeyBasedInterest):
             case AskTrip(number):
                 self.out.append(SendTo(sender, AnswerTrip(number)))
             case AnswerTrip(number):
-                for arrived_ns, held in self._round_trips.measure(now, sender, number):
+                for arrived_ns, event in self._round_trips.measure(now, sender, number):
                     trip = self._round_trips.trip_ns(now, sender) or 0
-                    self._accept(now, sender, held, arrived_ns - max(0, held.age_ns) - trip // 2)
+                    self._accept(now, sender, event, arrived_ns - max(0, event.age_ns) - trip // 2)
             case StoredEvent():
-                self.refuse(sender, "invalid-region")
-            case _ if not is_valid((message.name, message.code)):
-                self.refuse(sender, "invalid-region")
+                self.out.append(Refuse(sender, "invalid-region"))
+            case _ if not is_valid(message.region):
+                self.out.append(Refuse(sender, "invalid-region"))
             case MatchEvent():
                 self._receive(now, sender, message)
             case EventSettled(name, code, id_):
@@ -164,7 +175,7 @@ class Rendezvous(KeyBasedInterest):
 
     def _on_entries(self, now: Nanos, sender: PeerId, message: Any) -> None:
         """A message about the entries of a region."""
-        region = (message.name, message.code)
+        region = message.region
         match message:
             case PlaceEntries() | RemoveEntries() | RenewEntries() | HalfIsActive():
                 if self._owns(region):
@@ -182,20 +193,18 @@ class Rendezvous(KeyBasedInterest):
             case RenewCopy() if region in self._owned.tables:
                 pass  # this peer owns the region by now
             case _ if not self._may_own(sender, region):
-                self.refuse(sender, "region-not-owned")
-            case CopyEntries():
-                self._carry_out(now, self._replicas.update(now, sender, message))
-            case RenewCopy():
-                self._carry_out(now, self._replicas.renew(now, sender, message))
+                self.out.append(Refuse(sender, "region-not-owned"))
+            case CopyEntries() | RenewCopy():
+                self._carry_out(now, self._replicas.hear(now, sender, message))
 
     def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         self.directory.forget(peer)
         match message:
             case PlaceEntries() | RemoveEntries() | RenewEntries() | HalfIsActive():
-                self.note_reroute(peer)
+                self.out.append(Notice("reroute", peer))
                 self._send_to_owner(now, message, (peer,))
             case MatchEvent():
-                self.note_reroute(peer)
+                self.out.append(Notice("reroute", peer))
                 self._match(now, self.me, message, now - message.age_ns, (peer,))
             case NotifyPeer(event=event, others=others, region=None):
                 self.drop_unreached(event.id, peer)
@@ -246,7 +255,7 @@ class Rendezvous(KeyBasedInterest):
                     self.out.append(output)
 
     def _take_effect(self, now: Nanos, message: Any) -> None:
-        """A part of this peer has sent a message to this peer."""
+        """Handle a message of a part of this peer to the peer itself."""
         match message:
             case RegionsAre():
                 self._learn(now, message.name, message.regions)
@@ -256,8 +265,8 @@ class Rendezvous(KeyBasedInterest):
                 self._carry_out(now, self._placement.place_again((name, code)))
 
     def _send_to_owner(self, now: Nanos, message: RegionMessage, avoid: tuple[PeerId, ...] = ()) -> None:
-        """Send a message to the owner of its region: straight if the directory knows it, or hop by hop."""
-        region = (message.name, message.code)
+        """Send a message to the owner of its region: directly if the directory knows the owner, else hop by hop."""
+        region = message.region
         if message.hops == 0 and not avoid:
             owner = self.directory.owner(now, region)
             if owner not in (UNKNOWN_OWNER, self.me):
@@ -285,10 +294,10 @@ class Rendezvous(KeyBasedInterest):
         for code, owner in message.regions:
             is_inside = is_valid((name, code)) and code.startswith(message.code)
             if not is_inside or owner not in (sender, UNKNOWN_OWNER):
-                self.refuse(sender, "invalid-region")
+                self.out.append(Refuse(sender, "invalid-region"))
                 return
             if owner == sender and not self._may_own(sender, (name, code)):
-                self.refuse(sender, "region-not-owned")
+                self.out.append(Refuse(sender, "region-not-owned"))
                 return
         self._learn(now, name, message.regions)
 
@@ -347,7 +356,7 @@ class Rendezvous(KeyBasedInterest):
             return
         event = message.event
         if self.subscriptions.targets(event):
-            self.deliver(event, born_ns)
+            self.out.append(DeliverHere(event, born_ns))
         else:
             self.out.append(Notice("no-subscriber", self.me))
         if message.others:
@@ -356,7 +365,7 @@ class Rendezvous(KeyBasedInterest):
             self.send(sender, Reached(*message.region, event.id))
 
     def _pass_on(self, now: Nanos, message: NotifyPeer, born_ns: Nanos, hops: int) -> None:
-        """Notify the other peers of a message."""
+        """Notify the other peers that a message names."""
         self._carry_out(now, self._notifications.notify(now, list(message.others), message.event, born_ns, hops))
 
     # ---------------------------------------------------------------- matching
@@ -380,12 +389,11 @@ class Rendezvous(KeyBasedInterest):
             self._match_here(now, sender, region, message, born_ns)
         elif hops >= MOST_HOPS:
             self.drop_circling(event.id, self.me)
-        else:  # the region was split and forgotten, or never existed: begin with the whole range
+        else:  # this peer has forgotten the region, or it never existed: begin with the whole range
             again = MatchEvent(name, "", event, now - born_ns, hops + 1, True, message.stored)
             self._match(now, sender, again, born_ns)
 
     def _match_here(self, now: Nanos, sender: PeerId, region: RegionId, message: MatchEvent, born_ns: Nanos) -> None:
-        """Match an event in a region of this peer."""
         publisher = message.event.id.publisher
         table = self._owned.tables.get(region)
         if message.asks and (table is None or not table.is_split) and (publisher != self.me or message.hops == 0):
@@ -407,7 +415,7 @@ class Rendezvous(KeyBasedInterest):
         self._retry_later(now)
 
     def _release(self, id_: EventId, name: str, code: str) -> None:
-        """A region has settled an event of this peer. If it was the last one, forget the event."""
+        """Note that a region has settled an event of this peer. After the last region, forget the event."""
         slot = self._stored.settle(id_, name, code)
         if slot is not None:
             self.out.append(Remember(slot, StoredEvent(slot, None)))
@@ -415,7 +423,7 @@ class Rendezvous(KeyBasedInterest):
     def _retry_later(self, now: Nanos) -> None:
         if not self._is_retrying:
             self._is_retrying = True
-            self.set_timer(now + RETRY_NS, RETRY)
+            self.out.append(Timer(now + RETRY_NS, RETRY))
 
     def _retry(self, now: Nanos) -> None:
         for event, born_ns, name, cells in self._stored.due(now) if self.ring.joined else ():

@@ -4,7 +4,6 @@ A region is named by its subject (`attribute price`, `topic news`, `anything`) a
 cells of the attribute's values (`matching/order_cells.py`). The empty code is the whole range.
 """
 
-from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter
 from wend.matching.order_cells import (
     CELL_BITS,
@@ -61,17 +60,12 @@ def home_of(filter_: Filter) -> tuple[str, list[Interval]]:
     if filter_.topic is not None:
         return _TOPIC + filter_.topic, WHOLE
     (conjunction,) = filter_.conjunctions
-    sides = _required_sides(conjunction)
+    values = conjunction.allowed().items() if conjunction.bindings else conjunction.values
+    sides = [(name, allowed) for name, allowed in values if not allowed.absent]
     if not sides:
         return ANYTHING, WHOLE
-    name, values = min(sides, key=lambda side: (_width(side[1]), side[0]))
-    return _ATTRIBUTE + name, cells_of_values(values)
-
-
-def _required_sides(conjunction: Conjunction) -> list[tuple[str, Values]]:
-    """The attributes that an event must have, with the values that it may have."""
-    sides = conjunction.allowed().items() if conjunction.bindings else conjunction.values
-    return [(name, values) for name, values in sides if not values.absent]
+    name, narrowest = min(sides, key=lambda side: (_width(side[1]), side[0]))
+    return _ATTRIBUTE + name, cells_of_values(narrowest)
 
 
 def _width(values: Values) -> int:

@@ -1,10 +1,10 @@
-"""Copies of regions: the peers that hold copies of this peer's regions, and the copies that this peer holds of others'.
+"""Replicas of regions: the peers that copy this peer's regions, and this peer's copies of other peers' regions.
 
-The replicas of a region are the owner's neighbours on the ring. If the ring changes, one of them takes over, or the
-owner hands over.
+The replicas of a region are the owner's neighbours on the ring. If the ring changes, one of them takes the region over,
+or the owner hands it over.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
@@ -23,10 +23,10 @@ from wend.strategies.rendezvous.messages import (
     ToPeer,
 )
 from wend.strategies.rendezvous.regions import RegionId, can_split
-from wend.strategies.ring.key_based import batches
+from wend.strategies.ring.bounded import batches
 
 MOST_COPIES = 65_536
-"""Regions of others of which a peer holds a copy."""
+"""Copies that a peer holds, at most."""
 
 
 class RegionReplicas:
@@ -40,9 +40,7 @@ class RegionReplicas:
         self._owners: dict[RegionId, PeerId] = {}
         """The owner that each copy came from."""
         self._updated_ns: dict[RegionId, Nanos] = {}
-        """When an owner last spoke of each copy."""
-
-    # ---------------------------------------------------------------- copies of this peer's regions
+        """When an owner last sent a message about each copy."""
 
     def choose(self, peers: tuple[PeerId, ...]) -> list[PeerId]:
         """Let these peers be the replicas from now on. Returns the new ones."""
@@ -52,52 +50,39 @@ class RegionReplicas:
 
     def share(self, message: CopyEntries | RenewCopy) -> list[ToPeer]:
         """Send a message to all replicas, in parts that fit datagrams."""
-        parts: Sequence[CopyEntries | RenewCopy] = _parts(message) if isinstance(message, CopyEntries) else (message,)
+        parts: list[CopyEntries | RenewCopy] = [message]
+        if isinstance(message, CopyEntries):
+            region, is_split = message.region, message.split
+            parts = [CopyEntries(*region, batch, (), is_split) for batch in batches(message.added)]
+            if message.removed or is_split:
+                parts += [CopyEntries(*region, (), batch, is_split) for batch in batches(message.removed) or [()]]
         return [ToPeer(peer, part) for peer in self.peers for part in parts]
 
-    # ---------------------------------------------------------------- copies of others' regions
-
-    def update(self, now: Nanos, sender: PeerId, message: CopyEntries) -> list[Output]:
-        """The owner of a region has added or removed entries."""
-        region = (message.name, message.code)
-        copy = self._open(now, region)
-        if copy is None:
-            return [Refuse(sender, "too-many-regions")]
-        copy.is_split = copy.is_split or (message.split and can_split(region))
-        _, refusals = copy.add_all(sender, message.added, now + self._expiry_ns)
+    def hear(self, now: Nanos, sender: PeerId, message: CopyEntries | RenewCopy) -> Iterator[Output]:
+        """Update or renew the copy of a region, as its owner says. If its digest differs, ask for all entries."""
+        region = message.region
+        if region not in self.copies and len(self.copies) >= MOST_COPIES:
+            yield Refuse(sender, "too-many-regions")
+            return
+        copy = self.copies.setdefault(region, EntryTable())
+        self._updated_ns[region] = now
         self._owners[region] = sender
-        for id_ in message.removed:
-            copy.remove(id_)
-        return [*refusals]
-
-    def renew(self, now: Nanos, sender: PeerId, message: RenewCopy) -> list[Output]:
-        """The owner of a region still has these entries. Ask for all of them if the copy has others."""
-        region = (message.name, message.code)
-        copy = self._open(now, region)
-        if copy is None:
-            return [Refuse(sender, "too-many-regions")]
-        self._owners[region] = sender
-        copy.is_split = message.split and can_split(region)
+        is_split = message.split and can_split(region)
+        if isinstance(message, CopyEntries):
+            copy.is_split = copy.is_split or is_split
+            yield from copy.add_all(sender, message.added, now + self._expiry_ns)[1]
+            for id_ in message.removed:
+                copy.remove(id_)
+            return
+        copy.is_split = is_split
         copy.away = {peer: now + left_ns for peer, left_ns in message.away}
-        questions: list[Output] = []
         if copy.digest != message.digest:
             copy.clear()
-            questions.append(ToPeer(sender, TellCopy(*region)))
+            yield ToPeer(sender, TellCopy(*region))
         copy.renew(now + self._expiry_ns)
-        return questions
-
-    def _open(self, now: Nanos, region: RegionId) -> EntryTable | None:
-        """The copy of a region; None if there is no room for another."""
-        copy = self.copies.get(region)
-        if copy is None:
-            if len(self.copies) >= MOST_COPIES:
-                return None
-            copy = self.copies[region] = EntryTable()
-        self._updated_ns[region] = now
-        return copy
 
     def expire(self, now: Nanos) -> None:
-        """Forget copies that are empty, unless they are split and their owner spoke of them lately."""
+        """Forget empty copies, unless they are split and their owner has lately sent a message about them."""
         for region, copy in list(self.copies.items()):
             copy.expire(now)
             age_ns = now - self._updated_ns.get(region, now)
@@ -111,25 +96,17 @@ class RegionReplicas:
         return self.copies.pop(region)
 
     def put(self, now: Nanos, region: RegionId, table: EntryTable) -> None:
-        """Hold a copy of a region that this peer no longer owns, until the owner says otherwise."""
+        """Hold a copy of a region that this peer no longer owns."""
         self.copies[region] = table
         self._updated_ns[region] = now
 
     def orphans(self, is_dead: Callable[[PeerId], bool]) -> list[RegionId]:
-        """The copies whose owners have died since the last call. The next owner may have none, if its replicas died
-        together."""
+        """The copies whose owners have died since the last call. The next owner may have no copy, if all replicas but
+        this one died."""
         regions = [region for region, owner in self._owners.items() if is_dead(owner)]
         for region in regions:
             del self._owners[region]
         return [region for region in regions if region in self.copies]
-
-
-def _parts(message: CopyEntries) -> list[CopyEntries]:
-    name, code, is_split = message.name, message.code, message.split
-    parts = [CopyEntries(name, code, batch, (), is_split) for batch in batches(message.added)]
-    if message.removed or is_split:
-        parts += [CopyEntries(name, code, (), batch, is_split) for batch in batches(message.removed) or [()]]
-    return parts
 
 
 def hand_over(now: Nanos, region: RegionId, table: EntryTable) -> Iterator[RegionMessage]:

@@ -1,14 +1,17 @@
 """Round trips to peers that the membership has not measured, and the events from them that wait for it.
 
 The age of an event grows by half of the round trip to its sender. A DHT measures the round trips to its neighbours and
-to the entries of its routing table; for other peers, and for those that restarted, it has only an estimate. No peer may
-drop an event because of an estimate: the receiver first asks the sender for a round trip, and holds the event.
+to the entries of its routing table. For other peers, and for those that restarted, it has only an estimate. No peer may
+drop an event because of an estimate: the receiver holds the event and measures the round trip first.
 """
+
+import msgspec
 
 from wend.model.events import PeerId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.plugins import PluginEffect, SendTo, Timer
 from wend.strategies.rendezvous.messages import AskTrip, MatchEvent, NotifyPeer
+from wend.strategies.ring.bounded import put
 
 TRIES = 4
 """Questions to a sender, each after twice the wait. Then its events proceed with the estimate."""
@@ -16,7 +19,7 @@ FIRST_WAIT_NS: Nanos = 200 * MS
 VALID_NS: Nanos = 300 * SECOND
 """How long a measurement is used."""
 MOST_TRIPS = 4096
-MOST_HELD = 1024
+MOST_WAITING = 1024
 """Events that wait, from all senders. Others proceed with the estimate."""
 TRIPS = "trips"
 """The timer for unanswered questions."""
@@ -24,16 +27,13 @@ TRIPS = "trips"
 EventMessage = MatchEvent | NotifyPeer
 
 
-class _Question:
-    __slots__ = ("due_ns", "held", "sent_ns", "tries")
-
-    def __init__(self) -> None:
-        self.held: list[tuple[Nanos, EventMessage]] = []
-        """The messages that wait, each with the time of its arrival."""
-        self.sent_ns: dict[int, Nanos] = {}
-        """When each question was sent, by its number."""
-        self.tries = 0
-        self.due_ns: Nanos = 0
+class _Question(msgspec.Struct, eq=False):
+    waiting: list[tuple[Nanos, EventMessage]] = []
+    """The messages that wait, each with the time of its arrival."""
+    sent_ns: dict[int, Nanos] = {}
+    """When this peer sent each question, by its number."""
+    tries: int = 0
+    due_ns: Nanos = 0
 
 
 class OwnerRoundTrips:
@@ -44,7 +44,7 @@ class OwnerRoundTrips:
         """By peer: the round trip, and when it was measured."""
         self._questions: dict[PeerId, _Question] = {}
         self._number = 0
-        self._held = 0
+        self._waiting = 0
         self._timer_ns: Nanos | None = None
 
     def trip_ns(self, now: Nanos, peer: PeerId) -> Nanos | None:
@@ -53,10 +53,10 @@ class OwnerRoundTrips:
 
     def hold(self, now: Nanos, peer: PeerId, message: EventMessage) -> bool:
         """Let a message wait until the round trip to its sender is known. Returns whether there is room."""
-        if self._held >= MOST_HELD:
+        if self._waiting >= MOST_WAITING:
             return False
-        self._held += 1
-        self._questions.setdefault(peer, _Question()).held.append((now, message))
+        self._waiting += 1
+        self._questions.setdefault(peer, _Question()).waiting.append((now, message))
         return True
 
     def ask(self, now: Nanos) -> list[PluginEffect]:
@@ -76,25 +76,21 @@ class OwnerRoundTrips:
         return effects
 
     def measure(self, now: Nanos, peer: PeerId, number: int) -> list[tuple[Nanos, EventMessage]]:
-        """A peer has answered. Returns its messages that waited, each with the time of its arrival."""
+        """Take note of a peer's answer. Returns its messages that waited, each with the time of its arrival."""
         question = self._questions.get(peer)
         if question is None or number not in question.sent_ns:
             return []
-        self._trips.pop(peer, None)
-        self._trips[peer] = (now - question.sent_ns[number], now)
-        if len(self._trips) > MOST_TRIPS:
-            del self._trips[next(iter(self._trips))]
+        put(self._trips, peer, (now - question.sent_ns[number], now), MOST_TRIPS)
         return self._release(peer)
 
     def give_up(self, now: Nanos) -> list[tuple[PeerId, Nanos, EventMessage]]:
         """The timer is due. Returns the messages of senders that do not answer, each with its sender and the time of
         its arrival."""
         self._timer_ns = None
-        silent = [peer for peer, question in self._questions.items() if question.tries == TRIES]
-        silent = [peer for peer in silent if self._questions[peer].due_ns <= now]
+        silent = [peer for peer, each in self._questions.items() if each.tries == TRIES and each.due_ns <= now]
         return [(peer, arrived_ns, message) for peer in silent for arrived_ns, message in self._release(peer)]
 
     def _release(self, peer: PeerId) -> list[tuple[Nanos, EventMessage]]:
-        held = self._questions.pop(peer).held
-        self._held -= len(held)
-        return held
+        waiting = self._questions.pop(peer).waiting
+        self._waiting -= len(waiting)
+        return waiting

@@ -7,12 +7,13 @@ from wend.model.events import Event, EventId, event_bytes
 from wend.model.units import SECOND, Nanos
 from wend.strategies.rendezvous.messages import StoredEvent
 from wend.strategies.rendezvous.regions import names_of
+from wend.strategies.ring.bounded import StoreSlots
 
 FIRST_WAIT_NS: Nanos = 4 * SECOND
 LONGEST_WAIT_NS: Nanos = 32 * SECOND
 """How long after an attempt the next one follows: the wait doubles up to the longest."""
 MOST_CODES = 4096
-"""Regions that may settle an event before all of them have."""
+"""How many settled regions a peer remembers for an event and a name."""
 
 
 class _Stored:
@@ -36,14 +37,10 @@ class StoredEvents:
         self._room_bytes = room_bytes
         self._bytes = 0
         self._events: dict[EventId, _Stored] = {}
-        self._free: list[int] = []
-        self._slots = 0
+        self._slots = StoreSlots()
 
     def __len__(self) -> int:
         return len(self._events)
-
-    def __contains__(self, id_: EventId) -> bool:
-        return id_ in self._events
 
     def add(self, now: Nanos, event: Event, born_ns: Nanos) -> tuple[int, dict[EventId, int]]:
         """Store an event. Returns its slot, and the oldest events with their slots if they had to make room."""
@@ -52,11 +49,7 @@ class StoredEvents:
         while self._events and (len(self._events) >= self._room or self._bytes + more > self._room_bytes):
             oldest = next(iter(self._events))
             lost[oldest] = self._remove(oldest)
-        if self._free:
-            slot = self._free.pop()
-        else:
-            slot = self._slots
-            self._slots += 1
+        slot = self._slots.take()
         self._put(event, born_ns, slot).until_ns = now + FIRST_WAIT_NS
         return slot, lost
 
@@ -69,26 +62,19 @@ class StoredEvents:
         """Forget an event, and return its slot, which is free now."""
         stored = self._events.pop(id_)
         self._bytes -= event_bytes(stored.event)
-        self._free.append(stored.slot)
+        self._slots.free(stored.slot)
         return stored.slot
 
     def recall(self, record: StoredEvent) -> None:
         """Restore a record of a former incarnation. Records come in the order in which they were stored."""
         for id_ in [id_ for id_, stored in self._events.items() if stored.slot == record.slot]:
             self._remove(id_)
-        while self._slots <= record.slot:
-            self._free.append(self._slots)
-            self._slots += 1
-        if record.event is None:
-            if record.slot not in self._free:
-                self._free.append(record.slot)
-            return
-        if record.slot in self._free:
-            self._free.remove(record.slot)
-        self._put(record.event, record.born_ns, record.slot)
+        self._slots.recall(record.slot, record.event is not None)
+        if record.event is not None:
+            self._put(record.event, record.born_ns, record.slot)
 
     def settle(self, id_: EventId, name: str, code: str) -> int | None:
-        """A region has settled an event. Returns the slot if it was the last one."""
+        """A region has settled an event. Returns the event's slot if it was the last region."""
         stored = self._events.get(id_)
         if stored is None or name not in stored.open:
             return None

@@ -1,8 +1,8 @@
 """Groups on a DHT: what `scribe` and `hermes` share.
 
-The peer that owns the key of a topic is the root of its tree. Subscriptions travel towards it and leave reverse paths;
-an event travels to the root, and from there down the paths. Filters that name no single topic belong to one group for
-everything else, to which every event goes as well.
+The peer that owns the key of a topic is the root of its tree. Subscriptions travel towards it and leave reverse paths.
+An event travels to the root, and from there down the paths. Filters that name no single topic belong to one group for
+everything else, to which every event goes, too.
 """
 
 from collections.abc import Callable
@@ -12,15 +12,16 @@ import msgspec
 from wend.matching.filters import Filter
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
-from wend.protocol.plugins import DeliverHere, Drop, Notice, PluginEffect, SendTo
-from wend.strategies.ring.key_based import HOP_TRIES, LAST_TRIES, MOST_HOPS, Seen
+from wend.protocol.plugins import DeliverHere, Notice
+from wend.strategies.ring.bounded import Seen
+from wend.strategies.ring.key_based import LAST_TRIES, MOST_HOPS, KeyBasedInterest
 
 EVERYTHING = "everything"
 
 
-def group_of(wanted: Filter) -> str:
+def group_of(filter_: Filter) -> str:
     """The group of a filter: its topic, if it is of the form `topic = '…'`."""
-    return EVERYTHING if wanted.topic is None else f"topic {wanted.topic}"
+    return EVERYTHING if filter_.topic is None else f"topic {filter_.topic}"
 
 
 def groups_of(event: Event) -> list[str]:
@@ -50,49 +51,53 @@ class DownTree(msgspec.Struct, frozen=True, gc=False, tag="gd"):
 class GroupEvents:
     """Passes events on to the root of their group, and down its tree once.
 
-    `next_hop(group, avoid)` is the next peer towards the root, None at the root itself. `children(group, event)` are
-    the peers to which an event goes from here, with this peer's own id for its own subscribers. `to_hop(peer, message,
-    tries)` sends a message.
+    `children(group, event)` are the peers to which an event goes from here, with this peer's own id for its own
+    subscribers.
     """
 
-    def __init__(
-        self,
-        me: PeerId,
-        next_hop: Callable[[str, tuple[PeerId, ...]], PeerId | None],
-        children: Callable[[str, Event], list[PeerId]],
-        to_hop: Callable[[PeerId, ToRoot | DownTree, int], SendTo],
-    ) -> None:
-        self._me = me
-        self._next_hop = next_hop
+    def __init__(self, interest: KeyBasedInterest, children: Callable[[str, Event], list[PeerId]]) -> None:
+        self._interest = interest
         self._children = children
-        self._to_hop = to_hop
-        self._passed = Seen()
+        self._forwarded = Seen()
 
-    def publish(self, now: Nanos, event: Event, born_ns: Nanos) -> list[PluginEffect]:
-        effects: list[PluginEffect] = []
+    def publish(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
+        if not self._interest.ring.joined:
+            self._interest.drop_too_early(event.id)
+            return
         for group in groups_of(event):
-            effects += self.climb(now, ToRoot(group, event, 0, 0), born_ns)
-        return effects
+            self._climb(now, ToRoot(group, event, 0, 0), born_ns)
 
-    def climb(self, now: Nanos, message: ToRoot, born_ns: Nanos, avoid: tuple[PeerId, ...] = ()) -> list[PluginEffect]:
+    def hear(self, now: Nanos, sender: PeerId, message: ToRoot | DownTree) -> None:
+        born_ns = self._interest.born_ns_of(now, sender, message.age_ns)
+        if isinstance(message, ToRoot):
+            self._climb(now, message, born_ns)
+        else:
+            self._descend(now, message.group, message.event, born_ns, message.hops)
+
+    def reroute(self, now: Nanos, dead: PeerId, message: ToRoot) -> None:
+        """Pass an event on by another hop than the one that does not answer."""
+        self._interest.out.append(Notice("reroute", dead))
+        self._climb(now, message, now - message.age_ns, (dead,))
+
+    def _climb(self, now: Nanos, message: ToRoot, born_ns: Nanos, avoid: tuple[PeerId, ...] = ()) -> None:
         """Pass an event on towards the root, or down from there."""
         group, event, hops = message.group, message.event, message.hops
-        hop = self._next_hop(group, avoid)
+        hop = self._interest.next_hop_to(group, avoid)
         if hop is None:
-            return self.descend(now, group, event, born_ns, hops)
-        if hops >= MOST_HOPS:
-            return [Drop(event.id, (hop,), "routing-loop")]
-        return [self._to_hop(hop, ToRoot(group, event, now - born_ns, hops + 1), HOP_TRIES)]
+            self._descend(now, group, event, born_ns, hops)
+        elif hops >= MOST_HOPS:
+            self._interest.drop_circling(event.id, hop)
+        else:
+            self._interest.send(hop, ToRoot(group, event, now - born_ns, hops + 1))
 
-    def descend(self, now: Nanos, group: str, event: Event, born_ns: Nanos, hops: int) -> list[PluginEffect]:
+    def _descend(self, now: Nanos, group: str, event: Event, born_ns: Nanos, hops: int) -> None:
         """Pass an event on to the children, and to this peer's own subscribers."""
-        if not self._passed.add((group, event.id)):
-            return [Notice("duplicate", self._me)]
-        effects: list[PluginEffect] = []
+        interest = self._interest
+        if not self._forwarded.add((group, event.id)):
+            interest.out.append(Notice("duplicate", interest.me))
+            return
         for peer in self._children(group, event):
-            if peer != self._me:
-                onward = DownTree(group, event, now - born_ns, hops + 1)
-                effects.append(self._to_hop(peer, onward, LAST_TRIES))
-            elif event.id.publisher != self._me:  # the publisher's own subscribers have it already
-                effects.append(DeliverHere(event, born_ns))
-        return effects
+            if peer != interest.me:
+                interest.send(peer, DownTree(group, event, now - born_ns, hops + 1), LAST_TRIES)
+            elif event.id.publisher != peer:  # the publisher's own subscribers have it already
+                interest.out.append(DeliverHere(event, born_ns))

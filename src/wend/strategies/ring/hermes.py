@@ -1,7 +1,7 @@
 """`hermes`: a tree for each event type, with filters along its branches.
 
 It is the baseline of the dmm paper, with a rendezvous peer for each event type. A peer remembers the filters of the
-peers further down, and sends an event only where one of them matches.
+peers further down, and sends an event only to those with a filter that matches.
 """
 
 from collections.abc import Iterable
@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import msgspec
 
 from wend.matching.filters import Filter
-from wend.model.errors import FilterError
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
-from wend.protocol.plugins import PeerConfig
+from wend.protocol.plugins import PeerConfig, Refuse
+from wend.strategies.ring.bounded import batches
 from wend.strategies.ring.groups import DownTree, GroupEvents, ToRoot, group_of
-from wend.strategies.ring.key_based import Entry, EntryId, KeyBasedInterest, batches
-from wend.strategies.ring.reverse_paths import Branch, ReversePaths
+from wend.strategies.ring.key_based import Entry, EntryId, KeyBasedInterest
+from wend.strategies.ring.reverse_paths import Outgoing, PlacePaths
 
 
 class WantInGroup(msgspec.Struct, frozen=True, gc=False, tag="gw"):
@@ -26,25 +26,37 @@ class WantInGroup(msgspec.Struct, frozen=True, gc=False, tag="gw"):
     entries: tuple[Entry, ...]
 
 
-class RenewInGroup(msgspec.Struct, frozen=True, gc=False, tag="gr"):
-    """The sender's branch still wants them. The receiver asks for entries that it does not know."""
+class IdsInGroup(msgspec.Struct, frozen=True, gc=False):
+    """Some entries of a group."""
 
     group: str
     ids: tuple[EntryId, ...]
 
 
-class UnknownInGroup(msgspec.Struct, frozen=True, gc=False, tag="gu"):
-    """The answer to `RenewInGroup`: the receiver should tell these entries again."""
-
-    group: str
-    ids: tuple[EntryId, ...]
+class RenewInGroup(IdsInGroup, frozen=True, gc=False, tag="gr"):
+    """The sender's branch still wants these entries. The receiver asks for those that it does not know."""
 
 
-class UnwantInGroup(msgspec.Struct, frozen=True, gc=False, tag="gx"):
+class UnknownInGroup(IdsInGroup, frozen=True, gc=False, tag="gu"):
+    """The answer to `RenewInGroup`: the receiver should send these entries again."""
+
+
+class UnwantInGroup(IdsInGroup, frozen=True, gc=False, tag="gx"):
     """The sender's branch no longer wants what these entries say."""
 
-    group: str
-    ids: tuple[EntryId, ...]
+
+class GroupPaths(PlacePaths[str]):
+    """The entries on their way through this peer, by group. The root passes them on to nobody."""
+
+    def announcement(self, place: str, hop: PeerId | None, entries: tuple[Entry, ...]) -> Outgoing | None:
+        return None if hop is None else Outgoing(hop, WantInGroup(place, entries))
+
+    def withdrawals(self, place: str, hop: PeerId | None, entries: list[Entry]) -> list[Outgoing]:
+        ids = [] if hop is None else batches([entry.id for entry in entries])
+        return [Outgoing(hop, UnwantInGroup(place, batch)) for batch in ids if hop is not None]
+
+    def renewal(self, place: str, ids: tuple[EntryId, ...]) -> RenewInGroup:
+        return RenewInGroup(place, ids)
 
 
 class Hermes(KeyBasedInterest):
@@ -54,131 +66,69 @@ class Hermes(KeyBasedInterest):
 
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
-        self._paths: dict[str, ReversePaths] = {}
-        self._events = GroupEvents(config.peer, self.next_hop_to, self._children, self.to_hop)
+        self._paths = GroupPaths(config.peer, self.key_settings.expiry_ns)
+        self._events = GroupEvents(self, self._children)
 
     def status(self) -> dict[str, int]:
         """`groups` whose trees this peer belongs to, and the `entries` of subscriptions that pass through here."""
-        return {"groups": len(self._paths), "entries": sum(map(len, self._paths.values()))}
+        return {"groups": len(self._paths.tables), "entries": sum(map(len, self._paths.tables.values()))}
 
     def _children(self, group: str, event: Event) -> list[PeerId]:
-        paths = self._paths.get(group)
-        return [] if paths is None else paths.towards(event.attributes)
+        table = self._paths.tables.get(group)
+        return [] if table is None else table.towards(event.attributes)
 
     def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
-        if self.ring.joined:
-            self.out += self._events.publish(now, event, born_ns)
-        else:
-            self.drop_too_early(event.id)
+        self._events.publish(now, event, born_ns)
 
     def on_heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         match message:
-            case ToRoot():
-                self.out += self._events.climb(now, message, self.born_ns_of(now, sender, message.age_ns))
-            case DownTree(group, event, age_ns, hops):
-                self.out += self._events.descend(now, group, event, self.born_ns_of(now, sender, age_ns), hops)
+            case ToRoot() | DownTree():
+                self._events.hear(now, sender, message)
             case WantInGroup(group, entries):
-                self._want(now, group, sender, entries)
+                self._say(self._paths.add(now, group, self.next_hop_to(group), sender, entries))
             case RenewInGroup(group, ids):
-                paths = self._paths.get(group)
-                expires = now + self.key_settings.expiry_ns
-                unknown = tuple([id_ for id_ in ids if paths is None or not paths.renew(id_, sender, expires)])
+                unknown = self._paths.renew(now, group, sender, ids)
                 if unknown:
-                    self.send(sender, UnknownInGroup(group, unknown))
+                    self.send(sender, UnknownInGroup(group, tuple(unknown)))
             case UnknownInGroup(group, ids):
-                paths = self._paths.get(group)
-                if paths is not None and paths.next_hop == sender:
-                    self._tell(sender, group, paths, paths.of(ids))
+                self._say(self._paths.hear_unknown(group, sender, ids))
             case UnwantInGroup(group, ids):
-                paths = self._paths.get(group)
-                if paths is not None:
-                    self._unwant(group, [(id_, sender) for id_ in ids if (id_, sender) in paths])
+                self._say(self._paths.remove(group, sender, ids))
 
     def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         match message:
             case ToRoot():
-                self.note_reroute(peer)
-                self.out += self._events.climb(now, message, now - message.age_ns, (peer,))
+                self._events.reroute(now, peer, message)
             case DownTree(group, event):
                 self.drop_unreached(event.id, peer)
                 if self.ring.is_dead(peer):  # else it may only be out of reach for a while
-                    self._lose_child(group, peer)
+                    self._say(self._paths.remove_peer(group, peer))
             case WantInGroup(group) | RenewInGroup(group):
-                self._lose_parent(group, peer)
+                self._say(self._paths.reroute(group, peer, self.next_hop_to(group, (peer,))))
 
-    def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        self._want(now, group_of(wanted), self.me, (entry,))
+    def on_subscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
+        group = group_of(filter_)
+        self._say(self._paths.add(now, group, self.next_hop_to(group), self.me, (entry,)))
 
-    def on_unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        self._unwant(group_of(wanted), [(entry.id, self.me)])
-
-    def _want(self, now: Nanos, group: str, sender: PeerId, entries: tuple[Entry, ...]) -> None:
-        paths = self._paths.setdefault(group, ReversePaths())
-        onward: dict[Branch, None] = {}
-        for entry in entries:
-            try:
-                onward.update(dict.fromkeys(paths.add(entry, None, sender, now + self.key_settings.expiry_ns)))
-            except FilterError:
-                self.refuse(sender, "filter-syntax")
-        self._pass_on(group, paths, list(onward))
-
-    def _pass_on(self, group: str, paths: ReversePaths, onward: list[Branch]) -> None:
-        """Tell the next hop of entries. One that was not the next hop so far is told all of them."""
-        hop = self.next_hop_to(group)
-        if hop != paths.next_hop:
-            self._move(group, paths, hop)
-        elif hop is not None:
-            self._tell(hop, group, paths, onward)
-
-    def _move(self, group: str, paths: ReversePaths, hop: PeerId | None) -> None:
-        """Tell another next hop. The earlier one forgets the entries when they expire, as in `scribe`."""
-        paths.move(hop)
-        if hop is not None:
-            self._tell(hop, group, paths, paths.onward)
-
-    def _tell(self, hop: PeerId, group: str, paths: ReversePaths, onward: list[Branch]) -> None:
-        for batch in batches(onward):
-            self.send(hop, WantInGroup(group, tuple([paths.entry(branch) for branch in batch])))
-
-    def _unwant(self, group: str, branches: Iterable[Branch]) -> None:
-        paths = self._paths.get(group)
-        if paths is None:
-            return
-        gone, onward = paths.remove_all(branches)
-        hop = paths.next_hop
-        if hop is not None:
-            self._tell(hop, group, paths, onward)
-            for batch in batches([entry.id for entry in gone]):
-                self.send(hop, UnwantInGroup(group, batch))
-        if not len(paths):
-            del self._paths[group]
+    def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
+        self._say(self._paths.remove(group_of(filter_), self.me, (entry.id,)))
 
     def on_beacon(self, now: Nanos) -> None:
-        for group, paths in list(self._paths.items()):
-            for id_, _ in paths.came_from(self.me):
-                paths.renew(id_, self.me, now + self.key_settings.expiry_ns + 1)
-            self._unwant(group, paths.expired(now))
-        for group, paths in self._paths.items():
+        for group in list(self._paths.tables):
+            self._say(self._paths.expire(now, group))
+        for group, table in self._paths.tables.items():
             hop = self.next_hop_to(group)
-            if hop != paths.next_hop:
-                self._move(group, paths, hop)
-            elif hop is not None:
-                for ids in batches(paths.onward_ids):
-                    self.send(hop, RenewInGroup(group, ids))
+            self._say(self._paths.renewals(group) if hop == table.next_hop else self._paths.move(group, hop))
 
     def on_ownership_changed(self, now: Nanos) -> None:
-        for group, paths in self._paths.items():
+        for group, table in self._paths.tables.items():
             hop = self.next_hop_to(group)
-            if hop != paths.next_hop:
-                self._move(group, paths, hop)
+            if hop != table.next_hop:
+                self._say(self._paths.move(group, hop))
 
-    def _lose_child(self, group: str, peer: PeerId) -> None:
-        paths = self._paths.get(group)
-        if paths is not None:
-            self._unwant(group, paths.came_from(peer))
-
-    def _lose_parent(self, group: str, peer: PeerId) -> None:
-        paths = self._paths.get(group)
-        if paths is not None and paths.next_hop == peer:
-            paths.next_hop = None
-            self._move(group, paths, self.next_hop_to(group, (peer,)))
+    def _say(self, replies: Iterable[Outgoing | Refuse]) -> None:
+        for reply in replies:
+            if isinstance(reply, Outgoing):
+                self.send(*reply)
+            else:
+                self.out.append(reply)

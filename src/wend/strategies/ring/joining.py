@@ -9,12 +9,11 @@ from wend.protocol.plugins import PeerConfig, PluginEffect, SendTo, Timer
 from wend.strategies.ring.messages import JoinRequest
 
 FIRST_RETRY: Nanos = SECOND
-"""Until the first repetition of a `JoinRequest`; each then waits longer."""
 LAST_RETRY: Nanos = 8 * SECOND
 ROUTE_TRIPS = 4
 """Round trips that a request and its answer may take."""
 PATIENCE = 2
-"""Requests after which a peer may begin a ring, because peers ask it to join that are not in a ring either."""
+"""Requests after which a peer may begin a ring: the peers that ask it are in no ring either."""
 MOST_CONTACTS = 16
 JOIN: Final = "join"
 
@@ -28,15 +27,11 @@ class JoinRequests:
         self._incarnation = config.incarnation
         self._rarest_ns = rarest_ns
         """The longest interval between two requests after the peer has joined."""
-        self._retry_ns = FIRST_RETRY
+        self.retry_ns = FIRST_RETRY
+        """Until the next request. Each interval is longer than the one before."""
         self.contacts: list[PeerId] = []
         self.count = 0
         """Requests that this peer has begun."""
-
-    @property
-    def may_begin_ring(self) -> bool:
-        """Whether this peer has asked often enough."""
-        return self.count > PATIENCE
 
     def add(self, contact: PeerId) -> None:
         """Add a contact, to be asked first."""
@@ -48,17 +43,13 @@ class JoinRequests:
         if contact not in self.contacts and len(self.contacts) < MOST_CONTACTS:
             self.contacts.append(contact)
 
-    def restart(self, retry_ns: Nanos) -> None:
-        """Ask soon again, then less and less often."""
-        self._retry_ns = retry_ns
-
     def ask_next(self, now: Nanos, has_joined: bool, trip_ns: Nanos) -> list[PluginEffect]:
         """Ask the next contact, and set the timer for the one after it."""
         contact = self.contacts[self.count % len(self.contacts)]
         self.count += 1
         jitter = peer_stream(self._seed, "pastry", self._me, self._incarnation, self.count).random()
-        wait_ns = max(self._retry_ns, ROUTE_TRIPS * trip_ns)
-        self._retry_ns = min(self._retry_ns * 3 // 2, self._rarest_ns if has_joined else LAST_RETRY)
+        wait_ns = max(self.retry_ns, ROUTE_TRIPS * trip_ns)
+        self.retry_ns = min(self.retry_ns * 3 // 2, self._rarest_ns if has_joined else LAST_RETRY)
         return [self.ask(contact, has_joined), Timer(now + round(wait_ns * (0.75 + jitter / 2)), JOIN)]
 
     def ask(self, contact: PeerId, has_joined: bool) -> SendTo:

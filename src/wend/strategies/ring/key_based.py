@@ -1,16 +1,17 @@
 """The base of interest plug-ins on a DHT: messages that travel hop by hop to the peer that owns a key.
 
-Each hop asks the membership (`pastry`) for the next one. With `hop_acks` a hop that does not answer is avoided, and the
-message takes another; without them it may get lost, as in the dmm paper. A subclass says what happens at the owner.
+Each hop asks the membership (`pastry`) for the next one. With `hop_acks` a sender avoids a hop that does not answer and
+sends the message by another; without them the message may get lost, as in the dmm paper. A subclass says what happens
+at the owner.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
 from wend.matching.filters import Filter, parse
-from wend.model.events import Event, EventId, PeerId, Subscription
+from wend.model.events import Event, EventId, PeerId, Subscription, SubscriptionId
 from wend.model.keys import key_of
 from wend.model.random_stream import peer_stream
 from wend.model.settings import Settings, setting
@@ -19,12 +20,13 @@ from wend.protocol.plugins import (
     Arrived,
     Begun,
     Changed,
-    DeliverHere,
     Drop,
     Due,
     Heard,
     Interest,
+    LocalSubscription,
     Notice,
+    Notify,
     PeerConfig,
     PluginEffect,
     PluginInput,
@@ -37,17 +39,61 @@ from wend.protocol.plugins import (
     Undelivered,
     View,
 )
-from wend.strategies.ring.own_subscriptions import OwnSubscriptions
+from wend.strategies.subscriptions.table import SubscriptionTable, deadline_of
 
-T = TypeVar("T")
-SEEN = 4096
-"""How many events a peer remembers to recognise duplicates among them."""
+
+class OwnSubscriptions(SubscriptionTable):
+    """This peer's subscriptions, and which of them changed since somebody asked."""
+
+    def __init__(self, me: PeerId) -> None:
+        super().__init__(me, asks_publishers=False)
+        self._peer = me
+        self._touched: dict[int, None] = {}
+        """The subscriptions that were added, replaced or ended since."""
+        self._last: tuple[EventId | None, tuple[int, ...]] = (None, ())
+        """The event that was matched last, and the subscriptions that want it."""
+
+    def targets(self, event: Event) -> tuple[PeerId, ...]:
+        return (self._peer,) if self.matching(event) else ()
+
+    def local(self, event: Event, view: View) -> Notify:
+        publisher, me, graph, qos = event.id[0], self._peer, view.graph, self.own.qos
+        # there are no queue groups here whose members pass events on
+        numbers = self.matching(event) if event.origin is None else ()
+        return tuple([(SubscriptionId(me, n), deadline_of(qos(n), publisher, me, graph)) for n in numbers])
+
+    def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
+        super().subscribe(wanted, me)
+        self._touched[wanted.number] = None
+
+    def unsubscribe(self, number: int) -> None:
+        super().unsubscribe(number)
+        self._touched[number] = None
+
+    def withdraw(self) -> None:
+        self._touched.update(dict.fromkeys(subscription.id.number for subscription in self.own))
+        super().withdraw()
+
+    def take_touched(self) -> list[int]:
+        """The numbers of the subscriptions that changed since the last call, sorted."""
+        self._last = (None, ())
+        touched, self._touched = sorted(self._touched), {}
+        return touched
+
+    def matching(self, event: Event) -> tuple[int, ...]:
+        """The subscriptions that want an event. A peer asks twice in a row and hardly ever again, so this remembers
+        only the last answer."""
+        id_, numbers = self._last
+        if id_ != event.id:
+            numbers = self.own.match(event.attributes)
+            self._last = (event.id, numbers)
+        return numbers
+
+
 HOP_TRIES = 2
 """How often a message is sent to a hop before another hop is tried."""
 LAST_TRIES = 4
 """How often it is sent to a peer that no other can stand in for."""
-BATCH = 16
-"""Entries in one message, so that it fits a datagram unless its filters are very long."""
 FARTHEST_HOPS = 4096
 """The most hops that a message may have made, over all of its routes."""
 MOST_HOPS = 64
@@ -81,7 +127,7 @@ class EntryId(NamedTuple):
     number: int
     part: int
     leaf: str = ""
-    """Of an entry that a region of an attribute space passes on to another space: the region's place."""
+    """If a region of an attribute space passes the entry on to another space: the region's place."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -93,17 +139,12 @@ class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 def entries_of(subscription: Subscription) -> list[tuple[Entry, Filter]]:
     """The conjunctions of a subscription, each a filter of its own."""
-    wanted = parse(subscription.filter)
+    filter_ = parse(subscription.filter)
     peer, number = subscription.id
-    if len(wanted.conjunctions) == 1:
-        return [(Entry(EntryId(peer, number, 0), subscription.filter), wanted)]
-    parts = [Filter((one,)) for one in wanted.conjunctions]
+    if len(filter_.conjunctions) == 1:
+        return [(Entry(EntryId(peer, number, 0), subscription.filter), filter_)]
+    parts = [Filter((one,)) for one in filter_.conjunctions]
     return [(Entry(EntryId(peer, number, at), str(part)), part) for at, part in enumerate(parts)]
-
-
-def batches(items: Sequence[T]) -> list[tuple[T, ...]]:
-    """Parts of a sequence, each small enough for one message."""
-    return [tuple(items[at : at + BATCH]) for at in range(0, len(items), BATCH)]
 
 
 class Ring(Protocol):
@@ -113,34 +154,10 @@ class Ring(Protocol):
 
     def next_hop(self, key: int, avoid: Iterable[PeerId] = ()) -> PeerId: ...
     def owns(self, key: int) -> bool: ...
-    def leaf_set(self) -> tuple[PeerId, ...]: ...
     def replicas(self, count: int) -> tuple[PeerId, ...]: ...
     def round_trip_ns(self, peer: PeerId) -> Nanos: ...
     def has_measured(self, peer: PeerId) -> bool: ...
     def is_dead(self, peer: PeerId) -> bool: ...
-
-
-class Seen:
-    """The last things of a kind that happened, to recognise a repetition."""
-
-    __slots__ = ("_items", "_room")
-
-    def __init__(self, room: int = SEEN) -> None:
-        self._items: dict[Any, None] = {}
-        self._room = room
-
-    def __contains__(self, one: Any) -> bool:
-        return one in self._items
-
-    def add(self, one: Any) -> bool:
-        """Whether it is new."""
-        items = self._items
-        if one in items:
-            return False
-        items[one] = None
-        if len(items) > self._room:
-            del items[next(iter(items))]
-        return True
 
 
 class KeyBasedInterest(Interest):
@@ -159,7 +176,7 @@ class KeyBasedInterest(Interest):
         draw = peer_stream(config.seed, "interest", config.peer, config.incarnation)
         self._first_beacon_ns = round(draw.random() * self.key_settings.beacon_ns)
         self.own_entries: dict[int, list[tuple[Entry, Filter]]] = {}
-        """The entries of this peer's own subscriptions, by number, as they were told."""
+        """The entries of this peer's own subscriptions, by number."""
         self.out: list[PluginEffect] = []
         self.ring: Ring
         self.is_stopping = False
@@ -169,10 +186,10 @@ class KeyBasedInterest(Interest):
     def begin(self, now: Nanos) -> None:
         """The peer has started."""
 
-    def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+    def on_subscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
         raise NotImplementedError
 
-    def on_unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
+    def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
         raise NotImplementedError
 
     def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
@@ -185,7 +202,7 @@ class KeyBasedInterest(Interest):
         raise NotImplementedError
 
     def on_beacon(self, now: Nanos) -> None:
-        """The time of the beacon: renew what this peer wants, and forget what nobody renews."""
+        """Once per beacon period: renew this peer's entries, and forget entries that nobody renews."""
         raise NotImplementedError
 
     def on_ownership_changed(self, now: Nanos) -> None:
@@ -193,10 +210,10 @@ class KeyBasedInterest(Interest):
         raise NotImplementedError
 
     def on_due(self, now: Nanos, name: str) -> None:
-        """The time of a timer of the subclass."""
+        """A timer of the subclass has expired."""
 
     def on_recalled(self, now: Nanos, message: Any) -> None:
-        """A record of an earlier incarnation."""
+        """An earlier incarnation stored this record."""
 
     # ---------------------------------------------------------------- inputs
 
@@ -207,7 +224,7 @@ class KeyBasedInterest(Interest):
                 if 0 <= getattr(message, "hops", 0) <= FARTHEST_HOPS:
                     self.on_heard(now, sender, message)
                 else:
-                    self.refuse(sender, "invalid-hops")
+                    self.out.append(Refuse(sender, "invalid-hops"))
             case Arrived():
                 self.on_published(now, event.event, event.born_ns)
             case Undelivered(peer, message):
@@ -236,35 +253,30 @@ class KeyBasedInterest(Interest):
         new: list[tuple[Entry, Filter]] = []
         for number in self.subscriptions.take_touched():
             subscription = self.subscriptions.own.get(number)
-            wanted = [] if subscription is None else entries_of(subscription)
+            entries = [] if subscription is None else entries_of(subscription)
             before = self.own_entries.pop(number, [])
-            if wanted:
-                self.own_entries[number] = wanted
-            for entry, parsed in before:
-                if all(entry != other for other, _ in wanted):
-                    self.on_unsubscribed(now, entry, parsed)
-            new += [(entry, parsed) for entry, parsed in wanted if all(entry != other for other, _ in before)]
-        for entry, parsed in new:
-            self.on_subscribed(now, entry, parsed)
+            if entries:
+                self.own_entries[number] = entries
+            for entry, filter_ in before:
+                if all(entry != other for other, _ in entries):
+                    self.on_unsubscribed(now, entry, filter_)
+            new += [(entry, filter_) for entry, filter_ in entries if all(entry != other for other, _ in before)]
+        for entry, filter_ in new:
+            self.on_subscribed(now, entry, filter_)
 
     # ---------------------------------------------------------------- sending
 
     def send(self, peer: PeerId, message: Any, tries: int = HOP_TRIES) -> None:
-        """Send a message to a peer."""
-        self.out.append(self.to_hop(peer, message, tries))
-
-    def to_hop(self, peer: PeerId, message: Any, tries: int) -> SendTo:
-        """A message to a peer, acknowledged if the settings say so."""
+        """Send a message to a peer, acknowledged if the settings say so."""
         if self.key_settings.hop_acks:
-            return SendTo(peer, message, True, self.ring.round_trip_ns(peer) * 3 // 2 + 20 * MS, tries)
-        return SendTo(peer, message)
+            timeout_ns = self.ring.round_trip_ns(peer) * 3 // 2 + 20 * MS
+            self.out.append(SendTo(peer, message, True, timeout_ns, tries))
+        else:
+            self.out.append(SendTo(peer, message))
 
     def born_ns_of(self, now: Nanos, sender: PeerId, age_ns: Nanos) -> Nanos:
         """When an event was published, in this peer's time."""
         return now - min(max(0, age_ns), FOREVER) - self.ring.round_trip_ns(sender) // 2
-
-    def deliver(self, event: Event, born_ns: Nanos) -> None:
-        self.out.append(DeliverHere(event, born_ns))
 
     def drop_unreached(self, id_: EventId, peer: PeerId) -> None:
         """A peer that no other can stand in for does not answer."""
@@ -277,15 +289,6 @@ class KeyBasedInterest(Interest):
 
     def drop_circling(self, id_: EventId, hop: PeerId) -> None:
         self.out.append(Drop(id_, (hop,), "routing-loop"))
-
-    def set_timer(self, time_ns: Nanos, name: str) -> None:
-        self.out.append(Timer(time_ns, name))
-
-    def refuse(self, sender: PeerId, reason: Any) -> None:
-        self.out.append(Refuse(sender, reason))
-
-    def note_reroute(self, peer: PeerId) -> None:
-        self.out.append(Notice("reroute", peer))
 
     def next_hop_to(self, place: str, avoid: Iterable[PeerId] = ()) -> PeerId | None:
         """The next hop towards a place; None if this peer owns it."""

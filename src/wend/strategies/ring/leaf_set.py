@@ -1,8 +1,8 @@
 """The leaf set: the peers next to this one on the ring, half of them on each side (Pastry, section 2.2).
 
 The members stand in clockwise order, with their offsets from this peer. The first half of a full set are successors,
-the second half predecessors. While there are fewer peers than a full set holds, both sides wrap around the ring and
-meet, and the set is simply all of them.
+the second half predecessors. If the ring has fewer peers than a full set, both sides wrap around the ring and meet, and
+the set holds all peers.
 """
 
 from bisect import bisect_left
@@ -57,9 +57,15 @@ class LeafSet:
         placed = sorted([((node_id(peer) - mine) & _MASK, peer) for peer in peers if peer != self.me])
         if len(placed) > FULL:
             placed = placed[:HALF] + placed[-HALF:]
-        self.offsets = tuple([offset for offset, _ in placed])
+        self.offsets = offsets = tuple([offset for offset, _ in placed])
         self.peers = tuple([peer for _, peer in placed])
-        self._cover()
+        if len(offsets) == FULL:
+            self.right, self.left = offsets[HALF - 1], offsets[HALF]
+            self.whole = False
+            return
+        split = bisect_left(offsets, _OPPOSITE)
+        self.right = offsets[split - 1] if split else 0
+        self.left = offsets[split] if split < len(offsets) else RING
 
     def fits(self, peer: PeerId) -> bool:
         """Whether the peer would become a member."""
@@ -101,8 +107,6 @@ class LeafSet:
         """Whether the peer is on the side of the successors."""
         return (node_id(peer) - self.mine) & _MASK < _OPPOSITE
 
-    # ---------------------------------------------------------------- who owns a key
-
     def closest(self, offset: int) -> PeerId:
         """The member closest to a key, or this peer; of two at the same distance, the one with the lower place.
 
@@ -127,16 +131,6 @@ class LeafSet:
         """The member closest to a key, or this peer, but none of those to avoid; this peer if nobody else is left."""
         candidates = [peer for peer in (self.me, *self.peers) if peer not in avoid]
         return min(candidates, key=lambda peer: (distance(node_id(peer), key), node_id(peer)), default=self.me)
-
-    def _cover(self) -> None:
-        offsets = self.offsets
-        if len(offsets) == FULL:
-            self.right, self.left = offsets[HALF - 1], offsets[HALF]
-            self.whole = False
-            return
-        split = bisect_left(offsets, _OPPOSITE)
-        self.right = offsets[split - 1] if split else 0
-        self.left = offsets[split] if split < len(offsets) else RING
 
 
 def fits_beside(owner: PeerId, leaves: tuple[PeerId, ...], peer: PeerId) -> bool:

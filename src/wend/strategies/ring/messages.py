@@ -9,7 +9,6 @@ from wend.model.events import PeerId
 from wend.model.keys import COLUMNS, DIGITS
 
 MOST_HOPS = 2 * DIGITS
-"""The most hops of a `JoinRequest`."""
 MOST_PEERS = COLUMNS
 """In a row of the routing table, and in a leaf set."""
 MOST_DEAD = 16
@@ -44,8 +43,8 @@ class RowRequest(msgspec.Struct, frozen=True, gc=False, tag="pR"):
     row: int
 
 
-class LeafProbe(msgspec.Struct, frozen=True, gc=False, tag="pp"):
-    """Are you there? The sender is, and tells its leaf set and the peers that it lately found dead."""
+class LeafExchange(msgspec.Struct, frozen=True, gc=False):
+    """The leaf set of the sender, and the peers that it lately found dead."""
 
     number: int
     incarnation: int
@@ -53,13 +52,12 @@ class LeafProbe(msgspec.Struct, frozen=True, gc=False, tag="pp"):
     dead: tuple[PeerId, ...] = ()
 
 
-class LeafReply(msgspec.Struct, frozen=True, gc=False, tag="pP"):
+class LeafProbe(LeafExchange, frozen=True, gc=False, tag="pp"):
+    """Asks for a sign of life. The answer is `LeafReply`."""
+
+
+class LeafReply(LeafExchange, frozen=True, gc=False, tag="pP"):
     """The answer to `LeafProbe`, with its number."""
-
-    number: int
-    incarnation: int
-    leaves: tuple[PeerId, ...]
-    dead: tuple[PeerId, ...] = ()
 
 
 class RingHeartbeat(msgspec.Struct, frozen=True, gc=False, tag="ph"):
@@ -69,7 +67,7 @@ class RingHeartbeat(msgspec.Struct, frozen=True, gc=False, tag="ph"):
 
 
 class TablePing(msgspec.Struct, frozen=True, gc=False, tag="pg"):
-    """Are you there, and how far away?"""
+    """Asks for an answer, to measure the round trip."""
 
     number: int
 
@@ -106,7 +104,7 @@ def is_invalid(sender: PeerId, message: PastryMessage) -> bool:
     match message:
         case RingHeartbeat(leaves) | RingLeave(_, leaves) | JoinReply(leaves):
             return not _are_distinct(sender, leaves)
-        case LeafProbe(_, _, leaves, dead) | LeafReply(_, _, leaves, dead):
+        case LeafExchange(_, _, leaves, dead):
             return not _are_distinct(sender, leaves) or len(dead) > MOST_DEAD or sender in dead
         case TableRow(row, peers):
             return not 0 <= row < DIGITS or not _are_distinct(sender, peers)

@@ -1,29 +1,28 @@
 """The neighbours of a peer on the ring: its leaf set, probed, repaired and compared with theirs (MSPastry, section 3).
 
 Each peer sends a heartbeat to its predecessor, once per period. A peer that does not hear its successor probes it. A
-successor that does not answer is dead. The peer tells its leaf set, whose members probe the dead peer themselves before
-they drop it, so one bad path harms nobody else. Each then asks the farthest member on that side for more.
+successor that does not answer is dead. The peer tells the members of its leaf set, which probe the dead peer themselves
+before they drop it, so one bad path harms nobody else. Each then asks the farthest member on that side for more.
 
 A heartbeat carries the sender's leaf set, and the receiver compares it with its own. If the sender knows a peer that
 belongs here, the receiver probes this peer. If the sender lacks one, the receiver probes that one and tells the sender.
 So leaf sets agree after a while, whatever was lost. Only a message of its own makes a peer a member, never what others
 say of it.
 
-Detection time D: a heartbeat every 0.4 D, a suspicion after 0.52 D of silence, four transmissions of a probe at
-intervals of 0.06 D, and the same once more at the peers that were told. If a round trip is longer than an interval,
+Detection time D: a heartbeat every 0.4 D, a suspicion after 0.52 D of silence, and four transmissions of a probe at
+intervals of 0.06 D; the peers that hear of it probe for as long again. If a round trip is longer than an interval,
 probes wait for it, and the detection takes longer.
 """
+
+from collections.abc import Iterable, Iterator
 
 from wend.model.events import PeerId
 from wend.model.keys import RING, node_id
 from wend.model.units import Nanos
 from wend.protocol.plugins import PluginEffect
-from wend.strategies.ring.dead_peers import DeadPeers
+from wend.strategies.ring.failure_detector import DeadPeers, Probes, RoundTrips, SuccessorCheck
 from wend.strategies.ring.leaf_set import LeafSet, fits_beside
-from wend.strategies.ring.probes import Probes
-from wend.strategies.ring.round_trips import RoundTrips
 from wend.strategies.ring.routing_table import RoutingTable
-from wend.strategies.ring.successor import SuccessorCheck
 
 
 class Neighbours:
@@ -52,21 +51,18 @@ class Neighbours:
         self._has_changed = True
         return self.successor.follow(now, self.leaf_set.successor)
 
-    # ---------------------------------------------------------------- senders of messages
-
     def meet(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
-        """A message of the peer came. If the peer was taken for dead, only an answer shows that it hears this one."""
+        """Take note of a message of the peer. If it counts as dead, only an answer shows that it hears this one."""
         if peer in self.dead:
             return self.probes.exchange(now, peer)
         self._table.confirm(peer)
         return []
 
-    def admit(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
+    def admit(self, now: Nanos, peer: PeerId) -> Iterator[PluginEffect]:
         """The same for a message that makes its sender a member, if it is near enough."""
-        effects = self.meet(now, peer)
+        yield from self.meet(now, peer)
         if peer not in self.dead and self.leaf_set.add(peer):
-            effects += self.follow_leaf_set(now)
-        return effects
+            yield from self.follow_leaf_set(now)
 
     def is_current(self, peer: PeerId, incarnation: int) -> bool:
         """Whether a message comes from the latest incarnation of a peer that is known."""
@@ -76,20 +72,16 @@ class Neighbours:
             self._has_changed |= peer in self.leaf_set  # it may have lost what it held
         return incarnation >= latest
 
-    # ---------------------------------------------------------------- what others say
-
-    def learn(self, now: Nanos, leaves: tuple[PeerId, ...], dead: tuple[PeerId, ...] = ()) -> list[PluginEffect]:
-        """Probe the peers that belong into this leaf set, and those that are said to be dead."""
-        effects: list[PluginEffect] = []
+    def learn(self, now: Nanos, leaves: tuple[PeerId, ...], dead: tuple[PeerId, ...] = ()) -> Iterator[PluginEffect]:
+        """Probe the peers that belong in this leaf set, and those that the sender found dead."""
         for peer in leaves:
-            effects += self.consider(now, peer)
+            yield from self.consider(now, peer)
         for peer in dead:
             if peer in self.leaf_set:
-                effects += self._check_claim(now, peer)
-        return effects
+                yield from self._check_claim(now, peer)
 
     def consider(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
-        """Others know this peer: probe it if it belongs into the leaf set, but not while it is surely dead."""
+        """Probe a peer that others know if it belongs in the leaf set, but not while it is surely dead."""
         belongs = self.leaf_set.fits(peer) and not self.dead.is_certain(now, peer)
         return self.probes.exchange(now, peer) if belongs else []
 
@@ -97,11 +89,11 @@ class Neighbours:
         """Probe a member that others take for dead, unless it has lately answered such a probe."""
         return [] if self.dead.is_refuted(now, peer) else self.probes.exchange(now, peer, is_claim=True)
 
-    def compare(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> list[PluginEffect]:
+    def compare(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> Iterator[PluginEffect]:
         """A heartbeat came: compare the sender's leaf set with this peer's."""
-        effects = self.admit(now, sender)
+        yield from self.admit(now, sender)
         self.successor.hear(now, sender, leaves)
-        effects += self.learn(now, leaves)
+        yield from self.learn(now, leaves)
         lacks = [
             peer
             for peer in (self._me, *self.leaf_set.peers)
@@ -109,26 +101,23 @@ class Neighbours:
         ]
         if lacks or any(peer in self.dead for peer in leaves):
             for peer in lacks:
-                effects += self._check_claim(now, peer)
-            effects += self.probes.exchange(now, sender)
-        return effects
-
-    # ---------------------------------------------------------------- failures
+                yield from self._check_claim(now, peer)
+            yield from self.probes.exchange(now, sender)
 
     def remove(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
         """Forget a peer that is dead."""
         self.incarnations.pop(peer, None)
         return self.follow_leaf_set(now) if self.leaf_set.remove(peer) else []
 
-    def announce(self, now: Nanos, dead: PeerId, is_claim: bool) -> list[PluginEffect]:
-        """Tell others of a dead member. Its predecessor tells all; others tell that one, unless they heard of it."""
+    def announce(self, now: Nanos, dead: PeerId, is_claim: bool) -> Iterable[PluginEffect]:
+        """Tell others of a dead member. Its predecessor tells all members. Other peers that found out tell that one."""
         before = self.leaf_set.before(dead)
         if before == self._me:
             return self.probes.exchange_with_all(now)
         return [] if is_claim else self.probes.exchange(now, before)
 
     def repair_beside(self, now: Nanos, dead: PeerId) -> list[PluginEffect]:
-        """Look for another member on the side of one that is gone."""
+        """Look for another member on the side of a dead one."""
         return self.repair(now, self.leaf_set.is_clockwise(dead))
 
     def repair(self, now: Nanos, clockwise: bool) -> list[PluginEffect]:

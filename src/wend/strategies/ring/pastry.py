@@ -5,10 +5,11 @@ knows its leaf set, the neighbours on the ring, and a routing table that leads t
 It makes no links: other plug-ins ask it for the next hop to a key.
 
 Joining: a `JoinRequest` travels from a contact to the peer closest to the joiner's place. The peers on the route send
-rows of their tables, the last one its leaf set. The joiner probes the members, which makes it one of theirs, and then
-pings its table. It repeats the request, at one contact after the other, until it has joined. A peer without contacts is
-the first of a ring. If several peers know only each other, the lowest that another one asks begins. Peers that have
-joined still send requests now and then: a request to another ring returns its leaf set, and the rings merge.
+rows of their tables, and the last one sends its leaf set. The joiner probes the members, which makes it one of theirs,
+and then pings its table. It repeats the request, at one contact after the other, until it has joined. A peer without
+contacts is the first of a ring. If several peers know only each other, the one with the lowest id that another one asks
+begins. Peers that have joined still send requests now and then: a request to another ring returns its leaf set, and the
+rings merge.
 """
 
 from collections.abc import Collection
@@ -35,7 +36,8 @@ from wend.protocol.plugins import (
     Unanswered,
     View,
 )
-from wend.strategies.ring.joining import FIRST_RETRY, JOIN, MOST_CONTACTS, JoinRequests
+from wend.strategies.ring.failure_detector import PROBE, SILENCE, PendingProbe, RoundTrips
+from wend.strategies.ring.joining import FIRST_RETRY, JOIN, MOST_CONTACTS, PATIENCE, JoinRequests
 from wend.strategies.ring.leaf_set import FULL
 from wend.strategies.ring.messages import (
     MOST_HOPS,
@@ -53,16 +55,12 @@ from wend.strategies.ring.messages import (
     is_invalid,
 )
 from wend.strategies.ring.neighbours import Neighbours
-from wend.strategies.ring.probes import PROBE, PendingProbe
-from wend.strategies.ring.round_trips import RoundTrips
-from wend.strategies.ring.routing_table import RoutingTable
+from wend.strategies.ring.routing_table import RoutingTable, TableUpkeep
 from wend.strategies.ring.settings import PastrySettings
-from wend.strategies.ring.successor import SILENCE
-from wend.strategies.ring.table_upkeep import TableUpkeep
 
 OWNERSHIP: Final = "ownership"
 RECHECK = 8
-"""Heartbeats after which a leaf set that has not changed is compared again: what was said of it may be lost."""
+"""Heartbeats after which this peer compares a leaf set again that has not changed: messages about it may be lost."""
 MOST_STRANGERS = 8 * FULL
 """Peers beyond which this one forgets measurements of others than its leaf set and its table."""
 _BEAT = "beat"
@@ -95,7 +93,7 @@ class Pastry(Membership):
         self._upkeep = TableUpkeep(self._table, self._leaf, self._trips, self._probes, settings.pastry_table_ns)
         self._requests = JoinRequests(config, settings.pastry_table_ns)
         self._is_joining = False
-        """Whether a leaf set has come, and this peer probes the members."""
+        """Whether a leaf set came and this peer probes its members."""
         self._beats = 0
         self._has_moved = False
         """Whether the peer may own other keys since the last input."""
@@ -123,7 +121,7 @@ class Pastry(Membership):
         return self._any_closer(key, row, avoid)
 
     def _any_closer(self, key: int, row: int, avoid: Collection[PeerId]) -> PeerId:
-        """The rare case: the peer with the longest prefix, no shorter than this peer's, that is closer to the key."""
+        """For an empty cell, which is rare: the peer with the longest prefix that is closer to the key."""
         limit = distance(self._leaf.mine, key)
         best, best_rank = self.me, (row, -limit)
         for peer in (*self._leaf.peers, *self._table):
@@ -136,11 +134,6 @@ class Pastry(Membership):
     def owns(self, key: int) -> bool:
         """Whether this peer is the closest to a key, of all that it believes alive."""
         return self.joined and self.next_hop(key) == self.me
-
-    def leaf_set(self) -> tuple[PeerId, ...]:
-        """The neighbours on the ring, by distance, nearest first."""
-        mine = self._leaf.mine
-        return tuple(sorted(self._leaf.peers, key=lambda peer: (distance(node_id(peer), mine), node_id(peer))))
 
     def replicas(self, count: int) -> tuple[PeerId, ...]:
         """The nearest neighbours on the ring, successors and predecessors in turn."""
@@ -282,11 +275,11 @@ class Pastry(Membership):
     def _begin_ring(self) -> None:
         """Be the first of a ring. If there are contacts, other rings may exist: ask for them soon."""
         self.joined = self._has_moved = True
-        self._requests.restart(FIRST_RETRY)
+        self._requests.retry_ns = FIRST_RETRY
 
     def _contact_found(self, now: Nanos, peer: PeerId) -> None:
-        """Ask a contact at once. One that is told again has restarted, and may have begun a ring of its own. A peer
-        that is its own only contact begins one."""
+        """Ask a contact at once. If the driver names it again, it has restarted, and may have begun a ring of its own.
+        A peer that is its own only contact begins one."""
         requests = self._requests
         if peer == self.me:
             if not requests.contacts and not self.joined:
@@ -325,16 +318,16 @@ class Pastry(Membership):
         self._requests.add_last(sender)
         if self._requests.count == 0:
             self._ask_next_contact(now)  # nobody has answered at the addresses that this peer knows
-        if self.me < sender and self._requests.may_begin_ring and not self._leaf.peers:
+        if self.me < sender and self._requests.count > PATIENCE and not self._leaf.peers:
             self._begin_ring()
 
     def _finish_joining(self, now: Nanos) -> None:
-        """Have joined, when the members of the leaf set that came have answered or were given up."""
+        """Count as joined when all members of the leaf set that came have answered or are given up."""
         if self._is_joining and not self._probes.leaf_probes:
             self._is_joining = False
             if self._leaf.peers and not self.joined:
                 self.joined = self._has_moved = True
-                self._requests.restart(2 * FIRST_RETRY)  # this may be the smaller of two rings
+                self._requests.retry_ns = 2 * FIRST_RETRY  # this may be the smaller of two rings
                 for peer in self._table:
                     self._out += self._probes.ping(now, peer)
 
@@ -406,7 +399,7 @@ class Pastry(Membership):
         if probe.is_last_chance and self._leaf.peers:
             self._dead.discard(peer)
             return
-        self._dead.add(now, peer)  # a peer that is alone forgets nobody: its own network may be down
+        self._dead.add(now, peer)  # a peer that is alone forgets none: its own network may be down
         if not probe.is_last_chance and self._drop(now, peer) and self.joined:
             self._out += self._neighbours.announce(now, peer, probe.is_claim)
             self._out += self._neighbours.repair_beside(now, peer)

@@ -2,12 +2,20 @@
 
 Row r holds peers whose places share r digits with this peer's, by the next digit. Most rows are empty, so rows are made
 when they are needed. An entry is a peer's id and nothing else.
+
+The table prefers near peers. Of two peers for one cell it takes the one with the shorter measured round trip. If other
+peers name a peer, it only fills an empty cell, and this peer does not pass it on until it has sent a message itself.
 """
 
 from collections.abc import Iterator
 
 from wend.model.events import PeerId
 from wend.model.keys import COLUMNS, digit, node_id, shared_digits
+from wend.model.units import Nanos
+from wend.protocol.plugins import PluginEffect, SendTo
+from wend.strategies.ring.failure_detector import Probes, RoundTrips
+from wend.strategies.ring.leaf_set import LeafSet
+from wend.strategies.ring.messages import RowRequest, TableRow
 
 
 class RoutingTable:
@@ -58,7 +66,7 @@ class RoutingTable:
             self.put(peer)
 
     def suggest(self, peer: PeerId) -> bool:
-        """Others know the peer: put it into its cell if that is empty. Returns whether it was no entry before."""
+        """Put a peer that others name into its cell if that is empty. Returns whether it was no entry before."""
         entry = self.entry(peer)
         if entry is None:
             self.put(peer)
@@ -85,14 +93,98 @@ class RoutingTable:
         return tuple([peer for peer in self.rows[number] if peer is not None])
 
     def confirmed_row(self, number: int, receiver: PeerId) -> tuple[PeerId, ...]:
-        """The peers of a row that have sent a message, to tell another peer."""
+        """The peers of a row that have sent a message, except the receiver of the row."""
         return tuple([peer for peer in self.row(number) if peer != receiver and peer not in self._unconfirmed])
 
     def after(self, cell: int) -> int | None:
-        """The next cell that has an entry, beginning anew after the last; cells are numbered row by row."""
+        """The next cell that has an entry; the first one follows the last. Cells are numbered row by row."""
         total = COLUMNS * len(self.rows)
         for ahead in range(1, total + 1):
             at = (cell + ahead) % total
             if self.rows[at // COLUMNS][at % COLUMNS] is not None:
                 return at
         return None
+
+
+MEASURED_AT_ONCE = 2
+"""Candidates for the table that a peer measures per period, at most."""
+MOST_CANDIDATES = 32
+
+
+class TableUpkeep:
+    """Probes the entries in turn, and measures candidates that may be nearer."""
+
+    def __init__(
+        self, table: RoutingTable, leaf_set: LeafSet, trips: RoundTrips, probes: Probes, turn_ns: Nanos
+    ) -> None:
+        self._table = table
+        self._leaf_set = leaf_set
+        self._trips = trips
+        self._probes = probes
+        self._turn_ns = turn_ns
+        """In this time it probes every entry once."""
+        self._candidates: dict[PeerId, None] = {}
+        self._cell = -1
+        self._next_ns: Nanos = 0
+
+    def suggest(self, peer: PeerId) -> None:
+        """Others have the peer in their tables."""
+        if self._table.suggest(peer) and len(self._candidates) < MOST_CANDIDATES:
+            self._candidates[peer] = None
+
+    def measure(self, peer: PeerId, trip_ns: Nanos) -> None:
+        """A peer answered after this time. If it is nearer than the entry in its cell, it replaces that one."""
+        entry, trips = self._table.entry(peer), self._trips
+        trips.average_ns += (trip_ns - trips.average_ns) // 8
+        if peer == entry or peer in self._leaf_set:
+            trips.smooth(peer, trip_ns)
+        if entry is not None and entry != peer and trip_ns < trips.measured.get(entry, 0):
+            self._table.put(peer)
+            trips.measured[peer] = trip_ns
+            if entry not in self._leaf_set:
+                trips.measured.pop(entry, None)
+
+    def vacate(self, peer: PeerId) -> list[PluginEffect]:
+        """Empty the cell of a peer, and ask another of the row for one that fits."""
+        if not self._table.remove(peer):
+            return []
+        row = self._table.row_of(peer)
+        return [SendTo(other, RowRequest(row)) for other in self._table.row(row)[:1]]
+
+    def remove(self, peer: PeerId) -> list[PluginEffect]:
+        """Forget a peer that is dead."""
+        self._candidates.pop(peer, None)
+        self._trips.measured.pop(peer, None)
+        return self.vacate(peer)
+
+    def tell_row(self, receiver: PeerId, number: int) -> list[PluginEffect]:
+        row = self._table.confirmed_row(number, receiver)
+        return [SendTo(receiver, TableRow(number, row))] if row else []
+
+    def tend(self, now: Nanos, period: int) -> Iterator[PluginEffect]:
+        """Measure some candidates, and probe the entries that are due."""
+        for peer in list(self._candidates)[:MEASURED_AT_ONCE]:
+            del self._candidates[peer]
+            entry = self._table.entry(peer)
+            if entry is not None and entry not in self._trips.measured:
+                yield from self._probes.ping(now, entry)
+            yield from self._probes.ping(now, peer)
+        entries = self._table.entries
+        if entries and self._next_ns == 0:
+            self._next_ns = now + self._turn_ns // entries
+        while entries and now >= self._next_ns:
+            self._next_ns += self._turn_ns // entries
+            yield from self._probe_next(now, period)
+
+    def _probe_next(self, now: Nanos, period: int) -> Iterator[PluginEffect]:
+        """Probe the next entry. At the first of a row, ask one of the row for its own: it may know nearer ones."""
+        cell = self._table.after(self._cell)
+        assert cell is not None
+        row, column = divmod(cell, COLUMNS)
+        if row != self._cell // COLUMNS:
+            peers = self._table.row(row)
+            yield SendTo(peers[period % len(peers)], RowRequest(row))
+        self._cell = cell
+        entry = self._table.rows[row][column]
+        assert entry is not None
+        yield from self._probes.ping(now, entry)

@@ -24,17 +24,14 @@ class LeaveGroup(msgspec.Struct, frozen=True, gc=False, tag="gl"):
     group: str
 
 
-class _Group:
+class _Group(msgspec.Struct, eq=False):
     """This peer's place in the tree of a group."""
 
-    __slots__ = ("children", "local", "parent")
-
-    def __init__(self) -> None:
-        self.children: dict[PeerId, Nanos] = {}
-        """Each with the time at which it expires."""
-        self.local = 0
-        """How many entries of this peer's own subscriptions belong to the group."""
-        self.parent: PeerId | None = None
+    children: dict[PeerId, Nanos] = {}
+    """Each with the time at which it expires."""
+    local: int = 0
+    """How many entries of this peer's own subscriptions belong to the group."""
+    parent: PeerId | None = None
 
 
 class Scribe(KeyBasedInterest):
@@ -45,7 +42,7 @@ class Scribe(KeyBasedInterest):
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
         self._groups: dict[str, _Group] = {}
-        self._events = GroupEvents(config.peer, self.next_hop_to, self._children, self.to_hop)
+        self._events = GroupEvents(self, self._children)
 
     def status(self) -> dict[str, int]:
         """`groups` whose trees this peer belongs to, and its `children` in them."""
@@ -62,17 +59,12 @@ class Scribe(KeyBasedInterest):
         return [self.me, *group.children] if group.local and self.subscriptions.targets(event) else list(group.children)
 
     def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
-        if self.ring.joined:
-            self.out += self._events.publish(now, event, born_ns)
-        else:
-            self.drop_too_early(event.id)
+        self._events.publish(now, event, born_ns)
 
     def on_heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         match message:
-            case ToRoot():
-                self.out += self._events.climb(now, message, self.born_ns_of(now, sender, message.age_ns))
-            case DownTree(group, event, age_ns, hops):
-                self.out += self._events.descend(now, group, event, self.born_ns_of(now, sender, age_ns), hops)
+            case ToRoot() | DownTree():
+                self._events.hear(now, sender, message)
             case JoinGroup(name):
                 self._add_child(now, name, sender)
             case LeaveGroup(name):
@@ -81,8 +73,7 @@ class Scribe(KeyBasedInterest):
     def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         match message:
             case ToRoot():
-                self.note_reroute(peer)
-                self.out += self._events.climb(now, message, now - message.age_ns, (peer,))
+                self._events.reroute(now, peer, message)
             case DownTree(group, event):
                 self.drop_unreached(event.id, peer)
                 if self.ring.is_dead(peer):  # else it may only be out of reach for a while
@@ -107,27 +98,27 @@ class Scribe(KeyBasedInterest):
             group.parent = None
             self._join(name, group, (parent,))
 
-    def on_subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        name = group_of(wanted)
+    def on_subscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
+        name = group_of(filter_)
         group = self._groups.setdefault(name, _Group())
         group.local += 1
         if group.local == 1 and not group.children:
             self._join(name, group)
 
-    def on_unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        name = group_of(wanted)
+    def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
+        name = group_of(filter_)
         self._groups[name].local -= 1
         self._tidy(name)
 
     def _join(self, name: str, group: _Group, avoid: tuple[PeerId, ...] = ()) -> None:
-        """Join by the next hop. An earlier parent forgets this peer when it expires. Until the new branch has grown,
-        events arrive by the old one."""
+        """Join by the next hop. A former parent forgets this peer when the join expires. Until the new branch has
+        grown, events arrive by the old one."""
         group.parent = hop = self.next_hop_to(name, avoid)
         if hop is not None:
             self.send(hop, JoinGroup(name))
 
     def _tidy(self, name: str) -> None:
-        """Leave a group in which nobody is left."""
+        """Leave a group without subscribers and children."""
         group = self._groups[name]
         if not group.local and not group.children:
             del self._groups[name]

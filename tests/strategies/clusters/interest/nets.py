@@ -59,8 +59,8 @@ from wend.protocol.ports import (
 )
 from wend.protocol.records import Record
 from wend.strategies.clusters.adaptive import CLUSTER_GRAPH
-from wend.strategies.clusters.membership.links import coordinator_links
-from wend.strategies.clusters.membership.slots import Slot
+from wend.strategies.clusters.membership.directory import coordinator_links
+from wend.strategies.clusters.membership.messages import Slot
 from wend.strategies.clusters.routing import CLUSTER_TREES
 from wend.strategies.registry import MEMBERSHIP, make_peer
 

@@ -24,8 +24,8 @@ from wend.strategies.clusters.interest.messages import (
     StreamDigest,
     TreeEvent,
 )
-from wend.strategies.clusters.membership.links import MOST_LINKED, coordinator_links, ring_neighbours
-from wend.strategies.clusters.membership.slots import Slot
+from wend.strategies.clusters.membership.directory import MOST_LINKED, coordinator_links, ring_neighbours
+from wend.strategies.clusters.membership.messages import Slot
 
 ADAPTIVE = "clusters-adaptive"
 

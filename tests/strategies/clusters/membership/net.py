@@ -21,10 +21,9 @@ from wend.protocol.ports import (
     Refuse,
     Stopping,
 )
-from wend.strategies.clusters.membership.messages import ClusterMessage
+from wend.strategies.clusters.membership.messages import ClusterMessage, Slots
 from wend.strategies.clusters.membership.plugin import Clusters
 from wend.strategies.clusters.membership.settings import ClusterSettings
-from wend.strategies.clusters.membership.slots import Slots
 
 DETECTION = 1 * SECOND
 LONGEST = 20 * MS

@@ -10,7 +10,7 @@ from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND
 from wend.protocol.plugins import Unanswered
 from wend.protocol.ports import ContactFound
-from wend.strategies.clusters.membership.slots import Slot, holders_of
+from wend.strategies.clusters.membership.messages import Slot, holders_of
 
 TRIP = 2 * LONGEST
 HAND_OVER = DETECTION + 2 * TRIP

@@ -4,8 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wend.strategies.clusters.membership.election import first_slots, is_first, patience, reassign, succession, wins
-from wend.strategies.clusters.membership.messages import Roster, are_slots_invalid
-from wend.strategies.clusters.membership.slots import Slot, Slots, holders_of
+from wend.strategies.clusters.membership.messages import Roster, Slot, Slots, are_slots_invalid, holders_of
 
 PEERS = st.lists(st.integers(0, 30), min_size=1, max_size=12, unique=True).map(sorted)
 

@@ -20,10 +20,10 @@ from wend.strategies.clusters.membership.messages import (
     Roster,
     RosterUpdate,
     SearchAnswer,
+    Slot,
     agreement_of,
 )
 from wend.strategies.clusters.membership.settings import ClusterSettings
-from wend.strategies.clusters.membership.slots import Slot
 
 STRANGER = 99
 AGREED = agreement_of(PeerConfig(peer=0).of(ClusterSettings))

@@ -5,7 +5,7 @@ import pytest
 from tests.strategies.clusters.membership.worlds import turbulent
 from wend.model.events import PeerId
 from wend.strategies.clusters.membership import election as cluster_election
-from wend.strategies.clusters.membership.slots import Slots
+from wend.strategies.clusters.membership.messages import Slots
 
 WORLDS = 20
 

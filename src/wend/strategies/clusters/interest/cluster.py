@@ -10,12 +10,12 @@ from wend.model.events import PeerId
 from wend.model.keys import distance, key_of
 from wend.model.units import MS
 from wend.protocol.plugins import Multicast, PluginEffect, SendTo
-from wend.strategies.clusters.membership.slots import Slots, holders_of
+from wend.strategies.clusters.membership.messages import Slots, holders_of
 
 BATCH = 32
 """Groups in one message."""
 SEND_ATTEMPTS = 2
-"""How often a message is sent to a peer that another one can stand in for."""
+"""How often a peer sends a message to a coordinator before it tries a backup."""
 NOT_A_MEMBER: Final = "not-member"
 NOT_A_COORDINATOR: Final = "not-coordinator"
 
@@ -27,8 +27,6 @@ class ClusterView:
         self.me = me
         self.membership: Any = None
         """The membership plug-in. The interest sets it before it handles an input."""
-
-    # ---------------------------------------------------------------- who is who
 
     @property
     def name(self) -> str:
@@ -79,8 +77,6 @@ class ClusterView:
         """Whether a message between clusters is for this peer, as a coordinator or backup of its cluster."""
         return message.to == self.name and self.is_holder
 
-    # ---------------------------------------------------------------- messages
-
     def send(self, peer: PeerId, message: Any) -> SendTo:
         timeout_ns = self.membership.round_trip_ns(peer) * 3 // 2 + 20 * MS
         return SendTo(peer, message, True, timeout_ns, SEND_ATTEMPTS)
@@ -92,8 +88,8 @@ class ClusterView:
         return [self.send(peer, message) for peer in self.members if peer != self.me]
 
     def send_to_cluster(self, message: Any, failed: PeerId | None = None) -> list[PluginEffect]:
-        """Send a message to the coordinator of its tree in the cluster `message.to`, or to the one after `failed`.
-        Nothing if there is none."""
+        """Send a message to the coordinator of its tree in the cluster `message.to`, or to the backup after `failed`
+        if there is one."""
         slots = self.directory.get(message.to, ())
         if not 0 <= message.tree < len(slots):
             return []

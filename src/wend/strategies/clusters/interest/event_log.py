@@ -1,8 +1,8 @@
 """Event logs: what a peer has of numbered streams, what it lacks, and what it can still give to others.
 
-A stream is the events of one publisher's incarnation in one group, numbered from 1. Whoever follows a group knows by
-the numbers what it lacks, from an event that came too early or from another peer's digest, and fetches it from any peer
-that has it. This one mechanism repairs loss, crashes and partitions, inside a cluster and between clusters.
+A stream is the events of one publisher's incarnation in one group, numbered from 1. From the numbers of later events or
+from another peer's digest, a peer that follows a group sees which events it lacks, and fetches them from any peer that
+has them. This one mechanism repairs loss, crashes and partitions, inside a cluster and between clusters.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ Stream = tuple[PeerId, int, str]
 Numbers = tuple[int, int]
 """The first and the last of some consecutive numbers."""
 LONGEST_SKIP = 4096
-"""Numbers after a gap that another peer may declare gone at once."""
+"""Numbers after a gap that another peer may declare losses at once."""
 
 
 class Logged(msgspec.Struct, frozen=True, gc=False):
@@ -52,11 +52,11 @@ class StreamLog:
         self.complete = 0
         """This peer has, or does not want, all events up to this number."""
         self._ahead: dict[int, None] = {}
-        """Those after it that this peer has."""
+        """Later events that this peer has."""
         self.last = 0
-        """The highest number that anybody is known to have."""
+        """The highest number that this peer knows of."""
         self.events: dict[int, Logged] = {}
-        """Those that it can still give to others."""
+        """The events that it can still give to others."""
         self.used_ns: Nanos = 0
         """When it last grew."""
 
@@ -64,7 +64,7 @@ class StreamLog:
         return number <= self.complete or number in self._ahead
 
     def add(self, number: int) -> bool:
-        """This peer has an event, or does not want it. Whether that is new."""
+        """Count an event as one that this peer has or does not want. Returns whether that is new."""
         self.last = max(self.last, number)
         if self.has(number):
             return False
@@ -90,40 +90,40 @@ class StreamLog:
                 self.add(number)
 
     def missing(self, most: int) -> list[Numbers]:
-        """What this peer lacks, `most` ranges at most."""
-        found: list[Numbers] = []
+        """The events that this peer lacks, `most` ranges at most."""
+        gaps: list[Numbers] = []
         low = self.complete + 1
         for number in sorted(self._ahead):
             if low < number:
-                found.append((low, number - 1))
+                gaps.append((low, number - 1))
             low = number + 1
-            if len(found) == most:
-                return found
+            if len(gaps) == most:
+                return gaps
         if low <= self.last:
-            found.append((low, self.last))
-        return found
+            gaps.append((low, self.last))
+        return gaps
 
     def give(self, numbers: Numbers, oldest_ns: Nanos) -> tuple[list[tuple[int, Logged]], list[Numbers]]:
-        """As `EventLog.give`. Others choose the numbers, so the work depends on what is held, not on how many they ask
-        for."""
+        """As `EventLog.give`. Others choose the numbers, so the work must depend on the events here, not on the
+        request."""
         low, high = max(1, numbers[0]), numbers[1]
-        asked = range(low, high + 1) if high - low < len(self.events) else sorted(self.events)
-        given = [
+        candidates = range(low, high + 1) if high - low < len(self.events) else sorted(self.events)
+        copies = [
             (number, logged)
-            for number in asked
+            for number in candidates
             if low <= number <= high and (logged := self.events.get(number)) is not None and logged.born_ns >= oldest_ns
         ]
-        gone: list[Numbers] = []
+        losses: list[Numbers] = []
         after = low
-        for number, _ in given:
+        for number, _ in copies:
             if after < number and after <= self.complete:
-                gone.append((after, min(number - 1, self.complete)))
+                losses.append((after, min(number - 1, self.complete)))
             after = number + 1
         if after <= min(high, self.complete):
-            gone.append((after, min(high, self.complete)))
-        can = {number for number, _ in given}
-        gone += [(number, number) for number in sorted(self._ahead) if low <= number <= high and number not in can]
-        return given, gone
+            losses.append((after, min(high, self.complete)))
+        can = {number for number, _ in copies}
+        losses += [(number, number) for number in sorted(self._ahead) if low <= number <= high and number not in can]
+        return copies, losses
 
     @property
     def lacks(self) -> bool:
@@ -149,14 +149,14 @@ class EventLog:
 
     def stream(self, now: Nanos, stream: Stream) -> StreamLog:
         """A stream, to add to it."""
-        found = self.streams.get(stream)
-        if found is None:
-            found = self.streams[stream] = StreamLog()
-        found.used_ns = now
-        return found
+        log = self.streams.get(stream)
+        if log is None:
+            log = self.streams[stream] = StreamLog()
+        log.used_ns = now
+        return log
 
     def hold(self, now: Nanos, stream: Stream, number: int, logged: Logged) -> bool:
-        """Hold an event for others. Whether another one had to make room."""
+        """Hold an event for others. Returns whether another event had to make room."""
         self.stream(now, stream).events[number] = logged
         self._held[stream, number] = now
         if len(self._held) <= self._room:
@@ -164,38 +164,38 @@ class EventLog:
         self._forget(next(iter(self._held)))
         return True
 
-    def _forget(self, held: tuple[Stream, int]) -> None:
-        del self._held[held]
-        stream, number = held
+    def _forget(self, key: tuple[Stream, int]) -> None:
+        del self._held[key]
+        stream, number = key
         del self.streams[stream].events[number]
 
     def forget_before(self, time_ns: Nanos) -> None:
         """Forget the events that were added before this time."""
-        for held, added in list(self._held.items()):
-            if added >= time_ns:
+        for key, added_ns in list(self._held.items()):
+            if added_ns >= time_ns:
                 break
-            self._forget(held)
+            self._forget(key)
 
     def forget_idle(self, time_ns: Nanos) -> None:
-        """Forget the streams that did not grow since this time and of which nothing is held."""
-        for stream in [one for one, found in self.streams.items() if found.used_ns < time_ns and not found.events]:
+        """Forget the streams that have not grown since this time and of which this peer holds no event."""
+        for stream in [stream for stream, log in self.streams.items() if log.used_ns < time_ns and not log.events]:
             del self.streams[stream]
 
     def drop(self, stream: Stream) -> None:
-        """Follow a stream no longer."""
-        found = self.streams.pop(stream, None)
-        for number in [] if found is None else found.events:
+        """Stop following a stream."""
+        log = self.streams.pop(stream, None)
+        for number in [] if log is None else log.events:
             del self._held[stream, number]
 
     def of_group(self, group: str) -> Iterator[tuple[Stream, StreamLog]]:
-        for stream, found in self.streams.items():
+        for stream, log in self.streams.items():
             if stream[2] == group:
-                yield stream, found
+                yield stream, log
 
     def give(
         self, stream: Stream, numbers: Numbers, oldest_ns: Nanos
     ) -> tuple[list[tuple[int, Logged]], list[Numbers]]:
-        """What this peer can give of these numbers that was published since `oldest_ns`, and what it cannot give though
-        it had it once: too old, or forgotten."""
-        found = self.streams.get(stream)
-        return ([], []) if found is None else found.give(numbers, oldest_ns)
+        """The events of these numbers that this peer can give and that were published since `oldest_ns`. Also the
+        numbers of events that it had once and cannot give: they are too old, or forgotten."""
+        log = self.streams.get(stream)
+        return ([], []) if log is None else log.give(numbers, oldest_ns)

@@ -3,6 +3,7 @@
 It has the parts of `cluster-trees` (`plugin.py`), with routes in place of trees (`routes.py`).
 """
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from wend.model.events import Event, PeerId
@@ -72,7 +73,7 @@ class ClusterGraph(Interest):
         self._cluster.membership = view.membership
         match event:
             case Arrived() if event.dests:
-                effects = self._receive(now, event)
+                effects: Iterable[PluginEffect] = self._receive(now, event)
             case Heard(sender, ClusterFollows() as message):
                 effects = self._routes.hear_groups(now, sender, message)
             case Heard(sender, MemberDeadlines()) if sender not in self._cluster.members:
@@ -84,9 +85,9 @@ class ClusterGraph(Interest):
                 effects = self._routes.undelivered(peer, message)
             case _:
                 effects = self._sharing.handle(now, event, view)
-        return effects + self._routes.send_new(now, view.graph)
+        return [*effects, *self._routes.send_new(now, view.graph)]
 
-    def _receive(self, now: Nanos, packet: Arrived) -> list[PluginEffect]:
+    def _receive(self, now: Nanos, packet: Arrived) -> Iterable[PluginEffect]:
         """A packet from another cluster has reached this coordinator."""
         header = packet.header
         if header is None or not self._cluster.is_holder:

@@ -1,8 +1,10 @@
 """The groups that this peer and its cluster follow.
 
-A member tells coordinators and backups which groups it follows, and how soon it needs their events if a routing between
-clusters uses deadlines. The cluster follows every group that a member follows.
+A member tells coordinators and backups which groups it follows. If the routing between clusters uses deadlines, it also
+tells how soon it needs their events. The cluster follows every group that a member follows.
 """
+
+from collections.abc import Iterator
 
 from wend.matching.filters import parse
 from wend.model.events import Event, PeerId
@@ -16,6 +18,7 @@ from wend.strategies.clusters.interest.messages import (
     MemberWants,
     Urgency,
 )
+from wend.strategies.ring.bounded import batches
 from wend.strategies.ring.groups import group_of
 from wend.strategies.subscriptions.table import SubscriptionTable, tighter
 
@@ -32,15 +35,13 @@ class FollowedGroups:
         self._table = table
         self._tells_deadlines = tells_deadlines
         self.own: dict[str, Nanos] = {}
-        """The groups that this peer follows, each with the time since when."""
+        """The groups that this peer follows, each with the start time."""
         self._stored: dict[str, Nanos] = {}
-        """The same, as an earlier incarnation stored it."""
+        """The groups that an earlier incarnation followed, each with the start time."""
         self._members: dict[PeerId, dict[str, tuple[Nanos, Nanos]]] = {}
-        """The groups that other members follow, since when, and when they last said so."""
+        """The groups that other members follow, each with the start time and the time of their last message."""
         self.urgencies: dict[PeerId, dict[str, Urgency]] = {}
         """How soon other members need events of their groups."""
-
-    # ---------------------------------------------------------------- questions
 
     def follows(self, group: str) -> bool:
         return group in self.own or (self._cluster.is_holder and self.cluster_since(group) is not None)
@@ -85,8 +86,6 @@ class FollowedGroups:
             urgencies[group] = _tighter(urgencies.get(group), (qos.deadline_ns, qos.factor))
         return urgencies
 
-    # ---------------------------------------------------------------- this peer
-
     def recall(self, now: Nanos, record: FollowedSince) -> None:
         self._stored[record.group] = record.since_ns if record.since_ns <= now else ALWAYS_NS
 
@@ -94,53 +93,47 @@ class FollowedGroups:
         """Whether a subscription of this peer matches the event."""
         return bool(self._table.targets(event))
 
-    def update(self, now: Nanos, view: View) -> list[PluginEffect]:
+    def update(self, now: Nanos, view: View) -> Iterator[PluginEffect]:
         """Follow the groups of this peer's subscriptions, and store since when."""
         self._table.announced(view)
         groups = dict.fromkeys(group_of(parse(subscription.filter)) for subscription in self._table.own)
         before, self.own = self.own, {}
-        effects: list[PluginEffect] = []
         for group in groups:
             since = before.get(group)
             if since is None:
                 since = self._stored.get(group, now)
-                effects.append(Remember(key_of(group) >> 80, FollowedSince(group, since)))
+                yield Remember(key_of(group) >> 80, FollowedSince(group, since))
             self.own[group] = since
-        return effects
 
-    def announce(self, now: Nanos, gone: tuple[str, ...] = ()) -> list[PluginEffect]:
-        """Tell coordinators and backups which groups this peer follows, and which ones no longer."""
-        effects = self._announce_deadlines() if self._tells_deadlines else []
+    def announce(self, now: Nanos, gone: tuple[str, ...] = ()) -> Iterator[PluginEffect]:
+        """Tell coordinators and backups which groups this peer follows, and which it no longer follows."""
+        yield from self._announce_deadlines() if self._tells_deadlines else []
         groups = [(group, now - since) for group, since in self.own.items()]
         if groups or gone:
-            batches = [tuple(groups[at : at + BATCH]) for at in range(0, len(groups), BATCH)] or [()]
             holders = self._cluster.other_holders
-            effects += [self._cluster.send(peer, MemberWants(batch, gone)) for peer in holders for batch in batches]
-        return effects
+            parts = batches(groups, BATCH) or [()]
+            yield from [self._cluster.send(peer, MemberWants(part, gone)) for peer in holders for part in parts]
 
     def _announce_deadlines(self) -> list[PluginEffect]:
         urgent = [(group, *urgency) for group, urgency in self._own_urgencies().items() if urgency != NOT_URGENT]
-        batches = [tuple(urgent[at : at + BATCH]) for at in range(0, len(urgent), BATCH)]
         holders = self._cluster.other_holders
-        return [self._cluster.send(peer, MemberDeadlines(batch)) for batch in batches for peer in holders]
+        return [self._cluster.send(peer, MemberDeadlines(part)) for part in batches(urgent, BATCH) for peer in holders]
 
-    # ---------------------------------------------------------------- other members
-
-    def hear(self, now: Nanos, member: PeerId, told: MemberWants) -> bool:
-        """A member follows these groups. Whether that is new."""
-        groups = self._members.setdefault(member, {})
-        changed = any(group not in groups for group, _ in told.groups) or any(group in groups for group in told.gone)
-        for group in told.gone:
+    def hear(self, now: Nanos, member: PeerId, message: MemberWants) -> bool:
+        """Take note of the groups that a member follows. Returns whether they have changed."""
+        groups, gone = self._members.setdefault(member, {}), message.gone
+        has_changed = any(group not in groups for group, _ in message.groups) or any(group in groups for group in gone)
+        for group in gone:
             groups.pop(group, None)
-        for group, age_ns in told.groups:
+        for group, age_ns in message.groups:
             groups[group] = (now - max(0, age_ns), now)
-        return changed
+        return has_changed
 
-    def hear_deadlines(self, member: PeerId, told: MemberDeadlines) -> None:
-        self.urgencies[member] = {group: (deadline, factor) for group, deadline, factor in told.deadlines}
+    def hear_deadlines(self, member: PeerId, message: MemberDeadlines) -> None:
+        self.urgencies[member] = {group: (deadline, factor) for group, deadline, factor in message.deadlines}
 
     def expire(self, oldest_ns: Nanos) -> None:
-        """Forget what members said before this time and did not renew."""
+        """Forget groups that members have not renewed since this time."""
         for peer, groups in list(self._members.items()):
             for group in [group for group, (_, heard_ns) in groups.items() if heard_ns < oldest_ns]:
                 del groups[group]

@@ -4,7 +4,7 @@ import msgspec
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import Nanos
-from wend.strategies.clusters.interest.event_log import Numbers
+from wend.strategies.clusters.interest.event_log import Numbers, Stream
 
 GroupNumbers = tuple[tuple[str, int], ...]
 """The groups of an event, each with its number there."""
@@ -17,8 +17,8 @@ RouterPath = tuple[int | str, ...]
 
 
 class MemberWants(msgspec.Struct, frozen=True, gc=False, tag="cw"):
-    """To the coordinators and backups: groups that a member follows, and for how long it has followed each. They hear
-    it again with every beacon. The first coordinator answers with the digests of these groups."""
+    """To the coordinators and backups, with every beacon: groups that a member follows, and for how long it has
+    followed each. The first coordinator answers with the digests of these groups."""
 
     groups: tuple[tuple[str, Nanos], ...]
     gone: tuple[str, ...] = ()
@@ -70,26 +70,30 @@ class GroupDigest(msgspec.Struct, frozen=True, gc=False, tag="cd"):
     """Whether the receiver is to answer with its own."""
 
 
-class FetchEvents(msgspec.Struct, frozen=True, gc=False, tag="cf"):
-    """Send me these events of a stream, if they were published within `age_ns`."""
+class OfStream(msgspec.Struct, frozen=True, gc=False):
+    """A message about some events of a stream."""
 
     publisher: PeerId
     incarnation: int
     group: str
     numbers: tuple[Numbers, ...]
+
+    @property
+    def stream(self) -> Stream:
+        return self.publisher, self.incarnation, self.group
+
+
+class FetchEvents(OfStream, frozen=True, gc=False, tag="cf"):
+    """Asks for these events, if they were published within `age_ns`."""
+
     age_ns: Nanos
     to: str = ""
     """The cluster that has them, if it is another one."""
     tree: int = -1
 
 
-class EventsGone(msgspec.Struct, frozen=True, gc=False, tag="cg"):
+class EventsGone(OfStream, frozen=True, gc=False, tag="cg"):
     """The answer about events that the sender had once: they are too old, or forgotten."""
-
-    publisher: PeerId
-    incarnation: int
-    group: str
-    numbers: tuple[Numbers, ...]
 
 
 # ---------------------------------------------------------------- coordinators of one cluster
@@ -122,11 +126,23 @@ class ParentChosen(msgspec.Struct, frozen=True, gc=False, tag="cc"):
 # ---------------------------------------------------------------- between clusters
 
 
-class TreeEvent(msgspec.Struct, frozen=True, gc=False, tag="te"):
-    """An event on a tree, to another cluster."""
+class ToCluster(msgspec.Struct, frozen=True, gc=False):
+    """A message to another cluster, on a tree."""
 
     to: str
     tree: int
+
+
+class OfTree(ToCluster, frozen=True, gc=False):
+    """A message of a cluster about its place in the tree of a group."""
+
+    group: str
+    cluster: str
+
+
+class TreeEvent(ToCluster, frozen=True, gc=False, tag="te"):
+    """An event on a tree, to another cluster."""
+
     home: str
     group: str
     number: int
@@ -135,12 +151,10 @@ class TreeEvent(msgspec.Struct, frozen=True, gc=False, tag="te"):
     hops: int
 
 
-class ClusterFollows(msgspec.Struct, frozen=True, gc=False, tag="tf"):
+class ClusterFollows(ToCluster, frozen=True, gc=False, tag="tf"):
     """To a coordinator of another cluster: the groups that the sender's cluster follows, and how soon it needs their
     events. It says so again with every beacon."""
 
-    to: str
-    tree: int
     groups: tuple[GroupUrgency, ...]
     gone: tuple[str, ...] = ()
     """Those that it follows no longer."""
@@ -157,14 +171,8 @@ class EventNumbers(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Its groups, each with its number there."""
 
 
-class AskParents(msgspec.Struct, frozen=True, gc=False, tag="tp"):
-    """To a cluster on a tree: who may be my parent?"""
-
-    to: str
-    tree: int
-    group: str
-    cluster: str
-    """The cluster that asks."""
+class AskParents(OfTree, frozen=True, gc=False, tag="tp"):
+    """Asks a cluster on a tree which clusters may be the sender's parent."""
 
 
 class ParentCandidate(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -177,7 +185,7 @@ class ParentCandidate(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class ParentsAre(msgspec.Struct, frozen=True, gc=False, tag="tq"):
-    """The answer: the sender's cluster, its neighbours on the tree with its paths to them, and its way to the root."""
+    """The answer: the sender's cluster, its neighbours on the tree with its paths to them, and its ancestors."""
 
     tree: int
     group: str
@@ -187,39 +195,27 @@ class ParentsAre(msgspec.Struct, frozen=True, gc=False, tag="tq"):
     ancestors: tuple[str, ...]
 
 
-class AddChild(msgspec.Struct, frozen=True, gc=False, tag="tj"):
+class AddChild(OfTree, frozen=True, gc=False, tag="tj"):
     """The sender's cluster is a child of the receiver's in this tree. It says so again with every beacon."""
-
-    to: str
-    tree: int
-    group: str
-    cluster: str
 
 
 class ChildAdded(msgspec.Struct, frozen=True, gc=False, tag="tk"):
-    """The answer, with the receiver's way to the root; also told when it is cut off from the root."""
+    """The answer, with the sender's ancestors. The sender also sends it when it is cut off from the root."""
 
     tree: int
     group: str
     cluster: str
     ancestors: tuple[str, ...]
-    """From the receiver to the root; empty if it is cut off."""
+    """From the sender to the root; empty if it is cut off."""
 
 
-class RemoveChild(msgspec.Struct, frozen=True, gc=False, tag="tl"):
-    """The sender's cluster is not any more."""
-
-    to: str
-    tree: int
-    group: str
-    cluster: str
+class RemoveChild(OfTree, frozen=True, gc=False, tag="tl"):
+    """The sender's cluster is no longer a child of the receiver's."""
 
 
-class HaveEvent(msgspec.Struct, frozen=True, gc=False, tag="th"):
-    """To a neighbour on a tree from which an event did not come in time: I have it."""
+class HaveEvent(ToCluster, frozen=True, gc=False, tag="th"):
+    """To a neighbour on a tree that did not send an event in time: the sender has the event."""
 
-    to: str
-    tree: int
     publisher: PeerId
     incarnation: int
     group: str
@@ -227,7 +223,7 @@ class HaveEvent(msgspec.Struct, frozen=True, gc=False, tag="th"):
 
 
 class PublishedEvent(msgspec.Struct, frozen=True, gc=False, tag="cr"):
-    """What a publisher's peer stores of an event: its slot in the store, and its numbers. No event: the slot is
+    """What a publisher's peer stores of an event: its slot in the store, and its numbers. Without an event the slot is
     free."""
 
     slot: int

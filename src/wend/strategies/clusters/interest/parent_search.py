@@ -2,26 +2,51 @@
 
 - It asks the root of the tree, and then the neighbours of the root. It measures the paths to all who answer.
 - If the parent or the root is out of reach, it asks all clusters. If none of them is connected to the root, it may join
-  below one that is not in the tree, which then joins, too.
+  below a cluster outside the tree, which then joins the tree, too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+
+import msgspec
 
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.plugins import FindPath, PathFound, PluginEffect, Timer
 from wend.strategies.clusters.interest.cluster import ClusterView
 from wend.strategies.clusters.interest.messages import AskParents, ParentCandidate, ParentsAre, RouterPath
-from wend.strategies.clusters.interest.tree_places import TreeId, TreePlace
 
 SEARCH_NS: Nanos = 2 * SECOND
 """How long a coordinator looks for parents before it takes one of those that it knows."""
 MOST_CANDIDATES = 32
 EARLY_BEACONS = (1, 2, 4)
 RARE_BEACONS = 30
-"""At which beacons a coordinator looks for a better parent: some early ones, then one of so many."""
+"""At which beacons a coordinator looks for a better parent: at some early ones, then at one of this many."""
 SEARCH = "search"
+TreeId = tuple[str, int]
+"""A group, and the number of its tree."""
+
+
+class TreePlace(msgspec.Struct, eq=False):
+    """The neighbours of this cluster in one tree."""
+
+    beacons: int = 0
+    """How often this cluster has renewed the place at a parent."""
+    is_cut_off: bool = False
+    """Whether the last search found no cluster that is connected to the root."""
+    parent: str | None = None
+    """None at the root, and until the cluster has a parent."""
+    children: dict[str, Nanos] = {}
+    """Each with the time at which it expires."""
+    ancestors: tuple[str, ...] = ()
+    """The clusters between here and the root, the parent first."""
+
+    @property
+    def neighbours(self) -> list[str]:
+        return list(self.children) if self.parent is None else [self.parent, *self.children]
+
+    def clear_parent(self) -> None:
+        self.parent, self.ancestors = None, ()
 
 
 class RouterPaths:
@@ -59,23 +84,20 @@ class _Answer(NamedTuple):
     """The clusters between it and the root."""
 
 
-class _Search:
-    """The search for a parent in one tree: who was asked, and who answered."""
+class _Search(msgspec.Struct, eq=False):
+    """The search for a parent in one tree: the clusters that this one has asked, and their answers."""
 
-    __slots__ = ("answers", "asked", "avoid", "improves", "is_wide", "place", "until_ns")
-
-    def __init__(self, until_ns: Nanos, place: TreePlace, avoid: str, is_wide: bool, improves: bool) -> None:
-        self.until_ns = until_ns
-        self.place = place
-        self.avoid = avoid
-        """A cluster that did not answer or was cut off."""
-        self.is_wide = is_wide
-        """Whether all clusters are asked."""
-        self.improves = improves
-        """Whether there is a parent, and another may be better."""
-        self.asked: dict[str, None] = {}
-        self.answers: dict[str, _Answer] = {}
-        """By cluster."""
+    until_ns: Nanos
+    place: TreePlace
+    avoid: str
+    """A cluster that did not answer or was cut off."""
+    is_wide: bool
+    """Whether to ask all clusters."""
+    improves: bool
+    """Whether there is a parent, and another may be better."""
+    asked: dict[str, None] = {}
+    answers: dict[str, _Answer] = {}
+    """By cluster."""
 
 
 class ParentSearch:
@@ -96,9 +118,7 @@ class ParentSearch:
     def stop(self, tree_id: TreeId) -> None:
         self._searches.pop(tree_id, None)
 
-    # ---------------------------------------------------------------- questions
-
-    def join(self, now: Nanos, tree_id: TreeId, place: TreePlace, avoid: str = "") -> list[PluginEffect]:
+    def join(self, now: Nanos, tree_id: TreeId, place: TreePlace, avoid: str = "") -> Iterable[PluginEffect]:
         """Look for a parent, unless this cluster is the root."""
         if self._cluster.root(*tree_id) == self._cluster.name:
             place.clear_parent()
@@ -108,7 +128,7 @@ class ParentSearch:
             return []
         return self._start(now, tree_id, _Search(now + SEARCH_NS, place, avoid, bool(avoid) or place.is_cut_off, False))
 
-    def improve(self, now: Nanos, tree_id: TreeId, place: TreePlace) -> list[PluginEffect]:
+    def improve(self, now: Nanos, tree_id: TreeId, place: TreePlace) -> Iterable[PluginEffect]:
         """Look for a better parent now and then, at first often: when a tree forms, its clusters know few others."""
         place.beacons += 1
         is_time = place.beacons in EARLY_BEACONS or place.beacons % RARE_BEACONS == 0
@@ -116,58 +136,55 @@ class ParentSearch:
             return []
         return self._start(now, tree_id, _Search(now + SEARCH_NS, place, "", True, True))
 
-    def _start(self, now: Nanos, tree_id: TreeId, search: _Search) -> list[PluginEffect]:
+    def _start(self, now: Nanos, tree_id: TreeId, search: _Search) -> Iterator[PluginEffect]:
         self._searches[tree_id] = search
         mine, root = self._cluster.name, self._cluster.root(*tree_id)
-        effects: list[PluginEffect] = [Timer(search.until_ns, SEARCH), *self._ask(root, tree_id)]
+        yield Timer(search.until_ns, SEARCH)
+        yield from self._ask(root, tree_id)
         if search.is_wide:
             others = [name for name in self._cluster.directory if name not in (mine, root)]
-            first = now // SECOND % max(1, len(others))  # of many clusters, others the next time
+            first = now // SECOND % max(1, len(others))  # of many clusters it asks others the next time
             search.asked.update(dict.fromkeys([*others[first:], *others[:first]][:MOST_CANDIDATES]))
             for other in search.asked:
-                effects += self._ask(other, tree_id)
-        return effects
+                yield from self._ask(other, tree_id)
 
     def _ask(self, cluster: str, tree_id: TreeId) -> list[PluginEffect]:
         group, tree = tree_id
         return self._cluster.send_to_cluster(AskParents(cluster, tree, group, self._cluster.name))
 
-    # ---------------------------------------------------------------- answers
-
-    def answer(self, sender: PeerId, question: AskParents, place: TreePlace) -> list[PluginEffect]:
-        """Tell another cluster who is next to this one in the tree."""
+    def answer(self, sender: PeerId, question: AskParents, place: TreePlace) -> Iterator[PluginEffect]:
+        """Tell another cluster this one's neighbours in the tree."""
         tree, mine = question.tree, self._cluster.name
-        effects: list[PluginEffect] = []
         neighbours = tuple(name for name in place.neighbours if name != question.cluster)
         paths: list[RouterPath] = []
         for neighbour in neighbours:
             slots = self._cluster.directory.get(neighbour, ())
             if tree < len(slots):
-                effects += self.paths.trace(slots[tree].active)
+                yield from self.paths.trace(slots[tree].active)
             paths.append(self.paths.get(slots[tree].active) if tree < len(slots) else ())
-        effects += self.paths.trace(sender)
+        yield from self.paths.trace(sender)
         ancestors = (mine,) if place.is_cut_off else place.ancestors
         message = ParentsAre(tree, question.group, mine, neighbours, tuple(paths), ancestors)
-        return [*effects, self._cluster.send(sender, message)]
+        yield self._cluster.send(sender, message)
 
-    def hear(self, sender: PeerId, message: ParentsAre) -> list[PluginEffect]:
-        """A cluster has answered. Through the root, this one learns of others and asks them, too."""
+    def hear(self, sender: PeerId, message: ParentsAre) -> Iterator[PluginEffect]:
+        """Take note of an answer. If it comes from the root, ask the root's neighbours, too."""
         tree_id = (message.group, message.tree)
         search = self._searches.get(tree_id)
         if search is None:
-            return []
+            return
         search.answers[message.cluster] = _Answer(sender, message.paths, message.ancestors)
-        effects = self.paths.trace(sender)
+        yield from self.paths.trace(sender)
         if message.cluster == self._cluster.root(*tree_id):
             for other in message.neighbours[:MOST_CANDIDATES]:
                 if other != self._cluster.name and other not in search.asked:
                     search.asked[other] = None
-                    effects += self._ask(other, tree_id)
-        return effects
+                    yield from self._ask(other, tree_id)
 
     def finish(self, now: Nanos, tree_id: TreeId) -> tuple[ParentCandidate, ...] | None:
-        """End a search if all have answered and all paths are known, or the time is over. The candidates; none if this
-        cluster is cut off from the root. None if the search goes on, or did not find a better parent."""
+        """End a search if all clusters have answered and all paths are known, or the time is over. Returns the
+        candidates, or none if this cluster is cut off from the root; None if the search goes on, or found no better
+        parent."""
         search = self._searches.get(tree_id)
         if search is None:
             return None
@@ -182,11 +199,11 @@ class ParentSearch:
         return candidates if candidates or not search.improves else None
 
     def _candidates(self, search: _Search, root: str) -> tuple[ParentCandidate, ...]:
-        """The clusters that may be the parent. If all were asked: those connected to the root, else those not in the
-        tree.
+        """The clusters that may be the parent. In a wide search these are the clusters connected to the root or, if
+        there are none, the clusters outside the tree.
 
-        To improve, a cluster moves only below one that is nearer to the root, or as near with a lower name: two that
-        move at the same time do not become each other's ancestors."""
+        To improve, a cluster moves only below one that is nearer to the root, or as near with a lower name. So two
+        clusters that move at the same time do not become each other's ancestors."""
         mine = self._cluster.name
         answers = {
             cluster: answer
@@ -211,5 +228,5 @@ def _connected(answers: dict[str, _Answer], root: str) -> dict[str, _Answer]:
 
 
 def _outside(answers: dict[str, _Answer]) -> dict[str, _Answer]:
-    """The clusters that are not in the tree."""
+    """The clusters outside the tree."""
     return {name: answer for name, answer in answers.items() if not answer.paths and not answer.ancestors}

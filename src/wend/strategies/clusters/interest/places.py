@@ -1,13 +1,14 @@
-"""The places of a cluster in the trees between clusters, as a coordinator keeps them.
+"""The places of a cluster in the trees between clusters.
 
 - Tree t of a group connects the coordinators of tree t of all clusters that follow the group.
 - A coordinator without a parent looks for one (`parent_search.py`); the first coordinator of the cluster chooses it
   (`parent_choice.py`).
-- A coordinator that finds nobody connected to the root says so to its children: they may reach others, and then it can
-  join below one of them.
+- A coordinator that finds nobody connected to the root tells its children. They may reach other clusters, and then it
+  can join below one of them.
 - Backups hold the places of their coordinator.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from wend.model.events import PeerId
@@ -26,10 +27,44 @@ from wend.strategies.clusters.interest.messages import (
     RemoveChild,
 )
 from wend.strategies.clusters.interest.parent_choice import ParentChoice
-from wend.strategies.clusters.interest.parent_search import ParentSearch
+from wend.strategies.clusters.interest.parent_search import ParentSearch, TreeId, TreePlace
 from wend.strategies.clusters.interest.repair import Repair
 from wend.strategies.clusters.interest.settings import BEACONS_KEPT, ClusterEventSettings
-from wend.strategies.clusters.interest.tree_places import BackupPlaces, Neighbours, TreeId, TreePlace
+from wend.strategies.ring.bounded import batches
+
+Neighbours = tuple[str, tuple[str, ...]]
+"""The cluster of the parent, empty if there is none, and those of the children."""
+
+
+class BackupPlaces:
+    """At a backup: the places of the active coordinator, so that the one that takes over has the same neighbours."""
+
+    def __init__(self, cluster: ClusterView) -> None:
+        self._cluster = cluster
+        self._places: dict[int, dict[str, Neighbours]] = {}
+        """By tree and group."""
+
+    def hear(self, sender: PeerId, message: HoldTrees) -> None:
+        slots = self._cluster.slots
+        if not 0 <= message.tree < len(slots) or slots[message.tree].active != sender:
+            return
+        places = self._places.setdefault(message.tree, {})
+        for group, parent, children in message.places:
+            if parent or children:
+                places[group] = (parent, children)
+            else:
+                places.pop(group, None)
+
+    def add_child(self, message: AddChild) -> None:
+        """Add a child whose message the coordinator did not answer: this backup may take over soon."""
+        if message.tree in self._cluster.membership.my_backups:
+            places = self._places.setdefault(message.tree, {})
+            parent, children = places.get(message.group, ("", ()))
+            places[message.group] = (parent, tuple(dict.fromkeys((*children, message.cluster))))
+
+    def take(self, tree: int) -> dict[str, Neighbours]:
+        """The places in a tree, by group, for a backup that takes over."""
+        return self._places.pop(tree, {})
 
 
 class TreePlaces:
@@ -65,7 +100,7 @@ class TreePlaces:
 
     # ---------------------------------------------------------------- inputs
 
-    def hear(self, now: Nanos, sender: PeerId, message: Any) -> list[PluginEffect]:
+    def hear(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
         match message:
             case HoldTrees():
                 self._backups.hear(sender, message)
@@ -89,82 +124,75 @@ class TreePlaces:
                 return self._remove_child(sender, message)
         return []
 
-    def path_found(self, now: Nanos, answer: PathFound) -> list[PluginEffect]:
+    def path_found(self, now: Nanos, answer: PathFound) -> Iterable[PluginEffect]:
         self._search.paths.add(answer)
         return self.finish_searches(now)
 
-    def groups_changed(self, now: Nanos) -> list[PluginEffect]:
+    def groups_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         """Join the trees of groups that the cluster follows, and leave others."""
         groups = self._groups.of_cluster()
-        effects: list[PluginEffect] = []
         for tree in self._cluster.my_trees:
             for group in groups:
                 if (group, tree) not in self._places:
-                    effects += self.join(now, group, tree)
+                    yield from self.join(now, group, tree)
             for tree_id in [tree_id for tree_id in self._places if tree_id[1] == tree]:
-                effects += self._tidy(*tree_id)
-        return effects
+                yield from self._tidy(*tree_id)
 
-    def cluster_changed(self, now: Nanos) -> list[PluginEffect]:
+    def cluster_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         mine, directory = self._cluster.name, self._cluster.directory
-        effects = self._take_over(now)
+        yield from self._take_over(now)
         for tree_id in [tree_id for tree_id in self._places if tree_id[1] not in self._cluster.my_trees]:
             self._remove(tree_id)
-        effects += self.groups_changed(now)
+        yield from self.groups_changed(now)
         for (group, tree), place in list(self._places.items()):
             if self._cluster.root(group, tree) == mine:
-                effects += self._leave_parent(group, tree, place)
+                yield from self._leave_parent(group, tree, place)
                 place.clear_parent()
             elif place.parent is None or place.parent not in directory:
                 place.parent = None
-                effects += self.join(now, group, tree)
-        return effects
+                yield from self.join(now, group, tree)
 
-    def _take_over(self, now: Nanos) -> list[PluginEffect]:
-        """A backup that has become the coordinator has its places."""
-        effects: list[PluginEffect] = []
+    def _take_over(self, now: Nanos) -> Iterator[PluginEffect]:
+        """Take over the places of the former coordinators."""
         for tree in self._cluster.my_trees:
             for group, (parent, children) in self._backups.take(tree).items():
                 place = self._places.setdefault((group, tree), TreePlace())
                 place.parent = parent or None
                 place.children.update({child: now + self._expiry_ns for child in children if child != parent})
                 for neighbour in place.neighbours:
-                    effects += self._repair.tell_cluster(group, tree, neighbour, asks=True)
-        return effects
+                    yield from self._repair.tell_cluster(group, tree, neighbour, asks=True)
 
-    def renew(self, now: Nanos) -> list[PluginEffect]:
-        """Tell parents again, forget children that do not, and tell all neighbours what this cluster has."""
+    def renew(self, now: Nanos) -> Iterator[PluginEffect]:
+        """Renew places at parents, forget children that did not renew theirs, and tell neighbours the digests."""
         directory, my_trees = self._cluster.directory, self._cluster.my_trees
-        effects: list[PluginEffect] = []
         for (group, tree), place in list(self._places.items()):
             if tree not in my_trees:
                 continue
             for child in [child for child, expires_ns in place.children.items() if expires_ns <= now]:
                 if not self._persistence or child not in directory:
                     del place.children[child]
-            effects += self._tidy(group, tree)
+            yield from self._tidy(group, tree)
             if (group, tree) not in self._places:
                 continue
             if place.parent is not None and place.parent in directory:
-                effects += self._tell_parent(group, tree, place.parent)
-                effects += self._search.improve(now, (group, tree), place)
+                yield from self._tell_parent(group, tree, place.parent)
+                yield from self._search.improve(now, (group, tree), place)
             else:
                 place.parent = None
-                effects += self.join(now, group, tree)
+                yield from self.join(now, group, tree)
             for neighbour in place.neighbours:
-                effects += self._repair.tell_cluster(group, tree, neighbour)
+                yield from self._repair.tell_cluster(group, tree, neighbour)
         for tree in my_trees:
-            effects += self._back_up(tree, [group for group, of in self._places if of == tree])
-        return effects
+            yield from self._back_up(tree, [group for group, of in self._places if of == tree])
 
     # ---------------------------------------------------------------- parents
 
-    def join(self, now: Nanos, group: str, tree: int, avoid: str = "") -> list[PluginEffect]:
+    def join(self, now: Nanos, group: str, tree: int, avoid: str = "") -> Iterable[PluginEffect]:
         """Look for a parent in a tree, another one than `avoid`."""
         place = self._places.setdefault((group, tree), TreePlace())
         return self._search.join(now, (group, tree), place, avoid)
 
-    def _hear_question(self, sender: PeerId, question: AskParents) -> list[PluginEffect]:
+    def _hear_question(self, sender: PeerId, question: AskParents) -> Iterable[PluginEffect]:
         if question.tree not in self._cluster.my_trees:
             return []
         place = self._places.setdefault((question.group, question.tree), TreePlace())
@@ -173,14 +201,12 @@ class TreePlaces:
     def _hear_answer(self, now: Nanos, sender: PeerId, answer: ParentsAre) -> list[PluginEffect]:
         if answer.tree not in self._cluster.my_trees:
             return []
-        return self._search.hear(sender, answer) + self._finish_search(now, answer.group, answer.tree)
+        return [*self._search.hear(sender, answer), *self._finish_search(now, answer.group, answer.tree)]
 
-    def finish_searches(self, now: Nanos) -> list[PluginEffect]:
+    def finish_searches(self, now: Nanos) -> Iterator[PluginEffect]:
         """End the searches that are complete or over."""
-        effects: list[PluginEffect] = []
         for group, tree in self._search.trees:
-            effects += self._finish_search(now, group, tree)
-        return effects
+            yield from self._finish_search(now, group, tree)
 
     def _finish_search(self, now: Nanos, group: str, tree: int) -> list[PluginEffect]:
         candidates = self._search.finish(now, (group, tree))
@@ -195,7 +221,7 @@ class TreePlaces:
         return [self._cluster.send(chooser, offer)]
 
     def _cut_off(self, group: str, tree: int) -> list[PluginEffect]:
-        """Nobody in reach is connected to the root: tell the children."""
+        """Tell the children that no cluster in reach is connected to the root."""
         place = self._places[group, tree]
         place.is_cut_off, place.ancestors = True, ()
         message = ChildAdded(tree, group, self._cluster.name, ())
@@ -203,32 +229,30 @@ class TreePlaces:
         return [self._cluster.send(each[tree].active, message) for each in slots if tree < len(each)]
 
     def _offer(self, now: Nanos, offer: ParentsFound) -> list[PluginEffect]:
-        return self._choice.offer(now, offer) + self.choose_parents(now)
+        return [*self._choice.offer(now, offer), *self.choose_parents(now)]
 
-    def choose_parents(self, now: Nanos) -> list[PluginEffect]:
+    def choose_parents(self, now: Nanos) -> Iterator[PluginEffect]:
         """Choose the parents of the cluster if this coordinator has all offers, or the time is over."""
-        effects: list[PluginEffect] = []
         for choice in self._choice.choose(now):
             active = self._cluster.slots[choice.tree].active
             if active == self._cluster.me:
-                effects += self._take_parent(choice)
+                yield from self._take_parent(choice)
             else:
-                effects.append(self._cluster.send(active, choice))
-        return effects
+                yield self._cluster.send(active, choice)
 
-    def _take_parent(self, choice: ParentChosen) -> list[PluginEffect]:
+    def _take_parent(self, choice: ParentChosen) -> Iterator[PluginEffect]:
         group, tree, parent = choice.group, choice.tree, choice.parent
         place = self._places.get((group, tree))
         if place is None or tree not in self._cluster.my_trees or place.parent == parent:
-            return []
+            return
         if self._cluster.root(group, tree) == self._cluster.name:
-            return []
-        effects = self._leave_parent(group, tree, place)
+            return
+        yield from self._leave_parent(group, tree, place)
         place.parent = parent
         place.children.pop(parent, None)
-        effects += self._tell_parent(group, tree, parent)
-        effects += self._back_up(tree, [group])
-        return effects + self._repair.tell_cluster(group, tree, parent, asks=True)
+        yield from self._tell_parent(group, tree, parent)
+        yield from self._back_up(tree, [group])
+        yield from self._repair.tell_cluster(group, tree, parent, asks=True)
 
     def _tell_parent(self, group: str, tree: int, parent: str) -> list[PluginEffect]:
         return self._cluster.send_to_cluster(AddChild(parent, tree, group, self._cluster.name))
@@ -238,8 +262,8 @@ class TreePlaces:
             return []
         return self._cluster.send_to_cluster(RemoveChild(place.parent, tree, group, self._cluster.name))
 
-    def _hear_ancestors(self, now: Nanos, sender: PeerId, message: ChildAdded) -> list[PluginEffect]:
-        """The parent has told its way to the root."""
+    def _hear_ancestors(self, now: Nanos, sender: PeerId, message: ChildAdded) -> Iterable[PluginEffect]:
+        """Take note of the parent's ancestors."""
         group, tree, parent = message.group, message.tree, message.cluster
         place = self._places.get((group, tree))
         if place is None or place.parent != parent or not self._cluster.speaks_for(sender, parent):
@@ -254,25 +278,24 @@ class TreePlaces:
 
     # ---------------------------------------------------------------- children
 
-    def _add_child(self, now: Nanos, sender: PeerId, message: AddChild) -> list[PluginEffect]:
+    def _add_child(self, now: Nanos, sender: PeerId, message: AddChild) -> Iterator[PluginEffect]:
         group, tree, child = message.group, message.tree, message.cluster
         if tree not in self._cluster.my_trees:
             self._backups.add_child(message)
-            return []
+            return
         place = self._places.setdefault((group, tree), TreePlace())
-        if place.parent == child:  # both would be the other's child
+        if place.parent == child:  # else each would be the other's child
             place.parent = None
         is_new = child not in place.children
         place.children[child] = now + self._expiry_ns
         mine = self._cluster.name
         ancestors = () if place.is_cut_off else (mine, *place.ancestors)
-        effects: list[PluginEffect] = [self._cluster.send(sender, ChildAdded(tree, group, mine, ancestors))]
+        yield self._cluster.send(sender, ChildAdded(tree, group, mine, ancestors))
         if place.parent is None:
-            effects += self.join(now, group, tree)
+            yield from self.join(now, group, tree)
         if is_new:
-            effects += self._back_up(tree, [group])
-            effects += self._repair.tell_cluster(group, tree, child)
-        return effects
+            yield from self._back_up(tree, [group])
+            yield from self._repair.tell_cluster(group, tree, child)
 
     def _remove_child(self, sender: PeerId, message: RemoveChild) -> list[PluginEffect]:
         group, tree = message.group, message.tree
@@ -304,9 +327,8 @@ class TreePlaces:
         """Tell the backups of a tree this coordinator's place in it, for some groups."""
         slots = self._cluster.slots
         backups = slots[tree].backups if tree < len(slots) else ()
-        places = [(group, *self._neighbours(group, tree)) for group in groups]
-        batches = [tuple(places[at : at + BATCH]) for at in range(0, len(places), BATCH)]
-        return [self._cluster.send(peer, HoldTrees(tree, batch)) for peer in backups for batch in batches]
+        places = batches([(group, *self._neighbours(group, tree)) for group in groups], BATCH)
+        return [self._cluster.send(peer, HoldTrees(tree, batch)) for peer in backups for batch in places]
 
     def _neighbours(self, group: str, tree: int) -> Neighbours:
         place = self._places.get((group, tree))

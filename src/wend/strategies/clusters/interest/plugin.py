@@ -2,18 +2,9 @@
 
 The membership `clusters` knows the clusters and who coordinates them. `cluster-graph` (`graph.py`) has the same parts
 inside a cluster, and another one between clusters.
-
-| part | where |
-| --- | --- |
-| who is who, sending | `cluster.py` |
-| the groups that members follow | `groups.py` |
-| published events, until coordinators accept them | `publications.py` |
-| the events that a peer has and lacks; digests and fetches | `event_log.py`, `repair.py` |
-| what every member does with events | `sharing.py` |
-| trees between clusters | `trees.py`, with `places.py`, `parent_search.py` and `parent_choice.py` |
-| routes between clusters | `routes.py` |
 """
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from wend.model.settings import Settings
@@ -81,6 +72,9 @@ class ClusterInterest(Interest):
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         self._cluster.membership = view.membership
+        return list(self._dispatch(now, event, view))
+
+    def _dispatch(self, now: Nanos, event: PluginInput, view: View) -> Iterable[PluginEffect]:
         match event:
             case Heard(sender, HaveEvent() as message):
                 return self._trees.hear_offer(now, sender, message)

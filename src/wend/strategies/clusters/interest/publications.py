@@ -4,7 +4,9 @@ A publisher's peer numbers its events in each of their groups and sends them to 
 a coordinator that has not accepted it. With persistence it stores the event until all have.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import Nanos
@@ -13,22 +15,20 @@ from wend.strategies.clusters.interest.cluster import ClusterView
 from wend.strategies.clusters.interest.event_log import EventLog, Logged
 from wend.strategies.clusters.interest.messages import ClusterEvent, EventAccepted, GroupNumbers, PublishedEvent
 from wend.strategies.clusters.interest.repair import REPAIR_NS, backoff_ns
+from wend.strategies.ring.bounded import StoreSlots
 from wend.strategies.ring.groups import groups_of
 
 
-class _Publication:
+class _Publication(msgspec.Struct, eq=False):
     """An event that some coordinators have not accepted."""
 
-    __slots__ = ("attempts", "numbers", "retry_ns", "slot", "trees")
-
-    def __init__(self, numbers: GroupNumbers, slot: int | None, retry_ns: Nanos) -> None:
-        self.numbers = numbers
-        self.slot = slot
-        """Its place in the store."""
-        self.trees: dict[int, None] = {}
-        """The trees whose coordinators have accepted it."""
-        self.attempts = 0
-        self.retry_ns = retry_ns
+    numbers: GroupNumbers
+    slot: int | None
+    """Its place in the store."""
+    retry_ns: Nanos
+    trees: dict[int, None] = {}
+    """The trees whose coordinators have accepted it."""
+    attempts: int = 0
 
 
 class OwnPublications:
@@ -41,9 +41,7 @@ class OwnPublications:
         self._last: dict[str, int] = {}
         """The last number in each group."""
         self._pending: dict[EventId, _Publication] = {}
-        self._slots = 0
-        self._free: list[int] = []
-        """Places in the store: how many there are, and those that are free."""
+        self._slots = StoreSlots()
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -58,7 +56,7 @@ class OwnPublications:
         slot = None
         joined = self._cluster.membership.joined
         if self._persistence:
-            slot = self._take_slot()
+            slot = self._slots.take()
             effects.append(Remember(slot, PublishedEvent(slot, numbers, event, born_ns)))
         elif not joined:
             me = self._cluster.me
@@ -67,14 +65,6 @@ class OwnPublications:
         if joined:
             effects += self._cluster.multicast(ClusterEvent(self._cluster.name, numbers, event, now - born_ns))
         return numbers, effects
-
-    def _take_slot(self) -> int:
-        if self._free:
-            return self._free.pop()
-        self._slots += 1
-        return self._slots - 1
-
-    # ---------------------------------------------------------------- coordinators
 
     def accept(self, event: EventId, trees: Iterable[int]) -> list[PluginEffect]:
         """The coordinators of these trees have accepted an event. The peer forgets it if all have."""
@@ -86,7 +76,7 @@ class OwnPublications:
         del self._pending[event]
         if publication.slot is None:
             return []
-        self._free.append(publication.slot)
+        self._slots.free(publication.slot)
         return [Remember(publication.slot, PublishedEvent(publication.slot))]
 
     def is_pending(self, event: EventId) -> bool:
@@ -98,24 +88,23 @@ class OwnPublications:
             answer.id, [tree for tree in answer.trees if 0 <= tree < len(slots) and slots[tree].active == sender]
         )
 
-    def retry_now(self, now: Nanos) -> list[PluginEffect]:
-        """Other coordinators than before are to accept the events."""
+    def retry_now(self, now: Nanos) -> Iterable[PluginEffect]:
+        """The coordinators have changed: hand them the events that they have not accepted."""
         for publication in self._pending.values():
             publication.retry_ns = now
         return self.retry(now)
 
-    def retry(self, now: Nanos) -> list[PluginEffect]:
+    def retry(self, now: Nanos) -> Iterator[PluginEffect]:
         """Send events again to coordinators that have not accepted them in time."""
         cluster = self._cluster
-        effects: list[PluginEffect] = []
         if not cluster.membership.joined:
-            return effects
+            return
         for id_, publication in list(self._pending.items()):
             if publication.retry_ns > now:
                 continue
             publication.attempts += 1
             publication.retry_ns = now + backoff_ns(publication.attempts)
-            effects += self.accept(id_, cluster.my_trees)  # digests tell its neighbours in other clusters
+            yield from self.accept(id_, cluster.my_trees)  # digests tell its neighbours in other clusters
             if id_ not in self._pending:
                 continue
             group, number = publication.numbers[0]
@@ -125,25 +114,16 @@ class OwnPublications:
                 continue
             message = ClusterEvent(cluster.name, publication.numbers, logged.event, now - logged.born_ns)
             missing = [slot.active for tree, slot in enumerate(cluster.slots) if tree not in publication.trees]
-            effects += [cluster.send(peer, message) for peer in dict.fromkeys(missing)]
-        return effects
-
-    # ---------------------------------------------------------------- the store
+            yield from [cluster.send(peer, message) for peer in dict.fromkeys(missing)]
 
     def recall(self, now: Nanos, record: PublishedEvent) -> None:
         """An earlier incarnation stored this: an event, or that its place is free."""
         slot, event = record.slot, record.event
-        self._free += range(self._slots, slot + 1)
-        self._slots = max(self._slots, slot + 1)
-        for id_, publication in list(self._pending.items()):
-            if publication.slot == slot:
-                del self._pending[id_]
+        self._slots.recall(slot, event is not None)
+        for id_ in [id_ for id_, publication in self._pending.items() if publication.slot == slot]:
+            del self._pending[id_]
         if event is None:
-            if slot not in self._free:
-                self._free.append(slot)
             return
-        if slot in self._free:
-            self._free.remove(slot)
         self._pending[event.id] = _Publication(record.numbers, slot, now)
         logged = Logged(event, record.born_ns, "")
         for group, number in record.numbers:

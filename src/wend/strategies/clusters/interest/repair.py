@@ -4,13 +4,13 @@ Coordinators and backups hold events for a while. Coordinators tell all members 
 neighbours in other clusters. A peer that lacks events of a group that it follows fetches them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from wend.model.events import PeerId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.plugins import Notice, PluginEffect, Timer
 from wend.strategies.clusters.interest.cluster import ClusterView
-from wend.strategies.clusters.interest.event_log import EventLog, LogEntry, Logged, Numbers, Stream
+from wend.strategies.clusters.interest.event_log import EventLog, LogEntry, Numbers, Stream
 from wend.strategies.clusters.interest.groups import FollowedGroups
 from wend.strategies.clusters.interest.messages import (
     ClusterEvent,
@@ -20,21 +20,21 @@ from wend.strategies.clusters.interest.messages import (
     StreamDigest,
     TreeEvent,
 )
+from wend.strategies.ring.bounded import batches
 
 REPAIR_NS: Nanos = SECOND
-"""How often digests are told while there is news, and missing events are fetched."""
+"""How often digests are each while there is news, and missing events are fetched."""
 SOON_NS: Nanos = 20 * MS
-"""A missing event may be in transit for so long."""
+"""How long a missing event may be in transit."""
 LONGEST_NS: Nanos = 8 * SECOND
 """The longest wait between two attempts to fetch an event, or to hand one to a coordinator."""
 DIGEST_REPEATS = 2
-"""How often a digest is told after the last news."""
+"""How often a digest is each after the last news."""
 RANGES = 16
 """Ranges of numbers in one message."""
 RANGES_BETWEEN = 4
 """The same in an answer to the digest of another cluster."""
 STREAMS = 64
-"""Streams in one digest."""
 FETCH = "fetch"
 REPAIR = "repair"
 
@@ -43,7 +43,7 @@ Neighbours = Callable[[str, int], list[str]]
 
 
 def backoff_ns(attempts: int) -> Nanos:
-    """How long to wait after so many earlier attempts."""
+    """How long to wait after this number of attempts."""
     return min(LONGEST_NS, REPAIR_NS << min(attempts, 5))
 
 
@@ -56,14 +56,13 @@ class Repair:
         self.log = log
         self._incarnation = incarnation
         self._retries: dict[Stream, tuple[Nanos, int]] = {}
-        """When to ask for missing events of a stream again, and how often this peer did."""
+        """When to ask for missing events of a stream again, and how often this peer has asked."""
         self._sources: dict[Stream, PeerId] = {}
-        """Who is known to have more of a stream than this peer."""
+        """A peer that has more of a stream than this one."""
         self._news: dict[str, int] = {}
         """How often to tell the digest of each group."""
-        self._is_scheduled = False
-
-    # ---------------------------------------------------------------- schedule
+        self.is_scheduled = False
+        """Whether the timer for the next repair runs."""
 
     @property
     def is_busy(self) -> bool:
@@ -71,52 +70,41 @@ class Repair:
 
     def schedule(self, now: Nanos) -> list[PluginEffect]:
         """Repair after a while."""
-        if self._is_scheduled:
+        if self.is_scheduled:
             return []
-        self._is_scheduled = True
+        self.is_scheduled = True
         return [Timer(now + REPAIR_NS, REPAIR)]
 
-    def begin(self) -> None:
-        """The time has come; `schedule` may be called again."""
-        self._is_scheduled = False
-
-    # ---------------------------------------------------------------- what this peer has
-
-    def hold(self, now: Nanos, entry: LogEntry) -> list[PluginEffect]:
+    def hold(self, now: Nanos, entry: LogEntry) -> Iterator[PluginEffect]:
         """Hold an event for others."""
-        effects: list[PluginEffect] = []
         if self.log.hold(now, entry.stream, entry.number, entry.logged):
-            effects.append(Notice("queued", self._cluster.me))
+            yield Notice("queued", self._cluster.me)
         self._news[entry.group] = DIGEST_REPEATS
-        return effects + self.schedule(now)
+        yield from self.schedule(now)
 
     def announce_all(self, now: Nanos) -> list[PluginEffect]:
         """Tell the digests of all groups again."""
         self._news.update({group: DIGEST_REPEATS for _, _, group in self.log.streams})
         return self.schedule(now)
 
-    def tell_news(self, neighbours: Neighbours) -> list[PluginEffect]:
+    def tell_news(self, neighbours: Neighbours) -> Iterator[PluginEffect]:
         """A coordinator tells members and neighbours what it has of the groups with new events."""
         cluster = self._cluster
-        effects: list[PluginEffect] = []
         for group in self._news:
             for digest in self.digests(group):
-                effects += cluster.multicast(digest)
+                yield from cluster.multicast(digest)
         for group in self._news:
             for tree in cluster.my_trees:
                 for neighbour in neighbours(group, tree):
-                    effects += self.tell_cluster(group, tree, neighbour)
-        return effects
+                    yield from self.tell_cluster(group, tree, neighbour)
 
     def age_news(self) -> None:
         self._news = {group: left - 1 for group, left in self._news.items() if left > 1}
 
-    def tell_cluster(self, group: str, tree: int, cluster: str, asks: bool = False) -> list[PluginEffect]:
+    def tell_cluster(self, group: str, tree: int, cluster: str, asks: bool = False) -> Iterator[PluginEffect]:
         """Tell a neighbour what this cluster has of a group."""
-        effects: list[PluginEffect] = []
         for digest in self.digests(group, cluster, tree, asks):
-            effects += self._cluster.send_to_cluster(digest)
-        return effects
+            yield from self._cluster.send_to_cluster(digest)
 
     def digests(self, group: str, to: str = "", tree: int = -1, asks: bool = False) -> list[GroupDigest]:
         me = self._cluster.me
@@ -128,37 +116,29 @@ class Repair:
         streams = [digest for digest in streams if digest.last]
         if not streams and not asks:
             return []
-        batches = [tuple(streams[at : at + STREAMS]) for at in range(0, len(streams), STREAMS)] or [()]
-        return [GroupDigest(group, batch, to, tree, asks) for batch in batches]
+        return [GroupDigest(group, batch, to, tree, asks) for batch in batches(streams, STREAMS) or [()]]
 
-    def give(self, now: Nanos, sender: PeerId, request: FetchEvents, asker: str = "") -> list[PluginEffect]:
+    def give(self, now: Nanos, sender: PeerId, request: FetchEvents, asker: str = "") -> Iterator[PluginEffect]:
         """Answer a member that lacks events, or another cluster."""
-        stream = (request.publisher, request.incarnation, request.group)
-        effects: list[PluginEffect] = []
+        stream = request.stream
         for numbers in request.numbers[:RANGES]:
-            events, gone = self.log.give(stream, numbers, now - request.age_ns)
+            events, losses = self.log.give(stream, numbers, now - request.age_ns)
             for number, logged in events:
                 message: ClusterEvent | TreeEvent
                 if request.tree < 0:
-                    message = self._member_copy(now, request.group, number, logged)
+                    home = logged.home or self._cluster.name
+                    message = ClusterEvent(home, ((request.group, number),), logged.event, now - logged.born_ns)
                 else:
                     message = self.tree_copy(now, LogEntry(stream, number, logged), asker, request.tree, 1)
-                effects.append(self._cluster.send(sender, message))
-            if gone:
-                effects.append(self._cluster.send(sender, EventsGone(*stream, tuple(gone[:RANGES]))))
-        return effects
-
-    def _member_copy(self, now: Nanos, group: str, number: int, logged: Logged) -> ClusterEvent:
-        home = logged.home or self._cluster.name
-        return ClusterEvent(home, ((group, number),), logged.event, now - logged.born_ns)
+                yield self._cluster.send(sender, message)
+            if losses:
+                yield self._cluster.send(sender, EventsGone(*stream, tuple(losses[:RANGES])))
 
     def tree_copy(self, now: Nanos, entry: LogEntry, to: str, tree: int, hops: int) -> TreeEvent:
         """A copy of an event for another cluster."""
         logged = entry.logged
         home = logged.home or self._cluster.name
         return TreeEvent(to, tree, home, entry.group, entry.number, logged.event, now - logged.born_ns, hops)
-
-    # ---------------------------------------------------------------- what this peer lacks
 
     def note_gap(self, now: Nanos, stream: Stream, source: PeerId) -> list[PluginEffect]:
         """Fetch soon what this peer lacks of a stream."""
@@ -168,22 +148,20 @@ class Repair:
         self._retries[stream] = (now + SOON_NS, 0)
         return [Timer(now + SOON_NS, FETCH)]
 
-    def fetch(self, now: Nanos, neighbours: Neighbours) -> list[PluginEffect]:
+    def fetch(self, now: Nanos, neighbours: Neighbours) -> Iterator[PluginEffect]:
         """Ask for the events that this peer lacks, from a member or from neighbours."""
-        effects: list[PluginEffect] = []
         for stream, (due_ns, attempts) in list(self._retries.items()):
             log = self.log.streams.get(stream)
             if log is None or not log.lacks:
                 del self._retries[stream]
             elif due_ns <= now:
                 self._retries[stream] = (now + backoff_ns(attempts), attempts + 1)
-                effects += self._ask(now, stream, tuple(log.missing(RANGES)), attempts, neighbours)
-                effects += self.schedule(now)
-        return effects
+                yield from self._ask(now, stream, tuple(log.missing(RANGES)), attempts, neighbours)
+                yield from self.schedule(now)
 
     def _ask(
         self, now: Nanos, stream: Stream, numbers: tuple[Numbers, ...], attempts: int, neighbours: Neighbours
-    ) -> list[PluginEffect]:
+    ) -> Iterator[PluginEffect]:
         cluster = self._cluster
         age_ns = max(0, now - self._groups.oldest_ns(stream[2]))
         source = self._sources.get(stream)
@@ -192,57 +170,53 @@ class Repair:
                 peer for peer in (*cluster.other_holders, stream[0]) if peer != cluster.me and peer in cluster.members
             ]
             source = others[(attempts // 2) % len(others)] if others else None
-        effects: list[PluginEffect] = []
         if source is not None and source in cluster.members:
-            effects.append(cluster.send(source, FetchEvents(*stream, numbers, age_ns)))
+            yield cluster.send(source, FetchEvents(*stream, numbers, age_ns))
         if cluster.my_trees and (attempts % 2 or source is None):
             options = [(other, tree) for tree in cluster.my_trees for other in neighbours(stream[2], tree)]
             if options:
                 request = FetchEvents(*stream, numbers, age_ns, *options[attempts % len(options)])
-                effects += cluster.send_to_cluster(request)
-        return effects
+                yield from cluster.send_to_cluster(request)
 
-    def hear_digest(self, now: Nanos, sender: PeerId, digest: GroupDigest) -> list[PluginEffect]:
-        """A member has these events; fetch those that this peer lacks."""
+    def hear_digest(self, now: Nanos, sender: PeerId, digest: GroupDigest) -> Iterator[PluginEffect]:
+        """Fetch the events that a member has and this peer lacks."""
         if not self._groups.follows(digest.group):
-            return []
-        effects: list[PluginEffect] = []
-        for told in digest.streams:
-            if (told.publisher, told.incarnation) == (self._cluster.me, self._incarnation):
+            return
+        for each in digest.streams:
+            if (each.publisher, each.incarnation) == (self._cluster.me, self._incarnation):
                 continue
-            stream = (told.publisher, told.incarnation, digest.group)
+            stream = (each.publisher, each.incarnation, digest.group)
             log = self.log.stream(now, stream)
-            log.last = max(log.last, told.last)
+            log.last = max(log.last, each.last)
             if log.lacks:
-                effects += self.note_gap(now, stream, sender)
-        return effects
+                yield from self.note_gap(now, stream, sender)
 
-    def hear_cluster_digest(self, now: Nanos, sender: PeerId, cluster: str, digest: GroupDigest) -> list[PluginEffect]:
-        """Another cluster has these events; fetch those that this one lacks."""
-        effects: list[PluginEffect] = []
-        for told in digest.streams:
-            stream = (told.publisher, told.incarnation, digest.group)
+    def hear_cluster_digest(
+        self, now: Nanos, sender: PeerId, cluster: str, digest: GroupDigest
+    ) -> Iterator[PluginEffect]:
+        """Fetch the events that another cluster has and this one lacks."""
+        for each in digest.streams:
+            stream = (each.publisher, each.incarnation, digest.group)
             log = self.log.stream(now, stream)
-            log.last = max(log.last, told.last)
+            log.last = max(log.last, each.last)
             if digest.tree in self._cluster.my_trees:
-                numbers = tuple(gap for gap in log.missing(RANGES_BETWEEN) if gap[0] <= told.last)
+                numbers = tuple(gap for gap in log.missing(RANGES_BETWEEN) if gap[0] <= each.last)
                 if numbers:
                     age_ns = now - self._groups.oldest_ns(digest.group)
                     request = FetchEvents(*stream, numbers, age_ns, cluster, digest.tree)
-                    effects.append(self._cluster.send(sender, request))
+                    yield self._cluster.send(sender, request)
         if digest.asks:
-            effects += self.tell_cluster(digest.group, digest.tree, cluster)
-        return effects
+            yield from self.tell_cluster(digest.group, digest.tree, cluster)
 
     def give_up(self, answer: EventsGone) -> None:
-        """Another peer no longer has these events; this one does without them."""
-        log = self.log.streams[answer.publisher, answer.incarnation, answer.group]
+        """Do without events that another peer no longer has."""
+        log = self.log.streams[answer.stream]
         for numbers in answer.numbers:
             if 0 < numbers[0] <= numbers[1] <= log.last:
                 log.skip(numbers)
 
     def forget_streams(self) -> None:
-        """Forget the streams of groups that nobody here follows. Own streams stay, since others may lack them."""
+        """Forget the streams of groups that this peer does not follow. Its own stay: others may lack their events."""
         if self._cluster.is_holder:
             return
         for stream in list(self.log.streams):

@@ -8,6 +8,7 @@
   what it lacks even if the publisher's cluster is gone.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from wend.model.events import Event, EventId, PeerId
@@ -27,7 +28,7 @@ from wend.strategies.clusters.interest.messages import (
 )
 from wend.strategies.clusters.interest.repair import Repair
 from wend.strategies.clusters.interest.settings import BEACONS_KEPT, ClusterEventSettings
-from wend.strategies.clusters.membership.links import ring_neighbours
+from wend.strategies.clusters.membership.directory import ring_neighbours
 from wend.strategies.ring.groups import groups_of
 from wend.strategies.subscriptions.table import tighter
 
@@ -44,9 +45,9 @@ class Routes:
         self._persistence = config.of(DeliverySettings).persistence
         self._expiry_ns = BEACONS_KEPT * config.of(ClusterEventSettings).cluster_beacon_ns
         self._followers: dict[str, dict[str, tuple[Urgency, Nanos]]] = {}
-        """By other cluster and group: how soon it needs events, and when it last said so."""
+        """By other cluster and group: how soon the cluster needs events, and when it last said so."""
         self._announced: dict[str, Urgency] = {}
-        """The groups of this cluster, as this coordinator last told others."""
+        """The groups of this cluster in its last announcement."""
         self._informed: dict[tuple[str, int], PeerId] = {}
         """By other cluster and tree: the coordinator that knows them."""
         self._new: dict[tuple[EventId, bool], tuple[Logged, list[tuple[str, int]], int]] = {}
@@ -57,8 +58,6 @@ class Routes:
         """The other clusters that follow something."""
         return sum(map(bool, self._followers.values()))
 
-    # ---------------------------------------------------------------- events
-
     def received(self, now: Nanos, entry: LogEntry, tree: int, hops: int) -> list[PluginEffect]:
         """Keep a new event until `send_new`: one packet carries it with all its numbers."""
         if tree >= 0 or entry.logged.home == self._cluster.name:
@@ -67,7 +66,7 @@ class Routes:
         return []
 
     def pass_on(self, now: Nanos, entry: LogEntry, tree: int, sender: str, hops: int) -> list[PluginEffect]:
-        """Nothing: the publisher's cluster sends an event to all others."""
+        """Do nothing: the publisher's cluster sends an event to all other clusters."""
         return []
 
     def send_new(self, now: Nanos, graph: GraphView) -> list[PluginEffect]:
@@ -116,7 +115,7 @@ class Routes:
         return None
 
     def deadline_ns(self, event: Event, origin: PeerId, dest: PeerId, graph: GraphView) -> Nanos | None:
-        """The tightest deadline of an event from one coordinator that the other's cluster has told."""
+        """The tightest deadline that the cluster of `dest` has told for an event from `origin`."""
         tightest: Nanos | None = None
         for cluster, follows in self._followers.items():
             if any(slot.active == dest for slot in self._cluster.directory.get(cluster, ())):
@@ -127,49 +126,44 @@ class Routes:
                     tightest = tighter(tightest, None if shortest_ns is None else round((factor or 1.0) * shortest_ns))
         return tightest
 
-    # ---------------------------------------------------------------- the groups that clusters follow
-
-    def groups_changed(self, now: Nanos) -> list[PluginEffect]:
+    def groups_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         groups = self._groups.cluster_urgencies()
-        effects: list[PluginEffect] = []
         if self._cluster.my_trees and groups != self._announced:
             gone = tuple(group for group in self._announced if group not in groups)
             self._announced = groups
             for cluster in self._cluster.directory:
                 for tree in self._cluster.my_trees:
-                    effects += self._announce(cluster, tree, gone)
-        return effects
+                    yield from self._announce(cluster, tree, gone)
 
-    def _announce(self, cluster: str, tree: int, gone: tuple[str, ...] = (), asks: bool = False) -> list[PluginEffect]:
-        effects: list[PluginEffect] = []
+    def _announce(
+        self, cluster: str, tree: int, gone: tuple[str, ...] = (), asks: bool = False
+    ) -> Iterator[PluginEffect]:
         if cluster != self._cluster.name:
             groups = [(group, *urgency) for group, urgency in self._announced.items()]
             for at in range(0, max(1, len(groups)), BATCH):
                 message = ClusterFollows(cluster, tree, tuple(groups[at : at + BATCH]), gone, asks and not at)
-                effects += self._cluster.send_to_cluster(message)
-        return effects
+                yield from self._cluster.send_to_cluster(message)
 
-    def hear_groups(self, now: Nanos, sender: PeerId, message: ClusterFollows) -> list[PluginEffect]:
-        """Another cluster follows these groups."""
+    def hear_groups(self, now: Nanos, sender: PeerId, message: ClusterFollows) -> Iterator[PluginEffect]:
+        """Take note of the groups that another cluster follows."""
         if not self._cluster.is_addressed(message):
-            return []
+            return
         cluster = self._cluster.cluster_of(sender)
         if cluster is None:
-            return [Refuse(sender, NOT_A_COORDINATOR)]
+            yield Refuse(sender, NOT_A_COORDINATOR)
+            return
         if cluster == self._cluster.name:
-            return []
+            return
         is_mine = message.tree in self._cluster.my_trees
-        effects: list[PluginEffect] = []
         follows = self._followers.setdefault(cluster, {})
         for group in message.gone:
             follows.pop(group, None)
         for group, deadline_ns, factor in message.groups:
             if group not in follows and is_mine:
-                effects += self._repair.tell_cluster(group, message.tree, cluster)
+                yield from self._repair.tell_cluster(group, message.tree, cluster)
             follows[group] = ((deadline_ns, factor), now)
         if message.asks and is_mine:
-            effects += self._announce(cluster, message.tree)
-        return effects
+            yield from self._announce(cluster, message.tree)
 
     def neighbours(self, group: str, tree: int) -> list[str]:
         """Some of the other clusters that follow a group: its neighbours in a ring of all of them."""
@@ -177,25 +171,22 @@ class Routes:
         others = [cluster for cluster, follows in self._followers.items() if group in follows]
         return [name for name in ring_neighbours(sorted([*others, mine]), mine) if name in self._cluster.directory]
 
-    # ---------------------------------------------------------------- changes
-
-    def renew(self, now: Nanos) -> list[PluginEffect]:
+    def renew(self, now: Nanos) -> Iterator[PluginEffect]:
         for cluster, follows in list(self._followers.items()):
             if cluster not in self._cluster.directory:
                 del self._followers[cluster]
             elif not self._persistence:
                 for group in [group for group, (_, heard_ns) in follows.items() if heard_ns < now - self._expiry_ns]:
                     del follows[group]
-        effects = self.groups_changed(now)
+        yield from self.groups_changed(now)
         for tree in self._cluster.my_trees:
             for cluster in self._cluster.directory:
-                effects += self._announce(cluster, tree)
+                yield from self._announce(cluster, tree)
             for group in dict.fromkeys(stream[2] for stream in self._repair.log.streams):
                 for cluster in self.neighbours(group, tree):
-                    effects += self._repair.tell_cluster(group, tree, cluster)
-        return effects
+                    yield from self._repair.tell_cluster(group, tree, cluster)
 
-    def cluster_changed(self, now: Nanos) -> list[PluginEffect]:
+    def cluster_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         if not self._cluster.is_holder:
             self._followers.clear()
             self._groups.urgencies.clear()
@@ -203,18 +194,17 @@ class Routes:
         if not mine:
             self._announced.clear()
             self._informed.clear()
-            return []
+            return
         # a coordinator that takes over does not know which events the earlier one handed over
-        effects = [] if self._informed else self._repair.announce_all(now)
-        effects += self.groups_changed(now)
+        yield from [] if self._informed else self._repair.announce_all(now)
+        yield from self.groups_changed(now)
         before, self._informed = self._informed, {}
         for cluster, slots in self._cluster.directory.items():
             for tree in mine:
                 if tree < len(slots) and cluster != self._cluster.name:
                     active = self._informed[cluster, tree] = slots[tree].active
                     if before.get((cluster, tree)) != active:
-                        effects += self._announce(cluster, tree, asks=not self._followers.get(cluster))
-        return effects
+                        yield from self._announce(cluster, tree, asks=not self._followers.get(cluster))
 
     def undelivered(self, peer: PeerId, message: Any) -> list[PluginEffect]:
         """Try the next backup of a cluster that does not answer."""

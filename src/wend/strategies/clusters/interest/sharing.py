@@ -1,8 +1,9 @@
-"""Events inside a cluster: every member gets all of them by multicast, and repairs what it missed.
+"""Events inside a cluster: every member gets all of them by multicast, and fetches those that it missed.
 
 Another part (`BetweenClusters`) brings events to other clusters: by trees (`trees.py`) or by a routing (`routes.py`).
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from wend.model.events import Event, PeerId
@@ -49,7 +50,7 @@ from wend.strategies.clusters.interest.settings import BEACONS_KEPT, ClusterEven
 
 BEACON = "beacon"
 IDLE = 10
-"""After so many times the time for which events are held, a stream that did not grow is forgotten."""
+"""A peer forgets a stream that has not grown for this multiple of the time for which it holds events."""
 FROM_MEMBER = -1
 """In place of a tree: the event came from a member of this cluster."""
 
@@ -59,27 +60,21 @@ class BetweenClusters(Protocol):
 
     def neighbours(self, group: str, tree: int) -> list[str]:
         """The clusters with which this one compares digests."""
-        ...
 
-    def received(self, now: Nanos, entry: LogEntry, tree: int, hops: int) -> list[PluginEffect]:
+    def received(self, now: Nanos, entry: LogEntry, tree: int, hops: int) -> Iterable[PluginEffect]:
         """A coordinator has a new event, from a member or from another cluster on this tree."""
-        ...
 
-    def pass_on(self, now: Nanos, entry: LogEntry, tree: int, sender: str, hops: int) -> list[PluginEffect]:
+    def pass_on(self, now: Nanos, entry: LogEntry, tree: int, sender: str, hops: int) -> Iterable[PluginEffect]:
         """A copy came from another cluster, new or not."""
-        ...
 
-    def groups_changed(self, now: Nanos) -> list[PluginEffect]:
-        """The cluster follows other groups than before."""
-        ...
+    def groups_changed(self, now: Nanos) -> Iterable[PluginEffect]:
+        """The groups that the cluster follows have changed."""
 
-    def cluster_changed(self, now: Nanos) -> list[PluginEffect]:
-        """Members, coordinators or other clusters are others than before."""
-        ...
+    def cluster_changed(self, now: Nanos) -> Iterable[PluginEffect]:
+        """Members, coordinators or other clusters have changed."""
 
-    def renew(self, now: Nanos) -> list[PluginEffect]:
-        """Tell other clusters again what this one told them, and forget what they did not renew."""
-        ...
+    def renew(self, now: Nanos) -> Iterable[PluginEffect]:
+        """Renew what this cluster told others, and forget what they did not renew."""
 
 
 class Sharing:
@@ -97,7 +92,7 @@ class Sharing:
         self._publications = OwnPublications(cluster, repair.log, self._persistence)
         self._draw = peer_stream(config.seed, "interest", config.peer, config.incarnation)
         self._roles: tuple[tuple[PeerId, ...], ...] = ()
-        """By tree: the coordinator and its backups, as this peer last saw them."""
+        """By tree: the coordinator and its backups before the latest change."""
         self._is_stopping = False
 
     def status(self) -> dict[str, int]:
@@ -112,7 +107,7 @@ class Sharing:
 
     # ---------------------------------------------------------------- inputs
 
-    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> Iterable[PluginEffect]:
         match event:
             case Heard(sender, message):
                 return self._hear(now, sender, message)
@@ -135,7 +130,7 @@ class Sharing:
                 self._is_stopping = True
         return []
 
-    def _hear(self, now: Nanos, sender: PeerId, message: Any) -> list[PluginEffect]:
+    def _hear(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
         match message:
             case TreeEvent():
                 return self._hear_tree_event(now, sender, message)
@@ -151,7 +146,7 @@ class Sharing:
                 return self._hear_member(now, sender, message)
         return []
 
-    def _hear_member(self, now: Nanos, sender: PeerId, message: Any) -> list[PluginEffect]:
+    def _hear_member(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
         if sender not in self._cluster.members:
             return [Refuse(sender, NOT_A_MEMBER)]
         match message:
@@ -164,7 +159,7 @@ class Sharing:
             case _:
                 return self._hear_groups(now, sender, message)
 
-    def _hear_cluster(self, now: Nanos, sender: PeerId, message: GroupDigest | FetchEvents) -> list[PluginEffect]:
+    def _hear_cluster(self, now: Nanos, sender: PeerId, message: GroupDigest | FetchEvents) -> Iterable[PluginEffect]:
         if not self._cluster.is_addressed(message):
             return []
         other = self._cluster.cluster_of(sender)
@@ -182,61 +177,61 @@ class Sharing:
         return self._publications.hear_accepted(sender, message)
 
     def _hear_gone(self, sender: PeerId, message: EventsGone) -> list[PluginEffect]:
-        if (message.publisher, message.incarnation, message.group) not in self._repair.log.streams:
+        if message.stream not in self._repair.log.streams:
             return []
         if sender not in self._cluster.members and self._cluster.cluster_of(sender) is None:
             return [Refuse(sender, NOT_A_COORDINATOR)]
         self._repair.give_up(message)
         return []
 
-    def _hear_groups(self, now: Nanos, sender: PeerId, message: MemberWants) -> list[PluginEffect]:
+    def _hear_groups(self, now: Nanos, sender: PeerId, message: MemberWants) -> Iterator[PluginEffect]:
         is_new = self._groups.hear(now, sender, message)
-        effects = self._between.groups_changed(now) if is_new else []
+        yield from self._between.groups_changed(now) if is_new else []
         slots = self._cluster.slots
         if slots and slots[0].active == self._cluster.me:
             for group, _ in message.groups:
-                effects += [self._cluster.send(sender, digest) for digest in self._repair.digests(group)]
-        return effects
+                yield from [self._cluster.send(sender, digest) for digest in self._repair.digests(group)]
 
-    def _due(self, now: Nanos, name: str) -> list[PluginEffect]:
+    def _due(self, now: Nanos, name: str) -> Iterator[PluginEffect]:
         if name == REPAIR:
-            return self._repair_all(now)
+            yield from self._repair_all(now)
+            return
         if name == FETCH:
-            return self._repair.fetch(now, self._between.neighbours)
+            yield from self._repair.fetch(now, self._between.neighbours)
+            return
         if name != BEACON or self._is_stopping:
-            return []
+            return
         beacon_ns = self._settings.cluster_beacon_ns
-        effects = self._groups.announce(now)
+        yield from self._groups.announce(now)
         self._groups.expire(now - BEACONS_KEPT * beacon_ns)
-        return [*effects, *self._between.renew(now), Timer(now + beacon_ns, BEACON)]
+        yield from self._between.renew(now)
+        yield Timer(now + beacon_ns, BEACON)
 
-    def _subscriptions_changed(self, now: Nanos, view: View) -> list[PluginEffect]:
+    def _subscriptions_changed(self, now: Nanos, view: View) -> Iterator[PluginEffect]:
         before = self._groups.own
-        effects = self._groups.update(now, view)
+        yield from self._groups.update(now, view)
         groups = self._groups.own
         if groups.keys() != before.keys():
             self._repair.forget_streams()
-            effects += self._groups.announce(now, tuple(group for group in before if group not in groups))
+            yield from self._groups.announce(now, tuple(group for group in before if group not in groups))
             if self._cluster.is_holder:
-                effects += self._between.groups_changed(now)
-        return effects
+                yield from self._between.groups_changed(now)
 
-    def _cluster_changed(self, now: Nanos) -> list[PluginEffect]:
+    def _cluster_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         me = self._cluster.me
-        effects: list[PluginEffect] = []
         roles = tuple(slot.holders for slot in self._cluster.slots)
         if roles != self._roles:
             for before, after in zip(self._roles, roles, strict=False):
                 if after[0] == me != before[0]:
-                    effects.append(Notice("took-over", before[0]))
+                    yield Notice("took-over", before[0])
             self._roles = roles
-            effects += self._groups.announce(now)
+            yield from self._groups.announce(now)
             if not self._cluster.is_holder:
                 self._groups.forget_members()
             if len(self._publications):
-                effects += self._publications.retry_now(now)
-                effects += self._repair.schedule(now)
-        return effects + self._between.cluster_changed(now)
+                yield from self._publications.retry_now(now)
+                yield from self._repair.schedule(now)
+        yield from self._between.cluster_changed(now)
 
     # ---------------------------------------------------------------- events
 
@@ -249,74 +244,71 @@ class Sharing:
         effects += self._publications.accept(event.id, self._cluster.my_trees)
         return effects + self._repair.schedule(now)
 
-    def _hear_event(self, now: Nanos, sender: PeerId, message: ClusterEvent) -> list[PluginEffect]:
+    def _hear_event(self, now: Nanos, sender: PeerId, message: ClusterEvent) -> Iterator[PluginEffect]:
         id_ = message.event.id
         born_ns = now - max(0, message.age_ns) - self._cluster.membership.round_trip_ns(sender) // 2
         logged = Logged(message.event, born_ns, message.home)
-        effects = self.keep(now, logged, message.numbers, FROM_MEMBER, message.hops, sender)
+        yield from self.keep(now, logged, message.numbers, FROM_MEMBER, message.hops, sender)
         trees = self._cluster.my_trees
         if sender == id_.publisher and trees:
-            effects.append(SendTo(sender, EventAccepted(id_, trees)))
-        return effects
+            yield SendTo(sender, EventAccepted(id_, trees))
 
-    def _hear_tree_event(self, now: Nanos, sender: PeerId, message: TreeEvent) -> list[PluginEffect]:
+    def _hear_tree_event(self, now: Nanos, sender: PeerId, message: TreeEvent) -> Iterator[PluginEffect]:
         if not self._cluster.is_addressed(message):
-            return [Notice("reroute", sender)]
+            yield Notice("reroute", sender)
+            return
         other = self._cluster.cluster_of(sender)
         if other is None:
-            return [Refuse(sender, NOT_A_COORDINATOR)]
+            yield Refuse(sender, NOT_A_COORDINATOR)
+            return
         id_ = message.event.id
         age_ns = min(max(0, message.age_ns), FOREVER) + self._cluster.membership.round_trip_ns(sender) // 2
         logged = Logged(message.event, now - age_ns, message.home)
         entry = LogEntry((id_.publisher, id_.incarnation, message.group), message.number, logged)
-        effects = self._keep(now, entry, message.tree, message.hops, sender)
-        return effects + self._between.pass_on(now, entry, message.tree, other, message.hops)
+        yield from self._keep(now, entry, message.tree, message.hops, sender)
+        yield from self._between.pass_on(now, entry, message.tree, other, message.hops)
 
     def keep(
         self, now: Nanos, logged: Logged, numbers: GroupNumbers, tree: int, hops: int, sender: PeerId | None = None
-    ) -> list[PluginEffect]:
+    ) -> Iterator[PluginEffect]:
         """Log an event in its groups and deliver it."""
         id_ = logged.event.id
-        effects: list[PluginEffect] = []
         for group, number in numbers:
             entry = LogEntry((id_.publisher, id_.incarnation, group), number, logged)
-            effects += self._keep(now, entry, tree, hops, sender)
-        return effects
+            yield from self._keep(now, entry, tree, hops, sender)
 
-    def _keep(self, now: Nanos, entry: LogEntry, tree: int, hops: int, sender: PeerId | None) -> list[PluginEffect]:
+    def _keep(self, now: Nanos, entry: LogEntry, tree: int, hops: int, sender: PeerId | None) -> Iterator[PluginEffect]:
         """Log an event if this peer follows the group or holds events for others, deliver it, and look for gaps."""
         cluster, logged = self._cluster, entry.logged
         follows, is_holder = self._groups.follows(entry.group), cluster.is_holder
         is_own = entry.stream[0] == cluster.me
         must_hold = is_own or tree >= 0
         if not (follows or must_hold or (is_holder and logged.home == cluster.name)):
-            return []
+            return
         log = self._repair.log.stream(now, entry.stream)
         if not log.add(entry.number):
-            return []
-        effects = self._repair.hold(now, entry) if is_holder or must_hold else []
+            return
+        yield from self._repair.hold(now, entry) if is_holder or must_hold else []
         if follows and not is_own and self._groups.wants(logged.event):
-            effects.append(DeliverHere(logged.event, logged.born_ns))
+            yield DeliverHere(logged.event, logged.born_ns)
         if log.lacks and sender is not None:
-            effects += self._repair.note_gap(now, entry.stream, sender)
+            yield from self._repair.note_gap(now, entry.stream, sender)
         if cluster.my_trees:
-            effects += self._between.received(now, entry, tree, hops)
-        return effects
+            yield from self._between.received(now, entry, tree, hops)
 
     # ---------------------------------------------------------------- repair
 
-    def _repair_all(self, now: Nanos) -> list[PluginEffect]:
+    def _repair_all(self, now: Nanos) -> Iterator[PluginEffect]:
         repair, neighbours = self._repair, self._between.neighbours
-        repair.begin()
-        effects = repair.fetch(now, neighbours)
-        effects += self._publications.retry(now)
+        repair.is_scheduled = False
+        yield from repair.fetch(now, neighbours)
+        yield from self._publications.retry(now)
         if self._cluster.my_trees:
-            effects += repair.tell_news(neighbours)
+            yield from repair.tell_news(neighbours)
         repair.age_news()
         if not self._persistence:
             hold_ns = self._settings.cluster_hold_ns
             repair.log.forget_before(now - hold_ns)
             repair.log.forget_idle(now - IDLE * hold_ns)
         if repair.is_busy or len(self._publications):
-            effects += repair.schedule(now)
-        return effects
+            yield from repair.schedule(now)

@@ -1,11 +1,12 @@
-"""Events between clusters by trees: they travel along several trees, and neighbours repair what one tree lacks.
+"""Events between clusters by trees: they travel along several trees, and neighbours repair losses on one of them.
 
 - Events travel along a tree in all directions, from wherever they enter it. A cluster that only publishes hands its
   events to the root.
-- If an event came by another tree, and does not come by this one in time, a coordinator offers it to the neighbours on
-  this one (`HaveEvent`): they may lack it. Neighbours also compare digests.
+- If an event came by another tree, and does not come by this one in time, a coordinator offers it to its neighbours on
+  this tree (`HaveEvent`): they may lack it. Neighbours also compare digests.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from wend.model.events import PeerId
@@ -24,14 +25,14 @@ from wend.strategies.clusters.interest.messages import (
     RemoveChild,
     TreeEvent,
 )
+from wend.strategies.clusters.interest.parent_search import TreeId
 from wend.strategies.clusters.interest.places import TreePlaces
 from wend.strategies.clusters.interest.repair import Repair
-from wend.strategies.clusters.interest.tree_places import TreeId
-from wend.strategies.ring.key_based import Seen
+from wend.strategies.ring.bounded import Seen
 
 FIRST_GAP_NS: Nanos = 200 * MS
 LONGEST_GAP_NS: Nanos = 5 * SECOND
-"""How long after one tree another may bring an event; the longest time seen counts in between."""
+"""Limits of the time after which a second tree should bring an event. Between them the longest time so far counts."""
 MOST_HOPS = 64
 FORWARDED = 1 << 14
 """How many of the events that were forwarded last are remembered."""
@@ -81,39 +82,33 @@ class Trees:
         self._forwarded = Seen(FORWARDED)
         self._late = LateEvents()
 
-    # ---------------------------------------------------------------- events
-
-    def received(self, now: Nanos, entry: LogEntry, tree: int, hops: int) -> list[PluginEffect]:
-        """A coordinator has a new event: it goes to all members if it came by a tree, and to the trees."""
+    def received(self, now: Nanos, entry: LogEntry, tree: int, hops: int) -> Iterator[PluginEffect]:
+        """Send a coordinator's new event to the trees, and to all members if it came by a tree."""
         group, logged = entry.group, entry.logged
         is_home = logged.home == self._cluster.name
-        effects: list[PluginEffect] = []
         if tree >= 0 and self._groups.cluster_since(group) is not None:
             numbers = ((group, entry.number),)
             message = ClusterEvent(logged.home, numbers, logged.event, now - logged.born_ns, hops)
-            effects += self._cluster.multicast(message)
+            yield from self._cluster.multicast(message)
         for mine in self._cluster.my_trees:
             if is_home:
-                effects += self._forward(now, entry, mine, "", hops)
+                yield from self._forward(now, entry, mine, "", hops)
             elif mine != tree and (group, mine) in self._places and not self._was_forwarded(entry, mine):
-                effects.append(self._late.expect(now, (group, mine), entry))
-        return effects
+                yield self._late.expect(now, (group, mine), entry)
 
-    def pass_on(self, now: Nanos, entry: LogEntry, tree: int, sender: str, hops: int) -> list[PluginEffect]:
-        """A copy came by a tree: it goes on to the other neighbours there."""
+    def pass_on(self, now: Nanos, entry: LogEntry, tree: int, sender: str, hops: int) -> Iterable[PluginEffect]:
+        """Forward a copy that came by a tree to the other neighbours there."""
         self._late.arrived(now, (entry.group, tree), entry)
         return self._forward(now, entry, tree, sender, hops) if tree in self._cluster.my_trees else []
 
-    def _forward(self, now: Nanos, entry: LogEntry, tree: int, sender: str, hops: int) -> list[PluginEffect]:
+    def _forward(self, now: Nanos, entry: LogEntry, tree: int, sender: str, hops: int) -> Iterator[PluginEffect]:
         """Send an event to the neighbours on a tree, once."""
-        effects: list[PluginEffect] = []
         if hops >= MOST_HOPS or not self._forwarded.add((tree, entry.stream, entry.number)):
-            return effects
+            return
         for neighbour in self.neighbours(entry.group, tree):
             if neighbour != sender:
                 copy = self._repair.tree_copy(now, entry, neighbour, tree, hops + 1)
-                effects += self._cluster.send_to_cluster(copy)
-        return effects
+                yield from self._cluster.send_to_cluster(copy)
 
     def _was_forwarded(self, entry: LogEntry, tree: int) -> bool:
         return (tree, entry.stream, entry.number) in self._forwarded
@@ -127,56 +122,49 @@ class Trees:
         is_there = has_parent or root == self._cluster.name or root in neighbours
         return neighbours if is_there else [*neighbours, root]
 
-    # ---------------------------------------------------------------- events that one tree lacks
-
-    def offer_late(self, now: Nanos) -> list[PluginEffect]:
+    def offer_late(self, now: Nanos) -> Iterator[PluginEffect]:
         """Offer events to the trees that did not bring them in time."""
-        effects: list[PluginEffect] = []
         for (group, tree), stream, number in self._late.take(now):
             if tree in self._cluster.my_trees:
                 for neighbour in self.neighbours(group, tree):
-                    effects += self._cluster.send_to_cluster(HaveEvent(neighbour, tree, *stream, number))
-        return effects
+                    yield from self._cluster.send_to_cluster(HaveEvent(neighbour, tree, *stream, number))
 
-    def hear_offer(self, now: Nanos, sender: PeerId, offer: HaveEvent) -> list[PluginEffect]:
-        """A neighbour has an event that this peer may lack. If it lacks it, its parent may be cut off."""
+    def hear_offer(self, now: Nanos, sender: PeerId, offer: HaveEvent) -> Iterator[PluginEffect]:
+        """Fetch an event that a neighbour offers if this peer lacks it. Then its parent may be cut off."""
         if not self._cluster.is_addressed(offer):
-            return []
+            return
         neighbour = self._cluster.cluster_of(sender)
         if neighbour is None:
-            return [Refuse(sender, NOT_A_COORDINATOR)]
+            yield Refuse(sender, NOT_A_COORDINATOR)
+            return
         group, tree, number = offer.group, offer.tree, offer.number
         stream = (offer.publisher, offer.incarnation, group)
         if self._repair.log.stream(now, stream).has(number):
-            return []
+            return
         request = FetchEvents(*stream, ((number, number),), 1 << 62, neighbour, tree)
-        effects: list[PluginEffect] = [self._cluster.send(sender, request)]
+        yield self._cluster.send(sender, request)
         place = self._places.get(group, tree)
         if place is not None and place.parent not in (None, neighbour) and tree in self._cluster.my_trees:
-            effects.append(Notice("reroute", sender))
-            effects += self._places.join(now, group, tree, place.parent or "")
-        return effects
+            yield Notice("reroute", sender)
+            yield from self._places.join(now, group, tree, place.parent or "")
 
-    # ---------------------------------------------------------------- changes
-
-    def groups_changed(self, now: Nanos) -> list[PluginEffect]:
+    def groups_changed(self, now: Nanos) -> Iterable[PluginEffect]:
         return self._places.groups_changed(now)
 
-    def cluster_changed(self, now: Nanos) -> list[PluginEffect]:
+    def cluster_changed(self, now: Nanos) -> Iterable[PluginEffect]:
         return self._places.cluster_changed(now)
 
-    def renew(self, now: Nanos) -> list[PluginEffect]:
-        """A cluster that only publishes has no place in a tree, and its root may have missed its events."""
-        effects = self._places.renew(now)
+    def renew(self, now: Nanos) -> Iterator[PluginEffect]:
+        """Renew the places. A cluster that only publishes has none, and sends digests to roots that may lack events."""
+        yield from self._places.renew(now)
         groups = dict.fromkeys(stream[2] for stream, log in self._repair.log.streams.items() if log.events)
         for group in groups:
             for tree in self._cluster.my_trees:
                 if (group, tree) not in self._places:
                     for neighbour in self.neighbours(group, tree):
-                        effects += self._repair.tell_cluster(group, tree, neighbour)
-        return effects
+                        yield from self._repair.tell_cluster(group, tree, neighbour)
 
-    def undelivered(self, now: Nanos, peer: PeerId, message: Any) -> list[PluginEffect]:
+    def undelivered(self, now: Nanos, peer: PeerId, message: Any) -> Iterable[PluginEffect]:
         """Try the next backup of a cluster that does not answer; if there is none, look for another parent."""
         match message:
             case AskParents() | RemoveChild() | HaveEvent():

@@ -19,15 +19,18 @@ from wend.strategies.clusters.membership.messages import (
     MemberBeat,
     Roster,
     RosterUpdate,
+    Slots,
     agreement_of,
     digest_of,
+    holders_of,
 )
 from wend.strategies.clusters.membership.multicast import MulticastTest
 from wend.strategies.clusters.membership.settings import ClusterSettings
-from wend.strategies.clusters.membership.slots import Slots, holders_of
 
 
 class ClusterState:
+    """The name and the roster, with what follows from them."""
+
     def __init__(self, me: PeerId, incarnation: int, settings: ClusterSettings) -> None:
         self.me = me
         self.incarnation = incarnation
@@ -39,26 +42,23 @@ class ClusterState:
         self.multicast = MulticastTest(me, self.detection_ns)
         self.roster: Roster | None = None
         self.term = 0
-        """The roster's; 0 without a roster."""
         self.head = me
-        """The roster's; this peer without a roster."""
+        """The roster's head; this peer itself if it has no roster."""
         self.digest = 0
         self.members: dict[PeerId, int] = {}
         """With their incarnations, sorted by id."""
         self.peers: tuple[PeerId, ...] = ()
-        """The members alone."""
         self.slots: Slots = ()
         self.holders: tuple[PeerId, ...] = ()
         """The coordinators and backups."""
         self.is_head = False
         self.is_holder = False
-        """Whether this peer is a coordinator or a backup."""
         self.my_trees: tuple[int, ...] = ()
         self.my_backups: tuple[int, ...] = ()
         self.highest_term = 0
-        """Of this cluster, as far as this peer has heard."""
+        """The highest term of this cluster that this peer has heard of."""
         self.stamp = 0
-        """Of the cluster's entry in the directory."""
+        """The stamp of the cluster's entry in the directory."""
         self.head_ns: Nanos = 0
         """When this peer last heard the head itself."""
         self.has_news = False
@@ -91,12 +91,10 @@ class ClusterState:
         return now - self.head_ns >= silence_limit(self.detection_ns)
 
     def mismatch(self, name: str, agreement: int) -> RefusalCode | None:
-        """The reason to refuse a message that carries this name and agreement; None if it is of this cluster."""
+        """The reason to refuse a message with this name and agreement; None if it belongs to this cluster."""
         if name != self.name:
             return "other-cluster"
         return None if agreement == self.agreement else "cluster-settings-differ"
-
-    # ---------------------------------------------------------------- messages
 
     def send(self, peers: Iterable[PeerId], message: ClusterMessage) -> list[PluginEffect]:
         """Send a message to each of these peers except this one."""

@@ -1,6 +1,6 @@
-"""Whom this peer knows in other clusters, and what it tells them of its own (`directory.py`)."""
+"""The peers that this one knows in other clusters, and what it tells them about its own cluster (`directory.py`)."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 
 from wend.model.events import PeerId
 from wend.model.random_stream import RandomStream, peer_stream
@@ -15,8 +15,9 @@ from wend.strategies.clusters.membership.messages import (
     DirectoryEntries,
     MemberProbe,
     SearchAnswer,
+    Slots,
+    holders_of,
 )
-from wend.strategies.clusters.membership.slots import Slots, holders_of
 
 MOST_CONTACTS = 64
 ASKED = 3
@@ -49,8 +50,6 @@ class ClusterContacts:
         self._lonely = 0
         """Heartbeat periods in which this coordinator or backup knew no other cluster."""
 
-    # ---------------------------------------------------------------- contacts
-
     def begin(self, contacts: Iterable[PeerId], contacts_follow: bool) -> None:
         for peer in contacts:
             self.add(peer)
@@ -67,7 +66,7 @@ class ClusterContacts:
             self.contacts.append(peer)
 
     def find(self, peer: PeerId) -> list[PluginEffect]:
-        """Greet a contact that the driver has found. It may be this peer itself."""
+        """Greet a contact that the driver names. It may be this peer itself."""
         self.awaits_contacts = False
         self.add(peer, first=True)
         return self._greet((peer,))
@@ -98,17 +97,16 @@ class ClusterContacts:
         mine = self._cluster.name
         return [slot.active for name, slots in self.directory.slots.items() if name != mine for slot in slots]
 
-    def tend(self, now: Nanos) -> list[PluginEffect]:
+    def tend(self, now: Nanos) -> Iterator[PluginEffect]:
         """Once per heartbeat period: look for other clusters if none is known, and measure a round trip."""
         self._beats += 1
-        out: list[PluginEffect] = []
         if len(self.directory) == 1 and self._lonely < MOST_LONELY:
             self._lonely += 1
-            out += self._greet_next(1)
-        return [*out, *self._measure(now)]
+            yield from self._greet_next(1)
+        yield from self._measure(now)
 
     def _measure(self, now: Nanos) -> list[PluginEffect]:
-        """Probe a coordinator or backup that was not measured yet; if there is none, now and then any peer."""
+        """Probe a coordinator or backup that is not measured yet; if there is none, now and then any peer."""
         cluster = self._cluster
         coordinators = [peer for peer in (*cluster.holders, *self.coordinators()) if peer != cluster.me]
         candidates = [peer for peer in coordinators if not self._detector.has_measured(peer)]
@@ -123,39 +121,31 @@ class ClusterContacts:
         self._draws += 1
         return peer_stream(self._seed, "clusters", what, self._cluster.me, self._cluster.incarnation, self._draws)
 
-    # ---------------------------------------------------------------- news of the own cluster
-
-    def adopt(self, now: Nanos, slots: Slots) -> list[PluginEffect]:
+    def adopt(self, now: Nanos, slots: Slots) -> Iterator[PluginEffect]:
         """Act on a new roster of this cluster. The earlier one had these slots."""
         cluster = self._cluster
         if not cluster.is_holder:
             self.directory = ClusterDirectory(self._period_ns)
-            return []
+            return
         is_new = not len(self.directory)
         self.directory.learn(now, cluster.entries()[0])
-        out: list[PluginEffect] = []
         if is_new:
             self._lonely = 0
-            out += self._send_digests(now, (peer for peer in cluster.holders if peer != cluster.me))
-            out += self._greet_next(ASKED)
+            yield from self._send_digests(now, (peer for peer in cluster.holders if peer != cluster.me))
+            yield from self._greet_next(ASKED)
         if slots != cluster.slots:
-            out += self._push([name for name in self.directory.slots if name != cluster.name])
-        return out
+            yield from self._push([name for name in self.directory.slots if name != cluster.name])
 
-    def _push(self, names: list[str]) -> list[PluginEffect]:
+    def _push(self, names: list[str]) -> Iterator[PluginEffect]:
         """Tell the coordinators and backups of other clusters, on the trees that this peer coordinates."""
         cluster = self._cluster
         if len(names) > MOST_PUSHED:
             names = self._draw("push").sample(names, MOST_PUSHED)
         entries = DirectoryEntries(cluster.entries())
-        out: list[PluginEffect] = []
         for name in names:
             slots = self.directory.slots[name]
             peers = dict.fromkeys(peer for tree in cluster.my_trees for peer in slots[tree].holders)
-            out += cluster.send(peers, entries)
-        return out
-
-    # ---------------------------------------------------------------- gossip
+            yield from cluster.send(peers, entries)
 
     def start_gossip(self, now: Nanos) -> list[PluginEffect]:
         return [Timer(now + self._period_ns, GOSSIP)]
@@ -178,11 +168,9 @@ class ClusterContacts:
         peers = [peer for peer in holders_of(slots) if peer != cluster.me]
         return [*out, *self._send_digests(now, (draw.choice(peers),))] if peers else out
 
-    def _send_digests(self, now: Nanos, peers: Iterable[PeerId]) -> list[PluginEffect]:
-        out: list[PluginEffect] = []
+    def _send_digests(self, now: Nanos, peers: Iterable[PeerId]) -> Iterator[PluginEffect]:
         for peer in peers:
-            out += self._cluster.send((peer,), self.directory.digest(self._detector.next_number(now, peer)))
-        return out
+            yield from self._cluster.send((peer,), self.directory.digest(self._detector.next_number(now, peer)))
 
     def hear_digest(self, now: Nanos, sender: PeerId, digest: DirectoryDigest) -> list[PluginEffect]:
         cluster = self._cluster
@@ -191,45 +179,44 @@ class ClusterContacts:
         own = DirectoryEntries(cluster.entries(), (), digest.number)
         return cluster.send((sender,), self.directory.answer(digest) if cluster.is_holder else own)
 
-    # ---------------------------------------------------------------- news of other clusters
+    def spread(self, entries: list[ClusterEntry], names: list[str], sender: PeerId) -> Iterator[PluginEffect]:
+        """Act on entries that changed the directory. The new clusters, which `names` lists, hear of this one at once.
 
-    def spread(self, entries: list[ClusterEntry], names: list[str], sender: PeerId) -> list[PluginEffect]:
-        """Act on entries that changed the directory; `names` are those of new clusters, which hear of this one at once.
-
-        If another cluster sent the entries, an active coordinator passes them on to the others of its own: the sender's
+        If another cluster sent the entries, an active coordinator passes them on inside its own cluster: the sender's
         list of coordinators may be old."""
         if not entries:
-            return []
+            return
         cluster = self._cluster
         cluster.has_news = True
-        out = self._push(names)
+        yield from self._push(names)
         if sender not in cluster.members and cluster.my_trees:
-            out += cluster.send(cluster.holders, DirectoryEntries(tuple(entries)))
-        return out
+            yield from cluster.send(cluster.holders, DirectoryEntries(tuple(entries)))
 
-    def warn_successor(self, entries: tuple[ClusterEntry, ...], sender: PeerId) -> list[PluginEffect]:
-        """Tell the sender the last term of its cluster, which a new head may not know, if its entry has expired."""
-        cluster, out = self._cluster, list[PluginEffect]()
+    def warn_successor(self, entries: tuple[ClusterEntry, ...], sender: PeerId) -> Iterator[PluginEffect]:
+        """If the entry of the sender's cluster has expired, tell it the last term, which a new head may not know."""
+        cluster = self._cluster
         for entry in entries:
             if self.directory.has_outlived(entry) and sender in holders_of(entry.slots):
                 last = self.directory.last_term(entry.name)
-                out += cluster.send((sender,), SearchAnswer(cluster.name, entry.name, cluster.entries(), (), last))
-        return out
+                answer = SearchAnswer(cluster.name, entry.name, cluster.entries(), (), last)
+                yield from cluster.send((sender,), answer)
 
-    def meet(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> list[PluginEffect]:
-        """Act on the answer of a contact, which says who coordinates another cluster."""
+    def meet(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> Iterator[PluginEffect]:
+        """Act on a contact's answer about the coordinators of another cluster."""
         cluster = self._cluster
         holders = holders_of(entry.slots)
         if cluster.roster is None:
             coordinator = entry.slots[0].active
             if sender in holders or coordinator in self.contacts:
-                return []
+                return
             self.add(coordinator, first=True)
-            return cluster.send((coordinator,), cluster.search())
+            yield from cluster.send((coordinator,), cluster.search())
+            return
         if not cluster.is_holder:
-            return cluster.send((cluster.head,), DirectoryEntries((entry,)))
+            yield from cluster.send((cluster.head,), DirectoryEntries((entry,)))
+            return
         if self.directory.get(entry.name) is not None:
-            return []
+            return
         is_learned = self.directory.learn(now, entry)
-        out = self.spread([entry], [entry.name], sender) if is_learned else []
-        return [*out, *self._send_digests(now, holders)]
+        yield from self.spread([entry], [entry.name], sender) if is_learned else []
+        yield from self._send_digests(now, holders)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
-from wend.strategies.clusters.membership.bounded import put
+from wend.strategies.ring.bounded import put
 
 FIRST_TRIP: Nanos = 100 * MS
 """The round trip that a peer assumes until it has measured one."""
@@ -29,8 +29,6 @@ def silence_limit(detection_ns: Nanos) -> Nanos:
 
 
 class _Record:
-    """A tracked peer."""
-
     __slots__ = ("due_ns", "heard_ns", "tries")
 
     def __init__(self, heard_ns: Nanos, due_ns: Nanos) -> None:
@@ -47,7 +45,6 @@ class ClusterDetector:
         self._wait_ns = detection_ns // 10
         self._records: dict[PeerId, _Record] = {}
         self.dead: dict[PeerId, None] = {}
-        """Of the tracked peers."""
         self._timer_ns: Nanos | None = None
         self._is_timer_late = False
         """Whether a peer may be due before the timer."""
@@ -67,7 +64,7 @@ class ClusterDetector:
         self.dead = {peer: None for peer in self.dead if peer in self._records}
 
     def hear(self, now: Nanos, peer: PeerId, age_ns: Nanos = 0) -> bool:
-        """Take note of a sign of life, which is `age_ns` old. Return whether the peer is not silent."""
+        """Take note of a sign of life that is `age_ns` old. Returns whether the peer is not silent."""
         record = self._records.get(peer)
         if record is None:
             return False
@@ -86,7 +83,7 @@ class ClusterDetector:
             self._is_timer_late = True
 
     def bury(self, peer: PeerId) -> bool:
-        """Count a peer as dead that leaves or has restarted. False if it is not tracked."""
+        """Count a peer that leaves or has restarted as dead. Returns whether this peer tracks it."""
         if peer in self._records:
             self.dead[peer] = None
         return peer in self._records
@@ -108,10 +105,8 @@ class ClusterDetector:
             silent.append(peer)
         return silent, died
 
-    # ---------------------------------------------------------------- the timer
-
     def arm(self, now: Nanos) -> Nanos | None:
-        """When to set a timer for the next probe; None if one is set that is early enough."""
+        """When to set a timer for the next probe; None if an earlier timer runs."""
         if self._timer_ns is not None and not self._is_timer_late:
             return None
         self._is_timer_late = False
@@ -122,13 +117,11 @@ class ClusterDetector:
         return self._timer_ns
 
     def is_due(self, now: Nanos) -> bool:
-        """Whether the timer that was set last has come; an earlier one does not count."""
+        """Whether the latest timer has expired; earlier timers do not count."""
         if self._timer_ns is None or now < self._timer_ns:
             return False
         self._timer_ns = None
         return True
-
-    # ---------------------------------------------------------------- round trips
 
     def next_number(self, now: Nanos, peer: PeerId) -> int:
         """A number for a probe to any peer."""

@@ -2,19 +2,31 @@
 
 Each of them compares its directory with that of a random cluster, once per period: it sends a digest, gets the entries
 that it lacks and sends those that the other lacks. So news reaches all in a few periods, and the cost depends on the
-number of clusters, not on their members. When slots change, active coordinators tell those of the same tree at once.
+number of clusters, not on their members. When slots change, active coordinators tell the coordinators of the same tree
+in other clusters at once.
 
 The head of a cluster raises the stamp of its entry once per period. If the stamp of an entry no longer grows, the
 cluster is gone, and the entry expires. An expired entry returns only with a higher stamp or term.
+
+From the directory both ends of a link compute it, for routings that forward over links (`clusters-linked`). The
+coordinators of a cluster have links to each other. The coordinator of tree t has links to those of tree t in other
+clusters: in all of them if there are few, else in those at distances 1, 2, 4, ... in the sorted ring of all clusters.
+Other members have no links.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.strategies.clusters.membership.bounded import put
-from wend.strategies.clusters.membership.messages import MOST_CLUSTERS, ClusterEntry, DirectoryDigest, DirectoryEntries
-from wend.strategies.clusters.membership.slots import Slots, holders_of
+from wend.strategies.clusters.membership.messages import (
+    MOST_CLUSTERS,
+    ClusterEntry,
+    DirectoryDigest,
+    DirectoryEntries,
+    Slots,
+    holders_of,
+)
+from wend.strategies.ring.bounded import put
 
 EXPIRY = 24
 """Periods after which an entry expires if its stamp did not grow."""
@@ -47,7 +59,7 @@ class ClusterDirectory:
         return 0 if name in self._entries else self._expired.get(name, (0, 0, 0))[0]
 
     def has_outlived(self, entry: ClusterEntry) -> bool:
-        """Whether a roster that wins over the entry's has expired here: a new head does not know of that one."""
+        """Whether an entry of a later roster has expired here: a new head does not know of that roster."""
         expired = self._expired.get(entry.name)
         return expired is not None and entry.name not in self._entries and expired[:2] > entry.version[:2]
 
@@ -65,7 +77,7 @@ class ClusterDirectory:
         return True
 
     def expire(self, now: Nanos, mine: str) -> list[ClusterEntry]:
-        """Drop and return the entries of other clusters whose stamps did not grow for long."""
+        """Drop and return the entries of other clusters whose stamps have not grown for too long."""
         limit_ns = now - self._expiry_ns
         names = [name for name, renewed_ns in self._renewed_ns.items() if renewed_ns < limit_ns and name != mine]
         entries = [self._entries.pop(name) for name in names]
@@ -79,8 +91,6 @@ class ClusterDirectory:
     def _index(self) -> None:
         self.slots = {name: self._entries[name].slots for name in sorted(self._entries)}
         self._holders = frozenset(peer for slots in self.slots.values() for peer in holders_of(slots))
-
-    # ---------------------------------------------------------------- gossip
 
     def digest(self, number: int) -> DirectoryDigest:
         return DirectoryDigest(number, tuple((name, *entry.version) for name, entry in self._entries.items()))
@@ -99,3 +109,26 @@ class ClusterDirectory:
 
     def entries(self, names: Iterable[str]) -> tuple[ClusterEntry, ...]:
         return tuple(self._entries[name] for name in dict.fromkeys(names) if name in self._entries)
+
+
+MOST_LINKED = 8
+"""Up to so many clusters, each has links to every other."""
+
+
+def coordinator_links(me: PeerId, mine: str, directory: Mapping[str, Slots]) -> tuple[PeerId, ...]:
+    """The neighbours of a peer of the cluster `mine`, sorted."""
+    own = [slot.active for slot in directory.get(mine, ())]
+    if me not in own:
+        return ()
+    names = list(directory)
+    near = names if len(names) <= MOST_LINKED else ring_neighbours(names, mine)
+    trees = [tree for tree, active in enumerate(own) if active == me]
+    abroad = [directory[name][tree].active for name in near if name != mine for tree in trees]
+    return tuple(sorted({*own, *abroad} - {me}))
+
+
+def ring_neighbours(names: Sequence[str], mine: str) -> list[str]:
+    """The names at distances 1, 2, 4, ... from `mine`, in both directions of a ring."""
+    at, count = names.index(mine), len(names)
+    distances = [1 << power for power in range(count.bit_length()) if 1 << power < count]
+    return list(dict.fromkeys(names[(at + side * distance) % count] for distance in distances for side in (1, -1)))

@@ -3,21 +3,22 @@
 A peer without a cluster searches in rounds, one per heartbeat period: by multicast, by contacts of any cluster, and by
 others that search for the same one. A contact answers with the coordinators of its own cluster; if it is one itself, it
 knows the directory and says who coordinates the cluster in question. If nobody knows the cluster, the peer begins it;
-of several that search at once, the one with the lowest id. Some may begin it twice: such clusters merge as after a
-partition.
+of several peers that search at once, the one with the lowest id begins. Two peers may both begin it: then their
+clusters merge as after a partition.
 """
+
+from collections.abc import Iterable, Iterator
 
 from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.plugins import FindPath, JoinMulticast, Multicast, PluginEffect, Refuse, Timer
-from wend.strategies.clusters.membership.bounded import put
 from wend.strategies.clusters.membership.cluster import ClusterState
 from wend.strategies.clusters.membership.contacts import ASKED, ClusterContacts
 from wend.strategies.clusters.membership.leadership import Leadership
 from wend.strategies.clusters.membership.merge import Merge
-from wend.strategies.clusters.membership.messages import ClusterEntry, ClusterSearch, SearchAnswer
-from wend.strategies.clusters.membership.slots import holders_of
+from wend.strategies.clusters.membership.messages import ClusterEntry, ClusterSearch, SearchAnswer, holders_of
+from wend.strategies.ring.bounded import put
 
 MOST_PATHS = 3
 """Contacts to which a peer without a cluster name traces the path."""
@@ -45,8 +46,6 @@ class ClusterDiscovery:
         self._seekers: dict[str, dict[PeerId, None]] = {}
         """By the name of a cluster, the peers that asked this one for it."""
 
-    # ---------------------------------------------------------------- the name
-
     def start(self, now: Nanos) -> list[PluginEffect]:
         """Search for the cluster if its name is known; else trace paths to find the peer's routing domain."""
         if self._cluster.name:
@@ -54,14 +53,12 @@ class ClusterDiscovery:
         paths = [FindPath(peer) for peer in self._contacts.next_contacts(MOST_PATHS)]
         return [*paths, Timer(now + 2 * self._cluster.detection_ns, NAME)]
 
-    def name_after_path(self, now: Nanos, path: Path | None) -> list[PluginEffect]:
-        return self._name(now, domain_of_path(path))
-
     def name_after_peer(self, now: Nanos) -> list[PluginEffect]:
-        """No path came in time: the peer is a cluster of its own."""
-        return self._name(now, f"peer {self._cluster.me}")
+        """Become a cluster of its own: no path came in time."""
+        return self.name(now, f"peer {self._cluster.me}")
 
-    def _name(self, now: Nanos, name: str | None) -> list[PluginEffect]:
+    def name(self, now: Nanos, name: str | None) -> list[PluginEffect]:
+        """Name the cluster and search for it, unless it has a name already."""
         if self._cluster.name or name is None:
             return []
         self._cluster.name = name
@@ -70,27 +67,27 @@ class ClusterDiscovery:
     def _enter(self, now: Nanos) -> list[PluginEffect]:
         return [JoinMulticast(self._cluster.group), *self._contacts.start_gossip(now), *self.seek(now)]
 
-    # ---------------------------------------------------------------- the search
-
-    def seek(self, now: Nanos) -> list[PluginEffect]:
+    def seek(self, now: Nanos) -> Iterator[PluginEffect]:
         """Search for one more round, or begin the cluster."""
         cluster = self._cluster
         if cluster.roster is not None:
-            return []
+            return
         seekers = self._seekers_of(cluster.name, cluster.me)
         if self._is_last_round(seekers):
-            return [*self._leadership.begin(now), *cluster.send(seekers, cluster.beacon(now))]
-        message, out = cluster.search(), list[PluginEffect]()
+            yield from self._leadership.begin(now)
+            yield from cluster.send(seekers, cluster.beacon(now))
+            return
+        message = cluster.search()
         if self._rounds % MULTICAST_ROUNDS == 1:  # if many begin at once, all of them hear it
-            out.append(Multicast(cluster.group, message))
+            yield Multicast(cluster.group, message)
         contacts = self._contacts.next_contacts(ASKED)
-        out += cluster.send(dict.fromkeys((*contacts, *sorted(seekers)[:ASKED])), message)
+        yield from cluster.send(dict.fromkeys((*contacts, *sorted(seekers)[:ASKED])), message)
         for peer in self._merge.targets:
-            out += self._merge.ask_head(now, peer)
-        return [*out, Timer(now + cluster.period_ns, SEEK)]
+            yield from self._merge.ask_head(now, peer)
+        yield Timer(now + cluster.period_ns, SEEK)
 
     def _is_last_round(self, seekers: tuple[PeerId, ...]) -> bool:
-        """Count a round; whether to begin the cluster now."""
+        """Count a round. Returns whether to begin the cluster now."""
         self._rounds += 1
         if self._merge.targets:
             limit = HOPEFUL
@@ -113,9 +110,7 @@ class ClusterDiscovery:
     def _seekers_of(self, cluster: str, without: PeerId) -> tuple[PeerId, ...]:
         return tuple(peer for peer in self._seekers.get(cluster, ()) if peer != without)
 
-    # ---------------------------------------------------------------- messages
-
-    def hear_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> list[PluginEffect]:
+    def hear_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> Iterable[PluginEffect]:
         cluster, directory = self._cluster, self._contacts.directory
         if message.cluster == cluster.name:
             return self._hear_own_search(now, sender, message)
@@ -130,37 +125,38 @@ class ClusterDiscovery:
         )
         return cluster.send((sender,), answer)
 
-    def _hear_own_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> list[PluginEffect]:
+    def _hear_own_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> Iterator[PluginEffect]:
         cluster = self._cluster
         if reason := cluster.mismatch(message.cluster, message.agreement):
-            return [Refuse(sender, reason)]
+            yield Refuse(sender, reason)
+            return
         if cluster.roster is None:
             self._add_seeker(cluster.name, sender)
-            return []
+            return
         if cluster.members.get(sender) == message.incarnation:
-            return []  # it has joined, and greets a contact
-        out = self._leadership.restart(now, sender, message.incarnation)
-        return [*out, *cluster.send((sender,), cluster.beacon(now))]
+            return  # it has joined, and greets a contact
+        yield from self._leadership.restart(now, sender, message.incarnation)
+        yield from cluster.send((sender,), cluster.beacon(now))
 
-    def hear_answer(self, now: Nanos, sender: PeerId, message: SearchAnswer) -> list[PluginEffect]:
+    def hear_answer(self, now: Nanos, sender: PeerId, message: SearchAnswer) -> Iterator[PluginEffect]:
         cluster = self._cluster
         if message.asked != cluster.name:
-            return [Refuse(sender, "answer-other-cluster")]
-        out = self._exceed_term(now, message)
+            yield Refuse(sender, "answer-other-cluster")
+            return
+        yield from self._exceed_term(now, message)
         for entry in message.entries:
             if entry.name == cluster.name:
-                out += self._hear_own_entry(now, entry, sender)
+                yield from self._hear_own_entry(now, entry, sender)
             else:
-                out += self._contacts.meet(now, entry, sender)
+                yield from self._contacts.meet(now, entry, sender)
         if cluster.roster is None:
             for peer in message.seekers:
                 if peer != cluster.me and peer not in self._seekers_of(cluster.name, cluster.me):
                     self._add_seeker(cluster.name, peer)
-                    out += cluster.send((peer,), cluster.search())
-        return out
+                    yield from cluster.send((peer,), cluster.search())
 
-    def _exceed_term(self, now: Nanos, message: SearchAnswer) -> list[PluginEffect]:
-        """Take a higher term if somebody knew this cluster in one that is not lower, before its entry expired."""
+    def _exceed_term(self, now: Nanos, message: SearchAnswer) -> Iterable[PluginEffect]:
+        """Take a higher term if the sender knew this cluster in the same or a higher term before its entry expired."""
         cluster = self._cluster
         cluster.hear_term(message.term)
         if cluster.term > message.term:
@@ -169,13 +165,13 @@ class ClusterDiscovery:
             return self._leadership.write(now)
         return cluster.send((cluster.head,), message) if cluster.is_holder else []
 
-    def _hear_own_entry(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> list[PluginEffect]:
+    def _hear_own_entry(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> Iterator[PluginEffect]:
         cluster = self._cluster
         if cluster.roster is not None:
-            return self._merge.compare(now, entry, sender)
+            yield from self._merge.compare(now, entry, sender)
+            return
         if reason := cluster.mismatch(entry.name, entry.agreement):
-            return [Refuse(sender, reason)]
-        out: list[PluginEffect] = []
+            yield Refuse(sender, reason)
+            return
         for peer in dict.fromkeys((entry.head, *holders_of(entry.slots))):
-            out += self._merge.ask_admission(now, peer)
-        return out
+            yield from self._merge.ask_admission(now, peer)

@@ -27,8 +27,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from wend.model.events import PeerId
-from wend.strategies.clusters.membership.messages import Roster
-from wend.strategies.clusters.membership.slots import Slot, Slots, holders_of
+from wend.strategies.clusters.membership.messages import Roster, Slot, Slots, holders_of
 
 
 def wins(term: int, head: PeerId, other_term: int, other_head: PeerId) -> bool:

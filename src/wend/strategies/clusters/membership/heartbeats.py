@@ -1,14 +1,16 @@
 """Heartbeats and beacons: how members know that the others live, and that they have the same roster.
 
 Each member sends a heartbeat to the head, once per period, and gets its beacon. Coordinators and backups send each
-other heartbeats, too, so each of them knows which of its predecessors in the succession live. Nobody else sends any, so
-a member's control traffic does not grow with the cluster, and the head's grows only if multicast does not work.
+other heartbeats, too, so each of them knows which of its predecessors in the succession live. There are no other
+heartbeats, so a member's control traffic does not grow with the cluster, and the head's grows only if multicast fails.
 
 The beacon carries a digest of the roster, so that a member that missed the roster asks for it.
 
-If a member misses the head although it lives, coordinators and backups that hear both pass heartbeats and beacons on. A
-beacon that is passed on says how old it is, so nobody takes a dead head for alive because others repeat it.
+If a member does not hear a live head, coordinators and backups that hear both pass heartbeats and beacons on. A beacon
+that they pass on says how old it is, so no peer takes a dead head for alive because others repeat its beacon.
 """
+
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -46,20 +48,17 @@ class Heartbeats:
         self._merge = merge
         self._looks = 0
 
-    # ---------------------------------------------------------------- sending
-
     def start(self, now: Nanos) -> list[PluginEffect]:
         return [Timer(now + 1 + node_id(self._cluster.me) % self._cluster.period_ns, BEAT)]
 
-    def beat(self, now: Nanos) -> list[PluginEffect]:
+    def beat(self, now: Nanos) -> Iterator[PluginEffect]:
         cluster = self._cluster
-        out: list[PluginEffect] = [Timer(now + cluster.period_ns, BEAT)]
+        yield Timer(now + cluster.period_ns, BEAT)
         if cluster.roster is not None:
-            out += self._send_beacons(now) if cluster.is_head else self._send_beats(now)
-            out += self._merge.ask_winner(now)
+            yield from self._send_beacons(now) if cluster.is_head else self._send_beats(now)
+            yield from self._merge.ask_winner(now)
             if cluster.multicast.is_probe_due(now):
-                out.append(Multicast(cluster.group, MulticastProbe(cluster.name)))
-        return out
+                yield Multicast(cluster.group, MulticastProbe(cluster.name))
 
     def _send_beats(self, now: Nanos) -> list[PluginEffect]:
         cluster, beat = self._cluster, self._cluster.beat(now)
@@ -84,7 +83,7 @@ class Heartbeats:
         return [Notice("multicast-works" if works else "multicast-blocked", self._cluster.me)]
 
     def _look_for_lost(self, beacon: HeadBeacon) -> list[PluginEffect]:
-        """Send the beacon to each lost peer once in a while, first to those that were lost last."""
+        """Send the beacon to each lost peer once in a while, to the latest ones first."""
         cluster = self._cluster
         lost = cluster.roster.lost[::-1] if cluster.roster is not None else ()
         if not lost:
@@ -94,89 +93,82 @@ class Heartbeats:
         self._looks += 1
         return cluster.send(lost[place : place + 1], beacon)
 
-    # ---------------------------------------------------------------- heartbeats of others
-
-    def hear_beat(self, now: Nanos, sender: PeerId, beat: MemberBeat) -> list[PluginEffect]:
+    def hear_beat(self, now: Nanos, sender: PeerId, beat: MemberBeat) -> Iterable[PluginEffect]:
         return self._take_beat(now, sender, beat, sender)
 
-    def hear_passed_beat(self, now: Nanos, sender: PeerId, message: PassedBeat) -> list[PluginEffect]:
+    def hear_passed_beat(self, now: Nanos, sender: PeerId, message: PassedBeat) -> Iterable[PluginEffect]:
         if sender not in self._cluster.members or not self._cluster.is_head:
             return []
         if reason := self._cluster.mismatch(message.beat.cluster, message.beat.agreement):
             return [Refuse(sender, reason)]
         return self._take_beat(now, message.member, message.beat, sender)
 
-    def _take_beat(self, now: Nanos, member: PeerId, beat: MemberBeat, sender: PeerId) -> list[PluginEffect]:
-        cluster, out = self._cluster, list[PluginEffect]()
+    def _take_beat(self, now: Nanos, member: PeerId, beat: MemberBeat, sender: PeerId) -> Iterator[PluginEffect]:
+        cluster = self._cluster
         if cluster.roster is None or member == cluster.me:
-            return out
+            return
         incarnation = cluster.members.get(member)
         if beat.term and election.wins(beat.term, beat.head, cluster.term, cluster.head):
-            out += self._merge.follow(now, beat.term, beat.head, sender)
+            yield from self._merge.follow(now, beat.term, beat.head, sender)
         if incarnation is None or beat.incarnation > incarnation:
-            return [*out, *self._join(now, member, beat, sender)]
-        if beat.incarnation < incarnation:
-            return out
-        self._detector.hear(now, member)
-        out += self._correct(now, member, beat)
-        if cluster.is_head:
-            cluster.multicast.report(now, member, beat)
-        elif beat.seeks and not cluster.misses_head(now):
-            out += cluster.send((cluster.head,), PassedBeat(member, beat))
-            out += cluster.send((member,), cluster.beacon(now))
-        return out
+            yield from self._join(now, member, beat, sender)
+        elif beat.incarnation == incarnation:
+            self._detector.hear(now, member)
+            yield from self._correct(now, member, beat)
+            if cluster.is_head:
+                cluster.multicast.report(now, member, beat)
+            elif beat.seeks and not cluster.misses_head(now):
+                yield from cluster.send((cluster.head,), PassedBeat(member, beat))
+                yield from cluster.send((member,), cluster.beacon(now))
 
-    def _join(self, now: Nanos, member: PeerId, beat: MemberBeat, sender: PeerId) -> list[PluginEffect]:
+    def _join(self, now: Nanos, member: PeerId, beat: MemberBeat, sender: PeerId) -> Iterator[PluginEffect]:
         """Act on the request of another peer to become a member, or on the restart of a member."""
         cluster = self._cluster
         if cluster.is_head:
-            return self._leadership.admit(now, member, beat.incarnation)
-        out = self._leadership.restart(now, member, beat.incarnation)
+            yield from self._leadership.admit(now, member, beat.incarnation)
+            return
+        yield from self._leadership.restart(now, member, beat.incarnation)
         if sender == member:
-            out += cluster.send((cluster.head,), PassedBeat(member, beat))
-        return out
+            yield from cluster.send((cluster.head,), PassedBeat(member, beat))
 
-    def _correct(self, now: Nanos, member: PeerId, beat: MemberBeat) -> list[PluginEffect]:
+    def _correct(self, now: Nanos, member: PeerId, beat: MemberBeat) -> Iterable[PluginEffect]:
         """Tell a member of this peer's roster if it has another one."""
         cluster = self._cluster
         if (beat.term, beat.head) == (cluster.term, cluster.head):
             return []
         if cluster.is_head and beat.term == cluster.term:
-            return self._leadership.write(now)  # the member has other slots of this term, and adopts only a higher one
+            return self._leadership.write(now)  # the member has other slots of this term and adopts only a higher term
         if cluster.is_head or not beat.term:
             return cluster.send((member,), cluster.roster_message())
         return cluster.send((member,), cluster.beacon(now)) if beat.head != cluster.head else []
 
-    # ---------------------------------------------------------------- beacons and rosters
-
-    def hear_beacon(self, now: Nanos, sender: PeerId, beacon: HeadBeacon) -> list[PluginEffect]:
+    def hear_beacon(self, now: Nanos, sender: PeerId, beacon: HeadBeacon) -> Iterable[PluginEffect]:
         cluster = self._cluster
         if beacon.by_multicast and sender == beacon.head:
             cluster.multicast.hear(now, sender)
         if cluster.roster is None:
             cluster.hear_term(beacon.term)
-            asked = self._merge.ask_admission(now, beacon.head)
-            return [*asked, *self._merge.ask_admission(now, sender)]  # the sender passes requests on to the head
+            requests = self._merge.ask_admission(now, beacon.head)
+            return [*requests, *self._merge.ask_admission(now, sender)]  # the sender passes requests on to the head
         if (beacon.term, beacon.head) == (cluster.term, cluster.head):
             return self._hear_own_beacon(now, sender, beacon)
         return self._merge.resolve(now, beacon.term, beacon.head, sender)
 
-    def _hear_own_beacon(self, now: Nanos, sender: PeerId, beacon: HeadBeacon) -> list[PluginEffect]:
-        cluster, out = self._cluster, list[PluginEffect]()
+    def _hear_own_beacon(self, now: Nanos, sender: PeerId, beacon: HeadBeacon) -> Iterator[PluginEffect]:
+        cluster = self._cluster
         if cluster.is_head or (sender != beacon.head and sender not in cluster.members):
-            return out
+            return
         is_heard = self._detector.hear(now, beacon.head, beacon.age_ns)
         if sender == beacon.head:
             cluster.head_ns = now
             cluster.stamp = max(cluster.stamp, beacon.stamp)
-            out += self._judge_multicast(now, beacon)
+            yield from self._judge_multicast(now, beacon)
         if is_heard:
             self._leadership.track(now)
         if beacon.digest != cluster.digest:
-            out += self._merge.ask_roster(sender)
-        return out
+            yield from self._merge.ask_roster(sender)
 
-    def hear_roster(self, now: Nanos, sender: PeerId, message: RosterUpdate) -> list[PluginEffect]:
+    def hear_roster(self, now: Nanos, sender: PeerId, message: RosterUpdate) -> Iterable[PluginEffect]:
         cluster, new = self._cluster, message.roster
         if message.by_multicast and sender == new.head:
             cluster.multicast.hear(now, sender)
@@ -193,7 +185,7 @@ class Heartbeats:
             return self._merge.ask_admission(now, new.head)
         return self._merge.resolve(now, new.term, new.head, sender)
 
-    def _hear_same_term(self, now: Nanos, sender: PeerId, message: RosterUpdate) -> list[PluginEffect]:
+    def _hear_same_term(self, now: Nanos, sender: PeerId, message: RosterUpdate) -> Iterable[PluginEffect]:
         cluster, new = self._cluster, message.roster
         if digest_of(new) == cluster.digest:
             return []

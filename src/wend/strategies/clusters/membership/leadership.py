@@ -1,12 +1,14 @@
 """Who heads the cluster, and what the head writes (`election.py` has the rule).
 
-The head writes a roster when members join, leave, die or restart, and sends it to all. It collects joins for a moment,
-so that many joins make one roster. A detection time after the last roster the head looks again: new backups have the
-state of their slots by then, so they may become coordinators.
+The head writes a roster when members join, leave, die or restart, and sends it to all members. It collects joins for a
+moment, so that many joins make one roster. A detection time later new backups have the state of their slots, and the
+head may make them coordinators.
 
-Each peer tracks those whose death concerns it. The head tracks all members, coordinators and backups track each other,
-and other members track the head. If the head is silent, these track all coordinators and backups, too.
+Each peer tracks the peers whose death concerns it. The head tracks all members, coordinators and backups track each
+other, and other members track the head. If the head is silent, they track all coordinators and backups, too.
 """
+
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -42,32 +44,29 @@ class Leadership:
         self._detector = detector
         self._contacts = contacts
         self._joiners: dict[PeerId, int] = {}
-        """For the head: whom the next roster adds, with their incarnations."""
+        """For the head: the peers that the next roster adds, with their incarnations."""
         self._leavers: dict[PeerId, None] = {}
-        """Members that said that they leave."""
+        """Members that announced that they leave."""
         self._adopted_ns: Nanos = 0
         self._take_over_ns: Nanos | None = None
         self._is_small = False
         """Whether the cluster has fewer members than trees, and the head has said so."""
 
-    # ---------------------------------------------------------------- rosters
-
-    def begin(self, now: Nanos) -> list[PluginEffect]:
+    def begin(self, now: Nanos) -> Iterator[PluginEffect]:
         """Be the first member."""
         cluster = self._cluster
         slots = election.first_slots(cluster.me, self._coordinators)
-        out = self.adopt(now, Roster(1, cluster.me, ((cluster.me, cluster.incarnation),), slots), 0)
+        yield from self.adopt(now, Roster(1, cluster.me, ((cluster.me, cluster.incarnation),), slots), 0)
         if cluster.highest_term > 1:
-            out += self.write(now)
-        return [*out, Timer(now + cluster.detection_ns, SETTLE)]
+            yield from self.write(now)
+        yield Timer(now + cluster.detection_ns, SETTLE)
 
-    def adopt(self, now: Nanos, roster: Roster, stamp: int) -> list[PluginEffect]:
+    def adopt(self, now: Nanos, roster: Roster, stamp: int) -> Iterator[PluginEffect]:
         cluster, test = self._cluster, self._cluster.multicast
         before, slots = cluster.roster, cluster.slots
-        out: list[PluginEffect] = []
         if before is None or slots != roster.slots or before.members != roster.members:
             cluster.has_news = True
-            out.append(MulticastMembers(cluster.group, roster.slots[0].active, roster.members))
+            yield MulticastMembers(cluster.group, roster.slots[0].active, roster.members)
         cluster.adopt(roster, stamp)
         self._adopted_ns, self._take_over_ns = now, None
         self._leavers = {peer: None for peer in self._leavers if peer in cluster.members}
@@ -79,9 +78,9 @@ class Leadership:
         test.set_members(now, cluster.members)
         self.track(now)
         self._detector.hear(now, roster.head)
-        return [*out, *self._contacts.adopt(now, slots)]
+        yield from self._contacts.adopt(now, slots)
 
-    def write(self, now: Nanos, ready: bool = False) -> list[PluginEffect]:
+    def write(self, now: Nanos, ready: bool = False) -> Iterator[PluginEffect]:
         """Write the next roster, as the head or as its successor, and send it to all members.
 
         Coordinators, backups and members that hear no multicast get it by unicast, too."""
@@ -98,12 +97,12 @@ class Leadership:
         )
         self._joiners = {}
         is_reached = {peer: test.reaches(peer) and peer not in joiners for peer in members}
-        out = self.adopt(now, roster, cluster.stamp)
+        yield from self.adopt(now, roster, cluster.stamp)
         message = cluster.roster_message()
         if len(members) > 1:
-            out.append(Multicast(cluster.group, replace(message, by_multicast=True)))
-        out += cluster.send((peer for peer in members if not is_reached[peer] or peer in cluster.holders), message)
-        return [*out, Timer(now + cluster.detection_ns, SETTLE)]
+            yield Multicast(cluster.group, replace(message, by_multicast=True))
+        yield from cluster.send((peer for peer in members if not is_reached[peer] or peer in cluster.holders), message)
+        yield Timer(now + cluster.detection_ns, SETTLE)
 
     def _next_members(self) -> dict[PeerId, int]:
         dead, leavers = self._detector.dead, self._leavers
@@ -118,58 +117,51 @@ class Leadership:
         lost = [peer for peer in candidates if peer not in members and peer not in self._leavers]
         return tuple(dict.fromkeys(reversed(lost)))[:MOST_LOST][::-1]
 
-    def settle(self, now: Nanos) -> list[PluginEffect]:
+    def settle(self, now: Nanos) -> Iterator[PluginEffect]:
         """Let new backups become coordinators: a detection time after the last roster they have the state."""
         cluster = self._cluster
         if not cluster.is_head or now - self._adopted_ns < cluster.detection_ns:
-            return []
+            return
         live = list(cluster.members)
         slots = election.reassign(cluster.slots, live, (), self._backups, cluster.term, True)
-        out = self.write(now, ready=True) if slots != cluster.slots else []
+        yield from self.write(now, ready=True) if slots != cluster.slots else []
         is_small = len(cluster.members) < self._coordinators
         if is_small and not self._is_small:
-            out.append(Notice("cluster-small", cluster.me))
+            yield Notice("cluster-small", cluster.me)
         self._is_small = is_small
-        return out
 
-    # ---------------------------------------------------------------- joining, leaving, restarts
-
-    def admit(self, now: Nanos, member: PeerId, incarnation: int) -> list[PluginEffect]:
+    def admit(self, now: Nanos, member: PeerId, incarnation: int) -> Iterator[PluginEffect]:
         """Add a peer to the next roster, as the head."""
         members, joiners = self._cluster.members, self._joiners
         if len(members) + len(joiners) >= MOST_MEMBERS or incarnation < joiners.get(member, 0):
-            return []
-        out: list[PluginEffect] = []
+            return
         if not joiners:
-            out.append(Timer(now + self._cluster.detection_ns // 20, ADMIT))
+            yield Timer(now + self._cluster.detection_ns // 20, ADMIT)
         joiners[member] = incarnation
         if member in members:
-            out += self.write(now)  # it has restarted: its backups take over now
-        return out
+            yield from self.write(now)  # it has restarted: its backups take over now
 
-    def admit_joiners(self, now: Nanos) -> list[PluginEffect]:
+    def admit_joiners(self, now: Nanos) -> Iterable[PluginEffect]:
         return self.write(now) if self._cluster.is_head and self._joiners else []
 
-    def restart(self, now: Nanos, member: PeerId, incarnation: int) -> list[PluginEffect]:
+    def restart(self, now: Nanos, member: PeerId, incarnation: int) -> Iterable[PluginEffect]:
         """Take note of a member's incarnation, which is a higher one if the member has restarted."""
         if incarnation <= self._cluster.members.get(member, incarnation):
             return []
         return self.admit(now, member, incarnation) if self._cluster.is_head else self._remove(now, member)
 
-    def hear_leave(self, now: Nanos, sender: PeerId, message: MemberLeave) -> list[PluginEffect]:
+    def hear_leave(self, now: Nanos, sender: PeerId, message: MemberLeave) -> Iterable[PluginEffect]:
         cluster = self._cluster
         if message.cluster != cluster.name or cluster.members.get(sender) != message.incarnation:
             return []
         self._leavers[sender] = None
         return self.write(now) if cluster.is_head else self._remove(now, sender)
 
-    def _remove(self, now: Nanos, member: PeerId) -> list[PluginEffect]:
+    def _remove(self, now: Nanos, member: PeerId) -> Iterable[PluginEffect]:
         return self._elect(now) if self._detector.bury(member) else []
 
-    # ---------------------------------------------------------------- failures
-
     def track(self, now: Nanos, suspected: bool = False) -> None:
-        """Track the peers that this peer's role asks for; if the head is suspected, all coordinators and backups."""
+        """Track the peers whose death concerns this one; if the head is suspected, all coordinators and backups."""
         cluster = self._cluster
         if cluster.is_head:
             peers = list(cluster.members)
@@ -197,14 +189,14 @@ class Leadership:
     def hear_probe(self, now: Nanos, sender: PeerId, message: MemberProbe) -> list[PluginEffect]:
         return self._cluster.send((sender,), MemberAnswer(message.number, self._cluster.incarnation))
 
-    def hear_answer(self, now: Nanos, sender: PeerId, message: MemberAnswer) -> list[PluginEffect]:
+    def hear_answer(self, now: Nanos, sender: PeerId, message: MemberAnswer) -> Iterable[PluginEffect]:
         if not self._detector.measure(now, sender, message.number):
             return []
         if message.incarnation == self._cluster.members.get(sender):
             self._detector.hear(now, sender)
         return self.restart(now, sender, message.incarnation)
 
-    def _elect(self, now: Nanos) -> list[PluginEffect]:
+    def _elect(self, now: Nanos) -> Iterable[PluginEffect]:
         """Act on the dead if it is this peer's turn."""
         cluster, dead = self._cluster, self._detector.dead
         if cluster.roster is None or not dead:
@@ -220,8 +212,8 @@ class Leadership:
         self._take_over_ns = now + election.patience(cluster.roster, cluster.me, dead) * cluster.period_ns
         return self.take_over(now)
 
-    def take_over(self, now: Nanos) -> list[PluginEffect]:
-        """Head the cluster if all coordinators and backups are dead, unless another member was faster."""
+    def take_over(self, now: Nanos) -> Iterable[PluginEffect]:
+        """Head the cluster if all coordinators and backups are dead and no other member was faster."""
         if self._take_over_ns is None:
             return []
         dead = self._detector.dead

@@ -1,17 +1,19 @@
 """How a peer gets from its roster, or from none, to the roster that wins.
 
-After a partition, heads look for lost members with their beacons, one after the other. A peer that hears of a roster
-that wins over its own asks the head of that one to be added; a head that loses tells its members.
+After a partition a head sends its beacon to lost members, one after the other. A peer that hears of a roster that wins
+over its own asks the head of that roster to add it. A head whose roster loses tells its members.
 """
+
+from collections.abc import Iterable, Iterator
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import PluginEffect, Refuse
 from wend.strategies.clusters.membership import election
-from wend.strategies.clusters.membership.bounded import put
 from wend.strategies.clusters.membership.cluster import ClusterState
 from wend.strategies.clusters.membership.leadership import Leadership
 from wend.strategies.clusters.membership.messages import ClusterEntry, DirectoryEntries, RosterRequest
+from wend.strategies.ring.bounded import put
 
 MOST_ASKED = 256
 MOST_TARGETS = 16
@@ -24,13 +26,13 @@ class Merge:
         self._cluster = cluster
         self._leadership = leadership
         self.targets: dict[PeerId, None] = {}
-        """Members that can admit this peer, which has no roster yet."""
+        """Members that can admit this peer while it has no roster."""
         self._winner: tuple[int, PeerId, Nanos] | None = None
         """The term and head of a roster that wins over this peer's own, and until when this peer asks that head."""
         self._asked: dict[PeerId, None] = {}
         """Peers that this one asked for their roster."""
         self._refuted_ns: dict[PeerId, Nanos] = {}
-        """When this peer last told each other one that its roster loses."""
+        """When this peer last told each of them that its roster loses."""
 
     def expects(self, peer: PeerId) -> bool:
         """Whether this peer asked another one for its roster."""
@@ -52,29 +54,29 @@ class Merge:
         put(self._asked, peer, None, MOST_ASKED)
         return self._cluster.send((peer,), RosterRequest(self._cluster.name))
 
-    def resolve(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> list[PluginEffect]:
+    def resolve(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> Iterable[PluginEffect]:
         """Compare this peer's roster with another one that `source` has."""
         if election.wins(term, head, self._cluster.term, self._cluster.head):
             return self.follow(now, term, head, source)
         return self._refute(now, source)
 
-    def follow(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> list[PluginEffect]:
+    def follow(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> Iterator[PluginEffect]:
         """Ask for a roster that wins over this peer's own: its head, and the peer that told of it."""
         cluster = self._cluster
         cluster.hear_term(term)
-        if head == cluster.me:  # of an earlier incarnation, or made up: a higher term settles it
-            return self._leadership.write(now) if cluster.is_head else []
+        if head == cluster.me:  # an earlier incarnation wrote it, or a lying peer: a higher term settles that
+            yield from self._leadership.write(now) if cluster.is_head else []
+            return
         if self._winner is not None and not election.wins(term, head, *self._winner[:2]):
-            return []
+            return
         self._winner = (term, head, now + 2 * cluster.detection_ns)
-        out = self.ask_head(now, head)
+        yield from self.ask_head(now, head)
         if source != head:
-            out += self.ask_roster(source)
+            yield from self.ask_roster(source)
         if cluster.is_head:
-            out += cluster.send(cluster.members, cluster.beacon_of(term, head))
-        return out
+            yield from cluster.send(cluster.members, cluster.beacon_of(term, head))
 
-    def ask_winner(self, now: Nanos) -> list[PluginEffect]:
+    def ask_winner(self, now: Nanos) -> Iterable[PluginEffect]:
         """Once per heartbeat period: ask the head of the roster that wins again."""
         if self._winner is None:
             return []
@@ -84,7 +86,7 @@ class Merge:
             return self.ask_head(now, head)
         self._winner = None
         if is_ahead and self._cluster.is_head:
-            return self._leadership.write(now)  # nobody answers for that roster: this one wins again
+            return self._leadership.write(now)  # no peer answers for that roster: this one wins again
         return []
 
     def _refute(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
@@ -94,8 +96,8 @@ class Merge:
         put(self._refuted_ns, peer, now if is_due or last_ns is None else last_ns, MOST_ASKED)
         return self._cluster.send((peer,), self._cluster.beacon(now)) if is_due else []
 
-    def compare(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> list[PluginEffect]:
-        """Act on this cluster's entry in another directory: of another head, after a partition, or an old one."""
+    def compare(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> Iterable[PluginEffect]:
+        """Act on this cluster's entry in another directory. After a partition it may be of another head, or old."""
         cluster, term = self._cluster, entry.slots[0].term
         if reason := cluster.mismatch(entry.name, entry.agreement):
             return [Refuse(sender, reason)]

@@ -1,7 +1,10 @@
 """The messages of `clusters`. Any of them may get lost, so a peer repeats those that need an answer.
 
-Messages inside a cluster carry its name and its agreement, a hash of the settings that all members must share. So a
-peer of another cluster, or of another one with the same name, is told apart by every single message.
+Messages inside a cluster carry its name and its agreement, a hash of the settings that all members must share. So every
+single message shows whether its sender belongs to another cluster, or to another one of the same name.
+
+A slot says who speaks for a cluster on one tree: an active coordinator, and some backups that hold its state. The head
+of a cluster assigns all its slots at once, so they have one term.
 """
 
 from zlib import crc32
@@ -11,12 +14,53 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.strategies.clusters.membership.settings import ClusterSettings
-from wend.strategies.clusters.membership.slots import Slots, are_slots_invalid, holders_of
+
+
+class Slot(msgspec.Struct, frozen=True, gc=False):
+    """Who speaks for a cluster on the tree whose number is the slot's index."""
+
+    active: PeerId
+    backups: tuple[PeerId, ...] = ()
+    """In the order in which they succeed the active coordinator."""
+    term: int = 0
+    """Of the assignment: the highest one counts."""
+
+    @property
+    def holders(self) -> tuple[PeerId, ...]:
+        """The active coordinator, then the backups: the order in which others write to them."""
+        return self.active, *self.backups
+
+
+Slots = tuple[Slot, ...]
+"""Of one cluster, by tree."""
+
+
+def holders_of(slots: Slots) -> tuple[PeerId, ...]:
+    """The coordinators and backups of a cluster, each once: active ones by tree, then first backups, and so on."""
+    actives = [slot.active for slot in slots]
+    most = max((len(slot.backups) for slot in slots), default=0)
+    backups = [slot.backups[place] for place in range(most) for slot in slots if place < len(slot.backups)]
+    return tuple(dict.fromkeys((*actives, *backups)))
+
+
+MOST_BACKUPS = 32
+"""Of one slot, in a message."""
+
+
+def are_slots_invalid(slots: Slots, trees: int) -> bool:
+    """Whether no head assigns these slots. It assigns one for each tree, all of one term, with no peer twice in one."""
+    return len(slots) != trees or any(
+        slot.term != slots[0].term
+        or slot.term < 1
+        or len(slot.backups) > MOST_BACKUPS
+        or len({*slot.holders}) != len(slot.holders)
+        for slot in slots
+    )
+
 
 MOST_MEMBERS = 3000
 """A roster must fit a datagram."""
 MOST_CLUSTERS = 1000
-"""In a directory."""
 MOST_NAMED = 64
 """The longest of the other lists of peers."""
 LAST_TERM = 1 << 48
@@ -43,7 +87,7 @@ class ClusterEntry(msgspec.Struct, frozen=True, gc=False):
     head: PeerId
     slots: Slots
     stamp: int
-    """Grows as long as the cluster lives."""
+    """It grows while the cluster lives."""
 
     @property
     def version(self) -> tuple[int, int, int]:
@@ -65,18 +109,23 @@ class SearchAnswer(msgspec.Struct, frozen=True, gc=False, tag="cf"):
     cluster: str
     asked: str
     entries: tuple[ClusterEntry, ...]
-    """Of the sender's own cluster and of the one in question, as far as the sender knows them."""
+    """Of both clusters, as far as the sender knows them."""
     seekers: tuple[PeerId, ...] = ()
     """Others that search for the cluster in question."""
     term: int = 0
     """The last term of the cluster in question, if its entry has expired."""
 
 
-class MemberBeat(msgspec.Struct, frozen=True, gc=False, tag="cb"):
-    """A member's heartbeat to the head, and among coordinators and backups. From other peers, a request to join."""
+class InCluster(msgspec.Struct, frozen=True, gc=False):
+    """A message among peers of one cluster."""
 
     cluster: str
     agreement: int
+
+
+class MemberBeat(InCluster, frozen=True, gc=False, tag="cb"):
+    """A member's heartbeat to the head, and among coordinators and backups. From another peer, a request to join."""
+
     incarnation: int
     term: int
     head: PeerId
@@ -98,15 +147,13 @@ class PassedBeat(msgspec.Struct, frozen=True, gc=False, tag="cy"):
     beat: MemberBeat
 
 
-class HeadBeacon(msgspec.Struct, frozen=True, gc=False, tag="ch"):
-    """From the head to all members, once per period; others pass it on if a member misses it."""
+class HeadBeacon(InCluster, frozen=True, gc=False, tag="ch"):
+    """From the head to all members, once per period. Other members pass it on to one that misses the head."""
 
-    cluster: str
-    agreement: int
     term: int
     head: PeerId
     digest: int = 0
-    """Of the roster: a member that has another one asks for it."""
+    """Of the roster: a member that has another roster asks for this one."""
     stamp: int = 0
     by_multicast: bool = False
     age_ns: Nanos = 0
@@ -123,11 +170,9 @@ class RosterRequest(msgspec.Struct, frozen=True, gc=False, tag="cq"):
     cluster: str
 
 
-class RosterUpdate(msgspec.Struct, frozen=True, gc=False, tag="cr"):
+class RosterUpdate(InCluster, frozen=True, gc=False, tag="cr"):
     """A roster, from the head to all members, or from any member to a peer that asked for it."""
 
-    cluster: str
-    agreement: int
     roster: Roster
     stamp: int = 0
     by_multicast: bool = False
@@ -168,7 +213,7 @@ class DirectoryDigest(msgspec.Struct, frozen=True, gc=False, tag="cd"):
 
 
 class DirectoryEntries(msgspec.Struct, frozen=True, gc=False, tag="ce"):
-    """Entries that the receiver lacks, and names of those that the sender lacks."""
+    """Entries that the receiver lacks, and names of entries that the sender lacks."""
 
     entries: tuple[ClusterEntry, ...]
     wanted: tuple[str, ...] = ()
@@ -204,7 +249,7 @@ def digest_of(roster: Roster) -> int:
 
 
 def is_invalid(message: ClusterMessage, coordinators: int) -> bool:
-    """Whether no correct peer sends such a message to peers whose clusters have so many coordinators."""
+    """Whether no correct peer sends this message to peers whose clusters have this number of coordinators."""
     match message:
         case RosterUpdate(cluster, _, roster):
             return _is_bad_name(cluster) or _is_bad_roster(roster, coordinators)

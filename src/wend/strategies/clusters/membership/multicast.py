@@ -1,12 +1,12 @@
 """The multicast test: whether a peer's multicast reaches all members of its cluster.
 
-A peer cannot hear that itself. Each member multicasts a probe now and then, and says in its heartbeats whether it hears
-any multicast, and which members it does not hear although they have had time (`mute`). The head combines these reports
-and says in its beacon whose multicast reaches all. The more members there are, the rarer are the probes, so the number
-of probes that a member receives does not grow with the cluster.
+A peer cannot find that out alone. Each member multicasts a probe now and then, and says in its heartbeats whether it
+hears any multicast, and which members it does not hear although their probes are due (`mute`). The head combines these
+reports and says in its beacon whose multicast reaches all members. In a larger cluster each member sends fewer probes,
+so the number of probes that a member receives does not grow with the cluster.
 
-Nobody counts as reaching all others before the head has heard its multicast. A member that has just joined does not
-stop the others: until its first reports are due, it counts as hearing.
+A peer's multicast counts as reaching all members only after the head has heard it. A new member does not hold the
+others up: until its first reports are due, it counts as hearing.
 """
 
 from collections.abc import Iterable
@@ -19,9 +19,9 @@ from wend.strategies.clusters.membership.messages import MOST_NAMED, MemberBeat
 PROBES = 10
 """Probes of all members together in a detection time, at most."""
 MISSED = 5
-"""Intervals without a probe, after which a member counts as mute."""
+"""Intervals without a probe after which a member counts as mute."""
 DEAF = 6
-"""Detection times without any multicast, after which a member hears none."""
+"""Detection times without any multicast after which a member hears none."""
 
 
 class MulticastTest:
@@ -45,9 +45,9 @@ class MulticastTest:
         self.works = False
         """Whether this peer's multicast reaches all members."""
         self._since_ns: Nanos = 0
-        """Since when it does not; if it never did, since when there are other members."""
+        """Since when it does not reach all; if it never did, since when there are other members."""
         self._notice: bool | None = None
-        """Whether its multicast works, as this peer last said."""
+        """Whether this peer's multicast works, as it last said."""
 
     @property
     def _interval_ns(self) -> Nanos:
@@ -82,8 +82,6 @@ class MulticastTest:
         if sender in self._others:
             self._heard_ns[sender] = now
 
-    # ---------------------------------------------------------------- reports of a member
-
     def hears_from(self, now: Nanos, peer: PeerId) -> bool:
         """Whether the multicast of a member came in the last heartbeat periods."""
         return now - self._heard_ns.get(peer, now - self._detection_ns) < beat_period(self._detection_ns) * 8 // 5
@@ -98,8 +96,6 @@ class MulticastTest:
             silent = [peer for peer, since in others if max(since, self._heard_ns.get(peer, since)) < horizon]
             self._mute = tuple(silent[:MOST_NAMED])
         return self._mute
-
-    # ---------------------------------------------------------------- the verdict of the head
 
     def report(self, now: Nanos, sender: PeerId, beat: MemberBeat) -> None:
         if sender in self._others:
@@ -136,7 +132,7 @@ class MulticastTest:
         return beat.hears if beat is not None and due else not due
 
     def judge(self, now: Nanos, works: bool, mute: Iterable[PeerId]) -> bool | None:
-        """Adopt the head's verdict. Return whether this peer's multicast works if that is to be said now, else None."""
+        """Adopt the head's verdict. Returns whether this peer's multicast works if it has to say so now, else None."""
         before, self.works = self.works, bool(self._others) and works and self._me not in mute
         if before and not self.works:
             self._since_ns = now

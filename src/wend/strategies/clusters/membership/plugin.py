@@ -1,25 +1,13 @@
 """`clusters`: the peers of one routing domain, behind coordinators that speak for them (esposito, section 3).
 
 Peers with the same cluster name are members of one cluster. All members know each other. For each tree between clusters
-one of them is the active coordinator, and some are its backups (`slots.py`). Coordinators and backups also know the
-directory of all clusters.
-
-| part | file |
-| --- | --- |
-| the name and the roster of this peer's cluster | `cluster.py` |
-| finding the cluster | `discovery.py` |
-| writing rosters, taking over | `leadership.py`, by the rule in `election.py` |
-| heartbeats and beacons | `heartbeats.py` |
-| merging after a partition | `merge.py` |
-| failure detector, round trips | `detector.py` |
-| whether multicast works | `multicast.py` |
-| other clusters | `contacts.py`, `directory.py` |
-| links between coordinators | `links.py` |
+one of them is the active coordinator, and some are its backups. Coordinators and backups also know the directory of
+all clusters.
 
 The paper leaves the election to a bully algorithm and does not say how clusters find each other; both are Wend's own.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from wend.model.events import PeerId
@@ -30,7 +18,9 @@ from wend.protocol.plugins import (
     Changed,
     ContactFound,
     Due,
+    EndLink,
     Heard,
+    MakeLink,
     Membership,
     PathFound,
     PeerConfig,
@@ -42,14 +32,13 @@ from wend.protocol.plugins import (
     Unanswered,
     View,
 )
-from wend.strategies.clusters.membership.bounded import put
 from wend.strategies.clusters.membership.cluster import ClusterState
 from wend.strategies.clusters.membership.contacts import GOSSIP, ClusterContacts
 from wend.strategies.clusters.membership.detector import ClusterDetector
-from wend.strategies.clusters.membership.discovery import NAME, SEEK, ClusterDiscovery
+from wend.strategies.clusters.membership.directory import coordinator_links
+from wend.strategies.clusters.membership.discovery import NAME, SEEK, ClusterDiscovery, domain_of_path
 from wend.strategies.clusters.membership.heartbeats import BEAT, Heartbeats
 from wend.strategies.clusters.membership.leadership import ADMIT, DETECT, SETTLE, TAKE_OVER, Leadership
-from wend.strategies.clusters.membership.links import CoordinatorLinks
 from wend.strategies.clusters.membership.merge import Merge
 from wend.strategies.clusters.membership.messages import (
     ClusterEntry,
@@ -58,6 +47,7 @@ from wend.strategies.clusters.membership.messages import (
     DirectoryDigest,
     DirectoryEntries,
     HeadBeacon,
+    InCluster,
     MemberAnswer,
     MemberBeat,
     MemberLeave,
@@ -67,10 +57,11 @@ from wend.strategies.clusters.membership.messages import (
     RosterRequest,
     RosterUpdate,
     SearchAnswer,
+    Slots,
     is_invalid,
 )
 from wend.strategies.clusters.membership.settings import ClusterSettings
-from wend.strategies.clusters.membership.slots import Slots
+from wend.strategies.ring.bounded import put
 
 CLUSTER: Final = "cluster"
 """What changed, for other plug-ins."""
@@ -78,7 +69,7 @@ MOST_UNANSWERED = 256
 
 
 class Clusters(Membership):
-    """Who belongs to this peer's cluster, and who speaks for it and for others."""
+    """Knows who belongs to this peer's cluster, and who speaks for it and for other clusters."""
 
     settings: ClassVar[type[Settings]] = ClusterSettings
     messages: ClassVar[Any] = ClusterMessage
@@ -100,7 +91,7 @@ class Clusters(Membership):
         self._unanswered: dict[PeerId, Nanos] = {}
         """When each peer last left a message of some plug-in without an answer."""
         self._has_left = False
-        self._hear: dict[type, Callable[[Nanos, PeerId, Any], list[PluginEffect]]] = {
+        self._hear: dict[type, Callable[[Nanos, PeerId, Any], Iterable[PluginEffect]]] = {
             ClusterSearch: discovery.hear_search,
             SearchAnswer: discovery.hear_answer,
             MemberBeat: heartbeats.hear_beat,
@@ -115,7 +106,7 @@ class Clusters(Membership):
             DirectoryDigest: contacts.hear_digest,
             DirectoryEntries: self._hear_entries,
         }
-        self._timers: dict[str, Callable[[Nanos], list[PluginEffect]]] = {
+        self._timers: dict[str, Callable[[Nanos], Iterable[PluginEffect]]] = {
             NAME: discovery.name_after_peer,
             SEEK: discovery.seek,
             BEAT: self._beat,
@@ -145,7 +136,7 @@ class Clusters(Membership):
 
     @property
     def slots(self) -> Slots:
-        """Of this peer's cluster, by tree."""
+        """The slots of this peer's cluster, by tree."""
         return self._cluster.slots
 
     @property
@@ -180,13 +171,13 @@ class Clusters(Membership):
         return is_known and peer not in self._detector.dead and peer not in self._unanswered
 
     def informants(self) -> tuple[PeerId, ...]:
-        """The head, which hears all members, and coordinators, which hear those of other clusters."""
+        """The head, which hears all members, and coordinators, which hear coordinators of other clusters."""
         peers = (self._cluster.head, *self._cluster.holders, *self._contacts.coordinators())
         return tuple(peer for peer in dict.fromkeys(peers) if peer != self.me)
 
     def status(self) -> dict[str, int]:
-        """1 under `joined` where it has; `members`; `clusters` that it knows; `head`, the peer that assigned the slots,
-        and their `term`; 1 under `multicast` where the peer's multicast reaches all members. `active/0` is 1 at the
+        """1 under `joined` if it has; `members`; `clusters` that it knows; `head`, the peer that assigned the slots,
+        and their `term`; 1 under `multicast` if the peer's multicast reaches all members. `active/0` is 1 at the
         active coordinator of tree 0, `backup/0` at its backups."""
         shown = {
             "joined": int(self.joined),
@@ -204,7 +195,7 @@ class Clusters(Membership):
     def handle(self, now: Nanos, event: PluginInput, view: View | None = None) -> list[PluginEffect]:
         if self._has_left:
             return []
-        out = self._dispatch(now, event)
+        out = list(self._dispatch(now, event))
         timer_ns = self._detector.arm(now)
         if timer_ns is not None:
             out.append(Timer(timer_ns, DETECT))
@@ -213,7 +204,7 @@ class Clusters(Membership):
             out.append(Changed(CLUSTER))
         return out
 
-    def _dispatch(self, now: Nanos, event: PluginInput) -> list[PluginEffect]:
+    def _dispatch(self, now: Nanos, event: PluginInput) -> Iterable[PluginEffect]:
         match event:
             case Heard(sender, message):
                 return self._take(now, sender, message)
@@ -225,7 +216,7 @@ class Clusters(Membership):
             case ContactFound(peer):
                 return self._contacts.find(peer)
             case PathFound(_, path):
-                return self._discovery.name_after_path(now, path)
+                return self._discovery.name(now, domain_of_path(path))
             case Unanswered(peer):
                 put(self._unanswered, peer, now, MOST_UNANSWERED)
                 self._detector.suspect(now, peer)
@@ -233,13 +224,13 @@ class Clusters(Membership):
                 return self._leave()
         return []
 
-    def _take(self, now: Nanos, sender: PeerId, message: Any) -> list[PluginEffect]:
+    def _take(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
         self._unanswered.pop(sender, None)
         if sender == self.me or is_invalid(message, self._trees):
             return [Refuse(sender, "invalid-message", type(message).__name__)]
         if not self._cluster.name:
             return []
-        if isinstance(message, MemberBeat | HeadBeacon | RosterUpdate):
+        if isinstance(message, InCluster):
             reason = self._cluster.mismatch(message.cluster, message.agreement)
             if reason is not None:
                 return [Refuse(sender, reason)]
@@ -256,31 +247,31 @@ class Clusters(Membership):
         leave = MemberLeave(cluster.name, cluster.incarnation)
         return cluster.send(dict.fromkeys((cluster.head, *cluster.holders)), leave)
 
-    def _hear_entries(self, now: Nanos, sender: PeerId, message: DirectoryEntries) -> list[PluginEffect]:
+    def _hear_entries(self, now: Nanos, sender: PeerId, message: DirectoryEntries) -> Iterator[PluginEffect]:
         cluster, contacts = self._cluster, self._contacts
         if message.number:
             self._detector.measure(now, sender, message.number)
         if not cluster.is_holder:  # the sender's list of coordinators is old
             is_news = cluster.roster is not None and sender not in cluster.members
-            return cluster.send((cluster.head,), DirectoryEntries(message.entries)) if is_news else []
-        out = [*contacts.warn_successor(message.entries, sender), *self._learn(now, message.entries, sender)]
+            yield from cluster.send((cluster.head,), DirectoryEntries(message.entries)) if is_news else []
+            return
+        yield from contacts.warn_successor(message.entries, sender)
+        yield from self._learn(now, message.entries, sender)
         if message.wanted:
-            out += cluster.send((sender,), DirectoryEntries(contacts.directory.entries(message.wanted)))
-        return out
+            yield from cluster.send((sender,), DirectoryEntries(contacts.directory.entries(message.wanted)))
 
-    def _learn(self, now: Nanos, entries: tuple[ClusterEntry, ...], sender: PeerId) -> list[PluginEffect]:
+    def _learn(self, now: Nanos, entries: tuple[ClusterEntry, ...], sender: PeerId) -> Iterator[PluginEffect]:
         contacts = self._contacts
-        out: list[PluginEffect] = []
         changed: list[ClusterEntry] = []
         new: list[str] = []
         for entry in entries:
             is_new = contacts.directory.get(entry.name) is None
             if entry.name == self.cluster:
-                out += self._merge.compare(now, entry, sender)
+                yield from self._merge.compare(now, entry, sender)
             elif contacts.directory.learn(now, entry):
                 changed.append(entry)
                 new += [entry.name] if is_new else []
-        return [*out, *contacts.spread(changed, new, sender)]
+        yield from contacts.spread(changed, new, sender)
 
 
 class LinkedClusters(Clusters):
@@ -290,8 +281,13 @@ class LinkedClusters(Clusters):
 
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
-        self._links = CoordinatorLinks(config.peer)
+        self._linked: tuple[PeerId, ...] = ()
+        """The coordinators to which this peer has links."""
 
     def handle(self, now: Nanos, event: PluginInput, view: View | None = None) -> list[PluginEffect]:
         out = super().handle(now, event, view)
-        return [*self._links.update(self.cluster, self.directory), *out] if Changed(CLUSTER) in out else out
+        if Changed(CLUSTER) not in out:
+            return out
+        before, self._linked = self._linked, coordinator_links(self.me, self.cluster, self.directory)
+        ends: list[PluginEffect] = [EndLink(peer) for peer in before if peer not in self._linked]
+        return [*ends, *(MakeLink(peer, ()) for peer in self._linked if peer not in before), *out]
