@@ -45,7 +45,7 @@ class _Pair:
             here.add_peer(there.id, there.address)
             if sample is not None:
                 options = TelemetryOptions(folder=folder / f"{sample}", sample=sample, segment_age_ns=HOUR)
-                self._recorders.append(TelemetryRecorder(here, options))
+                self._recorders.append(TelemetryRecorder(here.peer, here.counters, options))
                 here.observe(self._recorders[-1])
 
     async def start(self) -> None:

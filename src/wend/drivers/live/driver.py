@@ -206,11 +206,6 @@ class PeerDriver:
             self._senders.note(inner.header)
             self.hear_all(inner.header.sender, messages, waited_ns)
 
-    def hear(self, event: Received) -> None:
-        """Handle a message that did not come through the peer's own socket, while the peer runs."""
-        self._last_sender = event.sender
-        self.tell(event)
-
     def hear_all(self, sender: PeerId, messages: list[Message], waited_ns: Nanos) -> None:
         """Handle the messages of one datagram."""
         self._last_sender = sender

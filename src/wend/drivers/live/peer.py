@@ -15,9 +15,8 @@ Its parts:
 """
 
 import asyncio
-import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from wend.drivers.live.addressing.address_book import AddressBook
 from wend.drivers.live.addressing.addresses import Address, resolve, show
@@ -66,8 +65,6 @@ from wend.security.identity import Credentials, Verifier
 if TYPE_CHECKING:  # only peers with keys need ciphers
     from wend.drivers.live.transport.sealed_links import SealedLinks
 
-log = logging.getLogger("wend.peer")
-
 LINGER_S = 0.5
 _WOKEN = Woken()
 
@@ -101,41 +98,65 @@ class LivePeer:
         self._clock = clock
         self.driver = driver = PeerDriver(config, self.addresses, self.counters, store, clock)
         self.peer = driver.peer
-        self.publish, self.ask, self.tell, self.hear = driver.publish, driver.ask, driver.tell, driver.hear
-        self.receive, self.receive_opened = driver.receive, driver.receive_opened
-        self.receive_admitted = driver.receive_admitted
-        self.perform, self.failed = driver.perform, driver.failed
+        self.publish, self.ask, self.tell = driver.publish, driver.ask, driver.tell
+        self.receive, self.perform, self.failed = driver.receive, driver.perform, driver.failed
         self._socket = PeerSocket(listen, insecure or keys is not None, driver.receive, self.counters, clock)
         self.address, self.family = self._socket.address, self._socket.family
-        self.sealed = None if keys is None else _sealed_links(self, *keys, self._socket, clock)
-        if self.sealed is not None:
-            self._socket.received = self.sealed.receive
+        self.sealed = None if keys is None else self._seal(*keys)
         self.pipes = PeerPipes(self.id, self.incarnation, self._socket, self.sealed, clock)
         self.shaper = self.pipes.shaper
         self.timer = WakeTimer(clock, self._drain, partial(driver.handle, _WOKEN), self._paused)
-        self.multicast = MulticastGroups(self, self._socket, driver.types, multicast, clock)
-        self._paths = PathSearches(self, paths or NoPaths())
+        self._paths = PathSearches(self.id, paths or NoPaths(), self.addresses.reachable, driver.tell, driver.failed)
         self.joining = None if join is None else self._joining(join, admit)
-        self._link_log = LinkLog(self.id, self.peer.links, self.addresses.reachable, clock)
+        links, transmit = self.peer.links, self._socket.transmit
+        self._link_log = LinkLog(self.id, links, self.addresses.reachable, clock)
         self.senders = Senders(
-            self.id,
-            self.addresses,
-            self.peer.links,
-            self._link_log,
-            self.joining,
-            self.counters,
-            self._socket.transmit,
-            clock,
+            self.id, self.addresses, links, self._link_log, self.joining, self.counters, transmit, clock
         )
-        self._connect_driver()
+        self.multicast = MulticastGroups(
+            self.id,
+            self.incarnation,
+            self._socket,
+            driver.types,
+            multicast,
+            self.senders,
+            self.sealed,
+            self.counters,
+            clock,
+            arrive=self.shaper.arrive,
+            hear=driver.hear_all,
+            tell=driver.tell,
+        )
+        self._connect()
         self._started_ns: Nanos | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def _joining(self, join: tuple[Address, ...], admit: bool) -> Joining:
-        contacts = tuple(resolve(address, self.family) for address in join)
-        return Joining(self, contacts, self.pipes.send_addresses, self._clock, admit)
+    def _seal(self, credentials: Credentials, verifier: Verifier) -> "SealedLinks":
+        from wend.drivers.live.transport.sealed_links import SealedLinks
 
-    def _connect_driver(self) -> None:
+        sealed = SealedLinks(
+            self.id, self.incarnation, credentials, verifier, self._socket, self.addresses, self.counters, self._clock
+        )
+        self._socket.received = sealed.receive
+        return sealed
+
+    def _joining(self, join: tuple[Address, ...], admit: bool) -> Joining:
+        return Joining(
+            self.peer,
+            self.address,
+            tuple(resolve(address, self.family) for address in join),
+            self.addresses,
+            self.pipes,
+            self.counters,
+            self._clock,
+            admit=admit,
+            tell=self.tell,
+            perform=self.perform,
+            receive=self._receive_admitted,
+            is_silent=self.is_silent,
+        )
+
+    def _connect(self) -> None:
         reports = PeerReports(self.id, self.counters, self.driver.observers, self._link_log, self.joining)
         performers: Performers = {
             WakeAt: self.timer.wake_at,
@@ -148,6 +169,8 @@ class LivePeer:
             Multicast: self.multicast.send,
             MulticastMembers: self.multicast.set_members,
         }
+        if self.sealed is not None:
+            self.sealed.connect(self.senders, self.driver.receive_opened, self.multicast.hear)
         self.driver.connect(self._socket.queue, self.senders, self.joining, performers)
 
     # ---------------------------------------------------------------- the peers in reach, and links
@@ -157,6 +180,11 @@ class LivePeer:
         there = resolve(address, self.family)
         self.addresses.add(peer, there)
         self.pipes.add(peer, there, **shape)
+
+    def locate(self, peer: PeerId, address: Address, **shape: Unpack[LinkShape]) -> None:
+        """Note that another peer is at this resolved address, and at no other."""
+        self.addresses.move(peer, address)
+        self.pipes.add(peer, address, **shape)
 
     def link(self, neighbour: Neighbour) -> None:
         """Make a link while the peer runs. Raises `ConfigError` if there is one, or if a membership makes the links."""
@@ -184,16 +212,12 @@ class LivePeer:
         """Whether a peer has no link that works, or has not been heard over it for long."""
         return self.senders.is_silent(peer)
 
-    def on_session(self, peer: PeerId, incarnation: int) -> None:
-        """There is a session with an incarnation of a peer."""
-        if peer in self.addresses.reachable:
-            self.senders.note(wire.Header(peer, self.id, incarnation))
-
-    def on_moved(self, peer: PeerId, address: Address) -> None:
-        """A peer with a session was heard from another address."""
-        if self.addresses.reachable.get(peer, address) != address:
-            log.info("peer %d: neighbour %d is at %s", self.id, peer, show(address))
-            self.addresses.move(peer, address)
+    def _receive_admitted(self, inner: wire.InnerDatagram, address: Address, waited_ns: Nanos) -> None:
+        """Handle a datagram that has waited until the address of its sender was confirmed."""
+        if inner.kind == wire.MULTICAST:
+            self.multicast.receive_open(inner, address, waited_ns)
+        else:
+            self.driver.receive_admitted(inner, address, waited_ns)
 
     # ---------------------------------------------------------------- from start to stop
 
@@ -285,9 +309,3 @@ class LivePeer:
     def wanting(self, attributes: Attributes) -> tuple[PeerId, ...]:
         """The peers that would get an event with these attributes."""
         return self.peer.subscriptions.targets(Event(EventId(self.id, self.incarnation, 0), attributes))
-
-
-def _sealed_links(*arguments: Any) -> "SealedLinks":
-    from wend.drivers.live.transport.sealed_links import SealedLinks
-
-    return SealedLinks(*arguments)

@@ -66,8 +66,17 @@ class PeerService:
             self.peer.counters.failed["damaged-record"] += len(store.damaged)
         self._stored = () if store is None else store.records
         self._names = HostNames(file.id, self.peer.family)
-        self.links = GivenLinks(self.peer, self._names)
-        self.plan = FollowedPlan(self.peer, file.plan, file.store)
+        self.links = GivenLinks(
+            self.peer.peer,
+            self._names,
+            self.peer.joining,
+            link=self.peer.link,
+            unlink=self.peer.unlink,
+            locate=self.peer.locate,
+            tell=self.peer.tell,
+            is_silent=self.peer.is_silent,
+        )
+        self.plan = FollowedPlan(self.peer.peer, self.peer.ask, counters, file.plan, file.store)
         self.broker = Broker(
             self.peer,
             experiments=file.experiments,
@@ -214,7 +223,7 @@ def _recorder(peer: LivePeer, file: PeerFile, folder: Path) -> "TelemetryRecorde
         segment_age_ns=file.telemetry_segment_age_ns,
     )
     try:
-        recorder = TelemetryRecorder(peer, options, about={"settings": file.flat_settings()})
+        recorder = TelemetryRecorder(peer.peer, peer.counters, options, about={"settings": file.flat_settings()})
     except WendError:
         peer.close()
         raise

@@ -53,7 +53,9 @@ class Scene:
         for neighbour in (1, 2):
             self.peer.add_peer(neighbour, ("127.0.0.1", 9))
         made = TelemetryOptions(folder=folder, **{"sample": 1.0, **options})
-        self.recorder = TelemetryRecorder(self.peer, made, clock=clock, offset_ns=OFFSET_NS, about={"place": "here"})
+        self.recorder = TelemetryRecorder(
+            self.peer.peer, self.peer.counters, made, clock=clock, offset_ns=OFFSET_NS, about={"place": "here"}
+        )
         self.peer.observe(self.recorder)
 
     def start(self, **started: Any) -> None:

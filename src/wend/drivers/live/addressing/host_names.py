@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from wend.drivers.live.addressing.addresses import Address, resolve_all, show
+from wend.drivers.live.addressing.addresses import Address, resolve, resolve_all, show
 from wend.model.errors import ConfigError, WendError
 from wend.model.events import PeerId
 
@@ -50,8 +50,11 @@ class HostNames:
         self, key: object, address: Address, on_located: Callable[[Address], None], is_silent: Callable[[], bool]
     ) -> None:
         """Resolve a name from now on. `on_located` gets each new address; `is_silent` says whether nobody is heard
-        there. A later name with this key replaces it."""
+        there. A numeric address is located at once. A later name with this key replaces it."""
         self.forget(key)
+        if is_numeric(address):
+            on_located(resolve(address, self._family))
+            return
         name = self._names[key] = HostName(address, on_located, is_silent)
         name.task = asyncio.get_running_loop().create_task(self._resolve(name))
 

@@ -11,18 +11,20 @@ without a store follows a pushed plan until it stops.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wend.drivers.live.clock import Clock, monotonic
-from wend.drivers.live.peer import LivePeer
+from wend.drivers.live.counters import Counters
 from wend.drivers.live.status import PlanStatus
 from wend.model.errors import ConfigError, Refused, WireError
 from wend.model.extras import needed_by
 from wend.model.files import written
 from wend.model.units import SECOND, Nanos
+from wend.protocol.peer import Peer
 from wend.protocol.ports import Planned
 
 if TYPE_CHECKING:  # a plan is arrays in files, and most peers read none
@@ -70,8 +72,20 @@ NOTHING = Followed(0, None)
 class FollowedPlan:
     """The plan that a peer follows, the one before, and one that waits for its commit."""
 
-    def __init__(self, peer: LivePeer, folder: str | None, store: str | None, clock: Clock = monotonic) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        ask: Callable[[Planned], object],
+        counters: Counters,
+        folder: str | None,
+        store: str | None,
+        clock: Clock = monotonic,
+    ) -> None:
+        """`peer`: the state machine; `ask` gives it a plan."""
+        self._me = peer.config.peer
         self._peer = peer
+        self._ask = ask
+        self._counters = counters
         self._folder = None if folder is None else Path(folder)
         self._file = None if store is None else Path(f"{store}.plan")
         self._clock = clock
@@ -105,7 +119,7 @@ class FollowedPlan:
         except Refused as error:
             if self._current.part is None:
                 raise
-            log.warning("peer %d does not follow the plan that was pushed: %s", self._peer.id, error)
+            log.warning("peer %d does not follow the plan that was pushed: %s", self._me, error)
             self._current = NOTHING
             return
         self._follow(self._current.plan)
@@ -133,14 +147,14 @@ class FollowedPlan:
         assert self._folder is not None
         with needed_by("a peer that follows a plan", "plan"):
             from wend.model.forwarding import read_forwarding
-        return await asyncio.to_thread(read_forwarding, self._folder, None, self._peer.id)
+        return await asyncio.to_thread(read_forwarding, self._folder, None, self._me)
 
     # ---------------------------------------------------------------- plans that are pushed
 
     async def prepare(self, version: int, data: bytes) -> None:
         """Check this peer's part of a plan, and hold it. Raises `Refused`."""
-        if not self._peer.peer.follows_plan:
-            strategy = self._peer.peer.config.strategy
+        if not self._peer.follows_plan:
+            strategy = self._peer.config.strategy
             raise Refused(f'its strategy is {strategy}, which follows no plan: set strategy = "planned" in its file')
         async with self._turn:
             try:
@@ -153,7 +167,7 @@ class FollowedPlan:
             if version <= self._current.version:
                 raise Refused(f"it follows version {self._current.version} already, and {version} is not newer")
             self._check_links(candidate)
-            self._peer.ask(Planned(candidate.plan, publish=False))
+            self._ask(Planned(candidate.plan, publish=False))
             self._prepared, self._until_ns = candidate, self._clock() + HOLD_S * SECOND
 
     async def commit(self, plan: int, version: int) -> None:
@@ -197,16 +211,16 @@ class FollowedPlan:
 
     def _follow(self, plan: "Forwarding | None") -> None:
         """Publish by this plan, or by none, from now on. Raises `Refused` if the strategy follows none."""
-        if not self._peer.peer.follows_plan:
-            raise Refused(f"this peer's strategy is {self._peer.peer.config.strategy}, which follows no plan")
-        self._peer.ask(Planned(plan))
+        if not self._peer.follows_plan:
+            raise Refused(f"this peer's strategy is {self._peer.config.strategy}, which follows no plan")
+        self._ask(Planned(plan))
 
     def _check_links(self, candidate: Followed) -> None:
         if candidate.part is None:
             return
-        part, here = _part(candidate.part), sorted(self._peer.peer.links)
-        if part.peer != self._peer.id:
-            raise Refused(f"this part of the plan is for peer {part.peer}, and this is peer {self._peer.id}")
+        part, here = _part(candidate.part), sorted(self._peer.links)
+        if part.peer != self._me:
+            raise Refused(f"this part of the plan is for peer {part.peer}, and this is peer {self._me}")
         if list(part.neighbours) != here:
             there, have = _listed(part.neighbours), _listed(here)
             raise Refused(f"the plan is for another topology: there its links are with {there}, and here with {have}")
@@ -248,8 +262,8 @@ class FollowedPlan:
                     _part(part)
             return stored
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, ConfigError, WireError) as error:
-            self._peer.counters.failed["read-pushed-plan"] += 1
-            log.warning("peer %d cannot read the plan that was pushed, %s: %s", self._peer.id, self._file, error)
+            self._counters.failed["read-pushed-plan"] += 1
+            log.warning("peer %d cannot read the plan that was pushed, %s: %s", self._me, self._file, error)
             return None
 
 

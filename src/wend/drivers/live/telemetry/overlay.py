@@ -59,7 +59,9 @@ class OverlayTelemetry:
             options = TelemetryOptions(
                 folder=self._folder / f"peer-{peer.id}", sample=1.0, segment_age_ns=SEGMENT_AGE_NS
             )
-            recorder = TelemetryRecorder(peer, options, clock=self._clock, offset_ns=self.offset_ns, about=self._about)
+            recorder = TelemetryRecorder(
+                peer.peer, peer.counters, options, clock=self._clock, offset_ns=self.offset_ns, about=self._about
+            )
             self._recorders[peer.id] = recorder
             peer.observe(recorder)
 

@@ -8,9 +8,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wend.drivers.live.clock import Clock, monotonic
+from wend.drivers.live.counters import Counters
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.telemetry.options import TelemetryOptions
 from wend.drivers.live.telemetry.row_batch import RowBatch, bits_of
@@ -21,6 +22,7 @@ from wend.model.telemetry import TABLES, is_sampled, sample_bound
 from wend.model.units import SECOND, Nanos
 from wend.protocol.link.link import Link
 from wend.protocol.messages import TX_MASK, TX_SHIFT, Data
+from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Advertised,
     Deliver,
@@ -31,9 +33,6 @@ from wend.protocol.ports import (
     Subscribed,
     Unsubscribed,
 )
-
-if TYPE_CHECKING:
-    from wend.drivers.live.peer import LivePeer
 
 log = logging.getLogger("wend.telemetry")
 
@@ -51,7 +50,8 @@ class TelemetryRecorder(Observer):
 
     def __init__(
         self,
-        peer: "LivePeer",
+        peer: Peer,
+        counters: Counters,
         options: TelemetryOptions,
         *,
         clock: Clock = monotonic,
@@ -59,11 +59,12 @@ class TelemetryRecorder(Observer):
         about: Mapping[str, Any] | None = None,
         writer: Callable[[SegmentFolder, int], SegmentWriter] = SegmentWriter.to,
     ) -> None:
-        """`offset_ns`: Unix time less that of the clock, if peers of one process share it; `about`: what manifests
-        say besides. Raises `ConfigError` if the folder cannot be used, `MissingExtra` if PyArrow is missing."""
+        """`peer`: the state machine. `offset_ns`: Unix time minus that of the clock, if peers of one process share it.
+        `about`: more content of the manifests. Raises `ConfigError` if the folder cannot be used, and `MissingExtra`
+        if PyArrow is missing."""
         self._peer = peer
-        self._links = peer.peer.links
-        self._counters = peer.counters
+        self._links = peer.links
+        self._counters = counters
         self._clock = clock
         self._offset_ns = time.time_ns() - clock() if offset_ns is None else offset_ns
         self._options = options
@@ -73,10 +74,10 @@ class TelemetryRecorder(Observer):
             "begun_ns": clock() + self._offset_ns,
             "sample": options.sample,
             "period_ns": options.period_ns,
-            "strategy": peer.peer.config.strategy,
+            "strategy": peer.config.strategy,
             **(about or {}),
         }
-        self.folder = SegmentFolder(options.folder, peer.id, peer.incarnation, options.most_bytes, told)
+        self.folder = SegmentFolder(options.folder, peer.config.peer, peer.config.incarnation, options.most_bytes, told)
         most_bytes = QUEUED_SEGMENTS * options.segment_bytes
         self.writer = writer(self.folder, most_bytes)
         now = clock()
@@ -137,7 +138,7 @@ class TelemetryRecorder(Observer):
         event, self._published = self._published, _NOTHING
         topic = event.attributes.get("topic", "")
         batch = self._batches["publications"]
-        others = sum(peer != self._peer.id for peer in receipt.targets) if self._peer.peer.names_everyone else NONE
+        others = sum(peer != self._peer.config.peer for peer in receipt.targets) if self._peer.names_everyone else NONE
         text = batch.text(topic if isinstance(topic, str) else "")
         self._add(batch, (self._now(), *receipt.id, text, len(event.payload), others))
 
@@ -196,7 +197,7 @@ class TelemetryRecorder(Observer):
             self.look()
         except Exception:
             self._counters.failed["telemetry"] += 1
-            log.exception("peer %d failed to write telemetry and goes on", self._peer.id)
+            log.exception("peer %d failed to write telemetry and goes on", self._peer.config.peer)
         self._timer = self._loop.call_later(self._options.period_ns / SECOND, self._tick)
 
     def _look_at(self, time_ns: Nanos, period_ns: Nanos, neighbour: PeerId, link: Link) -> None:
@@ -284,7 +285,7 @@ class TelemetryRecorder(Observer):
             self._subscribed(wanted)
         for text in event.advertisements:
             self._interest("advertisement", "begin", NONE, text)
-        for backlog in self._peer.peer.durable.values():
+        for backlog in self._peer.durable.values():
             self._subscribed(backlog.subscription)
 
     def _subscribed(self, wanted: LocalSubscription) -> None:

@@ -110,6 +110,17 @@ class Senders:
         if self.is_silent(header.sender):
             self._stale.refused(header, b"", address)
 
+    def identify_multicast(self, inner: wire.InnerDatagram, address: Address) -> bool:
+        """Whether the sender of an open multicast is known; if not, the datagram is refused, or waits until it is."""
+        header = inner.header._replace(receiver=self._me)
+        sender = self._book.identify(header, address)
+        if not isinstance(sender, str):
+            self._book.note(header)
+            return True
+        if sender == "stale" or not self._holds(inner, address):
+            self._counters.refused[sender] += 1
+        return False
+
     def confirm(self, header: wire.Header, address: Address, head: bytes) -> None:
         """Note the first datagram with this header."""
         self.note(header)
