@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from wend.drivers.arrivals import earliest_arrivals
+from wend.drivers.arrivals import best_deliveries
 from wend.drivers.world import World
 from wend.lab.emulator_control import MARKER
 from wend.model.events import PeerId
@@ -137,17 +137,9 @@ def oracle(world: World, published: dict[tuple[int, int], Nanos], cutoff_ns: Nan
     for (number, _), time in sorted(published.items()):
         topic = world.topics[number]
         expected += len(topic.subscribers)
-        arrival, parent = earliest_arrivals(world, topic.publisher, time, set(topic.subscribers))
-        used: set[PeerId] = set()
-        for subscriber in topic.subscribers:
-            if subscriber not in arrival or arrival[subscriber] - time > cutoff_ns:
-                continue
-            delays.append((arrival[subscriber] - time, world.deadline_ns(topic.publisher, subscriber)))
-            hop = subscriber
-            while hop != topic.publisher:
-                used.add(hop)
-                hop = parent[hop]
-        packets += len(used)
+        best, used, _ = best_deliveries(world, topic.publisher, time, topic.subscribers, cutoff_ns)
+        delays += [(delay, world.deadline_ns(topic.publisher, subscriber)) for subscriber, delay in best.items()]
+        packets += used
     return _metrics(len(published), expected, delays, Counter()), packets
 
 
