@@ -18,8 +18,7 @@ from statistics import median
 import uvloop
 
 from wend.drivers.live.peer import LivePeer
-from wend.drivers.live.telemetry.options import TelemetryOptions
-from wend.drivers.live.telemetry.recorder import TelemetryRecorder
+from wend.drivers.live.telemetry.recorder import TelemetryOptions, TelemetryRecorder
 from wend.drivers.live.telemetry.row_batch import RowBatch
 from wend.model.publication import Publication
 from wend.model.units import HOUR, MS

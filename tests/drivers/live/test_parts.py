@@ -62,10 +62,12 @@ class Parts:
         self.socket.received = links.receive
         return links
 
+    def pipes(self) -> PeerPipes:
+        return PeerPipes(self.me, 1, self.socket, None, monotonic)
+
     def joining(self, *contacts: Address, admit: bool = True) -> Joining:
-        pipes = PeerPipes(self.me, 1, self.socket, None, monotonic)
         return Joining(
-            self.machine, self.socket.address, contacts, self.book, pipes, self.counters, monotonic, admit=admit,
+            self.machine, self.socket.address, contacts, self.book, self.pipes(), self.counters, monotonic, admit=admit,
             tell=self.told.append, perform=lambda _: None, receive=lambda *_: None, is_silent=lambda _: False,
         )  # fmt: skip
 
@@ -122,23 +124,19 @@ def test_multicast_groups_refuse_what_is_not_for_all() -> None:
 
 
 def test_given_links_follow_a_file() -> None:
-    links: dict[PeerId, Address] = {}
+    here = Parts()
     linked: list[Neighbour] = []
     unlinked: list[PeerId] = []
-
-    def locate(peer: PeerId, address: Address, **_: Any) -> None:
-        links[peer] = address
-
     given = GivenLinks(
-        Parts().machine, HostNames(0, socket.AF_INET), None, link=linked.append, unlink=unlinked.append,
-        locate=locate, tell=lambda _: None, is_silent=lambda _: False,
+        here.machine, HostNames(0, socket.AF_INET), here.book, here.pipes(), None,
+        link=linked.append, unlink=unlinked.append, tell=here.told.append, is_silent=lambda _: False,
     )  # fmt: skip
     first, second = NeighbourEntry(1, "127.0.0.1:9"), NeighbourEntry(2, "127.0.0.1:10")
     given.begin([first])
-    assert links == {1: THERE} and not linked
+    assert here.book.reachable == {1: THERE} and not linked
     given.update([NeighbourEntry(1, "127.0.0.1:9")], [first, second])
     assert [neighbour.peer for neighbour in linked] == [1, 2], "neither has a link yet"
-    assert links == {1: THERE, 2: ("127.0.0.1", 10)}
+    assert here.book.reachable == {1: THERE, 2: ("127.0.0.1", 10)}
     given.remove(2)
     assert unlinked == [2]
 

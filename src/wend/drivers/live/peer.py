@@ -23,7 +23,7 @@ from wend.drivers.live.addressing.addresses import Address, resolve, show
 from wend.drivers.live.addressing.joining import Joining
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
-from wend.drivers.live.driver import PeerDriver, Performers
+from wend.drivers.live.driver import LocalSubscribers, PeerDriver, Performers
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.paths.searches import PathSearches
 from wend.drivers.live.paths.source import NoPaths, PathSource
@@ -31,7 +31,6 @@ from wend.drivers.live.pipes import LinkShape, PeerPipes
 from wend.drivers.live.reports import PeerReports
 from wend.drivers.live.status import StatusSnapshot, snapshot
 from wend.drivers.live.store.store import Store
-from wend.drivers.live.subscribers import LocalSubscribers
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.link_log import LinkLog
 from wend.drivers.live.transport.multicast import MulticastGroups, MulticastOptions
@@ -87,10 +86,10 @@ class LivePeer:
         multicast: MulticastOptions = MulticastOptions(),  # noqa: B008
         keys: tuple[Credentials, Verifier] | None = None,
     ) -> None:
-        """`join`: the addresses by which it joins an open overlay, where peers come that no file names; none for the
-        first peer of it. None: it speaks only with the peers that were added. `admit`: if links are given, whether it
-        makes links with peers that join by it. `keys`: its certificate with its keys, and what decides about those of
-        others; None: links are neither authenticated nor encrypted."""
+        """`join`: the addresses by which it joins an open overlay, where no file names all peers; empty for the first
+        peer; None: it speaks only with the peers that were added. `admit`: if links are given, whether it makes links
+        with peers that join by it. `keys`: its certificate and keys, and the verifier of others; None: links are
+        neither authenticated nor encrypted."""
         self.id = config.peer
         self.incarnation = config.incarnation
         self.counters = counters or Counters()
@@ -104,7 +103,6 @@ class LivePeer:
         self.address, self.family = self._socket.address, self._socket.family
         self.sealed = None if keys is None else self._seal(*keys)
         self.pipes = PeerPipes(self.id, self.incarnation, self._socket, self.sealed, clock)
-        self.shaper = self.pipes.shaper
         self.timer = WakeTimer(clock, self._drain, partial(driver.handle, _WOKEN), self._paused)
         self._paths = PathSearches(self.id, paths or NoPaths(), self.addresses.reachable, driver.tell, driver.failed)
         self.joining = None if join is None else self._joining(join, admit)
@@ -123,7 +121,7 @@ class LivePeer:
             self.sealed,
             self.counters,
             clock,
-            arrive=self.shaper.arrive,
+            arrive=self.pipes.arrive,
             hear=driver.hear_all,
             tell=driver.tell,
         )
@@ -181,13 +179,9 @@ class LivePeer:
         self.addresses.add(peer, there)
         self.pipes.add(peer, there, **shape)
 
-    def locate(self, peer: PeerId, address: Address, **shape: Unpack[LinkShape]) -> None:
-        """Note that another peer is at this resolved address, and at no other."""
-        self.addresses.move(peer, address)
-        self.pipes.add(peer, address, **shape)
-
     def link(self, neighbour: Neighbour) -> None:
-        """Make a link while the peer runs. Raises `ConfigError` if there is one, or if a membership makes the links."""
+        """Make a link while the peer runs. Raises `ConfigError` if the link exists, or if a membership makes the
+        links."""
         self.ask(LinkAdded(neighbour))
         if self.joining is not None:
             self.joining.removed.discard(neighbour.peer)
@@ -222,14 +216,14 @@ class LivePeer:
     # ---------------------------------------------------------------- from start to stop
 
     def observe(self, observer: Observer) -> None:
-        """From now on, tell this observer, too."""
+        """Tell an observer from now on."""
         self.driver.observers.add(observer)
 
     def unobserve(self, observer: Observer) -> None:
         self.driver.observers.remove(observer)
 
     def serve(self, subscribers: LocalSubscribers) -> None:
-        """From now on, hand over to these what reaches the subscriptions of this peer."""
+        """Hand deliveries to these subscribers from now on."""
         self.driver.subscribers = subscribers
 
     def start(self, started: Started) -> None:
@@ -249,13 +243,13 @@ class LivePeer:
     async def stop(self, away_ns: Nanos = 0) -> None:
         """Shut down gracefully: tell the neighbours, and wait half a second at most for outstanding ACKs.
 
-        `away_ns`: for how long others keep events for the durable subscriptions; 0: the peer will not be back.
+        `away_ns`: for how long others keep events for the durable subscriptions; 0: the peer will not return.
         """
         if self._loop is None:
             return
         self.driver.handle(Stopping(away_ns))
         until = self._loop.time() + LINGER_S
-        while (self.shaper.in_flight() or self.peer.status().in_flight) and self._loop.time() < until:
+        while (self.pipes.in_flight() or self.peer.status().in_flight) and self._loop.time() < until:
             await asyncio.sleep(0.005)
             if self._loop is None:
                 return
@@ -264,7 +258,7 @@ class LivePeer:
         self.close()
 
     def close(self) -> None:
-        """End at once and tell nobody, as a crash would."""
+        """End at once, and tell nobody, as in a crash."""
         self._loop = None
         self.driver.running = False
         self.timer.close()
@@ -273,16 +267,16 @@ class LivePeer:
         self.multicast.close()
         self._paths.close()
         self.driver.store.close()
-        self.shaper.close()
+        self.pipes.close()
         if self.sealed is not None:
             self.sealed.close()
         self._socket.close()
 
     def _drain(self) -> Nanos:
-        """Read the datagrams that have arrived, before a timer runs. Returns how long those that are left waited."""
-        left_ns = self._socket.drain()
+        """Read the datagrams that have arrived, before a timer runs. Returns how long the unread ones have waited."""
+        waited_ns = self._socket.drain()
         self.multicast.drain()
-        return left_ns
+        return waited_ns
 
     def _paused(self, ns: Nanos) -> None:
         self.driver.handle(Paused(ns))
@@ -293,14 +287,15 @@ class LivePeer:
         status = self.peer.status()
         uptime_ns = 0 if self._started_ns is None else self._clock() - self._started_ns
         links = self._link_log.located(status.links)
-        return snapshot(self.counters, status, links, self.shaper, address=show(self.address), uptime_ns=uptime_ns)
+        shaper = {"lost": self.pipes.lost(), "corrupted": self.pipes.corrupted()}
+        return snapshot(self.counters, status, links, shaper, address=show(self.address), uptime_ns=uptime_ns)
 
     def retained(self, filter: str) -> list[tuple[Event, Nanos]]:
         """The events that the peer retains and a filter matches, with their ages. Raises `FilterError`."""
         return self.peer.retained.matching(self._clock(), filter) if len(self.peer.retained) else []
 
     def held(self, attribute: str, value: Value) -> Event | None:
-        """The event that the peer retains for this value of an attribute. An expired one is forgotten now."""
+        """The event that the peer retains for this value of an attribute. Forgets an expired one."""
         retained = self.peer.retained
         if retained.has_expired(self._clock(), attribute, value):
             self.tell(Unretained(attribute, value))

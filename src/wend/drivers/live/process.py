@@ -13,9 +13,9 @@ import msgspec
 from wend.drivers.live.access.admission import ClientAdmission
 from wend.drivers.live.access.forwarding_grants import ForwardingGrants
 from wend.drivers.live.access.grants import GrantTable, read_grants
-from wend.drivers.live.addressing.addresses import Address, show
+from wend.drivers.live.addressing.addresses import Address, is_numeric, show
 from wend.drivers.live.addressing.given_links import GivenLinks
-from wend.drivers.live.addressing.host_names import HostNames, in_thread, is_numeric
+from wend.drivers.live.addressing.host_names import HostNames, in_thread
 from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.broker.listener import TcpListener
 from wend.drivers.live.config import PeerFile
@@ -69,10 +69,11 @@ class PeerService:
         self.links = GivenLinks(
             self.peer.peer,
             self._names,
+            self.peer.addresses,
+            self.peer.pipes,
             self.peer.joining,
             link=self.peer.link,
             unlink=self.peer.unlink,
-            locate=self.peer.locate,
             tell=self.peer.tell,
             is_silent=self.peer.is_silent,
         )
@@ -212,8 +213,7 @@ class PeerService:
 
 def _recorder(peer: LivePeer, file: PeerFile, folder: Path) -> "TelemetryRecorder":
     """A recorder that observes a peer. If there can be none, the peer is closed."""
-    from wend.drivers.live.telemetry.options import TelemetryOptions
-    from wend.drivers.live.telemetry.recorder import TelemetryRecorder
+    from wend.drivers.live.telemetry.recorder import TelemetryOptions, TelemetryRecorder
 
     options = TelemetryOptions(
         folder=folder,

@@ -10,8 +10,7 @@ import pytest
 from tests.drivers.live.net import run
 from tests.drivers.live.telemetry.tables import rows
 from wend.drivers.live.peer import LivePeer
-from wend.drivers.live.telemetry.options import TelemetryOptions
-from wend.drivers.live.telemetry.recorder import TelemetryRecorder
+from wend.drivers.live.telemetry.recorder import TelemetryOptions, TelemetryRecorder
 from wend.model.events import Event, EventId, Qos, SubscriptionId
 from wend.model.publication import Publication
 from wend.model.telemetry import KEY, TABLES, is_sampled, sample_bound

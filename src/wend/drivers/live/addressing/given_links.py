@@ -1,19 +1,19 @@
 """The links that an operator gives a running peer: in its file, by commands, and by a file that is read again.
 
 A neighbour has an address, which may be a host name, and perhaps a shape that its link imitates. If a membership makes
-the links, neighbours are only peers that can be reached.
+the links, neighbours are only peers whose addresses are known.
 """
 
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, Unpack
 
+from wend.drivers.live.addressing.address_book import AddressBook
 from wend.drivers.live.addressing.addresses import Address, parse_address
 from wend.drivers.live.addressing.host_names import HostNames
 from wend.drivers.live.addressing.joining import Joining
 from wend.drivers.live.config import NeighbourEntry
-from wend.drivers.live.pipes import LinkShape
+from wend.drivers.live.pipes import PeerPipes
 from wend.drivers.live.transport.shaper import PacketFaults
 from wend.model.errors import WendError
 from wend.model.events import PeerId
@@ -24,10 +24,6 @@ from wend.protocol.ports import ContactFound, Input, Neighbour
 log = logging.getLogger("wend.peer")
 
 
-class Locate(Protocol):
-    def __call__(self, peer: PeerId, address: Address, **shape: Unpack[LinkShape]) -> None: ...
-
-
 class GivenLinks:
     """The neighbours of one peer."""
 
@@ -35,30 +31,32 @@ class GivenLinks:
         self,
         peer: Peer,
         names: HostNames,
+        book: AddressBook,
+        pipes: PeerPipes,
         joining: Joining | None,
         *,
         link: Callable[[Neighbour], None],
         unlink: Callable[[PeerId], None],
-        locate: Locate,
         tell: Callable[[Input], None],
         is_silent: Callable[[PeerId], bool],
     ) -> None:
-        """`peer`: the state machine. `locate` notes the address of a neighbour and the shape of its link."""
+        """`peer`: the state machine."""
         self._me = peer.config.peer
         self._peer = peer
         self._names = names
+        self._book = book
+        self._pipes = pipes
         self._joining = joining
         self._link = link
         self._unlink = unlink
-        self._locate_peer = locate
         self._tell = tell
         self._is_silent = is_silent
         self._entries: dict[PeerId, NeighbourEntry] = {}
         self._asked_at: dict[PeerId, Address | None] = {}
-        """By neighbour that is asked to make the link, too: its address."""
+        """The neighbours that this peer asks to make the link, too, with their addresses."""
 
     def begin(self, entries: Sequence[NeighbourEntry]) -> None:
-        """Reach the neighbours of the peer's file, before the peer starts."""
+        """Find the neighbours of the peer's file, before the peer starts."""
         for entry in entries:
             self._reach(entry)
 
@@ -79,7 +77,7 @@ class GivenLinks:
         self._asked_at.pop(neighbour, None)
 
     def update(self, former: Sequence[NeighbourEntry], entries: Sequence[NeighbourEntry]) -> None:
-        """Apply a file that has been read again. Links that the former file did not have stay."""
+        """Apply a file that was read again. Links that a command added stay."""
         present = {entry.id: entry for entry in entries}
         for entry in (*former, *entries):
             try:
@@ -106,7 +104,7 @@ class GivenLinks:
     def _drop(self, neighbour: PeerId) -> None:
         if self._peer.config.membership is not None:
             self._names.forget(neighbour)
-            self._entries.pop(neighbour, None)  # what peers know of it by the membership stays
+            self._entries.pop(neighbour, None)  # the membership still knows it
         elif neighbour in self._peer.links:
             self.remove(neighbour)
 
@@ -115,17 +113,18 @@ class GivenLinks:
     def _reach(self, entry: NeighbourEntry) -> None:
         """Reach a neighbour at its address, and at each new one if a name is given."""
         is_silent = partial(self._is_silent, entry.id)
-        self._names.follow(entry.id, parse_address(entry.address), partial(self._locate, entry), is_silent)
+        self._names.follow(entry.id, parse_address(entry.address), partial(self._take_address, entry), is_silent)
         self._entries[entry.id] = entry
 
-    def _locate(self, entry: NeighbourEntry, address: Address) -> None:
+    def _take_address(self, entry: NeighbourEntry, address: Address) -> None:
         shape = entry.shape
+        self._book.move(entry.id, address)
         if shape is None:
-            self._locate_peer(entry.id, address)
+            self._pipes.add(entry.id, address)
         else:
             faults = PacketFaults(shape.corruption, shape.reordering, parse_duration(shape.reordering_delay))
             delay_ns, seed = parse_duration(shape.delay), (self._me << 32) + entry.id
-            self._locate_peer(entry.id, address, delay_ns=delay_ns, loss=shape.loss, faults=faults, seed=seed)
+            self._pipes.add(entry.id, address, delay_ns=delay_ns, loss=shape.loss, faults=faults, seed=seed)
         if self._joining is not None and entry.id in self._asked_at:
             self._joining.ask_link(self._asked_at[entry.id], address)
             self._asked_at[entry.id] = address

@@ -1,7 +1,7 @@
 """How a live peer joins an overlay, and admits others: its locator, on the peer's socket and clock.
 
-If a membership decides who is linked, a contact is all that it needs. If links are given, the peer and its contacts
-make links with each other.
+If a membership decides who is linked, the peer needs no more than a contact. If links are given, the peer and its
+contacts make links with each other.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from wend.protocol.ports import ContactFound, Effect, Input, LinkAdded, Neighbou
 log = logging.getLogger("wend.peer")
 
 MOST_LINKS = 256
-"""A peer with this many links admits no further peers."""
+"""A peer with this many links admits no more peers."""
 LINK_DELAY_NS: Nanos = 20 * MS
 """The expected delay of a link that is made by joining; measurements correct it."""
 PATIENCE_S = 5.0
@@ -73,9 +73,9 @@ class Joining:
         self._perform = perform
         self._clock = clock
         self.makes_links = peer.config.membership is None
-        """Whether links are given, so that joining means to be linked with the contacts."""
+        """Whether links are given: then the peer joins by links with its contacts."""
         self.removed: set[PeerId] = set()
-        """Peers whose links the operator removed: they are not linked again by joining."""
+        """Peers whose links the operator removed. Joining does not link them again."""
         self._refused_by: set[Address] = set()
         self._admit = admit
         self._locator = Locator(self._me, here, book, counters, self, asks_links=self.makes_links)
@@ -118,7 +118,7 @@ class Joining:
         return address is None or (address != self._here and self._locator.contacts.is_lost(address))
 
     def ask_link(self, former: Address | None, address: Address) -> None:
-        """Ask the peer at an address for a link, while this one runs, and no longer the one at the former address."""
+        """While this peer runs, ask the peer at an address for a link, and no longer the one at the former address."""
         if self.makes_links and self._timer.is_open and address != self._here:
             self._locator.move_contact(self._clock(), former, address)
             self._wake()
@@ -210,7 +210,7 @@ class Joining:
         silent = self._locator.contacts.silent
         if len(silent) == len(self.contacts):
             at = " or ".join(show(address) for address in silent)
-            log.warning("peer %d: nobody listens at %s; it goes on trying, and serves its clients", self._me, at)
+            log.warning("peer %d: nobody listens at %s; it keeps trying, and serves its clients", self._me, at)
 
     def _log_same_id(self, address: Address) -> None:
         log.error("peer %d has the id of the peer at %s", self._me, show(address))

@@ -1,8 +1,8 @@
 """A comparison of strategies on real sockets: each has its own overlay, and all see the same failures.
 
 One world defines the links, their delays, the publishers and subscribers, and when each link is down. Each strategy
-gets its own peers with their own sockets on loopback, and shaped links between them. Every publication is made in all
-overlays at the same moment, so only the strategy can make results differ.
+gets its own peers with their own sockets on loopback, and shaped links between them. Every event is published in all
+overlays at the same moment, so results can differ only by the strategy.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ GRACE_NS: Nanos = 2 * SECOND
 START_SHARE = 0.5
 """The share of the warm-up in which peers are started."""
 TREES_NS: Nanos = 30 * SECOND
-"""How long the first publication waits for trees."""
+"""The longest time that the first publication waits for trees."""
 LOOK_NS: Nanos = 100 * MS
 
 
@@ -50,22 +50,23 @@ class Comparison:
         root: "ThrowawayRoot | None" = None,
         telemetry: "Callable[[Clock], OverlayTelemetry] | None" = None,
     ) -> None:
-        """`kill_ns`: after so long, one peer crashes in all overlays, for good. `root`: peers have keys of it.
-        `telemetry`: of the first strategy's overlay."""
+        """`kill_ns`: when one peer crashes in all overlays. `root`: signs the keys of peers. `telemetry`: records the
+        overlay of the first strategy."""
         if world.limited:
             raise ConfigError("capacities are simulated, not played live: leave capacity and peer_capacity out")
         self.world = world
         self.clock = SteadyClock()
         self.incidents: deque[Incident] = deque(maxlen=200)
-        recorded = None if telemetry is None else telemetry(self.clock)
+        recorders = None if telemetry is None else telemetry(self.clock)
         self.overlays = [
-            LiveOverlay(world.for_strategy(name), name, self.clock, self.incidents, root, recorded if not at else None)
+            LiveOverlay(world.for_strategy(name), name, self.clock, self.incidents, root, recorders if not at else None)
             for at, name in enumerate(strategies)
         ]
         self.oracle = OracleMeter(world)
         self.origin_ns: Nanos = 0
         self.waits_for: tuple[str, ...] = ()
-        """Strategies whose trees are not built yet; after the first publication, those that were not ready for it."""
+        """The strategies whose trees are not built yet; after the first publication, those that were not ready for
+        it."""
         self.killed: PeerId | None = None
         self._kill_ns = kill_ns
         self._ended_ns: Nanos | None = None
@@ -109,7 +110,8 @@ class Comparison:
                     overlay.close()
 
     def victim(self) -> PeerId:
-        """Whom to kill: the coordinator of a cluster, or the peer with the most links; no publisher, if that can be."""
+        """The peer to kill: the coordinator of a cluster, or the peer with the most links; a publisher only if all
+        are."""
         publishers = {topic.publisher for topic in self.world.topics}
         coordinators = [
             peer for overlay in self.overlays for trees in overlay.coordinators().values() for peer in trees.values()
@@ -137,7 +139,7 @@ class Comparison:
         return {name: row.summary(publishing) for name, row in self.rows.items()}
 
     def describe(self) -> None:
-        """Where peers wrote telemetry: say beside it what was injected and measured."""
+        """Write beside the telemetry of peers what was injected and measured."""
         for overlay in self.overlays:
             if overlay.telemetry is not None:
                 overlay.telemetry.describe(
@@ -160,16 +162,17 @@ class Comparison:
                 await self._until(self.elapsed_ns() + every)
 
     async def _until_ready(self) -> None:
-        """Wait for trees. The time of the run stops before its first publication and failure, but not for ever."""
-        last, waited = self.world.begin_ns - 2 * LOOK_NS, 0
-        while waited < TREES_NS and not self._stopped.is_set():
+        """Wait for trees, for `TREES_NS` at most. Meanwhile the time of the run stands still, before its first
+        publication and failure."""
+        last, waited_ns = self.world.begin_ns - 2 * LOOK_NS, 0
+        while waited_ns < TREES_NS and not self._stopped.is_set():
             self.waits_for = tuple(overlay.strategy for overlay in self.overlays if not overlay.is_ready())
             if not self.waits_for:
                 return
             await self._until(self.elapsed_ns() + LOOK_NS)
             over = max(0, self.elapsed_ns() - last)
             self.origin_ns += over
-            waited += over
+            waited_ns += over
 
     async def _publish_all(self) -> None:
         for due, topic in _publications(self.world):
@@ -188,7 +191,7 @@ class Comparison:
                 overlay.publish(topic, self._payload)
 
     async def _until_arrived(self) -> None:
-        """Wait for events in transit as long as they may take; after `stop`, until all have arrived at the latest."""
+        """Wait for events in transit for as long as they may take; after `stop`, only until all have arrived."""
         until = self.elapsed_ns() + GRACE_NS
         while self.elapsed_ns() < until and not (self._stopped.is_set() and self._are_complete()):
             with suppress(TimeoutError):
@@ -200,7 +203,7 @@ class Comparison:
         return all(row.is_complete() for row in self.rows.values())
 
     async def _until(self, moment_ns: Nanos) -> None:
-        """Sleep until a moment of the run, or until `stop`. The clock may be slower than sleep."""
+        """Sleep until a moment of the run, or until `stop`. The clock may be slower than the time of sleep."""
         while (wait := moment_ns - self.elapsed_ns()) > 0 and not self._stopped.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait / SECOND):
@@ -208,7 +211,7 @@ class Comparison:
 
 
 def _publications(world: World) -> Iterator[tuple[Nanos, Topic]]:
-    """All topics' publications in order of time."""
+    """The publications of all topics in order of time."""
     due = [zip(topic.moments(world.begin_ns, world.stop_ns), repeat(n)) for n, topic in enumerate(world.topics)]
     for moment, number in heapq.merge(*due):
         yield moment, world.topics[number]

@@ -1,8 +1,8 @@
 """Metrics of a live overlay, counted while it runs.
 
-Every packet and delivery is counted for the publication that caused it. A publication enters the metrics only when it
-is old enough to have arrived; otherwise all events in transit would count as lost. All peers of an overlay share one
-meter and one clock, so delays are exact.
+The meter counts every packet and delivery for the publication that caused it. A publication enters the metrics only
+when it is old enough to have arrived; otherwise events in transit would count as lost. All peers of an overlay share
+one meter and one clock, so delays are exact.
 """
 
 import random
@@ -19,7 +19,7 @@ from wend.model.summary import LATE, Summary
 from wend.model.units import SECOND, Nanos
 
 SAMPLE = 50_000
-"""Percentiles are of this many deliveries, drawn evenly from all: exact until there are more, and bounded."""
+"""Percentiles are computed from so many deliveries, drawn evenly from all. They are exact until there are more."""
 
 
 class Flight:
@@ -94,7 +94,7 @@ class Totals:
 
 
 class Meter(Counters):
-    """The counters of one overlay's peers; it also counts the data packets of each publication."""
+    """The counters of all peers of an overlay, which also count the data packets of each publication."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class Meter(Counters):
         """The publications that are not in the totals yet, in their order."""
 
     def begin(self) -> None:
-        """Forget the control packets of the start: from now on they are the cost of running."""
+        """Forget the control packets of the start: the next ones are the cost of running."""
         self.control.clear()
         self.notices.clear()
 
@@ -140,7 +140,7 @@ class Meter(Counters):
 
 
 class OracleMeter:
-    """The best possible results for the same failures, computed when they are past."""
+    """The best possible results under the same failures, computed once they are in the past."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -151,7 +151,7 @@ class OracleMeter:
         self._waiting.append((flight, since_start_ns))
 
     def is_complete(self) -> bool:
-        """The oracle computes arrivals; it waits for none."""
+        """Always: the oracle computes arrivals, and waits for none."""
         return True
 
     def settle(self, before_ns: Nanos) -> None:

@@ -38,7 +38,7 @@ SHOWN: tuple[NoticeName, ...] = (REROUTE, LINK_DOWN, LINK_UP, "took-over")
 
 
 class Incident(msgspec.Struct, frozen=True):
-    """A notice of a peer about a neighbour that `wend up` shows."""
+    """A notice of a peer about another one that `wend up` shows."""
 
     time_ns: Nanos
     strategy: str
@@ -59,12 +59,12 @@ class LiveOverlay:
         root: "ThrowawayRoot | None" = None,
         telemetry: "OverlayTelemetry | None" = None,
     ) -> None:
-        """`root`: peers have keys of it, and sealed links. `telemetry`: what they do is recorded."""
+        """`root`: signs keys of the peers, whose links are sealed then. `telemetry`: records the peers."""
         self.world = world
         self.strategy = strategy
         self._clock = clock
         self.meter = Meter(world)
-        self._scope = secrets.token_hex(8)  # other overlays on this machine may have groups of the same names
+        self._scope = secrets.token_hex(8)  # other overlays on this machine may have groups with the same names
         self._incidents = incidents
         self.flight: Flight
         """The newest publication."""
@@ -125,20 +125,20 @@ class LiveOverlay:
     def start(self, peer: PeerId) -> None:
         started = self.world.started(peer)
         if self._ring is not None and peer == 0:
-            started = msgspec.structs.replace(started, neighbours=())  # it begins the ring, and the others join it
+            started = msgspec.structs.replace(started, neighbours=())  # it begins the ring that the others join
         self.peers[peer].start(started)
         if self.telemetry is not None:
             self.telemetry.begin(peer)
 
     def crash(self, peer: PeerId) -> None:
-        """End a peer at once, as a kill does."""
+        """End a peer at once."""
         self._dead.add(peer)
         self.peers[peer].close()
         if self.telemetry is not None:
             self.telemetry.crash(peer)
 
     def coordinators(self) -> dict[str, dict[int, PeerId]]:
-        """By cluster: who coordinates each tree. Empty if the strategy has no clusters."""
+        """By cluster and tree: the coordinator. Empty if the strategy has no clusters."""
         coordinators: dict[str, dict[int, PeerId]] = {}
         for peer, live in enumerate(self.peers if self._ring is not None else ()):
             if peer not in self._dead:

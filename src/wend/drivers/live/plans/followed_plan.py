@@ -1,11 +1,11 @@
 """Which plan a live peer follows: that of its file, or one that `wend plan push` handed to it, whichever came last.
 
 A push has two phases. First the peer checks its part of the plan (`prepare`): its strategy follows plans, the part is
-for this peer with these links, and the version is newer. From then on it forwards packets by the plan, and holds it for
-`HOLD_S`. By `commit` it also publishes by the plan, and by `revert` it goes back to the plan before.
+for this peer with these links, and the version is newer. From then on it forwards packets by the plan, and waits
+`HOLD_S` for the commit. After `commit` it also publishes by the plan. After `revert` it follows the plan before.
 
-A pushed plan is stored beside the peer's store (`STORE.plan`) before the commit is answered, so it survives a restart.
-It holds until the plan in the peer's folder is another than at the push, or `wend plan load` asks for that one. A peer
+The peer stores a pushed plan beside its store (`STORE.plan`) before it answers the commit, so the plan survives a
+restart. The peer follows it until the plan in its folder changes, or until `wend plan load` asks for that one. A peer
 without a store follows a pushed plan until it stops.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wend.drivers.live.clock import Clock, monotonic
+from wend.drivers.live.clock import monotonic
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.status import PlanStatus
 from wend.model.errors import ConfigError, Refused, WireError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # a plan is arrays in files, and most peers read none
 log = logging.getLogger("wend.peer")
 
 HOLD_S = 60
-"""A plan that was checked and not committed is forgotten after so long."""
+"""How long a peer waits for the commit of a plan that it has checked."""
 _FORMAT = 1
 
 
@@ -48,7 +48,7 @@ class StoredPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The plan in the peer's folder at the time of the push."""
     former_version: int = 0
     former: bytes | None = None
-    """The part of the plan before; None: it was not pushed."""
+    """The part of the plan before; None: that one was not pushed."""
 
 
 class Followed(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Followed(msgspec.Struct, frozen=True):
     plan: Any
     """The `Forwarding`; None: the peer follows no plan."""
     part: bytes | None = None
-    """As it was pushed; None: it was not."""
+    """The part as it was pushed; None: it was not pushed."""
 
     @property
     def id(self) -> int | None:
@@ -79,7 +79,6 @@ class FollowedPlan:
         counters: Counters,
         folder: str | None,
         store: str | None,
-        clock: Clock = monotonic,
     ) -> None:
         """`peer`: the state machine; `ask` gives it a plan."""
         self._me = peer.config.peer
@@ -88,7 +87,6 @@ class FollowedPlan:
         self._counters = counters
         self._folder = None if folder is None else Path(folder)
         self._file = None if store is None else Path(f"{store}.plan")
-        self._clock = clock
         self._current = NOTHING
         self._former = NOTHING
         self._folder_id: int | None = None
@@ -101,7 +99,7 @@ class FollowedPlan:
     # ---------------------------------------------------------------- the plan of the peer's file
 
     async def read(self) -> None:
-        """Find the plan to begin with, before the peer starts. Raises `ConfigError` if it cannot be read."""
+        """Read the first plan, before the peer starts. Raises `ConfigError` if it cannot be read."""
         folder = NOTHING if self._folder is None else Followed(0, await self._read_folder())
         self._folder_id = folder.id
         self._current = folder
@@ -111,7 +109,7 @@ class FollowedPlan:
             self._former = folder if stored.former is None else _unpacked(stored.former_version, stored.former)
 
     def begin(self) -> None:
-        """Follow the plan to begin with; to be called once the peer runs."""
+        """Follow the first plan. Call it once the peer runs."""
         if self._current.plan is None:
             return
         try:
@@ -125,7 +123,7 @@ class FollowedPlan:
         self._follow(self._current.plan)
 
     async def load(self) -> int:
-        """Follow the plan in the folder; its id. A plan that cannot be read changes nothing."""
+        """Follow the plan in the folder. Returns its id. A plan that cannot be read changes nothing."""
         if self._folder is None:
             raise Refused("this peer's configuration names no plan")
         async with self._turn:
@@ -135,7 +133,7 @@ class FollowedPlan:
             return int(plan.plan.id)
 
     async def reload(self) -> int | None:
-        """Follow the plan in the folder, unless it is the one that a pushed plan has replaced; its id."""
+        """Follow the plan in the folder, unless a pushed plan has replaced it. Returns its id."""
         if self._folder is None:
             return None
         if self._current.part is not None and (await self._read_folder()).id == self._folder_id:
@@ -161,24 +159,24 @@ class FollowedPlan:
                 candidate = await asyncio.to_thread(_unpacked, version, data)
             except WireError as error:
                 raise Refused(str(error)) from None
-            held = self._held()
-            if held is not None and (held.id, held.version) != (candidate.id, version):
-                raise Refused(f"version {held.version} of another plan waits for its commit")
+            pending = self._pending()
+            if pending is not None and (pending.id, pending.version) != (candidate.id, version):
+                raise Refused(f"version {pending.version} of another plan waits for its commit")
             if version <= self._current.version:
                 raise Refused(f"it follows version {self._current.version} already, and {version} is not newer")
             self._check_links(candidate)
             self._ask(Planned(candidate.plan, publish=False))
-            self._prepared, self._until_ns = candidate, self._clock() + HOLD_S * SECOND
+            self._prepared, self._until_ns = candidate, monotonic() + HOLD_S * SECOND
 
     async def commit(self, plan: int, version: int) -> None:
         """Follow the plan that was prepared. If it cannot be stored, nothing changes. Raises `Refused`."""
         async with self._turn:
             if (self._current.id, self._current.version) == (plan, version):
                 return
-            held = self._held()
-            if held is None or (held.id, held.version) != (plan, version):
+            pending = self._pending()
+            if pending is None or (pending.id, pending.version) != (plan, version):
                 raise Refused(f"version {version} of plan {plan:08x} was not checked here, or too long ago")
-            await self._change(held, self._current)
+            await self._change(pending, self._current)
 
     async def revert(self, plan: int, version: int) -> None:
         """Forget a plan that is only prepared, or go back to the one before it. Any other plan stays."""
@@ -189,18 +187,18 @@ class FollowedPlan:
                 await self._change(self._former, NOTHING)
 
     def status(self) -> PlanStatus | None:
-        held = self._held()
-        if self._current.plan is None and held is None:
+        pending = self._pending()
+        if self._current.plan is None and pending is None:
             return None
-        return PlanStatus(self._current.id, self._current.version, 0 if held is None else held.version)
+        return PlanStatus(self._current.id, self._current.version, 0 if pending is None else pending.version)
 
-    def _held(self) -> Followed | None:
-        if self._prepared is not None and self._clock() >= self._until_ns:
+    def _pending(self) -> Followed | None:
+        if self._prepared is not None and monotonic() >= self._until_ns:
             self._prepared = None
         return self._prepared
 
     async def _change(self, to: Followed, former: Followed) -> None:
-        """Follow another plan, and answer only when a restart would find it. If that fails, nothing changes."""
+        """Follow another plan, and return once a restart would find it. If that fails, nothing changes."""
         self._follow(to.plan)
         try:
             await self._store(to, former)
@@ -228,7 +226,7 @@ class FollowedPlan:
     # ---------------------------------------------------------------- the file of a pushed plan
 
     async def _store(self, current: Followed, former: Followed) -> None:
-        """Write what a restart has to find. Raises `ConfigError`."""
+        """Write what a restart must find. Raises `ConfigError`."""
         if self._file is not None:
             await asyncio.to_thread(self._write, self._file, current, former, self._folder_id)
 

@@ -1,11 +1,11 @@
 """How long datagrams waited in the kernel, while the process was suspended or busy.
 
-The peer's clock cannot see this time: a datagram seems to arrive when it is read. The kernel knows when it arrived, and
-a system call (SIOCGSTAMPNS) tells this for the last datagram that was read. The call costs about a microsecond, so a
-socket makes it only now and then, and for every datagram while datagrams wait.
+The peer cannot measure this time: to it, a datagram arrives when it is read. The kernel knows when it arrived, and a
+system call (SIOCGSTAMPNS) says so for the last datagram that was read. The call costs about a microsecond, so a peer
+makes it only now and then, and for every datagram while datagrams wait.
 
-The kernel's time is wall-clock time, which somebody may set. So the answer is bounded by monotonic time: datagrams
-arrive in the order in which they are read, and those in a queue arrived after it was last empty.
+The kernel's time is wall-clock time, which somebody may change. So monotonic time bounds the answer: datagrams arrive
+in the order in which they are read, and those in a queue arrived after it was last empty.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ from wend.drivers.live.clock import Clock
 from wend.model.units import MS, SECOND, Nanos
 
 SHORT_NS = 3 * MS
-"""A wait up to this long counts as none: on a busy peer it is normal."""
+"""A wait up to this long counts as none, because it is normal on a busy peer."""
 CHECK_NS = 10 * MS
 """How often to ask the kernel while datagrams do not wait."""
 _SIOCGSTAMPNS = 0x8907
@@ -36,7 +36,7 @@ class KernelQueue:
         """When the kernel was last asked, or the queue was last empty."""
         self._stamp = bytearray(_STAMP.size)
         self._works = sys.platform == "linux"
-        self.stamped_ns()  # the first question makes the kernel note the times
+        self.stamped_ns()  # the first call makes the kernel note the times
 
     def found_empty(self, now: Nanos) -> None:
         """Note that nothing is left to read."""

@@ -2,11 +2,11 @@
 
 A group has a name. Its address in 239.192.0.0/14 (RFC 2365: for one organisation) and its port follow from the name, so
 the peers of a group need not agree on them, unless a file names an address. The header of a datagram has the number of
-the group in the place of the receiver: several groups, and other programs, may share an address.
+the group in the place of the receiver, because several groups, and other programs, may share an address.
 
 If the peer has keys, it seals datagrams with the key of their group (`security/group_keys.py`), which names the sender.
-Otherwise it sends from its own socket. So a receiver knows the sender as it knows the sender of any datagram, by the
-address book; in an open overlay it asks a stranger who it is.
+Otherwise it sends from its own socket. So a receiver knows the sender of a multicast as it knows the sender of any
+datagram, by the address book. In an open overlay it asks a stranger who it is.
 """
 
 import asyncio
@@ -43,15 +43,15 @@ AUTO, OFF = "auto", "off"
 _FIRST_ADDRESS = int(ipaddress.IPv4Address("239.192.0.0"))
 _ADDRESSES = 1 << 18
 _FIRST_PORT, _PORTS = 16384, 16384
-"""Below the ports that systems assign to programs that ask for any port."""
+"""Below the ports that systems assign to programs that ask for any."""
 _IP_MULTICAST_ALL = 49
-"""Of <linux/in.h>: 0 for a socket that hears only groups that it joined itself."""
+"""Of <linux/in.h>. With 0 a socket hears only groups that it has joined itself."""
 
 
 class MulticastOptions(msgspec.Struct, frozen=True):
     on: bool = True
     address: Address | None = None
-    """Of all groups; None: it follows from a group's name."""
+    """The address of all groups; None: it follows from the name of a group."""
     ttl: int = 1
     interface: str = ""
     """The IPv4 address of the interface; empty: the one on which the peer listens."""
@@ -230,12 +230,12 @@ class MulticastGroups:
     def _unusable(self, what: str, error: OSError) -> None:
         self._usable = False
         self._counters.failed["multicast"] += 1
-        log.warning("peer %d %s: %s; it goes on without", self._me, what, error.strerror)
+        log.warning("peer %d %s: %s; it goes on without multicast", self._me, what, error.strerror)
 
     # ---------------------------------------------------------------- datagrams that arrive
 
     def receive(self, datagram: bytes, address: Address, waited_ns: Nanos = 0) -> None:
-        """Handle a datagram that came to an address of a group, and waited in a queue of this host."""
+        """Handle a datagram to the address of a group, which waited in a queue of this host."""
         if self._sealed is not None:
             opened = self._sealed.groups.open(self._clock(), datagram)
             self._sealed.perform_groups()
@@ -246,7 +246,7 @@ class MulticastGroups:
         if fault is None:
             self.receive_open(wire.unframe(datagram), address, waited_ns)
         elif fault == "garbage":
-            self._refuse_others("foreign-multicast", address)
+            self._refuse_foreign("foreign-multicast", address)
         else:
             self._senders.refuse_unreadable(fault, datagram, address)
 
@@ -254,11 +254,11 @@ class MulticastGroups:
         """Handle an inner datagram that came over an open link."""
         sender, group, incarnation = inner.header
         if inner.kind != wire.MULTICAST:
-            self._refuse_others("foreign-multicast", address)
+            self._refuse_foreign("foreign-multicast", address)
         elif group not in self._joined:
-            self._refuse_others("other-multicast-group", address)
+            self._refuse_foreign("other-multicast-group", address)
         elif sender == self._me:
-            if incarnation != self._incarnation:  # else the peer hears itself
+            if incarnation != self._incarnation:  # otherwise the peer hears itself
                 self._counters.refused["misdirected"] += 1
         elif self._senders.identify_multicast(inner, address):
             self._arrive(sender, bytes(inner.body), partial(self.hear, sender, waited_ns=waited_ns))
@@ -274,14 +274,14 @@ class MulticastGroups:
         else:
             self._counters.refused["garbage"] += 1
 
-    def _refuse_others(self, reason: str, sender: Address) -> None:
-        """Refuse a packet of others that use the address of a group, and say so once."""
+    def _refuse_foreign(self, reason: str, sender: Address) -> None:
+        """Refuse a packet of another program that uses the address of a group, and log the first."""
         refused = self._counters.refused
         refused[reason] += 1
         if refused["foreign-multicast"] + refused["other-multicast-group"] == 1:
             at = " or ".join(show(address) for address in self._listening)
             log.warning(
-                "peer %d: others, such as %s, use the multicast address %s, and their packets are refused; "
+                "peer %d: other programs, such as that at %s, use the multicast address %s; their packets are refused; "
                 'multicast_address = "ADDRESS:PORT" names another',
                 self._me, show(sender), at,
             )  # fmt: skip

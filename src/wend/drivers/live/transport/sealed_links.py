@@ -2,20 +2,19 @@
 
 A peer with keys seals every datagram as the last step before the socket, and opens it as the first step after. So a
 decoder sees only bytes that another peer of the same root has sent. The session names the sender, whose address may
-change. Messages to a peer without a session wait a short time for the handshake.
+change. Messages to a peer without a session wait briefly for the handshake.
 
-The key of its group seals a multicast; members get it in their sessions (`security/group_keys.py`).
+A multicast is sealed with the key of its group, which members get in their sessions (`security/group_keys.py`).
 """
 
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Callable
 
 from wend.drivers.live.addressing.address_book import AddressBook
 from wend.drivers.live.addressing.addresses import Address, show
-from wend.drivers.live.clock import Clock
+from wend.drivers.live.clock import Clock, wall_s
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.log_limit import LogLimit
 from wend.drivers.live.transport import wire
@@ -51,7 +50,6 @@ class SealedLinks:
         book: AddressBook,
         counters: Counters,
         clock: Clock,
-        wall_s: Callable[[], float] = time.time,
     ) -> None:
         self._me = me
         self._book = book
@@ -59,7 +57,6 @@ class SealedLinks:
         self._transmit = socket.transmit
         self._flood_filter = socket.flood_filter()
         self._clock = clock
-        self._wall_s = wall_s
         self._layer = SessionLayer(
             credentials,
             verifier,
@@ -104,7 +101,7 @@ class SealedLinks:
 
     @property
     def entries(self) -> int:
-        """Entries of all tables of sessions. Strangers must not make it grow."""
+        """The number of entries in all tables of sessions. Strangers must not make it grow."""
         return self._layer.size
 
     def identity(self, peer: PeerId) -> Identity | None:
@@ -184,7 +181,7 @@ class SealedLinks:
     def _tick(self) -> None:
         if self._loop is None:
             return
-        self._timer = self._loop.call_later(TICK_S, self._tick)  # first: time goes on, whatever fails below
+        self._timer = self._loop.call_later(TICK_S, self._tick)  # first, so that ticks go on if something below fails
         self._tell_time()
         self._perform()
         self.groups.tick(self._clock())
@@ -192,7 +189,7 @@ class SealedLinks:
         self._flood_filter.tick()
 
     def _tell_time(self) -> None:
-        self._layer.tick(self._clock(), int(self._wall_s()))
+        self._layer.tick(self._clock(), wall_s())
 
     def _perform(self) -> None:
         for effect in self._layer.take_effects():
@@ -224,11 +221,11 @@ class SealedLinks:
             self._book.move(peer, address)
 
     def perform_groups(self) -> None:
-        """Send messages about group keys, and hand over multicasts that have waited for a key."""
+        """Send messages about group keys, and hand over multicasts that waited for a key."""
         for effect in self.groups.take_effects():
             if isinstance(effect, GroupOpened):
                 self._hear_multicast(effect.sender, effect.body)
-            elif effect.peer in self._book.reachable:  # else it is repeated
+            elif effect.peer in self._book.reachable:  # otherwise it is repeated later
                 self.send(effect.peer, packets.GROUP_KEY, effect.body)
 
     def _warn(self, address: Address, why: str) -> None:
