@@ -66,7 +66,7 @@ def test_every_drop_and_refusal_has_its_row() -> None:
 LIVE = re.findall(r"^\| `(.+?)` \| .+ \|$", section("Counters of the live driver"), re.MULTILINE)
 OTHER = re.findall(r"^\| `(.+?)` \| .+ \|$", section("Counters of the simulator and of `wend up`"), re.MULTILINE)
 COMPUTED = {"drops.queue-full", "drops.peer-queue-full", "notices.queue-full", "notices.queue-full-again"}
-COMPUTED |= {"drops.queue-delay", "notices.background-packets", "notices.refused: corrupted"}
+COMPUTED |= {"drops.queue-delay", "notices.background-packets", "notices.refused-corrupted"}
 """Counters whose names stand in no one place (`drivers/sim/capacity.py`, `drivers/sim/disturbances.py`)."""
 
 

@@ -13,7 +13,7 @@ from wend.drivers.live.process import read_keys
 from wend.drivers.live.status import StatusSnapshot
 from wend.lab.address_plan import link_costs, nodes
 from wend.lab.bench.cell import CellSettings
-from wend.lab.bench.delivery_log import Stamp, payload
+from wend.lab.bench.delivery_log import Stamp, make_payload
 from wend.lab.systems.frr import Frr
 from wend.lab.systems.mosquitto import Mosquitto
 from wend.lab.systems.nats import Nats
@@ -190,14 +190,14 @@ def flow(mode: Mode, topic: int, *, lost: tuple[int, int] | None = None) -> tupl
     plan = make_plan(WORLD, "test", mode, 1, 2)
     forwarder = Forwarder(plan, {h.number: tuple(interface.neighbour for interface in h.interfaces) for h in HOSTS})
     todo: list[tuple[int, int | None, bytes]] = [
-        (WORLD.topics[topic].publisher, None, b"\0" + payload(Stamp(topic, 1, 0), 40))
+        (WORLD.topics[topic].publisher, None, b"\0" + make_payload(Stamp(topic, 1, 0), 40))
     ]
     got, packets = [], 0
     while todo:
         host, sender, data = todo.pop(0)
         onward, delivered = forwarder.handle(host, sender, data)
         if delivered is not None:
-            assert delivered == payload(Stamp(topic, 1, 0), 40)
+            assert delivered == make_payload(Stamp(topic, 1, 0), 40)
             got.append(host)
         for neighbour, packet in onward:
             packets += 1

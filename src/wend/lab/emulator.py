@@ -144,7 +144,7 @@ def running() -> Iterator[tuple[int, str]]:
                     yield int(entry), os.fsdecode(argv[1])
 
 
-def alive(folder: Path) -> bool:
+def is_running(folder: Path) -> bool:
     return any(Path(place) == folder for _, place in running())
 
 

@@ -59,7 +59,7 @@ class Parts:
         links.connect(
             self.senders, lambda sender, _, __, body, *___: received.append((sender, bytes(body))), lambda *_: None
         )
-        self.socket.received = links.receive
+        self.socket.receive = links.receive
         return links
 
     def pipes(self) -> PeerPipes:

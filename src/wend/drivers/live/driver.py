@@ -115,10 +115,10 @@ class PeerDriver:
             raise Refused("the peer's store cannot be written, and no more events can wait for it")
         for effect in self.ask(publication):
             if type(effect) is Receipt:
-                return self._promised(effect)
+                return self._with_promise(effect)
         raise Refused("the peer could not take the event; its log says why")
 
-    def _promised(self, receipt: Receipt) -> Receipt:
+    def _with_promise(self, receipt: Receipt) -> Receipt:
         """The receipt with the promise of this peer's store: only the driver knows whether it survives a crash. An
         event for local subscribers alone is stored if they are durable."""
         is_kept = False
@@ -315,4 +315,4 @@ class PeerDriver:
     def _note_receipt(self, effect: Receipt) -> None:
         self._counters.publications += 1
         if self.observers.published:
-            self.observers.tell(self.observers.published, effect, self._promised(effect))
+            self.observers.tell(self.observers.published, effect, self._with_promise(effect))

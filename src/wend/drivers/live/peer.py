@@ -135,7 +135,7 @@ class LivePeer:
         sealed = SealedLinks(
             self.id, self.incarnation, credentials, verifier, self._socket, self.addresses, self.counters, self._clock
         )
-        self._socket.received = sealed.receive
+        self._socket.receive = sealed.receive
         return sealed
 
     def _joining(self, join: tuple[Address, ...], admit: bool) -> Joining:

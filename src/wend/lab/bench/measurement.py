@@ -20,7 +20,7 @@ import msgspec
 from wend.drivers.workload import GOLDEN, Topic
 from wend.drivers.world import World
 from wend.lab.bench.cell import Cell, CellSettings, Traffic
-from wend.lab.bench.delivery_log import MIN_BYTES, WARMUP, DeliveryLog, LateDelivery, Stamp, oracle, payload
+from wend.lab.bench.delivery_log import MIN_BYTES, WARMUP, DeliveryLog, LateDelivery, Stamp, best_metrics, make_payload
 from wend.lab.emulated_network import Lab
 from wend.lab.emulator_control import outages
 from wend.lab.process_priority import high_priority
@@ -127,8 +127,8 @@ class _Run:
         while time.monotonic() < give_up:
             for topic in range(len(self.world.topics)):
                 stamp = Stamp(topic, number, time.monotonic_ns())
-                self._spawn(self.system.publish(topic, payload(stamp, self.settings.size_bytes)))
-                self._spawn(self.canary.publish(topic, payload(stamp, MIN_BYTES)))
+                self._spawn(self.system.publish(topic, make_payload(stamp, self.settings.size_bytes)))
+                self._spawn(self.canary.publish(topic, make_payload(stamp, MIN_BYTES)))
             await asyncio.sleep(_ROUND_S)
             for past in range(max(WARMUP, number - 4), number + 1):
                 if all(self._complete(log, past) for log in (self.log, self.canary_log)):
@@ -206,7 +206,7 @@ class _Run:
             await _until(due)
             stamp = Stamp(number, sequence, time.monotonic_ns())
             log.publish(stamp)
-            self._spawn(system.publish(number, payload(stamp, size)))
+            self._spawn(system.publish(number, make_payload(stamp, size)))
 
     def _spawn(self, publishing: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(publishing)
@@ -223,7 +223,7 @@ class _Run:
         cutoff = seconds(s.cutoff_s)
         world.faults = faults.Intervals(len(world.overlay.links), failed)
         published = {key: time - origin for key, time in self.log.published.items()}
-        best, packets = oracle(world, published, cutoff)
+        best, packets = best_metrics(world, published, cutoff)
         return Cell(
             settings=s,
             metrics=self.log.metrics(cutoff),

@@ -23,7 +23,7 @@ import msgspec
 
 from wend.drivers.world import World
 from wend.lab.address_plan import link_costs
-from wend.lab.bench.delivery_log import read
+from wend.lab.bench.delivery_log import read_stamp
 from wend.lab.emulated_network import Lab
 from wend.model.events import PeerId
 from wend.topology import paths
@@ -106,7 +106,7 @@ class Forwarder:
         """
         count = data[0]
         body = data[1 + 2 * count :]
-        stamp = read(body)
+        stamp = read_stamp(body)
         if stamp is None:
             return [], None
         numbers = self._plan.starts[stamp.topic] if sender is None else struct.unpack_from(f"!{count}H", data, 1)

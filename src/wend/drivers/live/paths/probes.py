@@ -17,7 +17,7 @@ import threading
 import time
 
 from wend.drivers.live.addressing.addresses import Address
-from wend.drivers.live.paths.trace import Kind, TracerouteResult, TracerouteSession, TracerouteSettings
+from wend.drivers.live.paths.traceroute import Kind, TracerouteResult, TracerouteSession, TracerouteSettings
 from wend.model.units import MS
 
 HAS_ERROR_QUEUE = sys.platform == "linux"

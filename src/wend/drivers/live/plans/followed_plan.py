@@ -51,7 +51,7 @@ class StoredPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The part of the plan before; None: that one was not pushed."""
 
 
-class Followed(msgspec.Struct, frozen=True):
+class VersionedPlan(msgspec.Struct, frozen=True):
     """A plan that a peer follows or can follow."""
 
     version: int
@@ -66,7 +66,7 @@ class Followed(msgspec.Struct, frozen=True):
         return None if self.plan is None else int(self.plan.id)
 
 
-NOTHING = Followed(0, None)
+NOTHING = VersionedPlan(0, None)
 
 
 class FollowedPlan:
@@ -91,7 +91,7 @@ class FollowedPlan:
         self._former = NOTHING
         self._folder_id: int | None = None
         """The plan that was last read from the folder."""
-        self._prepared: Followed | None = None
+        self._prepared: VersionedPlan | None = None
         self._until_ns: Nanos = 0
         """How long the prepared plan is held."""
         self._turn = asyncio.Lock()
@@ -100,13 +100,13 @@ class FollowedPlan:
 
     async def read(self) -> None:
         """Read the first plan, before the peer starts. Raises `ConfigError` if it cannot be read."""
-        folder = NOTHING if self._folder is None else Followed(0, await self._read_folder())
+        folder = NOTHING if self._folder is None else VersionedPlan(0, await self._read_folder())
         self._folder_id = folder.id
         self._current = folder
         stored = await asyncio.to_thread(self._read_file)
         if stored is not None and stored.folder == folder.id:
-            self._current = _unpacked(stored.version, stored.part)
-            self._former = folder if stored.former is None else _unpacked(stored.former_version, stored.former)
+            self._current = _unpack_plan(stored.version, stored.part)
+            self._former = folder if stored.former is None else _unpack_plan(stored.former_version, stored.former)
 
     def begin(self) -> None:
         """Follow the first plan. Call it once the peer runs."""
@@ -127,7 +127,7 @@ class FollowedPlan:
         if self._folder is None:
             raise Refused("this peer's configuration names no plan")
         async with self._turn:
-            plan = Followed(0, await self._read_folder())
+            plan = VersionedPlan(0, await self._read_folder())
             await self._change(plan, NOTHING)
             self._folder_id = plan.id
             return int(plan.plan.id)
@@ -156,7 +156,7 @@ class FollowedPlan:
             raise Refused(f'its strategy is {strategy}, which follows no plan: set strategy = "planned" in its file')
         async with self._turn:
             try:
-                candidate = await asyncio.to_thread(_unpacked, version, data)
+                candidate = await asyncio.to_thread(_unpack_plan, version, data)
             except WireError as error:
                 raise Refused(str(error)) from None
             pending = self._pending()
@@ -192,12 +192,12 @@ class FollowedPlan:
             return None
         return PlanStatus(self._current.id, self._current.version, 0 if pending is None else pending.version)
 
-    def _pending(self) -> Followed | None:
+    def _pending(self) -> VersionedPlan | None:
         if self._prepared is not None and monotonic() >= self._until_ns:
             self._prepared = None
         return self._prepared
 
-    async def _change(self, to: Followed, former: Followed) -> None:
+    async def _change(self, to: VersionedPlan, former: VersionedPlan) -> None:
         """Follow another plan, and return once a restart would find it. If that fails, nothing changes."""
         self._follow(to.plan)
         try:
@@ -213,25 +213,25 @@ class FollowedPlan:
             raise Refused(f"this peer's strategy is {self._peer.config.strategy}, which follows no plan")
         self._ask(Planned(plan))
 
-    def _check_links(self, candidate: Followed) -> None:
+    def _check_links(self, candidate: VersionedPlan) -> None:
         if candidate.part is None:
             return
-        part, here = _part(candidate.part), sorted(self._peer.links)
+        part, here = _read_part(candidate.part), sorted(self._peer.links)
         if part.peer != self._me:
             raise Refused(f"this part of the plan is for peer {part.peer}, and this is peer {self._me}")
         if list(part.neighbours) != here:
-            there, have = _listed(part.neighbours), _listed(here)
+            there, have = _peer_list(part.neighbours), _peer_list(here)
             raise Refused(f"the plan is for another topology: there its links are with {there}, and here with {have}")
 
     # ---------------------------------------------------------------- the file of a pushed plan
 
-    async def _store(self, current: Followed, former: Followed) -> None:
+    async def _store(self, current: VersionedPlan, former: VersionedPlan) -> None:
         """Write what a restart must find. Raises `ConfigError`."""
         if self._file is not None:
             await asyncio.to_thread(self._write, self._file, current, former, self._folder_id)
 
     @staticmethod
-    def _write(path: Path, current: Followed, former: Followed, folder: int | None) -> None:
+    def _write(path: Path, current: VersionedPlan, former: VersionedPlan, folder: int | None) -> None:
         if current.part is None:
             try:
                 path.unlink(missing_ok=True)
@@ -257,7 +257,7 @@ class FollowedPlan:
                 raise ConfigError(f"it has format {stored.format}, and this Wend reads format {_FORMAT}")
             for part in (stored.part, stored.former):
                 if part is not None:
-                    _part(part)
+                    _read_part(part)
             return stored
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, ConfigError, WireError) as error:
             self._counters.failed["read-pushed-plan"] += 1
@@ -265,17 +265,17 @@ class FollowedPlan:
             return None
 
 
-def _part(data: bytes) -> "PlanSlice":
+def _read_part(data: bytes) -> "PlanSlice":
     with needed_by("a peer that follows a plan", "plan"):
         from wend.model.plan_slice import unpacked
     return unpacked(data)
 
 
-def _unpacked(version: int, data: bytes) -> Followed:
+def _unpack_plan(version: int, data: bytes) -> VersionedPlan:
     from wend.model.forwarding import Forwarding
 
-    return Followed(version, Forwarding(_part(data)), data)
+    return VersionedPlan(version, Forwarding(_read_part(data)), data)
 
 
-def _listed(peers: Any) -> str:
+def _peer_list(peers: Any) -> str:
     return ", ".join(map(str, peers)) or "nobody"

@@ -100,11 +100,11 @@ async def push_plan(
     """Push a plan to the peers at these addresses. Raises `TryAgain`, `Refused` or `ConfigError` if nothing has
     changed."""
     async with AsyncExitStack() as stack:
-        clients = await _connected(plan, urls, connect, stack)
+        clients = await _connect_all(plan, urls, connect, stack)
         return await _Push(plan, clients, settings, report).run()
 
 
-async def _connected(
+async def _connect_all(
     plan: "Plan", urls: Sequence[str], connect: Callable[[str], Client], stack: AsyncExitStack
 ) -> dict[PeerId, Client]:
     """A client of every peer of the plan."""
@@ -113,7 +113,7 @@ async def _connected(
         stack.push_async_callback(each.close)
     for failure in await asyncio.gather(*(each.__aenter__() for each in opened), return_exceptions=True):
         if isinstance(failure, BaseException):
-            raise _unchanged(failure)
+            raise _with_unchanged(failure)
     clients: dict[PeerId, Client] = {}
     for each in opened:
         if each.peer in clients:
@@ -128,7 +128,7 @@ async def _connected(
         if peer not in clients:
             raise ConfigError(
                 f"nothing was changed: a plan is pushed to all of its peers, and no address leads to "
-                f"{_named(plan, peer)}"
+                f"{_name_of(plan, peer)}"
             )
     return dict(sorted(clients.items()))
 
@@ -143,7 +143,7 @@ class _Push:
 
     async def run(self) -> PushReport:
         begin = await self._first_statuses()
-        peers = tuple(self._pushed(peer, status) for peer, status in begin.items())
+        peers = tuple(self._pushed_peer(peer, status) for peer, status in begin.items())
         version = self._settings.version
         self._version = 1 + max(p.former_version for p in peers) if version is None else version
         before = await self._look(begin) if self._settings.watch_s else None
@@ -169,7 +169,7 @@ class _Push:
         statuses: dict[PeerId, StatusSnapshot] = {}
         for peer, answer in (await self._statuses()).items():
             if isinstance(answer, WendError):
-                raise _unchanged(answer, _named(self._plan, peer))
+                raise _with_unchanged(answer, _name_of(self._plan, peer))
             statuses[peer] = answer
         return statuses
 
@@ -177,10 +177,10 @@ class _Push:
         """Roll back after an error. Raises it with the peers that did not answer then, if they may follow the plan."""
         astray = await asyncio.shield(self._roll_back())
         if self._committed and astray and isinstance(error, WendError):
-            names = ", ".join(_named(self._plan, peer) for peer in astray)
+            names = ", ".join(_name_of(self._plan, peer) for peer in astray)
             raise type(error)(f"{error}; {names} did not answer then and may follow the new plan") from None
 
-    def _pushed(self, peer: PeerId, status: StatusSnapshot) -> PushedPeer:
+    def _pushed_peer(self, peer: PeerId, status: StatusSnapshot) -> PushedPeer:
         plan, name = status.plan, self._plan.peers["name"][peer]
         return PushedPeer(
             peer, name, self._clients[peer].url, None if plan is None else plan.id, 0 if plan is None else plan.version
@@ -200,7 +200,7 @@ class _Push:
 
         for peer, failure in (await self._each(check)).items():
             if failure is not None:
-                raise _unchanged(failure, _named(self._plan, peer))
+                raise _with_unchanged(failure, _name_of(self._plan, peer))
 
     async def _commit(self) -> None:
         async def commit(_: PeerId, client: Client) -> None:
@@ -211,7 +211,7 @@ class _Push:
             if failure is not None:
                 kind = TryAgain if isinstance(failure, ConnectionLost) else Refused
                 back = "the peers follow their former plans again"
-                raise kind(f"{_named(self._plan, peer)} could not follow the plan: {failure}; {back}")
+                raise kind(f"{_name_of(self._plan, peer)} could not follow the plan: {failure}; {back}")
 
     async def _roll_back(self) -> tuple[PeerId, ...]:
         """Have every peer follow its former plan again. Returns the peers that did not answer."""
@@ -300,12 +300,12 @@ def fault_of(before: OnTimeCount, after: OnTimeCount, tolerance: float) -> str |
     )
 
 
-def _named(plan: "Plan", peer: PeerId) -> str:
+def _name_of(plan: "Plan", peer: PeerId) -> str:
     name = plan.peers["name"][peer]
     return f"peer {peer}" if name == str(peer) else f"peer {peer} ({name})"
 
 
-def _unchanged(failure: BaseException, who: str = "") -> BaseException:
+def _with_unchanged(failure: BaseException, who: str = "") -> BaseException:
     if isinstance(failure, ClientError):
         kind = TryAgain if isinstance(failure, ConnectionLost) else Refused
         return kind(f"nothing was changed: {who}{': ' if who else ''}{failure}")

@@ -31,24 +31,24 @@ class KernelQueue:
     def __init__(self, socket_: socket.socket, clock: Clock) -> None:
         self._socket = socket_
         self._longest_ns: Nanos = 0
-        """The longest that a datagram in the queue at `known_ns` can have waited."""
-        self.known_ns = clock()
+        """The longest that a datagram in the queue at `checked_ns` can have waited."""
+        self.checked_ns = clock()
         """When the kernel was last asked, or the queue was last empty."""
         self._stamp = bytearray(_STAMP.size)
         self._works = sys.platform == "linux"
         self.stamped_ns()  # the first call makes the kernel note the times
 
-    def found_empty(self, now: Nanos) -> None:
+    def note_empty(self, now: Nanos) -> None:
         """Note that nothing is left to read."""
-        self._longest_ns, self.known_ns = 0, now
+        self._longest_ns, self.checked_ns = 0, now
 
     def waited_ns(self, now: Nanos) -> Nanos:
         """How long the datagram that was just read had waited; 0 for a short time, or if the kernel does not say."""
         stamped = self.stamped_ns()
-        bound = self._longest_ns + now - self.known_ns
-        waited = bound if stamped is None else max(0, min(time.time_ns() - stamped, bound))
-        self._longest_ns, self.known_ns = waited, now
-        return 0 if stamped is None or waited <= SHORT_NS else waited
+        bound = self._longest_ns + now - self.checked_ns
+        wait_ns = bound if stamped is None else max(0, min(time.time_ns() - stamped, bound))
+        self._longest_ns, self.checked_ns = wait_ns, now
+        return 0 if stamped is None or wait_ns <= SHORT_NS else wait_ns
 
     def stamped_ns(self) -> Nanos | None:
         """The wall-clock time at which the datagram that was just read arrived; None if the kernel does not say."""

@@ -114,8 +114,8 @@ class MulticastGroups:
         hear: Callable[[PeerId, list[Message], Nanos], None],
         tell: Callable[[Input], None],
     ) -> None:
-        """`arrive` hands a body of a sender to the callable, perhaps after a delay. `hear` gets the sender, message and
-        waiting time of each datagram; `tell` what the peer must know."""
+        """`arrive` passes the body of a datagram over the link from its sender to a callable. `hear` handles messages,
+        and gets their sender and how long they waited. `tell` gives an input to the peer."""
         self._me = me
         self._incarnation = incarnation
         self._senders = senders
@@ -341,7 +341,7 @@ class _GroupSocket:
         try:
             size, address = self._socket.recvfrom_into(self._buffer)
         except OSError:  # nothing is left to read
-            self._kernel_queue.found_empty(self._clock())
+            self._kernel_queue.note_empty(self._clock())
             return False
         self._groups.receive(bytes(self._buffer[:size]), address, self._kernel_queue.waited_ns(self._clock()))
         return True

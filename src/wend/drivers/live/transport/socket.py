@@ -170,7 +170,7 @@ class PeerSocket:
     ) -> None:
         """`receive` gets each datagram, its sender's address, and the time for which it waited in the kernel."""
         self.queue = SendQueue(clock)
-        self.received = receive
+        self.receive = receive
         self._counters = counters
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -252,15 +252,15 @@ class PeerSocket:
         try:
             size, address = self._socket.recvfrom_into(self._buffer)
         except BlockingIOError:
-            self._kernel_queue.found_empty(self._clock())
+            self._kernel_queue.note_empty(self._clock())
             return False
         except OSError:
             self._counters.failed["receive"] += 1
             return False
         self.now_ns = now = self._clock()
-        if self._waited_ns or now - self._kernel_queue.known_ns > CHECK_NS:
+        if self._waited_ns or now - self._kernel_queue.checked_ns > CHECK_NS:
             self._waited_ns = self._kernel_queue.waited_ns(now)
         self.queue.waited_ns = self._waited_ns
-        self.received(self._view[:size], address[:2], self._waited_ns)
+        self.receive(self._view[:size], address[:2], self._waited_ns)
         self.queue.waited_ns = 0
         return self._loop is not None

@@ -7,7 +7,7 @@ import subprocess
 import threading
 
 from wend.drivers.live.addressing.addresses import Address, is_numeric
-from wend.drivers.live.paths.trace import TracerouteResult, TracerouteSettings
+from wend.drivers.live.paths.traceroute import TracerouteResult, TracerouteSettings
 from wend.model.units import SECOND
 
 _LINE = re.compile(r"^ *(\d+) +(\S.*)$", re.MULTILINE)

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import dropwhile
 
 from wend.drivers.live.addressing.addresses import Address
-from wend.drivers.live.paths.trace import TracerouteResult
+from wend.drivers.live.paths.traceroute import TracerouteResult
 from wend.model.events import PeerId
 from wend.model.paths import UNKNOWN, Path
 from wend.model.units import Nanos
@@ -35,7 +35,7 @@ _LOGGED = 5
 Tracing = Callable[[Address, threading.Event], TracerouteResult]
 
 
-class TracedPaths:
+class TraceroutePaths:
     """A path source that runs traceroutes."""
 
     def __init__(
@@ -76,11 +76,11 @@ class TracedPaths:
         path: Path | None = None
         try:
             self._counts["traces"] += 1
-            traced = await asyncio.get_running_loop().run_in_executor(
+            result = await asyncio.get_running_loop().run_in_executor(
                 self._threads, self._trace, address, self._stopped
             )
-            path = named(traced, address[0])
-            self._count(traced, path)
+            path = name_routers(result, address[0])
+            self._count(result, path)
         except Exception as error:
             self._counts["failed"] += 1
             if self._counts["failed"] <= _LOGGED:
@@ -91,18 +91,18 @@ class TracedPaths:
         self._cache[address] = (path, self._clock() + age)
         return path
 
-    def _count(self, traced: TracerouteResult, path: Path) -> None:
-        silent = traced.hops.count(None)
+    def _count(self, result: TracerouteResult, path: Path) -> None:
+        silent = result.hops.count(None)
         names = len(path) - path.count(None)
-        self._counts["probes"] += traced.sent
-        self._counts["answers"] += traced.answers
+        self._counts["probes"] += result.sent
+        self._counts["answers"] += result.answers
         self._counts["named"] += names
         self._counts["silent"] += silent
-        self._counts["private"] += len(traced.hops) - silent - names
-        self._counts["cut-short"] += not traced.reached
+        self._counts["private"] += len(result.hops) - silent - names
+        self._counts["cut-short"] += not result.reached
 
 
-def named(traced: TracerouteResult, target: str) -> Path:
+def name_routers(result: TracerouteResult, target: str) -> Path:
     """The path to `target`, with None for routers without a name.
 
     Peers compare paths by router names, so a name must be unique. Private addresses (10.0.0.1 and the like) exist in
@@ -115,13 +115,13 @@ def named(traced: TracerouteResult, target: str) -> Path:
     If an address answers at several hops, only the first hop has the name: a path has no loops. A path without routers
     (both peers on one link) becomes one router without a name. A path that does not reach the target ends with one.
     """
-    hops = list(traced.hops)
+    hops = list(result.hops)
     if is_public(target):
         hops = list(dropwhile(lambda hop: hop is not None and not is_public(hop), hops))
         hops = [hop if hop is None or is_public(hop) else None for hop in hops]
     first = {hop: place for place, hop in reversed(list(enumerate(hops)))}
     path = tuple(hop if first[hop] == place else None for place, hop in enumerate(hops))
-    return (path or UNKNOWN) if traced.reached else (*path, None)
+    return (path or UNKNOWN) if result.reached else (*path, None)
 
 
 def is_public(address: str) -> bool:
