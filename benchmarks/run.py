@@ -10,6 +10,7 @@ from rich.table import Table
 from benchmarks import (
     carrying,
     interest,
+    link_cost,
     live,
     matching,
     memory,
@@ -26,6 +27,7 @@ from benchmarks.rows import Row
 BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "simulation": simulation.rows,
     "live": live.rows,
+    "link_cost": link_cost.rows,
     "carrying": carrying.rows,
     "publishing": publishing.rows,
     "restarting": restarting.rows,

@@ -18,8 +18,7 @@ from statistics import median
 import uvloop
 
 from wend.drivers.live.peer import LivePeer
-from wend.drivers.live.telemetry.options import TelemetryOptions
-from wend.drivers.live.telemetry.recorder import TelemetryRecorder
+from wend.drivers.live.telemetry.recorder import TelemetryOptions, TelemetryRecorder
 from wend.drivers.live.telemetry.row_batch import RowBatch
 from wend.model.publication import Publication
 from wend.model.units import HOUR, MS
@@ -45,7 +44,7 @@ class _Pair:
             here.add_peer(there.id, there.address)
             if sample is not None:
                 options = TelemetryOptions(folder=folder / f"{sample}", sample=sample, segment_age_ns=HOUR)
-                self._recorders.append(TelemetryRecorder(here, options))
+                self._recorders.append(TelemetryRecorder(here.peer, here.counters, options))
                 here.observe(self._recorders[-1])
 
     async def start(self) -> None:

@@ -196,7 +196,7 @@ def tables(page: str) -> Iterable[tuple[str, list[Any]]]:
 
 def pictures() -> dict[Path, str]:
     """Every picture of this script, as it follows from the stored data."""
-    from wend.lab.bench.comparison_picture import picture
+    from wend.lab.bench.comparison_page import picture
 
     drawn = {FIGURES / "on-time.svg": readme_picture(json.loads(DATA.read_text(encoding="utf-8")))}
     drawn[FIGURES / "matching.svg"] = matching_picture(json.loads((FIGURES / "matching.json").read_text()))

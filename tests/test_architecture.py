@@ -354,7 +354,7 @@ def test_the_contracts_are_kept() -> None:
         ("strategies.link_state.plugin", "topology.maps", PATHS),
         ("strategies.planned.plugin", "topology.graph", PATHS),
         ("protocol.config", "model.scenario", SCENARIOS),
-        ("drivers.live.meter", "drivers.sim.oracle", DRIVERS),
+        ("drivers.live.comparison.meter", "drivers.sim.oracle", DRIVERS),
         ("drivers.sim.engine", "drivers.live.clock", DRIVERS),
         ("drivers.arrivals", "drivers.sim.missing", DRIVERS),
         ("drivers.world", "drivers.live.config", DRIVERS),

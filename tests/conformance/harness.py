@@ -398,7 +398,7 @@ class LiveHarness(Common):
         give_up = self.clock() + LIVE_PATIENCE_NS
         while self.clock() < min(give_up, quiet_since + LIVE_QUIET_NS):
             now = sum(_packets(peer.counters) for peer in self.peers.values())
-            busy = any(p.shaper.in_flight() or p.peer.status().in_flight for p in self.peers.values())
+            busy = any(p.pipes.in_flight() or p.peer.status().in_flight for p in self.peers.values())
             if now != before or busy:
                 quiet_since = self.clock()
             before = now

@@ -13,6 +13,7 @@ import pytest
 
 import wend
 from tests.cores import pure_only
+from tests.drivers.live import datagrams
 from wend.drivers.live.access.grants import Denial
 from wend.drivers.live.addressing.address_book import Unidentified
 from wend.drivers.live.config import load
@@ -134,7 +135,7 @@ def test_the_header_is_as_drawn() -> None:
 
 def test_the_bytes_on_the_page_are_read_as_it_says() -> None:
     (datagram,) = (bytes.fromhex(line) for line in re.findall(r"^ {4}([0-9a-f ]+)$", WIRE_PAGE, re.MULTILINE))
-    assert wire.decode(datagram) == ((1, 2, 3), Ack(7))
+    assert datagrams.decode(datagram) == ((1, 2, 3), Ack(7))
 
 
 def test_every_message_is_on_the_page() -> None:

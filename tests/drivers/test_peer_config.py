@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from wend.drivers.live.comparison import MARGIN_NS, live_config
+from wend.drivers.live.comparison.overlay import MARGIN_NS, live_config
 from wend.drivers.live.config import PeerFile
 from wend.drivers.scenarios import SIMULATED, Scenario
 from wend.drivers.settings import peer_settings

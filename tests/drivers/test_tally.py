@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from wend.drivers.live.meter import Flight, Totals
+from wend.drivers.live.comparison.meter import Flight, Totals
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.tally import DeliveryCounts, arrived, summarised
 from wend.drivers.world import World, build

@@ -8,7 +8,16 @@ import pytest
 
 from wend.lab.bench import matrix
 from wend.lab.bench.cell import Cell, CellSettings, Traffic
-from wend.lab.bench.delivery_log import MIN_BYTES, WARMUP, DeliveryLog, DeliveryMetrics, Stamp, oracle, payload, read
+from wend.lab.bench.delivery_log import (
+    MIN_BYTES,
+    WARMUP,
+    DeliveryLog,
+    DeliveryMetrics,
+    Stamp,
+    best_metrics,
+    make_payload,
+    read_stamp,
+)
 from wend.lab.bench.matrix import CellStore, Matrix
 from wend.lab.emulator_control import MARKER
 from wend.model.errors import ConfigError, LabError
@@ -48,12 +57,12 @@ def a_cell(settings: CellSettings, *, on_time: int = 90, data: int = 130, canary
 
 def test_a_payload_has_its_topic_number_and_time() -> None:
     stamp = Stamp(3, 17, 123_456_789_000)
-    data = payload(stamp, 64)
+    data = make_payload(stamp, 64)
     assert (len(data), data[:8]) == (64, MARKER)
-    assert read(data) == stamp
-    assert read(payload(stamp, MIN_BYTES)) == stamp
-    assert read(b"something else, and long enough") is None
-    assert read(MARKER) is None
+    assert read_stamp(data) == stamp
+    assert read_stamp(make_payload(stamp, MIN_BYTES)) == stamp
+    assert read_stamp(b"something else, and long enough") is None
+    assert read_stamp(MARKER) is None
 
 
 def test_the_delivery_log_counts_first_deliveries_within_the_cutoff() -> None:
@@ -65,12 +74,12 @@ def test_the_delivery_log_counts_first_deliveries_within_the_cutoff() -> None:
     first, second, third = (Stamp(0, n, n * SECOND) for n in range(3))
     for stamp in (first, second, third):
         log.publish(stamp)
-    log.arrive(near, payload(first, 64), first.time_ns + deadline)
-    log.arrive(near, payload(first, 64), first.time_ns + deadline + 1)  # a copy
-    log.arrive(near, payload(second, 64), second.time_ns + deadline + 1)  # late
-    log.arrive(near, payload(third, 64), third.time_ns + 11 * SECOND)  # after the cut-off
-    log.arrive(topic.publisher, payload(first, 64), first.time_ns + 1)  # not a subscriber
-    log.arrive(near, payload(Stamp(0, WARMUP, 0), 64), 5)  # warm-up: not counted
+    log.arrive(near, make_payload(first, 64), first.time_ns + deadline)
+    log.arrive(near, make_payload(first, 64), first.time_ns + deadline + 1)  # a copy
+    log.arrive(near, make_payload(second, 64), second.time_ns + deadline + 1)  # late
+    log.arrive(near, make_payload(third, 64), third.time_ns + 11 * SECOND)  # after the cut-off
+    log.arrive(topic.publisher, make_payload(first, 64), first.time_ns + 1)  # not a subscriber
+    log.arrive(near, make_payload(Stamp(0, WARMUP, 0), 64), 5)  # warm-up: not counted
 
     found = log.metrics(10 * SECOND)
     assert (found.publications, found.expected) == (3, 3 * len(topic.subscribers))
@@ -84,13 +93,13 @@ def test_the_oracle_waits_for_links_and_takes_detours() -> None:
     world = CellSettings(system="udp-tree", peers=6, degree=3, topics=1, pf=0.0).world()
     topic = world.topics[0]
     published = {(0, 0): 2 * SECOND}
-    free, packets = oracle(world, published, 10 * SECOND)
+    free, packets = best_metrics(world, published, 10 * SECOND)
     assert free.on_time == free.delivered == free.expected == len(topic.subscribers)
     assert 0 < packets <= 5
 
     around = [world.overlay.link(topic.publisher, n) for n in world.overlay.neighbours(topic.publisher)]
     world.faults = Intervals(len(world.overlay.links), [(link, 2 * SECOND, 3 * SECOND) for link in around])
-    cut_off, _ = oracle(world, published, 10 * SECOND)
+    cut_off, _ = best_metrics(world, published, 10 * SECOND)
     assert (cut_off.delivered, cut_off.on_time) == (free.delivered, 0)
     assert cut_off.p50_ms > SECOND / MS
 

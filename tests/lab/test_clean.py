@@ -53,7 +53,7 @@ def test_after_the_emulator_was_killed_clean_removes_the_rest() -> None:
     lab = Lab.up(triangle(), name=a_name())
     left = lab.popen(2, ["sleep", "1000"])
     os.kill(emulator_of(lab), signal.SIGKILL)
-    until(lambda: not lab_state.in_use(lab.name))
+    until(lambda: not lab_state.is_in_use(lab.name))
     with pytest.raises(LabError, match="does not answer"):
         lab.status()
     clean(lab.name)

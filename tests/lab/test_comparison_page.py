@@ -9,8 +9,7 @@ import pytest
 from tests.lab.test_bench_cells import a_cell
 from tests.pictures.extents import Picture
 from wend.lab.bench.cell import Cell, CellSettings
-from wend.lab.bench.comparison_page import HEAD, line, page, rows, setups, write
-from wend.lab.bench.comparison_picture import picture, shown_pfs
+from wend.lab.bench.comparison_page import HEAD, line, page, picture, rows, setups, shown_pfs, write
 from wend.model.errors import ConfigError
 
 SETUP = (1.0, 64)

@@ -16,6 +16,7 @@ from tests.lab.labs import PORT, a_name, ends, interface, needs, needs_lab, pair
 from wend.drivers.live.paths.probes import Prober
 from wend.lab import Lab, outages
 from wend.lab.address_plan import next_hops
+from wend.lab.emulator_control import EmulatorClient
 from wend.model.errors import LabError
 from wend.model.units import MS, SECOND
 from wend.topology.graph import Overlay, OverlayLink
@@ -79,7 +80,7 @@ def test_traceroute_shows_the_configured_path_on_an_underlay_of_14_routers() -> 
     links = [OverlayLink(a, b, (1 + (7 * a + 3 * b) % 5) * MS) for a, b in _BACKBONE]
     links += [OverlayLink(router, 14 + i, MS // 2) for i, router in enumerate(_HOSTS_AT)]
     underlay = Overlay(14 + len(_HOSTS_AT), links)
-    hops = next_hops(underlay)
+    hops = [hops for _, hops in next_hops(underlay)]
     with Lab.up(underlay, name=a_name(), routers=range(14)) as lab:
         assert [host.number for host in lab.hosts] == [14, 15, 16, 17, 18]
         number = {node.address: node.number for node in lab.nodes}
@@ -240,7 +241,7 @@ def test_counters_tell_ports_and_data_from_control(lab: Lab) -> None:
     assert counter.bytes == 27 + 18 + 2 * 28
     lab.reset()
     assert lab.counters() == []
-    lab.mark(b"ack")
+    EmulatorClient(lab.folder).ask(f"mark {b'ack'.hex()}")
     a.send(b"an ack")
     until(lambda: [c.data for c in lab.counters()] == [1])
 
@@ -285,7 +286,7 @@ def test_an_answer_is_counted_under_the_port_that_was_asked(lab: Lab) -> None:
 )
 def test_a_bad_command_is_answered_with_a_sentence(shared: Lab, command: str, sentence: str) -> None:
     with pytest.raises(LabError, match=sentence):
-        shared.control(command)
+        EmulatorClient(shared.folder).ask(command)
     assert shared.status().down == ()
 
 

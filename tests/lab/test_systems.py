@@ -11,13 +11,13 @@ import pytest
 from wend.drivers.live.config import load
 from wend.drivers.live.process import read_keys
 from wend.drivers.live.status import StatusSnapshot
-from wend.lab.address_plan import nodes
+from wend.lab.address_plan import link_costs, nodes
 from wend.lab.bench.cell import CellSettings
-from wend.lab.bench.delivery_log import Stamp, payload
+from wend.lab.bench.delivery_log import Stamp, make_payload
 from wend.lab.systems.frr import Frr
 from wend.lab.systems.mosquitto import Mosquitto
 from wend.lab.systems.nats import Nats
-from wend.lab.systems.overlay_trees import best_tree, costs
+from wend.lab.systems.overlay_trees import best_tree
 from wend.lab.systems.system import CountsData, Processes, RunContext, missing_modules, missing_programs, render
 from wend.lab.systems.system_table import SYSTEMS
 from wend.lab.systems.udp_forwarder import Forwarder, Mode, make_plan, tree_routes, two_routes
@@ -177,7 +177,7 @@ def test_the_best_tree_reaches_everyone_over_links() -> None:
 
 
 def test_two_routes_begin_with_the_shortest_and_differ() -> None:
-    graph = costs(WORLD.overlay)
+    graph = link_costs(WORLD.overlay)
     for topic in WORLD.topics:
         for subscriber in topic.subscribers:
             first, second = two_routes(graph, topic.publisher, subscriber)
@@ -190,14 +190,14 @@ def flow(mode: Mode, topic: int, *, lost: tuple[int, int] | None = None) -> tupl
     plan = make_plan(WORLD, "test", mode, 1, 2)
     forwarder = Forwarder(plan, {h.number: tuple(interface.neighbour for interface in h.interfaces) for h in HOSTS})
     todo: list[tuple[int, int | None, bytes]] = [
-        (WORLD.topics[topic].publisher, None, b"\0" + payload(Stamp(topic, 1, 0), 40))
+        (WORLD.topics[topic].publisher, None, b"\0" + make_payload(Stamp(topic, 1, 0), 40))
     ]
     got, packets = [], 0
     while todo:
         host, sender, data = todo.pop(0)
         onward, delivered = forwarder.handle(host, sender, data)
         if delivered is not None:
-            assert delivered == payload(Stamp(topic, 1, 0), 40)
+            assert delivered == make_payload(Stamp(topic, 1, 0), 40)
             got.append(host)
         for neighbour, packet in onward:
             packets += 1
@@ -211,7 +211,7 @@ def flow(mode: Mode, topic: int, *, lost: tuple[int, int] | None = None) -> tupl
 def test_every_subscriber_gets_one_copy(mode: Mode, topic: int) -> None:
     got, packets = flow(mode, topic)
     assert sorted(got) == sorted(WORLD.topics[topic].subscribers)
-    graph = costs(WORLD.overlay)
+    graph = link_costs(WORLD.overlay)
     branches = tree_routes(graph, WORLD.topics[topic].publisher, WORLD.topics[topic].subscribers)
     edges = len({(a, b) for branch in branches for a, b in pairwise(branch)})
     if mode == "tree":
@@ -225,7 +225,7 @@ def test_every_subscriber_gets_one_copy(mode: Mode, topic: int) -> None:
 def test_one_broken_link_costs_the_tree_and_not_the_others() -> None:
     topic = max(range(3), key=lambda t: len(WORLD.topics[t].subscribers))
     publisher, subscribers = WORLD.topics[topic].publisher, WORLD.topics[topic].subscribers
-    branch = tree_routes(costs(WORLD.overlay), publisher, subscribers[:1])[0]
+    branch = tree_routes(link_costs(WORLD.overlay), publisher, subscribers[:1])[0]
     assert subscribers[0] not in flow("tree", topic, lost=branch[:2])[0]  # type: ignore[arg-type]
     assert sorted(flow("flood", topic, lost=branch[:2])[0]) == sorted(subscribers)  # type: ignore[arg-type]
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.drivers.live import datagrams
 from tests.protocol.talk import A, B, C, D, S, Talk, sent, tx
 from wend.drivers.live.transport import wire
 from wend.model.events import Event, EventId, PeerId, Subscription, SubscriptionId
@@ -68,7 +69,7 @@ def fragments_to(peer: PeerId, effects: list[Effect]) -> list[Control]:
 
 
 def fits(message: Message) -> bool:
-    return wire.decode(wire.encode(wire.header(A, B, 1), message), TYPES).message == message
+    return datagrams.decode(datagrams.encode(wire.header(A, B, 1), message), TYPES).message == message
 
 
 @settings(max_examples=40)

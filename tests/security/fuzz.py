@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from zlib import crc32
 
+from tests.drivers.live import datagrams
 from tests.security.doubles import START_S, credentials_of, random_bytes
 from tests.security.worlds import World, converse
 from wend.drivers.live.addressing import address_messages
@@ -191,7 +192,7 @@ def _datagram() -> Target:
     def target(data: bytes) -> None:
         for datagram in (data, data + crc32(data).to_bytes(4, "little")):
             with suppress(WireError):
-                wire.decode(datagram)
+                datagrams.decode(datagram)
             if wire.fault(datagram) is None:
                 inner = wire.unframe(datagram)
                 with suppress(WireError):

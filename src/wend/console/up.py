@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from wend.drivers.live.clock import Clock
-    from wend.drivers.live.comparison import Comparison, Incident
-    from wend.drivers.live.telemetry.overlay import OverlayTelemetry
+    from wend.drivers.live.comparison.comparison import Comparison
+    from wend.drivers.live.comparison.overlay import Incident
+    from wend.drivers.live.comparison.telemetry import OverlayTelemetry
     from wend.model.summary import Summary
     from wend.protocol.notices import NoticeName
 
@@ -139,7 +140,7 @@ async def _run(
 ) -> None:
     from wend.console.show import messages, output, remark
     from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
-    from wend.drivers.live.comparison import Comparison
+    from wend.drivers.live.comparison.comparison import Comparison
     from wend.drivers.world import build
 
     world = build(scenario)
@@ -165,7 +166,7 @@ async def _run(
 
 
 def _recorded(folder: Path, scenario: Scenario) -> "Callable[[Clock], OverlayTelemetry]":
-    from wend.drivers.live.telemetry.overlay import OverlayTelemetry
+    from wend.drivers.live.comparison.telemetry import OverlayTelemetry
 
     return lambda clock: OverlayTelemetry(folder, clock, {"settings": scenario.flat_settings()})
 

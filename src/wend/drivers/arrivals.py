@@ -5,10 +5,11 @@ upper bound on delivery. The simulator runs this as ORACLE; live overlays and th
 """
 
 import heapq
+from collections.abc import Sequence
 
 from wend.drivers.world import World
 from wend.model.events import PeerId
-from wend.model.units import Nanos
+from wend.model.units import FOREVER, Nanos
 
 ORACLE = "oracle"
 """Its name in the list of strategies."""
@@ -47,3 +48,19 @@ def earliest_arrivals(
                 parent[there] = here
                 heapq.heappush(heap, (arrival[there], there))
     return {p: arrival[p] for p in done}, parent
+
+
+def best_deliveries(
+    world: World, publisher: PeerId, now: Nanos, subscribers: Sequence[PeerId], longest_ns: Nanos = FOREVER
+) -> tuple[dict[PeerId, Nanos], int, int]:
+    """The smallest delay to every subscriber that an event can reach in time, and the packets that this needs: with one
+    copy for all subscribers behind a link, and with one for each."""
+    arrival, parent = earliest_arrivals(world, publisher, now, set(subscribers))
+    delays = {peer: arrival[peer] - now for peer in subscribers if peer in arrival}
+    delays = {peer: delay for peer, delay in delays.items() if delay <= longest_ns}
+    hops: list[PeerId] = []
+    for hop in delays:
+        while hop != publisher:
+            hops.append(hop)
+            hop = parent[hop]
+    return delays, len(set(hops)), len(hops)

@@ -71,8 +71,8 @@ def namespace(lab: str, node: PeerId) -> str:
 
 def lab_of(namespace: str) -> str | None:
     """The name of the lab that owns a namespace; None if no lab does."""
-    found = re.fullmatch(rf"{PREFIX}-({_NAME.pattern})-[0-9]+", namespace)
-    return found[1] if found else None
+    match = re.fullmatch(rf"{PREFIX}-({_NAME.pattern})-[0-9]+", namespace)
+    return match[1] if match else None
 
 
 def link_network(link: int) -> str:
@@ -91,8 +91,8 @@ def nodes(lab: str, overlay: Overlay, routers: Iterable[PeerId] = ()) -> tuple[L
         raise ConfigError(
             f"a lab has at most {MAX_NODES} nodes and {MAX_LINKS} links, got {overlay.peers} and {len(overlay.links)}"
         )
-    if strange := sorted(forwarding - set(range(overlay.peers))):
-        raise ConfigError(f"router {strange[0]} is not one of the {overlay.peers} nodes")
+    if unknown := sorted(forwarding - set(range(overlay.peers))):
+        raise ConfigError(f"router {unknown[0]} is not one of the {overlay.peers} nodes")
     if len(forwarding) == overlay.peers:
         raise ConfigError("every node is a router: a lab needs hosts, too")
     return tuple(
@@ -115,15 +115,21 @@ def _interface(overlay: Overlay, here: PeerId, there: PeerId) -> Interface:
     return Interface(there, link, f"to{there}", local, remote, overlay.links[link].delay_ns)
 
 
-def next_hops(overlay: Overlay) -> list[dict[PeerId, PeerId]]:
-    """By target: each node's next hop on its shortest path there.
+def link_costs(overlay: Overlay) -> dict[PeerId, dict[PeerId, int]]:
+    """The delay of each link, at least 1, by node and neighbour."""
+    costs: dict[PeerId, dict[PeerId, int]] = {node: {} for node in range(overlay.peers)}
+    for link in overlay.links:
+        costs[link.a][link.b] = costs[link.b][link.a] = max(1, link.delay_ns)
+    return costs
+
+
+def next_hops(overlay: Overlay) -> list[tuple[dict[PeerId, int], dict[PeerId, PeerId]]]:
+    """By target: each node's distance to it, and its next hop on the shortest path.
 
     The paths to one target form a tree, so packets do not loop. Of equal paths, the one with the lower next hop wins.
     """
-    costs: dict[PeerId, dict[PeerId, int]] = {n: {} for n in range(overlay.peers)}
-    for link in overlay.links:
-        costs[link.a][link.b] = costs[link.b][link.a] = max(1, link.delay_ns)
-    return [tree(costs, target)[1] for target in range(overlay.peers)]
+    costs = link_costs(overlay)
+    return [tree(costs, target) for target in range(overlay.peers)]
 
 
 def shortest_routes(overlay: Overlay, network: tuple[LabNode, ...]) -> list[list[StaticRoute]]:
@@ -131,8 +137,7 @@ def shortest_routes(overlay: Overlay, network: tuple[LabNode, ...]) -> list[list
 
     A packet for a link goes to the nearer end of it. Each hop comes nearer to that end, so these packets do not loop.
     """
-    hops = next_hops(overlay)
-    distances = _distances(overlay, hops)
+    distances, hops = zip(*next_hops(overlay), strict=True)
     tables: list[list[StaticRoute]] = []
     for here in network:
         interfaces = {interface.neighbour: interface for interface in here.interfaces}
@@ -148,20 +153,3 @@ def shortest_routes(overlay: Overlay, network: tuple[LabNode, ...]) -> list[list
                 routes.append(StaticRoute(link_network(number), interfaces[hop].remote, interfaces[hop].device))
         tables.append(routes)
     return tables
-
-
-def _distances(overlay: Overlay, hops: list[dict[PeerId, PeerId]]) -> list[dict[PeerId, int]]:
-    """By target: each node's distance to it."""
-    distances = []
-    for target, parent in enumerate(hops):
-        distance = {target: 0}
-        for node in parent:
-            steps = []
-            while node not in distance:
-                steps.append(node)
-                node = parent[node]
-            for step in reversed(steps):
-                cost = max(1, overlay.links[overlay.link(step, parent[step])].delay_ns)
-                distance[step] = distance[parent[step]] + cost
-        distances.append(distance)
-    return distances

@@ -23,7 +23,6 @@ from wend.lab import emulator, lab_state, namespaces
 from wend.lab.address_plan import LabNode, nodes, shortest_routes
 from wend.lab.emulator_control import (
     FAILURES,
-    MARKER,
     EmulatorClient,
     EmulatorStatus,
     LinkChange,
@@ -114,10 +113,6 @@ class Lab:
 
     # ------------------------------------------------------------ links
 
-    def control(self, command: str) -> dict[str, Any]:
-        """Send one command line to the emulator and return its answer."""
-        return self._control.ask(command)
-
     def cut(self, link: int) -> None:
         """Take a link down until `heal`. Packets in flight still arrive."""
         self._control.ask(f"cut {link}")
@@ -163,10 +158,6 @@ class Lab:
 
     def reset(self) -> None:
         self._control.ask("reset")
-
-    def mark(self, marker: bytes = MARKER) -> None:
-        """Count packets that contain these bytes as data from now on."""
-        self._control.ask(f"mark {marker.hex()}")
 
     # ------------------------------------------------------------ removal
 

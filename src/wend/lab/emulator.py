@@ -41,15 +41,15 @@ def build(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"draft-{os.getpid()}"
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [compiler, "-O2", "-o", str(draft), *(str(path) for path in sources if path.suffix == ".c")],
             capture_output=True,
             text=True,
             check=False,
         )
-        if done.returncode != 0:
-            said = (done.stderr.strip().splitlines() or ["no reason given"])[0]
-            raise LabError(f"the C compiler could not build the emulator: {said}")
+        if result.returncode != 0:
+            why = (result.stderr.strip().splitlines() or ["no reason given"])[0]
+            raise LabError(f"the C compiler could not build the emulator: {why}")
         draft.replace(program)  # atomically: another lab may start at the same time
     finally:
         draft.unlink(missing_ok=True)
@@ -97,13 +97,13 @@ def plan(
     faults = f"{float(corruption)!r} {float(reordering)!r} {reordering_delay_ns}"
     lines = [f"{seed % 2**64} {len(overlay.links)}"]
     for number, link in enumerate(overlay.links):
-        lost = float(link.loss if loss is None else loss)
+        share = float(link.loss if loss is None else loss)
         ends = (nodes[link.a], link.b), (nodes[link.b], link.a)
         devices = [f"{host.namespace} {_device(host, other)}" for host, other in ends]
-        if not 0 <= lost <= 1:
-            raise LabError(f"link {number} loses {lost} of its packets, which is not a probability")
+        if not 0 <= share <= 1:
+            raise LabError(f"link {number} loses {share} of its packets, which is not a probability")
         lines.append(
-            f"{link.a} {link.b} {link.delay_ns} {lost!r} {faults} {rate_bps} {queue_bytes} {' '.join(devices)}"
+            f"{link.a} {link.b} {link.delay_ns} {share!r} {faults} {rate_bps} {queue_bytes} {' '.join(devices)}"
         )
     return "\n".join(lines) + "\n"
 
@@ -124,9 +124,9 @@ def start(program: Path, folder: Path) -> "subprocess.Popen[bytes]":
             cwd="/",
         )
     assert process.stdout is not None
-    with process.stdout as said:
-        ready, _, _ = select.select([said], [], [], _START_S)
-        line = said.readline().decode(errors="replace").strip() if ready else "it does not answer"
+    with process.stdout as output:
+        ready, _, _ = select.select([output], [], [], _START_S)
+        line = output.readline().decode(errors="replace").strip() if ready else "it does not answer"
     if line != "ready":
         process.kill()
         process.wait()
@@ -144,7 +144,7 @@ def running() -> Iterator[tuple[int, str]]:
                     yield int(entry), os.fsdecode(argv[1])
 
 
-def alive(folder: Path) -> bool:
+def is_running(folder: Path) -> bool:
     return any(Path(place) == folder for _, place in running())
 
 

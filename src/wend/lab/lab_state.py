@@ -108,10 +108,10 @@ def all_labs() -> list[str]:
     return sorted(names)
 
 
-def in_use(name: str) -> bool:
+def is_in_use(name: str) -> bool:
     """Whether the lab is up, or `up` is creating it."""
     folder = RUN / name
-    if (folder / _STATE).exists() and emulator.alive(folder):
+    if (folder / _STATE).exists() and emulator.is_running(folder):
         return True
     try:
         with (folder / _LOCK).open() as lock:
@@ -150,7 +150,7 @@ def clean(name: str | None = None) -> RemovedLabs:
     if name is not None:
         return remove(name)
     names = all_labs()
-    spared = tuple(n for n in names if in_use(n))
+    spared = tuple(n for n in names if is_in_use(n))
     removed = [remove(n) for n in names if n not in spared]
     return RemovedLabs(
         labs=tuple(lab for r in removed for lab in r.labs),

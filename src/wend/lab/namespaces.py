@@ -144,14 +144,14 @@ def _processes(names: Iterable[str]) -> set[int]:
     spaces = set()
     for name in names:
         with suppress(OSError):
-            seen = os.stat(NETNS / name)
-            spaces.add((seen.st_dev, seen.st_ino))
+            file = os.stat(NETNS / name)
+            spaces.add((file.st_dev, file.st_ino))
     pids = set()
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():
             with suppress(OSError):
-                seen = os.stat(f"/proc/{entry}/ns/net")
-                if (seen.st_dev, seen.st_ino) in spaces:
+                file = os.stat(f"/proc/{entry}/ns/net")
+                if (file.st_dev, file.st_ino) in spaces:
                     pids.add(int(entry))
     return pids
 
@@ -164,13 +164,13 @@ def _enter(file: int) -> None:
 def _ip(options: list[str], lines: list[str]) -> None:
     if not lines:
         return
-    given = "\n".join(lines) + "\n"
-    done = subprocess.run(
-        [require("ip"), *options, "-batch", "-"], input=given, capture_output=True, text=True, check=False
+    batch = "\n".join(lines) + "\n"
+    result = subprocess.run(
+        [require("ip"), *options, "-batch", "-"], input=batch, capture_output=True, text=True, check=False
     )
-    if done.returncode != 0:
-        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        raise LabError(f"ip could not set up the network: {said}")
+    if result.returncode != 0:
+        why = " ".join(result.stderr.split()) or f"exit code {result.returncode}"
+        raise LabError(f"ip could not set up the network: {why}")
 
 
 def require(program: str) -> str:

@@ -56,5 +56,5 @@ def _node(overlay: Overlay, text: str) -> PeerId | None:
 
 def routers_in(path: Path) -> frozenset[PeerId]:
     """The nodes of a GraphML file that have the attribute `kind` with the value `router`."""
-    found = enumerate(read_graphml(path)[0])
-    return frozenset(i for i, node in found if isinstance(node, Mapping) and node.get("kind") == "router")
+    nodes = enumerate(read_graphml(path)[0])
+    return frozenset(i for i, node in nodes if isinstance(node, Mapping) and node.get("kind") == "router")

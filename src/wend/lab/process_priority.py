@@ -14,14 +14,14 @@ _AUTOGROUP = Path("/proc/self/autogroup")
 
 
 @contextmanager
-def high_priority(nice: int = NICE) -> Iterator[None]:
-    """Run the body with this niceness, as far as the system allows it."""
+def high_priority() -> Iterator[None]:
+    """Run the body with the niceness `NICE`, as far as the system allows it."""
     before, group = os.getpriority(os.PRIO_PROCESS, 0), _group()
     try:
         with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, 0, nice)
+            os.setpriority(os.PRIO_PROCESS, 0, NICE)
         if group is not None:
-            _set_group(nice)
+            _set_group(NICE)
         yield
     finally:
         with suppress(OSError):

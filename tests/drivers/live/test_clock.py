@@ -4,7 +4,7 @@ import pytest
 
 from wend.drivers.live import clock as clocks
 from wend.drivers.live.clock import BEAT_NS, STRIDE_NS, SteadyClock
-from wend.drivers.live.meter import Flight, Meter, OracleMeter
+from wend.drivers.live.comparison.meter import Flight, Meter, OracleMeter
 from wend.drivers.scenarios import Scenario
 from wend.drivers.world import build
 from wend.model.events import EventId

@@ -96,7 +96,7 @@ class Queue:
     def find_empty(self) -> None:
         with pytest.raises(BlockingIOError):
             self._socket.recv(10)
-        self.queue.found_empty(self.clock())
+        self.queue.note_empty(self.clock())
 
     def close(self) -> None:
         self._socket.close()

@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from tests.cores import pure_only
+from tests.drivers.live import datagrams
 from tests.drivers.live.net import until
 from tests.drivers.live.pairs import Pair, run
 from wend.drivers.live.transport import wire
@@ -48,7 +49,7 @@ def test_a_mistake_inside_is_counted_and_the_peer_goes_on(
             raise ZeroDivisionError("inside")
 
         monkeypatch.setattr(place.peer.peer, "handle", broken)
-        place.say(wire.encode(wire.header(1, 0, 1), Ack(1)))
+        place.say(datagrams.encode(wire.header(1, 0, 1), Ack(1)))
         await until(lambda: place.peer.counters.failed["handle-received"] == 1)
         with pytest.raises(Refused, match="failed inside"):
             place.peer.publish(Publication({"topic": "x"}))
@@ -71,11 +72,11 @@ def test_a_peer_with_an_address_and_no_link_is_sent_to_and_heard() -> None:
         place.peer.perform([Send(2, message), Send(3, message)])
         types = wire.MessageTypes({"tdo-random": ProbePing}, None)
         await asyncio.sleep(0)  # what a peer sends in one turn of the event loop leaves when the turn ends
-        assert wire.decode(other.recv(2000), types) == ((0, 2, place.peer.incarnation), message)
+        assert datagrams.decode(other.recv(2000), types) == ((0, 2, place.peer.incarnation), message)
         refused = place.peer.counters.refused
         assert refused == {"no-address": 1}
-        other.sendto(wire.encode(wire.header(2, 0, 1), message), place.peer.address)
-        other.sendto(wire.encode(wire.header(2, 0, 1), Ack(1)), place.peer.address)
+        other.sendto(datagrams.encode(wire.header(2, 0, 1), message), place.peer.address)
+        other.sendto(datagrams.encode(wire.header(2, 0, 1), Ack(1)), place.peer.address)
         await until(lambda: refused.total() == 3)
         assert refused["not-neighbour"] == 1 and not refused["stranger"]
         other.close()
@@ -123,7 +124,7 @@ def test_what_an_ack_in_the_socket_calls_off_does_not_wake_the_peer() -> None:
             return [WakeAt(later)] if type(event) is Received else []
 
         peer.peer.handle = handle  # type: ignore[method-assign]
-        place.say(wire.encode(wire.header(1, 0, 1), Ack(7)))
+        place.say(datagrams.encode(wire.header(1, 0, 1), Ack(7)))
         peer.perform([WakeAt(now)])
         peer.timer.fire()
         assert [kind for kind, _ in told] == [Received]
@@ -173,9 +174,9 @@ def test_a_busy_peer_acknowledges_many_packets_in_one() -> None:
         place = Pair()
         for number in range(1, 101):  # all there before the peer looks
             event = Event(EventId(1, 1, number), {"topic": "x"})
-            place.say(wire.encode(wire.header(1, 0, 1), Data((1 << TX_SHIFT) + number, event, 0, (0,), (1,))))
+            place.say(datagrams.encode(wire.header(1, 0, 1), Data((1 << TX_SHIFT) + number, event, 0, (0,), (1,))))
         acked: list[int] = []
-        datagrams = 0
+        count = 0
         place.socket.setblocking(False)
         while len(acked) < 100:
             await asyncio.sleep(0.01)
@@ -184,10 +185,10 @@ def test_a_busy_peer_acknowledges_many_packets_in_one() -> None:
             except BlockingIOError:
                 continue
             found = [m.tx & 0xFFFF for m in messages if isinstance(m, Ack)]
-            datagrams += bool(found)
+            count += bool(found)
             acked += found
         assert sorted(acked) == list(range(1, 101))
-        assert datagrams < 30
+        assert count < 30
         place.close()
 
     run(scene())

@@ -18,7 +18,7 @@ monotonic: Clock = time.monotonic_ns
 
 
 def wall_s() -> int:
-    """The time of the wall clock, with which certificates are checked."""
+    """The time by which certificates are checked."""
     return int(time.time())
 
 
@@ -59,10 +59,10 @@ class SteadyClock:
             self.beat()
 
     def beat(self) -> None:
-        """Advance the clock to the machine's time, by at most `STRIDE_NS`. A task calls it every `BEAT_NS`."""
+        """Advance the clock to the machine's time, by at most `STRIDE_NS`."""
         now = monotonic()
-        passed = now - self._beat_ns
-        self._base_ns += min(passed, STRIDE_NS)
+        since_ns = now - self._beat_ns
+        self._base_ns += min(since_ns, STRIDE_NS)
         self._beat_ns = now
-        self.stalled_ns += max(0, passed - STRIDE_NS)
-        self.longest_ns = max(self.longest_ns, passed - BEAT_NS)
+        self.stalled_ns += max(0, since_ns - STRIDE_NS)
+        self.longest_ns = max(self.longest_ns, since_ns - BEAT_NS)

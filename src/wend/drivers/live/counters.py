@@ -27,7 +27,7 @@ class Counters:
         self.refused: Counter[str] = Counter()
         """Mistakes of others, by reason: `stranger`, `garbage`, `misdirected`, `stale`, `oversize`, ..."""
         self.paths: Counter[str] = Counter()
-        """How the paths to other peers were measured; `paths/traced.py`."""
+        """How the paths to other peers were measured; `paths/traceroute_paths.py`."""
         self.failed: Counter[str] = Counter()
         """Failures of this peer and its machine: counted and logged, never fatal."""
 

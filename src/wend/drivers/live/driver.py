@@ -1,13 +1,13 @@
 """The driver of a live peer: it feeds the peer's state machine, and carries out the effects.
 
-`protocol` decides, this file carries out. No datagram from outside and no mistake inside ends the peer: the driver
-counts each one, logs the first few with their cause, and serves the next datagram. Every event passes here, on its way
-from the application to other peers and back.
+`protocol` decides, and this file carries out. No datagram from outside and no mistake inside ends the peer: the driver
+counts each one, logs the first few with their cause, and serves the next datagram. Every event passes through here, on
+its way from the application to other peers and back.
 """
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 from zlib import crc32
 
 import msgspec
@@ -23,7 +23,6 @@ from wend.drivers.live.observer import Observers
 from wend.drivers.live.reports import FailureLog
 from wend.drivers.live.store.store import Store
 from wend.drivers.live.store.writer import StoreWriter
-from wend.drivers.live.subscribers import LocalSubscribers
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.senders import Senders
 from wend.drivers.live.transport.socket import SendQueue
@@ -54,6 +53,18 @@ Performers = dict[type, Callable[[Any], None]]
 """By type of effect: what carries it out."""
 
 
+class LocalSubscribers(Protocol):
+    """The subscribers of a live peer: a broker with its clients, or an application in this process."""
+
+    def deliver(self, delivery: Deliver) -> None:
+        """Take an event for a subscription. It must not block."""
+        ...
+
+    def report_missed(self, effect: Missed) -> None:
+        """A subscription will not get some events."""
+        ...
+
+
 class PeerDriver:
     """Between one state machine and the parts of its live peer."""
 
@@ -80,7 +91,7 @@ class PeerDriver:
         self._last_sender: PeerId | None = None
 
     def connect(self, queue: SendQueue, senders: Senders, joining: Joining | None, performers: Performers) -> None:
-        """Connect it with the parts of the peer; `performers` carry out the effects that are theirs."""
+        """Connect it with the parts of the peer. `performers` carry out the effects that the driver does not."""
         self._queue = queue
         self._senders = senders
         self._joining = joining
@@ -104,22 +115,22 @@ class PeerDriver:
             raise Refused("the peer's store cannot be written, and no more events can wait for it")
         for effect in self.ask(publication):
             if type(effect) is Receipt:
-                return self._promised(effect)
+                return self._with_promise(effect)
         raise Refused("the peer could not take the event; its log says why")
 
-    def _promised(self, receipt: Receipt) -> Receipt:
-        """The receipt with what this peer's store promises: whether that survives a crash is known here alone. An event
-        that only local subscribers want is stored if they are durable."""
-        kept = False
+    def _with_promise(self, receipt: Receipt) -> Receipt:
+        """The receipt with the promise of this peer's store: only the driver knows whether it survives a crash. An
+        event for local subscribers alone is stored if they are durable."""
+        is_kept = False
         if self.store.safe:
             others = not self.peer.names_everyone or any(target != self.id for target in receipt.targets)
             queued = self.store.queued == receipt.id and receipt.targets == (self.id,)
-            kept = (receipt.kept and others) or queued
-        return receipt if kept == receipt.kept else msgspec.structs.replace(receipt, kept=kept)
+            is_kept = (receipt.kept and others) or queued
+        return receipt if is_kept == receipt.kept else msgspec.structs.replace(receipt, kept=is_kept)
 
     def ask(self, event: Input) -> list[Effect]:
-        """Handle an input for somebody who waits, and carry out its effects, which it returns. Their mistake is raised;
-        a mistake of ours becomes `Refused`."""
+        """Handle an input for a caller who waits. Carries out the effects, and returns them. A mistake of the caller is
+        raised; a mistake of ours becomes `Refused`."""
         if not self.running:
             raise Refused("the peer is not running")
         self._queue.bundle_turn()
@@ -154,7 +165,7 @@ class PeerDriver:
     # ---------------------------------------------------------------- messages that arrive
 
     def receive(self, datagram: memoryview, address: Address, waited_ns: Nanos = 0) -> None:
-        """Handle one open datagram, which waited in a queue of this host; the socket calls this for each."""
+        """Handle one open datagram, which waited in a queue of this host. The socket calls this for each."""
         head = datagram[: wire.HEADER_BYTES].tobytes()
         sender, header = self._verified.get((address, head)), None
         if sender is None:
@@ -177,7 +188,7 @@ class PeerDriver:
     def receive_opened(
         self, sender: PeerId, incarnation: int, kind: int, body: bytes, address: Address, waited_ns: Nanos
     ) -> None:
-        """Handle the content of a datagram that a session has opened: its sender is certain."""
+        """Handle the content of a datagram that a session has opened, so that its sender is certain."""
         if sender in self._reachable and kind in wire.MESSAGES:
             try:
                 messages = wire.decode_body(kind, body, self.types)
@@ -205,11 +216,6 @@ class PeerDriver:
         else:
             self._senders.note(inner.header)
             self.hear_all(inner.header.sender, messages, waited_ns)
-
-    def hear(self, event: Received) -> None:
-        """Handle a message that did not come through the peer's own socket, while the peer runs."""
-        self._last_sender = event.sender
-        self.tell(event)
 
     def hear_all(self, sender: PeerId, messages: list[Message], waited_ns: Nanos) -> None:
         """Handle the messages of one datagram."""
@@ -240,7 +246,7 @@ class PeerDriver:
     # ---------------------------------------------------------------- effects
 
     def perform(self, effects: list[Effect]) -> None:
-        """Carry out effects in their order. An effect that fails is counted and does not stop the others."""
+        """Carry out effects in their order. One that fails is counted, and does not stop the others."""
         for effect in effects:
             if self._held and self.store.must_wait(effect):
                 continue
@@ -287,7 +293,7 @@ class PeerDriver:
                 self._find(Send(peer, effect.message))
 
     def _find(self, effect: Send) -> None:
-        """In an open overlay, look for the address."""
+        """Look for the address of a peer in an open overlay; elsewhere, refuse the message."""
         if self._joining is None or self._joining.makes_links:
             self._counters.refused["no-address"] += 1
         else:
@@ -309,4 +315,4 @@ class PeerDriver:
     def _note_receipt(self, effect: Receipt) -> None:
         self._counters.publications += 1
         if self.observers.published:
-            self.observers.tell(self.observers.published, effect, self._promised(effect))
+            self.observers.tell(self.observers.published, effect, self._with_promise(effect))

@@ -10,14 +10,14 @@ from wend.protocol.ports import Deliver, Effect, Input, Notice, Receipt
 
 
 class Observer:
-    """Is told what happens at a live peer. A subclass overrides the methods that it needs; the others cost nothing.
+    """Hears what happens at a live peer. A subclass overrides the methods that it needs; the others cost nothing.
 
     The peer calls them while it carries out effects, so they must not block. If one raises an exception, the peer
     counts it and goes on.
     """
 
     def asked(self, event: Input) -> None:
-        """The peer has handled what its application asked for: it started, published, subscribed. Called before its
+        """The peer has handled an input of its application: it started, published, subscribed. Called before its
         effects are carried out."""
 
     def arrived(self, sender: PeerId, data: Data, waited_ns: Nanos) -> None:
@@ -43,7 +43,7 @@ class Observers:
     """The observers of one peer: for each method of `Observer`, those that override it."""
 
     def __init__(self, failed: Callable[[str, Input | Effect], None]) -> None:
-        """`failed` counts a mistake of an observer, with what it was told of."""
+        """`failed` counts a mistake of an observer, with the input or effect that it heard of."""
         self._failed = failed
         self._all: list[Observer] = []
         self.asked: Hooks = ()
@@ -62,7 +62,7 @@ class Observers:
         self._sort()
 
     def tell(self, hooks: Hooks, about: Input | Effect, *arguments: Any) -> None:
-        """Call the hooks with these arguments, and survive their mistakes."""
+        """Call the hooks with these arguments, and count their mistakes."""
         for hook in hooks:
             try:
                 hook(*arguments)

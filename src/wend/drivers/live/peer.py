@@ -15,16 +15,15 @@ Its parts:
 """
 
 import asyncio
-import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from wend.drivers.live.addressing.address_book import AddressBook
 from wend.drivers.live.addressing.addresses import Address, resolve, show
 from wend.drivers.live.addressing.joining import Joining
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
-from wend.drivers.live.driver import PeerDriver, Performers
+from wend.drivers.live.driver import LocalSubscribers, PeerDriver, Performers
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.paths.searches import PathSearches
 from wend.drivers.live.paths.source import NoPaths, PathSource
@@ -32,7 +31,6 @@ from wend.drivers.live.pipes import LinkShape, PeerPipes
 from wend.drivers.live.reports import PeerReports
 from wend.drivers.live.status import StatusSnapshot, snapshot
 from wend.drivers.live.store.store import Store
-from wend.drivers.live.subscribers import LocalSubscribers
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.link_log import LinkLog
 from wend.drivers.live.transport.multicast import MulticastGroups, MulticastOptions
@@ -66,8 +64,6 @@ from wend.security.identity import Credentials, Verifier
 if TYPE_CHECKING:  # only peers with keys need ciphers
     from wend.drivers.live.transport.sealed_links import SealedLinks
 
-log = logging.getLogger("wend.peer")
-
 LINGER_S = 0.5
 _WOKEN = Woken()
 
@@ -90,10 +86,10 @@ class LivePeer:
         multicast: MulticastOptions = MulticastOptions(),  # noqa: B008
         keys: tuple[Credentials, Verifier] | None = None,
     ) -> None:
-        """`join`: the addresses by which it joins an open overlay, where peers come that no file names; none for the
-        first peer of it. None: it speaks only with the peers that were added. `admit`: if links are given, whether it
-        makes links with peers that join by it. `keys`: its certificate with its keys, and what decides about those of
-        others; None: links are neither authenticated nor encrypted."""
+        """`join`: the addresses by which it joins an open overlay, where no file names all peers; empty for the first
+        peer; None: it speaks only with the peers that were added. `admit`: if links are given, whether it makes links
+        with peers that join by it. `keys`: its certificate and keys, and the verifier of others; None: links are
+        neither authenticated nor encrypted."""
         self.id = config.peer
         self.incarnation = config.incarnation
         self.counters = counters or Counters()
@@ -101,41 +97,64 @@ class LivePeer:
         self._clock = clock
         self.driver = driver = PeerDriver(config, self.addresses, self.counters, store, clock)
         self.peer = driver.peer
-        self.publish, self.ask, self.tell, self.hear = driver.publish, driver.ask, driver.tell, driver.hear
-        self.receive, self.receive_opened = driver.receive, driver.receive_opened
-        self.receive_admitted = driver.receive_admitted
-        self.perform, self.failed = driver.perform, driver.failed
+        self.publish, self.ask, self.tell = driver.publish, driver.ask, driver.tell
+        self.receive, self.perform, self.failed = driver.receive, driver.perform, driver.failed
         self._socket = PeerSocket(listen, insecure or keys is not None, driver.receive, self.counters, clock)
         self.address, self.family = self._socket.address, self._socket.family
-        self.sealed = None if keys is None else _sealed_links(self, *keys, self._socket, clock)
-        if self.sealed is not None:
-            self._socket.received = self.sealed.receive
+        self.sealed = None if keys is None else self._seal(*keys)
         self.pipes = PeerPipes(self.id, self.incarnation, self._socket, self.sealed, clock)
-        self.shaper = self.pipes.shaper
         self.timer = WakeTimer(clock, self._drain, partial(driver.handle, _WOKEN), self._paused)
-        self.multicast = MulticastGroups(self, self._socket, driver.types, multicast, clock)
-        self._paths = PathSearches(self, paths or NoPaths())
+        self._paths = PathSearches(self.id, paths or NoPaths(), self.addresses.reachable, driver.tell, driver.failed)
         self.joining = None if join is None else self._joining(join, admit)
-        self._link_log = LinkLog(self.id, self.peer.links, self.addresses.reachable, clock)
+        links, transmit = self.peer.links, self._socket.transmit
+        self._link_log = LinkLog(self.id, links, self.addresses.reachable, clock)
         self.senders = Senders(
-            self.id,
-            self.addresses,
-            self.peer.links,
-            self._link_log,
-            self.joining,
-            self.counters,
-            self._socket.transmit,
-            clock,
+            self.id, self.addresses, links, self._link_log, self.joining, self.counters, transmit, clock
         )
-        self._connect_driver()
+        self.multicast = MulticastGroups(
+            self.id,
+            self.incarnation,
+            self._socket,
+            driver.types,
+            multicast,
+            self.senders,
+            self.sealed,
+            self.counters,
+            clock,
+            arrive=self.pipes.arrive,
+            hear=driver.hear_all,
+            tell=driver.tell,
+        )
+        self._connect()
         self._started_ns: Nanos | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def _joining(self, join: tuple[Address, ...], admit: bool) -> Joining:
-        contacts = tuple(resolve(address, self.family) for address in join)
-        return Joining(self, contacts, self.pipes.send_addresses, self._clock, admit)
+    def _seal(self, credentials: Credentials, verifier: Verifier) -> "SealedLinks":
+        from wend.drivers.live.transport.sealed_links import SealedLinks
 
-    def _connect_driver(self) -> None:
+        sealed = SealedLinks(
+            self.id, self.incarnation, credentials, verifier, self._socket, self.addresses, self.counters, self._clock
+        )
+        self._socket.receive = sealed.receive
+        return sealed
+
+    def _joining(self, join: tuple[Address, ...], admit: bool) -> Joining:
+        return Joining(
+            self.peer,
+            self.address,
+            tuple(resolve(address, self.family) for address in join),
+            self.addresses,
+            self.pipes,
+            self.counters,
+            self._clock,
+            admit=admit,
+            tell=self.tell,
+            perform=self.perform,
+            receive=self._receive_admitted,
+            is_silent=self.is_silent,
+        )
+
+    def _connect(self) -> None:
         reports = PeerReports(self.id, self.counters, self.driver.observers, self._link_log, self.joining)
         performers: Performers = {
             WakeAt: self.timer.wake_at,
@@ -148,6 +167,8 @@ class LivePeer:
             Multicast: self.multicast.send,
             MulticastMembers: self.multicast.set_members,
         }
+        if self.sealed is not None:
+            self.sealed.connect(self.senders, self.driver.receive_opened, self.multicast.hear)
         self.driver.connect(self._socket.queue, self.senders, self.joining, performers)
 
     # ---------------------------------------------------------------- the peers in reach, and links
@@ -159,7 +180,8 @@ class LivePeer:
         self.pipes.add(peer, there, **shape)
 
     def link(self, neighbour: Neighbour) -> None:
-        """Make a link while the peer runs. Raises `ConfigError` if there is one, or if a membership makes the links."""
+        """Make a link while the peer runs. Raises `ConfigError` if the link exists, or if a membership makes the
+        links."""
         self.ask(LinkAdded(neighbour))
         if self.joining is not None:
             self.joining.removed.discard(neighbour.peer)
@@ -184,28 +206,24 @@ class LivePeer:
         """Whether a peer has no link that works, or has not been heard over it for long."""
         return self.senders.is_silent(peer)
 
-    def on_session(self, peer: PeerId, incarnation: int) -> None:
-        """There is a session with an incarnation of a peer."""
-        if peer in self.addresses.reachable:
-            self.senders.note(wire.Header(peer, self.id, incarnation))
-
-    def on_moved(self, peer: PeerId, address: Address) -> None:
-        """A peer with a session was heard from another address."""
-        if self.addresses.reachable.get(peer, address) != address:
-            log.info("peer %d: neighbour %d is at %s", self.id, peer, show(address))
-            self.addresses.move(peer, address)
+    def _receive_admitted(self, inner: wire.InnerDatagram, address: Address, waited_ns: Nanos) -> None:
+        """Handle a datagram that has waited until the address of its sender was confirmed."""
+        if inner.kind == wire.MULTICAST:
+            self.multicast.receive_open(inner, address, waited_ns)
+        else:
+            self.driver.receive_admitted(inner, address, waited_ns)
 
     # ---------------------------------------------------------------- from start to stop
 
     def observe(self, observer: Observer) -> None:
-        """From now on, tell this observer, too."""
+        """Tell an observer from now on."""
         self.driver.observers.add(observer)
 
     def unobserve(self, observer: Observer) -> None:
         self.driver.observers.remove(observer)
 
     def serve(self, subscribers: LocalSubscribers) -> None:
-        """From now on, hand over to these what reaches the subscriptions of this peer."""
+        """Hand deliveries to these subscribers from now on."""
         self.driver.subscribers = subscribers
 
     def start(self, started: Started) -> None:
@@ -225,13 +243,13 @@ class LivePeer:
     async def stop(self, away_ns: Nanos = 0) -> None:
         """Shut down gracefully: tell the neighbours, and wait half a second at most for outstanding ACKs.
 
-        `away_ns`: for how long others keep events for the durable subscriptions; 0: the peer will not be back.
+        `away_ns`: for how long others keep events for the durable subscriptions; 0: the peer will not return.
         """
         if self._loop is None:
             return
         self.driver.handle(Stopping(away_ns))
         until = self._loop.time() + LINGER_S
-        while (self.shaper.in_flight() or self.peer.status().in_flight) and self._loop.time() < until:
+        while (self.pipes.in_flight() or self.peer.status().in_flight) and self._loop.time() < until:
             await asyncio.sleep(0.005)
             if self._loop is None:
                 return
@@ -240,7 +258,7 @@ class LivePeer:
         self.close()
 
     def close(self) -> None:
-        """End at once and tell nobody, as a crash would."""
+        """End at once, and tell nobody, as in a crash."""
         self._loop = None
         self.driver.running = False
         self.timer.close()
@@ -249,16 +267,16 @@ class LivePeer:
         self.multicast.close()
         self._paths.close()
         self.driver.store.close()
-        self.shaper.close()
+        self.pipes.close()
         if self.sealed is not None:
             self.sealed.close()
         self._socket.close()
 
     def _drain(self) -> Nanos:
-        """Read the datagrams that have arrived, before a timer runs. Returns how long those that are left waited."""
-        left_ns = self._socket.drain()
+        """Read the datagrams that have arrived, before a timer runs. Returns how long the unread ones have waited."""
+        waited_ns = self._socket.drain()
         self.multicast.drain()
-        return left_ns
+        return waited_ns
 
     def _paused(self, ns: Nanos) -> None:
         self.driver.handle(Paused(ns))
@@ -269,14 +287,15 @@ class LivePeer:
         status = self.peer.status()
         uptime_ns = 0 if self._started_ns is None else self._clock() - self._started_ns
         links = self._link_log.located(status.links)
-        return snapshot(self.counters, status, links, self.shaper, address=show(self.address), uptime_ns=uptime_ns)
+        shaper = {"lost": self.pipes.lost(), "corrupted": self.pipes.corrupted()}
+        return snapshot(self.counters, status, links, shaper, address=show(self.address), uptime_ns=uptime_ns)
 
     def retained(self, filter: str) -> list[tuple[Event, Nanos]]:
         """The events that the peer retains and a filter matches, with their ages. Raises `FilterError`."""
         return self.peer.retained.matching(self._clock(), filter) if len(self.peer.retained) else []
 
     def held(self, attribute: str, value: Value) -> Event | None:
-        """The event that the peer retains for this value of an attribute. An expired one is forgotten now."""
+        """The event that the peer retains for this value of an attribute. Forgets an expired one."""
         retained = self.peer.retained
         if retained.has_expired(self._clock(), attribute, value):
             self.tell(Unretained(attribute, value))
@@ -285,9 +304,3 @@ class LivePeer:
     def wanting(self, attributes: Attributes) -> tuple[PeerId, ...]:
         """The peers that would get an event with these attributes."""
         return self.peer.subscriptions.targets(Event(EventId(self.id, self.incarnation, 0), attributes))
-
-
-def _sealed_links(*arguments: Any) -> "SealedLinks":
-    from wend.drivers.live.transport.sealed_links import SealedLinks
-
-    return SealedLinks(*arguments)

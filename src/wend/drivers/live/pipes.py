@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.transport import wire
-from wend.drivers.live.transport.shaper import PacketFaults, Pipe, Shaper
+from wend.drivers.live.transport.shaper import PacketFaults, Pipe, Transmit
 from wend.drivers.live.transport.socket import PeerSocket
+from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 
@@ -27,12 +28,14 @@ class LinkShape(TypedDict, total=False):
 
 
 class PeerPipes:
-    """How datagrams leave to other peers."""
+    """How datagrams leave for other peers."""
 
     def __init__(
         self, me: PeerId, incarnation: int, socket: PeerSocket, sealed: "SealedLinks | None", clock: Clock
     ) -> None:
-        self.shaper = Shaper()
+        self._pipes: dict[PeerId, Pipe] = {}
+        self._incoming: dict[PeerId, Pipe] = {}
+        """For multicast: its sender cannot shape the links to single receivers, so each receiver does."""
         self._me = me
         self._incarnation = incarnation
         self._socket = socket
@@ -44,7 +47,8 @@ class PeerPipes:
         sealed, queue = self._sealed, self._socket.queue
         transmit = partial(self._socket.transmit, address) if sealed is None else partial(sealed.to_socket, peer)
         pipe = Pipe(transmit, clock=self._clock, **shape)
-        self.shaper.add(peer, pipe)
+        self._pipes[peer] = pipe
+        self._incoming.pop(peer, None)
         if sealed is not None:
             sealed.locate(peer, address)
             sealed.add_pipe(peer, None if pipe.is_plain else pipe.put)
@@ -54,23 +58,50 @@ class PeerPipes:
 
     def remove(self, peer: PeerId) -> None:
         """Send nothing more to a peer."""
-        self.shaper.remove(peer)
+        for pipes in (self._pipes, self._incoming):
+            if (pipe := pipes.pop(peer, None)) is not None:
+                pipe.close()
         self._socket.queue.remove(peer)
         if self._sealed is not None:
             self._sealed.add_pipe(peer, None)
 
     def cut(self, peer: PeerId) -> None:
         """Lose every datagram to a peer, for experiments. Raises `ConfigError` if its address is unknown."""
-        self.shaper.cut(peer)
-        put = partial(self.shaper.put, peer)
+        pipe = self._pipe(peer)
+        pipe.is_cut = True
         if self._sealed is not None:
-            self._sealed.add_pipe(peer, put)
+            self._sealed.add_pipe(peer, pipe.put)
         else:
-            self._add_open_link(peer, put)
+            self._add_open_link(peer, pipe.put)
 
     def heal(self, peer: PeerId) -> None:
         """Undo `cut`."""
-        self.shaper.heal(peer)
+        self._pipe(peer).is_cut = False
+
+    def arrive(self, peer: PeerId, body: bytes, receive: Transmit) -> None:
+        """Receive a multicast over a link that has the shape of the link to its sender."""
+        outgoing = self._pipes.get(peer)
+        if outgoing is None or (outgoing.is_plain and not outgoing.is_cut):
+            receive(body)
+            return
+        pipe = self._incoming.get(peer)
+        if pipe is None:
+            pipe = self._incoming[peer] = outgoing.twin(receive)
+        pipe.is_cut = outgoing.is_cut
+        pipe.put(body)
+
+    def lost(self) -> int:
+        return sum(pipe.lost for pipe in (*self._pipes.values(), *self._incoming.values()))
+
+    def corrupted(self) -> int:
+        return sum(pipe.corrupted for pipe in self._pipes.values())
+
+    def in_flight(self) -> int:
+        return sum(pipe.in_flight() for pipe in self._pipes.values())
+
+    def close(self) -> None:
+        for pipe in (*self._pipes.values(), *self._incoming.values()):
+            pipe.close()
 
     def send_addresses(self, address: Address, receiver: PeerId, body: bytes) -> None:
         """Send an encoded message about addresses."""
@@ -79,6 +110,11 @@ class PeerPipes:
         else:
             header = wire.header(self._me, receiver, self._incarnation, wire.ADDRESSES)
             self._socket.transmit(address, wire.frame(header, body))
+
+    def _pipe(self, peer: PeerId) -> Pipe:
+        if peer not in self._pipes:
+            raise ConfigError(f"there is no link to peer {peer}")
+        return self._pipes[peer]
 
     def _add_open_link(self, peer: PeerId, transmit: Callable[[bytes], None]) -> None:
         self._socket.queue.add(peer, wire.OpenLink(self._me, peer, self._incarnation, transmit).send)

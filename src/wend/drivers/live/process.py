@@ -13,9 +13,9 @@ import msgspec
 from wend.drivers.live.access.admission import ClientAdmission
 from wend.drivers.live.access.forwarding_grants import ForwardingGrants
 from wend.drivers.live.access.grants import GrantTable, read_grants
-from wend.drivers.live.addressing.addresses import Address, show
+from wend.drivers.live.addressing.addresses import Address, is_numeric, show
 from wend.drivers.live.addressing.given_links import GivenLinks
-from wend.drivers.live.addressing.host_names import HostNames, in_thread, is_numeric
+from wend.drivers.live.addressing.host_names import HostNames, in_thread
 from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.broker.listener import TcpListener
 from wend.drivers.live.config import PeerFile
@@ -66,8 +66,18 @@ class PeerService:
             self.peer.counters.failed["damaged-record"] += len(store.damaged)
         self._stored = () if store is None else store.records
         self._names = HostNames(file.id, self.peer.family)
-        self.links = GivenLinks(self.peer, self._names)
-        self.plan = FollowedPlan(self.peer, file.plan, file.store)
+        self.links = GivenLinks(
+            self.peer.peer,
+            self._names,
+            self.peer.addresses,
+            self.peer.pipes,
+            self.peer.joining,
+            link=self.peer.link,
+            unlink=self.peer.unlink,
+            tell=self.peer.tell,
+            is_silent=self.peer.is_silent,
+        )
+        self.plan = FollowedPlan(self.peer.peer, self.peer.ask, counters, file.plan, file.store)
         self.broker = Broker(
             self.peer,
             experiments=file.experiments,
@@ -203,8 +213,7 @@ class PeerService:
 
 def _recorder(peer: LivePeer, file: PeerFile, folder: Path) -> "TelemetryRecorder":
     """A recorder that observes a peer. If there can be none, the peer is closed."""
-    from wend.drivers.live.telemetry.options import TelemetryOptions
-    from wend.drivers.live.telemetry.recorder import TelemetryRecorder
+    from wend.drivers.live.telemetry.recorder import TelemetryOptions, TelemetryRecorder
 
     options = TelemetryOptions(
         folder=folder,
@@ -214,7 +223,7 @@ def _recorder(peer: LivePeer, file: PeerFile, folder: Path) -> "TelemetryRecorde
         segment_age_ns=file.telemetry_segment_age_ns,
     )
     try:
-        recorder = TelemetryRecorder(peer, options, about={"settings": file.flat_settings()})
+        recorder = TelemetryRecorder(peer.peer, peer.counters, options, about={"settings": file.flat_settings()})
     except WendError:
         peer.close()
         raise

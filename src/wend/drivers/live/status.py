@@ -4,7 +4,7 @@ The peer sends it to clients as it is (`frames.py`). Later versions may add fiel
 `version` grows when a field changes its meaning. docs/reference/notices.md explains every counter.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -13,9 +13,6 @@ from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.model.version import __version__
 from wend.protocol.status import LinkStatus, PeerStatus
-
-if TYPE_CHECKING:  # a client reads statuses and shapes nothing
-    from wend.drivers.live.transport.shaper import Shaper
 
 VERSION = 1
 Counts = dict[str, int]
@@ -121,7 +118,7 @@ _GAUGE = ("clients", "now")
 
 
 def snapshot(
-    counters: Counters, status: PeerStatus, links: tuple[LinkStatus, ...], shaper: "Shaper", **fields: Any
+    counters: Counters, status: PeerStatus, links: tuple[LinkStatus, ...], shaper: Counts, **fields: Any
 ) -> StatusSnapshot:
     """The status of a peer, but for its clients."""
     return StatusSnapshot(
@@ -145,7 +142,7 @@ def snapshot(
         refused=dict(counters.refused),
         failed=dict(counters.failed),
         paths=dict(counters.paths),
-        shaper={"lost": shaper.lost(), "corrupted": shaper.corrupted()},
+        shaper=shaper,
         plugins=status.plugins,
         **fields,
     )

@@ -3,8 +3,8 @@
 Most of these times are later than the one before, because ACKs arrive. The timer is not moved for them: it fires at
 the earlier time, finds that nothing is due, and is set again.
 
-A timer that fires late shows that the process was not scheduled, or that the event loop was busy. The peer is told, so
-that it does not blame its links for a silence that it could not have heard.
+A timer that fires late shows that the process was not scheduled, or that the event loop was busy. The timer tells the
+peer, so that it does not blame its links for packets that it had no time to read.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol.ports import WakeAt
 
 LATE_NS = 5 * MS
-"""A timer that fires so much later than it should shows a busy host."""
+"""A timer that fires this much too late shows a busy host."""
 
 
 class WakeTimer:
@@ -26,8 +26,8 @@ class WakeTimer:
         wake: Callable[[], None],
         paused: Callable[[Nanos], None] = lambda _: None,
     ) -> None:
-        """`drain` reads the datagrams that have arrived, and returns how long those had waited that are left. `wake`
-        tells the peer that its time has come, `paused` how long it could not hear anyone."""
+        """`drain` reads the datagrams that have arrived, and returns how long the unread ones have waited. `wake` tells
+        the peer that its time has come, and `paused` for how long it could not hear anyone."""
         self._clock = clock
         self._drain = drain
         self._wake = wake
@@ -37,7 +37,7 @@ class WakeTimer:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns: Nanos = FOREVER
         self._due_ns: Nanos = FOREVER
-        """When it should fire; it may have been set for a time that was past."""
+        """When it should fire. It may have been set for a time in the past."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -62,9 +62,9 @@ class WakeTimer:
 
     def fire(self) -> None:
         """Wake the peer if it is due. Datagrams that have arrived come first, as in the simulator: while this process
-        was held up, the ACK that the peer waits for may have reached the socket."""
+        did not run, the ACK that the peer waits for may have reached the socket."""
         late_ns = self._clock() - self._due_ns
-        self._timer_ns = 0  # a time that is asked for meanwhile does not set the timer: that is done below
+        self._timer_ns = 0  # so that `wake_at` does not set the timer meanwhile: that is done below
         try:
             if self._is_due():
                 late_ns = max(late_ns, self._drain())

@@ -3,7 +3,7 @@
 A row sums the cells of one system, Pf, rate and size over their worlds. Every number on the page comes from the cells.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from os.path import relpath
 from pathlib import Path
 from statistics import mean, stdev
@@ -15,8 +15,12 @@ from wend.lab.bench.delivery_log import DeliveryMetrics
 from wend.lab.bench.measurement import GAP
 from wend.lab.systems.system_table import SYSTEMS
 from wend.model.errors import ConfigError
+from wend.pictures.charts import RankedRow, ranked_dots
+from wend.pictures.palette import FAMILIES
 
 ORACLE = "oracle"
+_PREFERRED_PFS = (0.06, 0.1)
+"""The failure probabilities of the picture, if both were measured."""
 Setup = tuple[float, int]
 """Events per second and topic, and bytes per event."""
 
@@ -113,9 +117,9 @@ def _summary(
 
 
 def _relative(pairs: list[tuple[int, Cell | None]]) -> float | None:
-    measured = [(data, tree.traffic.data) for data, tree in pairs if tree is not None]
-    total = sum(tree for _, tree in measured)
-    return sum(data for data, _ in measured) / total if total else None
+    counts = [(data, tree.traffic.data) for data, tree in pairs if tree is not None]
+    total = sum(tree for _, tree in counts)
+    return sum(data for data, _ in counts) / total if total else None
 
 
 # ---------------------------------------------------------------- page
@@ -180,18 +184,18 @@ def _systems(cells: list[Cell]) -> str:
         if name in versions
     ]
     lines.append(f"- `{ORACLE}`: computed: the earliest possible arrival, given every failure in the lab's log")
-    return "\n".join(["## Systems", "", *lines, *_mixed(cells), "", _CONFIGS])
+    return "\n".join(["## Systems", "", *lines, *_rows_of_several_versions(cells), "", _CONFIGS])
 
 
-def _mixed(cells: list[Cell]) -> list[str]:
+def _rows_of_several_versions(cells: list[Cell]) -> list[str]:
     """A sentence on the rows that sum cells of several versions."""
-    mixed = [
+    sums = [
         f"`{row.system}` at Pf {row.pf:g}, {rate:g} per second, {size} bytes: {', '.join(row.versions)}"
         for rate, size in setups(cells)
         for row in rows(cells, (rate, size))
         if len(row.versions) > 1
     ]
-    return ["", f"Rows that sum worlds of several versions: {'; '.join(mixed)}."] if mixed else []
+    return ["", f"Rows that sum worlds of several versions: {'; '.join(sums)}."] if sums else []
 
 
 def _method(cells: list[Cell]) -> str:
@@ -244,20 +248,55 @@ _CONFIGS = """Configurations are in `src/wend/lab/systems/configs/`. The tuned o
 topology that is not in the table (seed 9)."""
 
 
+# ---------------------------------------------------------------- picture
+
+
+def picture(rows: Sequence[SystemSummary]) -> str:
+    """The picture of a table. It shows ratios as the table does, so that it can be drawn again from a page."""
+    rows = [msgspec.structs.replace(row, on_time=round(row.on_time, 4)) for row in rows]
+    pfs = shown_pfs({row.pf for row in rows})
+    summaries = {(row.system, row.pf): row for row in rows if row.pf in pfs}
+    systems = {system for system, _ in summaries}
+
+    def rank(system: str) -> tuple[float, ...]:
+        mine = [summaries.get((system, pf)) for pf in pfs]
+        return (*(2.0 if one is None else 1.0 - one.on_time for one in mine),)
+
+    ranked = [
+        RankedRow(
+            label=system,
+            colour=FAMILIES.get(system.partition("-")[0], "grey"),
+            values=tuple(None if (one := summaries.get((system, pf))) is None else one.on_time for pf in pfs),
+            note=next(f"{summaries[system, pf].data:.2f}" for pf in pfs if (system, pf) in summaries),
+            strong=system.startswith("wend"),
+        )
+        for system in sorted(systems, key=lambda system: (rank(system), system))
+    ]
+    down = " and ".join(f"{100 * pf:g} %" for pf in pfs)
+    subtitle = f"Share of deliveries in time while {down} of the links are down. The best system is on top."
+    note = f"packets per\ndelivery, Pf {pfs[0]:g}"
+    return ranked_dots("On time, by system", subtitle, [f"Pf {pf:g}" for pf in pfs], note, ranked)
+
+
+def shown_pfs(measured: set[float]) -> tuple[float, ...]:
+    """The failure probabilities of the picture: the preferred two, or else the highest two, the lower first."""
+    preferred = [pf for pf in _PREFERRED_PFS if pf in measured]
+    return tuple(preferred if len(preferred) == 2 else sorted(measured)[-2:])
+
+
 def write(cells: list[Cell], docs: Path, folder: Path | None = None) -> list[Path]:
     """Write the page, and its figures into a folder, by default one beside it. Returns all paths."""
-    from wend.lab.bench.comparison_picture import draw
-
     folder = folder or docs.parent / "figures"
     figures: dict[Setup, str] = {}
-    written = [docs]
+    files = [docs]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for setup in setups(cells):
             stem = f"{docs.stem}-{setup[0]:g}hz-{setup[1]}b"
-            written.append(draw(rows(cells, setup), folder / f"{stem}.svg"))
-            figures[setup] = relpath(written[-1], docs.parent)
+            files.append(folder / f"{stem}.svg")
+            files[-1].write_text(picture(rows(cells, setup)), encoding="utf-8")
+            figures[setup] = relpath(files[-1], docs.parent)
         docs.write_text(page(cells, figures), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write {docs} and its figures: {error.strerror or error}") from None
-    return written
+    return files

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from wend.drivers.arrivals import earliest_arrivals
+from wend.drivers.arrivals import best_deliveries
 from wend.drivers.world import World
 from wend.lab.emulator_control import MARKER
 from wend.model.events import PeerId
@@ -32,11 +32,11 @@ class Stamp(msgspec.Struct, frozen=True, gc=False):
     time_ns: Nanos
 
 
-def payload(stamp: Stamp, size: int) -> bytes:
+def make_payload(stamp: Stamp, size: int) -> bytes:
     return _HEAD.pack(MARKER, stamp.topic, stamp.sequence, stamp.time_ns).ljust(size, b".")
 
 
-def read(data: bytes) -> Stamp | None:
+def read_stamp(data: bytes) -> Stamp | None:
     """The stamp of a payload; None if the bench did not make the payload."""
     if len(data) < _HEAD.size or not data.startswith(MARKER):
         return None
@@ -88,7 +88,7 @@ class DeliveryLog:
         self.published[stamp.topic, stamp.sequence] = stamp.time_ns
 
     def arrive(self, subscriber: PeerId, data: bytes, now: Nanos) -> None:
-        stamp = read(data)
+        stamp = read_stamp(data)
         if stamp is None or subscriber not in self._world.topics[stamp.topic].subscribers:
             self._counts["strays"] += 1
             return
@@ -127,7 +127,9 @@ class DeliveryLog:
         return deliveries
 
 
-def oracle(world: World, published: dict[tuple[int, int], Nanos], cutoff_ns: Nanos) -> tuple[DeliveryMetrics, int]:
+def best_metrics(
+    world: World, published: dict[tuple[int, int], Nanos], cutoff_ns: Nanos
+) -> tuple[DeliveryMetrics, int]:
     """The best possible metrics of these publications under the failures in `world.faults`, and the packets needed.
 
     Times of publications are times of the world: 0 is the start of its run.
@@ -137,17 +139,9 @@ def oracle(world: World, published: dict[tuple[int, int], Nanos], cutoff_ns: Nan
     for (number, _), time in sorted(published.items()):
         topic = world.topics[number]
         expected += len(topic.subscribers)
-        arrival, parent = earliest_arrivals(world, topic.publisher, time, set(topic.subscribers))
-        used: set[PeerId] = set()
-        for subscriber in topic.subscribers:
-            if subscriber not in arrival or arrival[subscriber] - time > cutoff_ns:
-                continue
-            delays.append((arrival[subscriber] - time, world.deadline_ns(topic.publisher, subscriber)))
-            hop = subscriber
-            while hop != topic.publisher:
-                used.add(hop)
-                hop = parent[hop]
-        packets += len(used)
+        best, used, _ = best_deliveries(world, topic.publisher, time, topic.subscribers, cutoff_ns)
+        delays += [(delay, world.deadline_ns(topic.publisher, subscriber)) for subscriber, delay in best.items()]
+        packets += used
     return _metrics(len(published), expected, delays, Counter()), packets
 
 

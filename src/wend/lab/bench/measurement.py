@@ -20,7 +20,7 @@ import msgspec
 from wend.drivers.workload import GOLDEN, Topic
 from wend.drivers.world import World
 from wend.lab.bench.cell import Cell, CellSettings, Traffic
-from wend.lab.bench.delivery_log import MIN_BYTES, WARMUP, DeliveryLog, LateDelivery, Stamp, oracle, payload
+from wend.lab.bench.delivery_log import MIN_BYTES, WARMUP, DeliveryLog, LateDelivery, Stamp, best_metrics, make_payload
 from wend.lab.emulated_network import Lab
 from wend.lab.emulator_control import outages
 from wend.lab.process_priority import high_priority
@@ -127,8 +127,8 @@ class _Run:
         while time.monotonic() < give_up:
             for topic in range(len(self.world.topics)):
                 stamp = Stamp(topic, number, time.monotonic_ns())
-                self._spawn(self.system.publish(topic, payload(stamp, self.settings.size_bytes)))
-                self._spawn(self.canary.publish(topic, payload(stamp, MIN_BYTES)))
+                self._spawn(self.system.publish(topic, make_payload(stamp, self.settings.size_bytes)))
+                self._spawn(self.canary.publish(topic, make_payload(stamp, MIN_BYTES)))
             await asyncio.sleep(_ROUND_S)
             for past in range(max(WARMUP, number - 4), number + 1):
                 if all(self._complete(log, past) for log in (self.log, self.canary_log)):
@@ -150,7 +150,7 @@ class _Run:
         self.lab.schedule(list(world.faults.outages()), origin)
         await _until(origin + world.begin_ns - 100 * MS)
         self.lab.reset()
-        counted = await self._counted()
+        before = await self._data_packets()
         cpu, others = self.system.processes.cpu_s(), self._others_s()
         tasks = [
             asyncio.create_task(self._publish(i, topic, self.system, self.log, self.settings.size_bytes, origin))
@@ -164,10 +164,10 @@ class _Run:
         await asyncio.gather(*tasks)
         await _until(origin + world.stop_ns)
         cpu, others = self.system.processes.cpu_s() - cpu, self._others_s() - others
-        at_stop = await self._packets(counted)
+        at_stop = await self._packets(before)
         self.tell("waiting for events in flight")
         await _until(origin + world.end_ns)
-        at_end = await self._packets(counted)
+        at_end = await self._packets(before)
         exited = self.system.processes.exited()
         failed = outages(self.lab.failures(), origin, origin + world.end_ns)
         self.lab.unschedule()
@@ -181,16 +181,16 @@ class _Run:
             exited=exited,
         )
 
-    async def _counted(self) -> int | None:
+    async def _data_packets(self) -> int | None:
         """Data packets that the system has counted so far; None if the lab counts them, or a process has ended."""
         if not isinstance(self.system, CountsData) or self.system.processes.exited():
             return None
         return await self.system.data_packets()
 
-    async def _packets(self, counted: int | None) -> "PacketCount":
-        """Packets since the lab's counters were reset; the system had counted so many data packets then."""
-        found, now = count(self.lab), await self._counted()
-        return found if counted is None or now is None else msgspec.structs.replace(found, data=now - counted)
+    async def _packets(self, before: int | None) -> "PacketCount":
+        """Packets since the reset of the lab's counters, when the system had counted so many data packets."""
+        packets, now = count_packets(self.lab), await self._data_packets()
+        return packets if before is None or now is None else msgspec.structs.replace(packets, data=now - before)
 
     def _others_s(self) -> float:
         """CPU time of the machine without the system, the canary, the emulator and the bench."""
@@ -206,14 +206,14 @@ class _Run:
             await _until(due)
             stamp = Stamp(number, sequence, time.monotonic_ns())
             log.publish(stamp)
-            self._spawn(system.publish(number, payload(stamp, size)))
+            self._spawn(system.publish(number, make_payload(stamp, size)))
 
     def _spawn(self, publishing: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(publishing)
         self._under_way.add(task)
-        task.add_done_callback(self._published)
+        task.add_done_callback(self._end_task)
 
-    def _published(self, task: "asyncio.Task[None]") -> None:
+    def _end_task(self, task: "asyncio.Task[None]") -> None:
         self._under_way.discard(task)
         if not task.cancelled():
             task.exception()  # the event counts as not delivered
@@ -223,7 +223,7 @@ class _Run:
         cutoff = seconds(s.cutoff_s)
         world.faults = faults.Intervals(len(world.overlay.links), failed)
         published = {key: time - origin for key, time in self.log.published.items()}
-        best, packets = oracle(world, published, cutoff)
+        best, packets = best_metrics(world, published, cutoff)
         return Cell(
             settings=s,
             metrics=self.log.metrics(cutoff),
@@ -267,7 +267,7 @@ class PacketCount(msgspec.Struct, frozen=True):
     data: int
 
 
-def count(lab: Lab) -> PacketCount:
+def count_packets(lab: Lab) -> PacketCount:
     """Packets since the last reset, without the canary's."""
     rows = [row for row in lab.counters() if row.port != CANARY_PORT]
     return PacketCount(sum(r.packets for r in rows), sum(r.bytes for r in rows), sum(r.data for r in rows))

@@ -170,20 +170,20 @@ async def _link_downs(clients: Sequence[Client]) -> int:
     return sum([(await client.status()).notices.get("link-down", 0) for client in clients])
 
 
-def _result(experiment: Experiment, seen: _Observation) -> BottleneckResult:
-    begin, end, size = seen.begin_ns, seen.end_ns, seen.packet_bytes
-    counts = np.array([flow.by_deadline(begin, end) for flow in seen.flows]).sum(axis=0)
+def _result(experiment: Experiment, observed: _Observation) -> BottleneckResult:
+    begin, end, size = observed.begin_ns, observed.end_ns, observed.packet_bytes
+    counts = np.array([flow.by_deadline(begin, end) for flow in observed.flows]).sum(axis=0)
     good, late, due = counts.T
     on_time = float(good.sum() / max(1, due.sum()))
-    delivered = [flow.delivered(begin, end) for flow in seen.flows]
-    best = 1 / (seen.offered * len(seen.flows))
-    if seen.outage_ns is not None:
-        best *= 1 - (seen.outage_ns[1] - seen.outage_ns[0]) / (end - begin)
-    queueing = _queueing_ms(seen)
+    delivered = [flow.delivered(begin, end) for flow in observed.flows]
+    best = 1 / (observed.offered * len(observed.flows))
+    if observed.outage_ns is not None:
+        best *= 1 - (observed.outage_ns[1] - observed.outage_ns[0]) / (end - begin)
+    queueing = _queueing_ms(observed)
     result = BottleneckResult(
         experiment=experiment,
         packet_bytes=size,
-        offered=seen.offered * len(seen.flows),
+        offered=observed.offered * len(observed.flows),
         goodput=sum(delivered) * size * 8 * SECOND / (end - begin) / RATE_BPS,
         on_time=on_time,
         of_best=on_time / best,
@@ -191,37 +191,39 @@ def _result(experiment: Experiment, seen: _Observation) -> BottleneckResult:
         late=float(late.sum() / max(1, due.sum())),
         queueing_p50_ms=float(np.percentile(queueing, 50)),
         queueing_p95_ms=float(np.percentile(queueing, 95)),
-        link_downs=seen.link_downs,
+        link_downs=observed.link_downs,
     )
     if experiment == "tcp":
-        return msgspec.structs.replace(result, tcp_share=_share(seen))
+        return msgspec.structs.replace(result, tcp_share=_share(observed))
     if experiment == "two":
         jain = sum(delivered) ** 2 / (2 * sum(each**2 for each in delivered))
         return msgspec.structs.replace(result, jain=jain)
     return (
-        result if seen.outage_ns is None else msgspec.structs.replace(result, **_around_outage(seen, *seen.outage_ns))
+        result
+        if observed.outage_ns is None
+        else msgspec.structs.replace(result, **_around_outage(observed, *observed.outage_ns))
     )
 
 
-def _queueing_ms(seen: _Observation) -> list[float]:
+def _queueing_ms(observed: _Observation) -> list[float]:
     """How long packets of peers waited in the queue of the link."""
     delays = link_delays(
-        [p for p in seen.sender if not p.about(TCP_PORT)], [p for p in seen.receiver if not p.about(TCP_PORT)]
+        [p for p in observed.sender if not p.about(TCP_PORT)], [p for p in observed.receiver if not p.about(TCP_PORT)]
     )
     idle = [(left, took - DELAY_NS - size * 8 * SECOND // RATE_BPS) for left, took, size in delays]
-    return [max(0, waited) / MS for left, waited in idle if seen.begin_ns <= left < seen.end_ns] or [0.0]
+    return [max(0, waited) / MS for left, waited in idle if observed.begin_ns <= left < observed.end_ns] or [0.0]
 
 
-def _share(seen: _Observation) -> float:
+def _share(observed: _Observation) -> float:
     """The share of Wend's packets, of the bytes that arrive."""
-    came = seen.during(seen.receiver, sent=False)
+    came = observed.during(observed.receiver, sent=False)
     ours = sum(p.size for p in came if p.about(PORT))
     theirs = sum(p.size for p in came if p.about(TCP_PORT))
     return ours / max(1, ours + theirs)
 
 
-def _around_outage(seen: _Observation, start: Nanos, until: Nanos) -> dict[str, float]:
-    sent = [p for p in seen.sender if p.sent]
+def _around_outage(observed: _Observation, start: Nanos, until: Nanos) -> dict[str, float]:
+    sent = [p for p in observed.sender if p.sent]
     into = [p for p in sent if start <= p.time_ns < until]
     after_detection = [p for p in into if p.time_ns >= start + KNOWN_NS]
     after = [p for p in sent if until <= p.time_ns < until + AFTER_NS]

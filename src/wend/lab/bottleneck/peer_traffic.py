@@ -57,7 +57,7 @@ class EventFlow:
         return f"flow{self.number}-{event % len(DEADLINES_NS)}"
 
     async def publish(self, client: Client, rate: float, seconds: float) -> None:
-        """Publish at this rate. An event that the peer cannot take at once is not published, and not on time."""
+        """Publish at this rate. An event that the peer cannot take at once is dropped, and counts as not on time."""
         began = time.monotonic_ns()
         for event in range(int(rate * seconds)):
             due = began + int(event / rate * SECOND)
@@ -93,7 +93,7 @@ class EventFlow:
             self.came.setdefault(event, time.monotonic_ns())
 
     def by_deadline(self, begin: Nanos, end: Nanos) -> list[tuple[int, int, int]]:
-        """By deadline, of the events that were published in this time: how many came in time, late, and in all."""
+        """By deadline: how many events of this period came in time, how many came late, and how many there were."""
         totals = [[0, 0, 0] for _ in DEADLINES_NS]
         for event, sent in enumerate(self.sent):
             if begin <= sent < end:
@@ -138,8 +138,8 @@ async def pair(
             await _client(stack, lab, host, CLIENTS_PORT + flow.number, processes[host], folder) for host in (0, 0, 1)
         ]
         for number, deadline in enumerate(DEADLINES_NS):
-            wanted = subscriber.subscribe(topic_filter(flow.topic(number)), deadline=deadline / SECOND)
-            reader = asyncio.create_task(flow.read(await stack.enter_async_context(wanted)))
+            subscription = subscriber.subscribe(topic_filter(flow.topic(number)), deadline=deadline / SECOND)
+            reader = asyncio.create_task(flow.read(await stack.enter_async_context(subscription)))
             stack.callback(reader.cancel)
         give_up = time.monotonic() + START_S
         for number in range(len(DEADLINES_NS)):
@@ -160,8 +160,8 @@ async def _client(
                 client = await connect(f"wend://127.0.0.1:{port}")
         except ClientError:
             if process.poll() is not None or time.monotonic() > give_up:
-                said = " ".join(path.read_text(errors="replace").strip() for path in sorted(folder.glob("*.log")))
-                raise LabError(f"a peer did not start: {said[-300:] or 'it says nothing'}") from None
+                logs = " ".join(path.read_text(errors="replace").strip() for path in sorted(folder.glob("*.log")))
+                raise LabError(f"a peer did not start: {logs[-300:] or 'its log is empty'}") from None
             await asyncio.sleep(0.1)
             continue
         stack.push_async_callback(client.close)

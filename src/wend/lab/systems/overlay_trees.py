@@ -1,17 +1,9 @@
 """Spanning trees of the overlay, for systems whose links must form a tree."""
 
 from wend.drivers.world import World
+from wend.lab.address_plan import link_costs
 from wend.model.events import PeerId
 from wend.topology import paths
-from wend.topology.graph import Overlay
-
-
-def costs(overlay: Overlay) -> dict[PeerId, dict[PeerId, int]]:
-    """Link delays by node and neighbour, as input for the shortest-path functions."""
-    delays: dict[PeerId, dict[PeerId, int]] = {peer: {} for peer in range(overlay.peers)}
-    for link in overlay.links:
-        delays[link.a][link.b] = delays[link.b][link.a] = link.delay_ns
-    return delays
 
 
 def best_tree(world: World) -> dict[PeerId, PeerId]:
@@ -19,7 +11,7 @@ def best_tree(world: World) -> dict[PeerId, PeerId]:
 
     The candidates are the shortest-path trees of all roots. An operator who knows the workload would choose this tree.
     """
-    graph = costs(world.overlay)
+    graph = link_costs(world.overlay)
     candidates = [paths.tree(graph, root)[1] for root in range(world.overlay.peers)]
     return min(candidates, key=lambda parent: _total_delay(world, graph, parent))
 

@@ -201,6 +201,6 @@ def _installed(module: str) -> bool:
 
 def first_line_of(argv: Sequence[str]) -> str:
     """The first line that a program prints."""
-    done = subprocess.run(list(argv), capture_output=True, text=True, check=False, timeout=10)
-    lines = (done.stdout or done.stderr).strip().splitlines()
+    result = subprocess.run(list(argv), capture_output=True, text=True, check=False, timeout=10)
+    lines = (result.stdout or result.stderr).strip().splitlines()
     return lines[0] if lines else "unknown"

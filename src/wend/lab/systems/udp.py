@@ -49,10 +49,10 @@ class Udp:
         self._publishers = [topic.publisher for topic in context.world.topics]
         for host in context.lab.hosts:
             with context.lab.inside(host.number):
-                opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-            self._sockets.append(opened)
-            opened.bind(("127.0.0.1", self._port + _SINK))
-            loop.add_reader(opened, self._read, context, host.number, opened)
+                sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            self._sockets.append(sink)
+            sink.bind(("127.0.0.1", self._port + _SINK))
+            loop.add_reader(sink, self._read, context, host.number, sink)
         plan = make_plan(context.world, context.lab.name, self._mode, self._port, self._port + _SINK)
         path = context.folder / f"{self.name}-{self._port}.json"
         path.write_bytes(msgspec.json.encode(plan))
@@ -64,17 +64,17 @@ class Udp:
         assert process.stdout is not None
         try:
             async with asyncio.timeout(START_S):
-                said = await loop.run_in_executor(None, process.stdout.readline)
+                line = await loop.run_in_executor(None, process.stdout.readline)
         except TimeoutError:
-            said = b""
-        if said.strip() != b"ready":
+            line = b""
+        if line.strip() != b"ready":
             raise LabError(f"the forwarder of {self.name} did not start; its log is in {context.folder}")
 
     @staticmethod
-    def _read(context: RunContext, host: PeerId, opened: socket.socket) -> None:
+    def _read(context: RunContext, host: PeerId, sink: socket.socket) -> None:
         with suppress(BlockingIOError):
             while True:
-                data = opened.recv(65_535)
+                data = sink.recv(65_535)
                 context.arrive(host, data, time.monotonic_ns())
 
     async def publish(self, topic: int, payload: bytes) -> None:
@@ -82,8 +82,8 @@ class Udp:
 
     async def stop(self) -> None:
         loop = asyncio.get_running_loop()
-        for opened in self._sockets:
-            loop.remove_reader(opened)
-            opened.close()
+        for sink in self._sockets:
+            loop.remove_reader(sink)
+            sink.close()
         self._sockets.clear()
         await self.processes.stop()

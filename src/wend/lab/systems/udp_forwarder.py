@@ -22,9 +22,9 @@ from typing import Literal
 import msgspec
 
 from wend.drivers.world import World
-from wend.lab.bench.delivery_log import read
+from wend.lab.address_plan import link_costs
+from wend.lab.bench.delivery_log import read_stamp
 from wend.lab.emulated_network import Lab
-from wend.lab.systems.overlay_trees import costs
 from wend.model.events import PeerId
 from wend.topology import paths
 
@@ -53,7 +53,7 @@ class ForwardingPlan(msgspec.Struct, frozen=True):
 
 
 def make_plan(world: World, lab: str, mode: Mode, port: int, sink_port: int) -> ForwardingPlan:
-    graph = costs(world.overlay)
+    graph = link_costs(world.overlay)
     routes: list[Route] = []
     starts: list[list[int]] = []
     children: list[dict[PeerId, list[PeerId]]] = []
@@ -74,10 +74,10 @@ def tree_routes(graph: paths.Costs, publisher: PeerId, subscribers: tuple[PeerId
 
 def two_routes(graph: paths.Costs, publisher: PeerId, subscriber: PeerId) -> list[Route]:
     """The shortest route, and of the next shortest the one that shares the fewest links with it."""
-    found = paths.k_shortest(graph, publisher, subscriber, CANDIDATES)
-    first = set(map(frozenset, pairwise(found[0])))
-    others = sorted(found[1:], key=lambda route: len(first & set(map(frozenset, pairwise(route)))))
-    return found[:1] + others[:1]
+    routes = paths.k_shortest(graph, publisher, subscriber, CANDIDATES)
+    first = set(map(frozenset, pairwise(routes[0])))
+    others = sorted(routes[1:], key=lambda route: len(first & set(map(frozenset, pairwise(route)))))
+    return routes[:1] + others[:1]
 
 
 def _children(routes: list[Route]) -> dict[PeerId, list[PeerId]]:
@@ -106,24 +106,24 @@ class Forwarder:
         """
         count = data[0]
         body = data[1 + 2 * count :]
-        stamp = read(body)
+        stamp = read_stamp(body)
         if stamp is None:
             return [], None
         numbers = self._plan.starts[stamp.topic] if sender is None else struct.unpack_from(f"!{count}H", data, 1)
         # With `two-path`, a host also forwards packets for others: only the end of a route delivers.
-        ends = self._plan.mode != "two-path" or any(self._plan.routes[n][-1] == host for n in numbers)
-        new = ends and (stamp.topic, stamp.sequence) not in self._seen[host]
-        if new:
+        is_end = self._plan.mode != "two-path" or any(self._plan.routes[n][-1] == host for n in numbers)
+        is_new = is_end and (stamp.topic, stamp.sequence) not in self._seen[host]
+        if is_new:
             self._seen[host].add((stamp.topic, stamp.sequence))
         match self._plan.mode:
             case "tree":
                 onward = [(child, data) for child in self._plan.children[stamp.topic].get(host, ())]
             case "flood":
-                onward = [(n, data) for n in self._neighbours[host] if n != sender] if new else []
+                onward = [(n, data) for n in self._neighbours[host] if n != sender] if is_new else []
             case "two-path":
                 onward = self._split(host, numbers, body)
-        wanted = new and sender is not None and host in self._subscribers[stamp.topic]
-        return onward, body if wanted else None
+        is_delivered = is_new and sender is not None and host in self._subscribers[stamp.topic]
+        return onward, body if is_delivered else None
 
     def _split(self, host: PeerId, numbers: "list[int] | tuple[int, ...]", body: bytes) -> list[tuple[PeerId, bytes]]:
         groups: dict[PeerId, list[int]] = {}

@@ -77,8 +77,8 @@ class Wend:
         for topic in world.topics:
             for subscriber in topic.subscribers:
                 deadline = world.deadline_ns(topic.publisher, subscriber) / SECOND
-                wanted = self._clients[subscriber].subscribe(topic_filter(topic.name), deadline=deadline)
-                events = await wanted.__aenter__()
+                subscription = self._clients[subscriber].subscribe(topic_filter(topic.name), deadline=deadline)
+                events = await subscription.__aenter__()
                 self._readers.append(asyncio.create_task(_read(context, subscriber, events)))
 
     def values(self, context: RunContext, host: LabNode) -> dict[str, object]:

@@ -2,10 +2,11 @@
 
 import pytest
 
+from tests.drivers.live import datagrams
 from tests.drivers.live.locators import Net, at, datagram, message, ring
 from wend.drivers.live.addressing import address_messages
 from wend.drivers.live.addressing.address_claims import CLAIM_TRIES, MOST_CLAIMS
-from wend.drivers.live.addressing.address_messages import ANYONE, AddressQuery, AddressReply, KnownAddress, query
+from wend.drivers.live.addressing.address_messages import ANYONE, AddressQuery, AddressReply, KnownAddress
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.wire import Header
 from wend.model.errors import WireError
@@ -18,6 +19,8 @@ MISDIRECTED = "misdirected"
 SAME_ID = "id-of-other-peer"
 NO_ROOM = "short-address-question"
 UNASKED = "unexpected-addresses"
+
+QUERY = AddressQuery(7, None, bytes(32))
 
 
 # ---------------------------------------------------------------- claims
@@ -108,7 +111,7 @@ def test_claims_are_bounded() -> None:
 
 
 def test_the_oldest_address_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wend.drivers.live.addressing.learned_addresses.MOST_KNOWN", 3)
+    monkeypatch.setattr("wend.drivers.live.addressing.learned_addresses.MOST_LEARNED", 3)
     net = Net()
     here = net.start(1, 1)
     for peer in range(2, 7):
@@ -124,15 +127,15 @@ def test_the_oldest_address_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> Non
     ("body", "refused"),
     [
         (datagram(AddressReply(77, 1)), UNASKED),
-        (datagram(query(7), receiver=3), MISDIRECTED),
+        (datagram(QUERY, receiver=3), MISDIRECTED),
         (datagram(AddressQuery(7)), NO_ROOM),
-        (datagram(query(7), sender=2**40), GARBAGE),
+        (datagram(QUERY, sender=2**40), GARBAGE),
         (datagram(AddressReply(1, 1, (KnownAddress(2, "127.0.0.1", 0),))), GARBAGE),
         (datagram(AddressReply(1, 1, (KnownAddress(2, "127.0.0.1", 70000),))), GARBAGE),
         (datagram(AddressReply(1, 1, (KnownAddress(2**40, "127.0.0.1", 7),))), GARBAGE),
         (datagram(AddressReply(1, 1, (KnownAddress(2, "127.0.0.1", 7),) * 5)), GARBAGE),
-        (datagram(query(7))[:-3], GARBAGE),
-        (datagram(query(7))[:28] + b"\xc1", GARBAGE),
+        (datagram(QUERY)[:-3], GARBAGE),
+        (datagram(QUERY)[:28] + b"\xc1", GARBAGE),
     ],
 )
 def test_a_message_about_addresses_that_cannot_be_is_counted(body: bytes, refused: str) -> None:
@@ -172,13 +175,13 @@ def test_an_answer_is_never_longer_than_its_question() -> None:
     net = ring(12)
     here = net.places[at(0)]
     for near in (None, *range(12)):
-        for asked in (query(2**63 - 1, near), AddressQuery(2**63 - 1, near, bytes(60))):
-            sent = datagram(asked, sender=2**32 - 1, receiver=ANYONE)
+        for room in (32 if near is None else 260, 60):
+            sent = datagram(AddressQuery(2**63 - 1, near, bytes(room)), sender=2**32 - 1, receiver=ANYONE)
             net.hear(here, at(99), sent)
             assert len(net.wires) == 1 and len(net.wires.pop()[2]) <= len(sent)
 
 
 def test_questions_about_addresses_are_no_messages_of_the_protocol() -> None:
     with pytest.raises(WireError):
-        wire.decode(datagram(query(7)))
-    assert wire.unframe(datagram(query(7))).kind == wire.ADDRESSES and wire.ADDRESSES not in wire.MESSAGES
+        datagrams.decode(datagram(QUERY))
+    assert wire.unframe(datagram(QUERY)).kind == wire.ADDRESSES and wire.ADDRESSES not in wire.MESSAGES

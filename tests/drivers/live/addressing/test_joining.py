@@ -144,7 +144,7 @@ def test_a_peer_that_nobody_answers_says_so_and_serves_its_clients(
                 assert (await anext(events)).payload == b"at home"
             await until(lambda: bool(caplog.records))
             assert [record.getMessage() for record in caplog.records] == [
-                f"peer 3: nobody listens at {show(silent)}; it goes on trying, and serves its clients"
+                f"peer 3: nobody listens at {show(silent)}; it keeps trying, and serves its clients"
             ]
             assert ring(service)["joined"] == 0
             async with started(file_of(1, service.peer.address)) as other:  # they know only each other
@@ -166,7 +166,7 @@ def test_hostile_datagrams_are_counted() -> None:
                 stranger.sendto(wire.frame(wire.header(7, 0, 1, wire.ADDRESSES), b"\x80"), to)
                 answer = address_messages.AddressReply(1, 2)
                 stranger.sendto(about_addresses(answer, 7, 0), to)
-                question = about_addresses(address_messages.query(1), 7, 0)
+                question = about_addresses(address_messages.AddressQuery(1, None, bytes(32)), 7, 0)
                 stranger.sendto(question[:-1] + bytes((question[-1] ^ 1,)), to)
                 stranger.sendto(question[:2] + bytes((wire.VERSION - 1,)) + question[3:], to)
                 stranger.sendto(b"xx" + question[2:], to)
@@ -184,7 +184,9 @@ def test_peers_with_given_neighbours_that_admit_nobody_answer_no_question_about_
         async with started(file) as service:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 stranger.setblocking(False)
-                question = about_addresses(address_messages.query(1), 7, address_messages.ANYONE)
+                question = about_addresses(
+                    address_messages.AddressQuery(1, None, bytes(32)), 7, address_messages.ANYONE
+                )
                 stranger.sendto(question, service.peer.address)
                 await until(lambda: service.peer.counters.refused["stranger"] == 1)
                 with pytest.raises(BlockingIOError):

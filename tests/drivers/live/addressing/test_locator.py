@@ -169,7 +169,7 @@ def test_a_link_that_somebody_else_asks_for_is_not_made() -> None:
     here = net.start(1, 1, asks_links=True)
     net.start(2, 2)
     for claimed, source in ((5, at(9)), (5, at(2)), (1, at(2))):  # nobody is there; peer 2 is; the peer itself
-        question = address_messages.query(7, None, link=True)
+        question = address_messages.AddressQuery(7, None, bytes(32), link=True)
         net.hear(here, source, datagram(question, claimed, 1))
     net.run(3)
     assert here.links == [] and here.book.reachable == {}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.drivers.live import datagrams
 from tests.drivers.live.net import Record, until
 from tests.drivers.live.pairs import Pair, run
 from wend.drivers.live.peer import LivePeer
@@ -73,7 +74,7 @@ def test_while_nothing_can_be_stored_nothing_is_acknowledged_or_promised(
         await until(lambda: len(delivered) == 1)
         peer.perform(effects[2:4])
         assert receipts[-1].kept
-        assert wire.decode(heard.recv(2000)).message == Ack(7)
+        assert datagrams.decode(heard.recv(2000)).message == Ack(7)
         peer.close()
         heard.close()
         again = Store(tmp_path / "s")
@@ -101,7 +102,7 @@ def test_what_a_full_disk_has_no_room_for_is_left_to_its_sender(
             for number in range(1, 11):
                 event = Event(EventId(1, 1, number), {"topic": "x"})
                 data = Data((1 << TX_SHIFT) + first_tx + number, event, 0, (0,), (1,))
-                place.deliver(wire.encode(wire.header(1, 0, 1), data))
+                place.deliver(datagrams.encode(wire.header(1, 0, 1), data))
 
         def full(_: Any) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")

@@ -10,8 +10,7 @@ import pytest
 from tests.drivers.live.net import run
 from tests.drivers.live.telemetry.tables import rows
 from wend.drivers.live.peer import LivePeer
-from wend.drivers.live.telemetry.options import TelemetryOptions
-from wend.drivers.live.telemetry.recorder import TelemetryRecorder
+from wend.drivers.live.telemetry.recorder import TelemetryOptions, TelemetryRecorder
 from wend.model.events import Event, EventId, Qos, SubscriptionId
 from wend.model.publication import Publication
 from wend.model.telemetry import KEY, TABLES, is_sampled, sample_bound
@@ -53,7 +52,9 @@ class Scene:
         for neighbour in (1, 2):
             self.peer.add_peer(neighbour, ("127.0.0.1", 9))
         made = TelemetryOptions(folder=folder, **{"sample": 1.0, **options})
-        self.recorder = TelemetryRecorder(self.peer, made, clock=clock, offset_ns=OFFSET_NS, about={"place": "here"})
+        self.recorder = TelemetryRecorder(
+            self.peer.peer, self.peer.counters, made, clock=clock, offset_ns=OFFSET_NS, about={"place": "here"}
+        )
         self.peer.observe(self.recorder)
 
     def start(self, **started: Any) -> None:

@@ -11,6 +11,7 @@ from msgspec import structs
 
 import wend
 from tests.cores import pure_only
+from tests.drivers.live import datagrams
 from tests.drivers.live.net import known, overlay, until
 from tests.drivers.live.pairs import Pair, run
 from wend.drivers.live.peer import LivePeer
@@ -81,11 +82,11 @@ def test_a_neighbour_that_is_not_who_it_says_is_refused() -> None:
     async def scene() -> None:
         place = Pair()
         refused = place.peer.counters.refused
-        place.say(wire.encode(wire.header(7, 0, 1), Ack(1)))
-        place.say(wire.encode(wire.header(1, 9, 1), Ack(1)))
+        place.say(datagrams.encode(wire.header(7, 0, 1), Ack(1)))
+        place.say(datagrams.encode(wire.header(1, 9, 1), Ack(1)))
         await until(lambda: refused["misdirected"] == 2)
-        place.say(wire.encode(wire.header(1, 0, 5), Hello(5, True)))
-        place.say(wire.encode(wire.header(1, 0, 4), Hello(4, True)))
+        place.say(datagrams.encode(wire.header(1, 0, 5), Hello(5, True)))
+        place.say(datagrams.encode(wire.header(1, 0, 4), Hello(4, True)))
         await until(lambda: refused["stale"] == 1)
         place.close()
 
@@ -99,14 +100,14 @@ def test_a_corrupted_datagram_never_reaches_the_state_machine() -> None:
         peer, heard = place.peer, []
         peer.peer.handle = lambda now, event: heard.append(event) or []  # type: ignore
         bodies = [wire.encode_message(message) for message in (Ack(7), Hello(1, True), Ack(9))]
-        datagrams = [bundled((1, 0, 1), bodies[:count]) for count in (1, 2, 3)]
+        bundles = [bundled((1, 0, 1), bodies[:count]) for count in (1, 2, 3)]
         for number in range(3_000):
-            datagram = bytearray(rng.choice(datagrams))
+            datagram = bytearray(rng.choice(bundles))
             for bit in rng.sample(range(8 * len(datagram)), rng.choice((1, 1, 2, 3, 20))):
                 datagram[bit // 8] ^= 1 << bit % 8
             place.deliver(bytes(datagram))
             assert not heard and peer.counters.refused.total() == number + 1
-            place.deliver(rng.choice(datagrams))  # its header is verified from now on
+            place.deliver(rng.choice(bundles))  # its header is verified from now on
             assert heard
             heard.clear()
         refused = peer.counters.refused
@@ -174,16 +175,16 @@ def test_a_neighbours_events_and_filters_without_measure_are_refused_and_counted
         place = Pair()
         head, refused = wire.header(1, 0, 1), place.peer.counters.refused
         many = Event(EventId(1, 1, 1), {str(number): True for number in range(8_000)})
-        place.say(wire.encode(head, Data((1 << TX_SHIFT) + 1, many, 0, (0,))))
+        place.say(datagrams.encode(head, Data((1 << TX_SHIFT) + 1, many, 0, (0,))))
         await until(lambda: refused["garbage"] == 1)
         filters = [text for text, _ in MONSTERS if len(text) < 50_000]
         assert len(filters) == 3
         for number, text in enumerate(filters, 1):
             wanted = PeerInterest(1, (1, number), (Subscription(SubscriptionId(1, 1), text),), ())
-            place.say(wire.encode(head, Control((1 << TX_SHIFT) + 1 + number, FLOODED, wanted)))
+            place.say(datagrams.encode(head, Control((1 << TX_SHIFT) + 1 + number, FLOODED, wanted)))
         await until(lambda: refused["filter-syntax"] == len(filters))
         with pytest.raises(WireError, match="length <= 1024"):
-            wire.decode(wire.encode(head, Data((1 << TX_SHIFT) + 9, many, 0, (0,))))
+            datagrams.decode(datagrams.encode(head, Data((1 << TX_SHIFT) + 9, many, 0, (0,))))
         assert not place.peer.counters.failed
         assert place.peer.publish(Publication({"topic": "x"})).id.publisher == 0
         place.close()
@@ -205,7 +206,7 @@ def test_well_formed_nonsense_from_a_neighbour_does_not_end_the_peer() -> None:
         def say(message: Any) -> None:
             if not isinstance(message, Hello):  # numbered as by one incarnation, or nearly all would be refused
                 message = structs.replace(message, tx=(1 << TX_SHIFT) + next(numbers))
-            place.deliver(wire.encode(head, message))
+            place.deliver(datagrams.encode(head, message))
 
         say()
         assert place.peer.publish(Publication({"topic": "x"})).id.publisher == 0

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.drivers.live import datagrams
 from tests.drivers.live.net import PAIR, overlay, run, until
 from wend.drivers.live.addressing.address_book import AddressBook
 from wend.drivers.live.addressing.addresses import Address, show
@@ -22,7 +23,7 @@ from wend.protocol.messages import Hello
 from wend.protocol.ports import Neighbour, Notice, Started
 
 HERE, THERE, ELSEWHERE = ("192.0.2.1", 7701), ("192.0.2.2", 7701), ("192.0.2.3", 7701)
-GOOD = wire.encode(wire.header(1, 0, 5), Hello(5, True))
+GOOD = datagrams.encode(wire.header(1, 0, 5), Hello(5, True))
 
 
 class StepClock:
@@ -91,7 +92,7 @@ def test_a_peer_whose_clock_was_set_back_is_named_when_it_goes_on(lines: list[st
         peer.start(Started((Neighbour(1, MS),)))
 
         def hear(incarnation: int) -> None:
-            datagram = wire.encode(wire.header(1, 0, incarnation), Hello(incarnation, True))
+            datagram = datagrams.encode(wire.header(1, 0, incarnation), Hello(incarnation, True))
             peer.receive(memoryview(datagram), HERE)
 
         hear(5)
@@ -103,7 +104,7 @@ def test_a_peer_whose_clock_was_set_back_is_named_when_it_goes_on(lines: list[st
         hear(4)
         hear(4)
         (line,) = [line for line in lines if "refuses" in line]
-        assert "they are of an earlier incarnation of peer 1; the clock of its host was set back" in line
+        assert "they are from an earlier incarnation of peer 1; the clock of its host was set back" in line
         peer.close()
 
     run(scene())

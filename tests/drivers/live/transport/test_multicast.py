@@ -149,7 +149,7 @@ def test_groups_that_share_an_address_are_told_apart(caplog: pytest.LogCaptureFi
             await until(lambda: c.counters.refused["other-multicast-group"] == 1)
             cast(a)
             await until(lambda: heard(b) == heard(c) == [(0, 101)])
-            assert "others, such as 127.0.0.1:" in caplog.text and "239.195.77.1" in caplog.text
+            assert "other programs, such as that at 127.0.0.1:" in caplog.text and "239.195.77.1" in caplog.text
 
     with caplog.at_level(logging.WARNING, logger="wend.peer"):
         run(scene())
@@ -161,14 +161,14 @@ def test_a_cut_link_and_a_lossy_one_lose_multicast_too() -> None:
         async with group() as (a, b, c):
             b.pipes.cut(0)
             cast(a)
-            await until(lambda: heard(c) == [(0, 101)] and b.shaper.lost() >= 1)
+            await until(lambda: heard(c) == [(0, 101)] and b.pipes.lost() >= 1)
             assert heard(b) == []
             b.pipes.heal(0)
             cast(a)
             await until(lambda: heard(b) == [(0, 102)])
         async with group(shape={"loss": 1.0}) as (a, b, c):
             cast(a)
-            await until(lambda: min(b.shaper.lost(), c.shaper.lost()) >= 1)
+            await until(lambda: min(b.pipes.lost(), c.pipes.lost()) >= 1)
             assert heard(b) == heard(c) == []
         async with group(shape={"delay_ns": 5 * MS}) as (a, b, c):
             cast(a)

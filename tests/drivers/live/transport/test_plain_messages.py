@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.drivers.live import datagrams
 from tests.strategies.ring.rings import RingWorld
 from tests.strategies.tdo.worlds import LINKING, Underlay, World
 from wend.drivers.live.transport import wire
@@ -19,7 +20,7 @@ def survive(kind: str, effects: list[object]) -> int:
     types = wire.MessageTypes({kind: MEMBERSHIP[kind].messages}, None)
     messages = [PlainMessage(kind, effect.message) for effect in effects if isinstance(effect, SendTo)]
     for message in messages:
-        assert wire.decode(wire.encode(HEAD, message), types).message == message
+        assert datagrams.decode(datagrams.encode(HEAD, message), types).message == message
     return len(messages)
 
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from tests.drivers.live import datagrams
 from tests.drivers.live.net import PAIR, Record, Site, fresh, known, run, until
 from tests.security.roots import Laboratory
 from wend.console.app import app
@@ -131,7 +132,13 @@ def test_nobody_without_a_key_gets_a_word_in(caplog: pytest.LogCaptureFixture) -
             stranger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             stranger.bind(("127.0.0.1", 0))
             header = wire.header(0, 1, 99)
-            forged = [wire.encode(header, Hello(99, True)), os.urandom(100), b"", b"ws", packets.head(16) + bytes(40)]
+            forged = [
+                datagrams.encode(header, Hello(99, True)),
+                os.urandom(100),
+                b"",
+                b"ws",
+                packets.head(16) + bytes(40),
+            ]
             for datagram in forged:
                 stranger.sendto(datagram, b.peer.address)
             refused = b.peer.counters.refused

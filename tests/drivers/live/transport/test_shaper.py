@@ -5,8 +5,12 @@ import time
 
 import pytest
 
+from wend.drivers.live.addressing.addresses import Address
+from wend.drivers.live.clock import monotonic
+from wend.drivers.live.pipes import PeerPipes
 from wend.drivers.live.transport import wire
-from wend.drivers.live.transport.shaper import PacketFaults, Pipe, Shaper
+from wend.drivers.live.transport.shaper import PacketFaults, Pipe
+from wend.drivers.live.transport.socket import PeerSocket, SendQueue
 from wend.model.errors import ConfigError
 from wend.model.units import MS
 
@@ -28,6 +32,20 @@ class Link:
             self.changed.clear()
             await self.changed.wait()
         return [datagram for _, datagram in self.arrived]
+
+
+class Socket(PeerSocket):
+    """A socket that keeps what it is to send."""
+
+    def __init__(self) -> None:
+        self.queue = SendQueue(monotonic)
+        self.sent: list[bytes] = []
+
+    def transmit(self, address: Address, datagram: bytes) -> None:
+        self.sent.append(datagram)
+
+    def pipes(self) -> PeerPipes:
+        return PeerPipes(0, 1, self, None, monotonic)
 
 
 def test_order_is_kept_and_nothing_is_early() -> None:
@@ -64,14 +82,15 @@ def test_the_same_seed_loses_the_same_datagrams() -> None:
 
 
 def test_a_cut_link_loses_everything_until_it_is_healed() -> None:
-    link, shaper = Link(), Shaper()
-    shaper.add(7, link.pipe)
-    shaper.cut(7)
-    shaper.put(7, b"lost")
-    shaper.heal(7)
-    shaper.put(7, b"found")
-    assert [datagram for _, datagram in link.arrived] == [b"found"]
-    assert shaper.lost() == 1
+    socket = Socket()
+    pipes = socket.pipes()
+    pipes.add(7, ("127.0.0.1", 9))
+    pipes.cut(7)
+    socket.queue.send(7, b"lost")
+    pipes.heal(7)
+    socket.queue.send(7, b"found")
+    assert [b"found" in datagram for datagram in socket.sent] == [True]
+    assert pipes.lost() == 1
 
 
 def test_a_schedule_decides_at_the_moment_of_sending() -> None:
@@ -128,12 +147,12 @@ def test_a_datagram_without_delay_overtakes_one_that_is_held_back() -> None:
 
 def test_multicast_loses_what_it_would_corrupt() -> None:
     """Its checksum was checked before the receiver shapes it."""
-    shaper, heard = Shaper(), list[bytes]()
-    shaper.add(7, Link(loss=0.2, faults=PacketFaults(corruption=0.5), seed=1).pipe)
+    pipes, heard = Socket().pipes(), list[bytes]()
+    pipes.add(7, ("127.0.0.1", 9), loss=0.2, faults=PacketFaults(corruption=0.5), seed=1)
     for number in range(200):
-        shaper.arrive(7, b"%d" % number, heard.append)
+        pipes.arrive(7, b"%d" % number, heard.append)
     assert set(heard) <= {b"%d" % number for number in range(200)}
-    assert shaper.lost() == 200 - len(heard)
+    assert pipes.lost() == 200 - len(heard)
     assert 40 < len(heard) < 120
 
 
@@ -141,6 +160,6 @@ def test_mistakes_are_one_sentence() -> None:
     with pytest.raises(ConfigError, match=r"corrupt 1\.5"):
         Link(faults=PacketFaults(corruption=1.5))
     with pytest.raises(ConfigError, match="no link to peer 3"):
-        Shaper().cut(3)
+        Socket().pipes().cut(3)
     with pytest.raises(ConfigError, match="loss of 2"):
         Link(loss=2.0)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.drivers.live import datagrams
 from wend.drivers.live.transport import wire
 from wend.model.errors import Refused, WireError
 from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
@@ -68,19 +69,19 @@ messages = (
 
 @given(messages)
 def test_every_message_survives_the_wire(message: Message) -> None:
-    assert wire.decode(wire.encode(HEAD, message), TYPES) == ((1, 2, 3), message)
+    assert datagrams.decode(datagrams.encode(HEAD, message), TYPES) == ((1, 2, 3), message)
 
 
 @given(st.binary(max_size=300))
 def test_random_bytes_are_refused_and_nothing_else(data: bytes) -> None:
     with pytest.raises(WireError):
-        wire.decode(data)
+        datagrams.decode(data)
 
 
 @given(st.binary(max_size=300))
 def test_random_bytes_behind_a_good_header_are_a_message_or_refused(data: bytes) -> None:
     with suppress(WireError):
-        wire.decode(wire.frame(HEAD, data), TYPES)
+        datagrams.decode(wire.frame(HEAD, data), TYPES)
 
 
 @given(messages, st.data())
@@ -89,23 +90,23 @@ def test_a_damaged_message_that_has_a_checksum_is_a_message_or_refused(message: 
     place = data.draw(st.integers(0, len(whole) - 1))
     whole[place] ^= data.draw(st.integers(1, 255))
     with suppress(WireError):
-        wire.decode(wire.frame(HEAD, bytes(whole[: data.draw(st.integers(0, len(whole)))])), TYPES)
+        datagrams.decode(wire.frame(HEAD, bytes(whole[: data.draw(st.integers(0, len(whole)))])), TYPES)
 
 
 @given(messages, st.data())
 def test_a_datagram_with_changed_bits_is_refused(message: Message, data: st.DataObject) -> None:
-    whole = bytearray(wire.encode(HEAD, message))
+    whole = bytearray(datagrams.encode(HEAD, message))
     assert wire.fault(bytes(whole)) is None
     for bit in data.draw(st.sets(st.integers(0, 8 * len(whole) - 1), min_size=1, max_size=12)):
         whole[bit // 8] ^= 1 << bit % 8
     assert wire.fault(bytes(whole)) is not None
     with pytest.raises(WireError):
-        wire.decode(bytes(whole), TYPES)
+        datagrams.decode(bytes(whole), TYPES)
 
 
 @given(messages, st.data())
 def test_a_datagram_that_was_cut_short_or_grew_is_refused(message: Message, data: st.DataObject) -> None:
-    whole = wire.encode(HEAD, message)
+    whole = datagrams.encode(HEAD, message)
     changed = whole[: data.draw(st.integers(0, len(whole) - 1))], whole + data.draw(st.binary(min_size=1, max_size=9))
     assert all(map(wire.fault, changed))
 
@@ -113,33 +114,33 @@ def test_a_datagram_that_was_cut_short_or_grew_is_refused(message: Message, data
 def test_a_body_that_its_plugin_does_not_declare_is_refused() -> None:
     wrong = Control(1, "flooded", LinkState(1, (1, 1), ()))
     with pytest.raises(WireError, match="cannot be decoded"):
-        wire.decode(wire.encode(HEAD, wrong), TYPES)
-    unknown = wire.decode(wire.encode(HEAD, Control(1, "another", 5)), TYPES).message
+        datagrams.decode(datagrams.encode(HEAD, wrong), TYPES)
+    unknown = datagrams.decode(datagrams.encode(HEAD, Control(1, "another", 5)), TYPES).message
     assert unknown == Control(1, "another", 5), "the peer refuses it"
 
 
 def test_unknown_fields_are_ignored() -> None:
     fields = {"type": "a", "tx": 7, "from_the_future": [1, {"deep": None}]}
-    assert wire.decode(wire.frame(HEAD, msgspec.msgpack.encode(fields))).message == Ack(7)
+    assert datagrams.decode(wire.frame(HEAD, msgspec.msgpack.encode(fields))).message == Ack(7)
 
 
 def test_another_version_is_refused_with_its_number() -> None:
-    datagram = bytearray(wire.encode(HEAD, Ack(1)))
+    datagram = bytearray(datagrams.encode(HEAD, Ack(1)))
     datagram[2] = 9
     with pytest.raises(WireError, match="version 9"):
-        wire.decode(bytes(datagram))
+        datagrams.decode(bytes(datagram))
 
 
 def test_a_length_that_lies_allocates_nothing() -> None:
     claims_four_billion = b"\x82\xa4type\xa1d\xa5dests\xdd\xff\xff\xff\xff"
     with pytest.raises(WireError):
-        wire.decode(wire.frame(HEAD, claims_four_billion))
+        datagrams.decode(wire.frame(HEAD, claims_four_billion))
 
 
 def test_what_is_too_large_is_not_sent() -> None:
     event = Event(EventId(1, 1, 1), {}, bytes(wire.MAX_DATAGRAM_BYTES))
     with pytest.raises(WireError, match="60000 bytes"):
-        wire.encode(HEAD, Data(1, event, 0, (2,)))
+        datagrams.encode(HEAD, Data(1, event, 0, (2,)))
 
 
 def test_an_event_that_cannot_travel_is_refused_at_once() -> None:
@@ -163,9 +164,9 @@ def test_a_bundle_is_its_messages_in_their_order() -> None:
     datagram = wire.frame(wire.header(1, 2, 3, kind), body)
     assert wire.unframe(datagram) == ((1, 2, 3), kind, body)
     assert wire.decode_messages(datagram) == said
-    assert len(datagram) < sum(len(wire.encode(HEAD, m)) for m in said)
+    assert len(datagram) < sum(len(datagrams.encode(HEAD, m)) for m in said)
     with pytest.raises(WireError, match="bundle of 3"):
-        wire.decode(datagram)
+        datagrams.decode(datagram)
 
 
 def test_a_bundle_of_one_is_a_message() -> None:
@@ -174,11 +175,11 @@ def test_a_bundle_of_one_is_a_message() -> None:
 
 def test_a_kind_that_is_not_known_is_refused() -> None:
     with pytest.raises(WireError, match="kind 9"):
-        wire.decode(wire.frame(HEAD[:3] + b"\x09" + HEAD[4:], wire.encode_message(Ack(1))))
+        datagrams.decode(wire.frame(HEAD[:3] + b"\x09" + HEAD[4:], wire.encode_message(Ack(1))))
 
 
 def test_the_reasons_of_a_datagram_that_cannot_be_read() -> None:
-    right = wire.encode(HEAD, Ack(1))
+    right = datagrams.encode(HEAD, Ack(1))
     assert wire.fault(right) is None
     assert wire.fault(b"xx" + right[2:]) == wire.fault(right[:20]) == wire.fault(b"") == "garbage"
     assert wire.fault(right[:2] + b"\x02" + right[3:]) == "other-version"

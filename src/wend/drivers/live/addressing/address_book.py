@@ -2,8 +2,8 @@
 
 A peer is known by its id. It may have several addresses; the last one that was added is used for sending. `identify`
 decides by the source address who sent an open datagram, so an address belongs to one peer. On sealed links the session
-names the sender, and nobody asks the book: there a peer that is heard at the address of another takes nothing from that
-one, because its packets may have come with a wrong source.
+names the sender, and nobody asks the book: there a peer that is heard at the address of another peer does not take it
+over, because its packets may have a wrong source.
 
 The book changes only by `add`, `move` and `remove`, never by a datagram that arrives. If peers join a running overlay,
 `locator.py` calls them after the address has answered a question.
@@ -29,19 +29,19 @@ class AddressBook:
         """Where to send to each peer that has an address."""
         self.verified: dict[tuple[Address, bytes], PeerId] = {}
         """Senders by address and header bytes, for the current incarnation of each: a header is checked once."""
-        self._expected: dict[Address, PeerId] = {}
+        self._owners: dict[Address, PeerId] = {}
         self._hosts: set[str] = set()
         self._incarnations: dict[PeerId, int] = {}
 
     def add(self, peer: PeerId, address: Address) -> None:
         """Add a resolved address of a peer. An address belongs to the peer that it was last added for."""
-        former = self._expected.pop(address, peer)
-        self._expected[address] = peer
+        former = self._owners.pop(address, peer)
+        self._owners[address] = peer
         self.reachable[peer] = address
         self._hosts.add(address[0])
         if former != peer and not self._sealed:
             self._forget_headers(former)
-            others = [at for at, owner in self._expected.items() if owner == former]
+            others = [at for at, owner in self._owners.items() if owner == former]
             if others:
                 self.reachable[former] = others[-1]
             else:
@@ -58,19 +58,19 @@ class AddressBook:
     def remove(self, peer: PeerId) -> None:
         """Forget a peer."""
         self._forget_headers(peer)
-        for address in [at for at, owner in self._expected.items() if owner == peer]:
-            del self._expected[address]
+        for address in [at for at, owner in self._owners.items() if owner == peer]:
+            del self._owners[address]
         self.reachable.pop(peer, None)
         self._incarnations.pop(peer, None)
-        self._hosts = {host for host, _ in (*self._expected, *self.reachable.values())}
+        self._hosts = {host for host, _ in (*self._owners, *self.reachable.values())}
 
     def incarnation(self, peer: PeerId) -> int:
-        """The latest incarnation of the peer that was heard; 0 for none."""
+        """The latest incarnation that was heard of the peer; 0: none."""
         return self._incarnations.get(peer, 0)
 
     def owner(self, address: Address) -> PeerId | None:
         """The peer that has this address."""
-        return self._expected.get(address)
+        return self._owners.get(address)
 
     def has_host(self, address: Address) -> bool:
         """Whether a known peer is on the same host."""
@@ -78,16 +78,16 @@ class AddressBook:
 
     def identify(self, header: Header | None, address: Address) -> PeerId | Unidentified:
         """Who sent a datagram from this address; `header` is None if it could not be read."""
-        expected = self._expected.get(address)
-        if expected is None:
+        owner = self._owners.get(address)
+        if owner is None:
             return "stranger"
         if header is None:
             return "garbage"
-        if header.sender != expected or header.receiver != self._me:
+        if header.sender != owner or header.receiver != self._me:
             return "misdirected"
-        if header.incarnation < self._incarnations.get(expected, 0):
+        if header.incarnation < self._incarnations.get(owner, 0):
             return "stale"
-        return expected
+        return owner
 
     def confirm(self, header: Header, address: Address, head: bytes) -> None:
         """Note a datagram that was identified and decoded: those with the same header bytes need no other check."""

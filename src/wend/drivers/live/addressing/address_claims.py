@@ -14,21 +14,21 @@ from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
 
 ANSWER_NS: Nanos = 250 * MS
-"""How long the locator waits for an answer before it asks again, or the next one."""
+"""How long the locator waits for an answer before it asks again, or asks somebody else."""
 CLAIM_TRIES = 4
 MOST_CLAIMS = 256
 MOST_HELD_BYTES = 1 << 20
-"""Of datagrams that wait for claims, in all."""
+"""The most bytes of all datagrams that wait for claims."""
 
 
 class AddressClaim:
-    """An id, and the address at which it is said to be."""
+    """The claim that the peer with an id is at an address."""
 
     def __init__(self, peer: PeerId, address: Address, rival: Address | None) -> None:
         self.peer = peer
         self.address = address
         self.rival = rival
-        """Where the book has the id, if elsewhere."""
+        """The address that the book has for the id, if it is another."""
         self.datagrams: list[tuple[InnerDatagram, Nanos]] = []
         """Datagrams from there, with their times of arrival."""
         self.instance: int | None = None
@@ -48,7 +48,8 @@ class AddressClaims:
         ask: Callable[[Nanos, Address, AddressClaim], None],
         decided: Callable[[Nanos, AddressClaim], None],
     ) -> None:
-        """`ask` sends a question to an address; the answer goes to `answered`. `decided` gets each claim at its end."""
+        """`ask` sends a question to an address; its answer goes to `take_answer`. `decided` gets each claim that is
+        decided."""
         self._book = book
         self._ask = ask
         self._decided = decided
@@ -66,8 +67,9 @@ class AddressClaims:
         """Ask whether the peer is there. None if too many claims wait."""
         claim = self._claims.get((peer, address))
         if claim is None and len(self._claims) < MOST_CLAIMS:
-            known = self._book.reachable.get(peer)
-            claim = self._claims[peer, address] = AddressClaim(peer, address, None if known == address else known)
+            current = self._book.reachable.get(peer)
+            rival = None if current == address else current
+            claim = self._claims[peer, address] = AddressClaim(peer, address, rival)
             self._press(now, claim)
         return claim
 
@@ -84,14 +86,16 @@ class AddressClaims:
         for claim in [claim for claim in self._claims.values() if now >= claim.due_ns]:
             self._press(now, claim)
 
-    def answered(self, now: Nanos, claim: AddressClaim, sender: PeerId, reply: AddressReply, address: Address) -> None:
+    def take_answer(
+        self, now: Nanos, claim: AddressClaim, sender: PeerId, reply: AddressReply, address: Address
+    ) -> None:
         if self._claims.get((claim.peer, claim.address)) is not claim:
             return
         if address == claim.rival:
             if sender == claim.peer:
                 claim.rival_instance = reply.instance
             else:
-                claim.rival = None  # another peer has that address now
+                claim.rival = None  # another peer now has that address
         elif sender == claim.peer:
             claim.instance = reply.instance
         else:

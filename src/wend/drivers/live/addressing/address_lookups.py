@@ -8,8 +8,7 @@ import ipaddress
 from collections.abc import Callable, Iterable
 
 from wend.drivers.live.addressing.address_claims import ANSWER_NS, AddressClaims
-from wend.drivers.live.addressing.address_messages import AddressReply
-from wend.drivers.live.addressing.address_questions import AddressQuestions
+from wend.drivers.live.addressing.address_messages import AddressQuestions, AddressReply
 from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.counters import Counters
 from wend.model.events import PeerId
@@ -19,15 +18,15 @@ from wend.protocol.ports import Send
 
 LOOKUP_NS: Nanos = 3 * SECOND
 OWN_ID_NS: Nanos = SECOND
-"""How long the lookup of the own id may take before the peer joins."""
+"""How long a peer looks for another one with its own id before it joins."""
 MOST_LOOKUPS = 256
 MOST_ASKED = 24
-"""Addresses that one lookup asks, at most."""
+"""The most addresses that one lookup asks."""
 MOST_WAITING = 1024
-"""Messages that wait for addresses, in all."""
+"""The most messages that wait for addresses."""
 WAITING_PER_PEER = 32
 MOST_SCOPE_CHARS = 16
-"""Of the name of an interface in an address."""
+"""The longest name of an interface in an address."""
 
 
 class AddressLookup:
@@ -41,10 +40,10 @@ class AddressLookup:
         self.waiting: list[tuple[Send, Nanos]] = []
         """Messages, with the time since which each waits."""
         self.candidates: dict[Address, PeerId] = {}
-        """Whom it has not asked yet."""
+        """The peers that it has not asked yet, by address."""
         self.tried: set[Address] = set()
         self.open = 0
-        """Questions without an answer."""
+        """The number of its questions without an answer."""
         self.doubted: Address | None = None
         self.mentioned_at: Address | None = None
         """The address of the peer that seems to have mentioned this one."""
@@ -120,7 +119,7 @@ class AddressLookups:
     def drop_own(self) -> None:
         self._own = None
 
-    def answered(self, now: Nanos, lookup: AddressLookup, reply: AddressReply) -> bool:
+    def take_answer(self, now: Nanos, lookup: AddressLookup, reply: AddressReply) -> bool:
         """Returns whether the search for the own id has ended."""
         lookup.open -= 1
         if lookup is not self._own and self._lookups.get(lookup.peer) is not lookup:
@@ -177,7 +176,7 @@ class AddressLookups:
         return False
 
     def _begin_again(self, lookup: AddressLookup) -> None:
-        """Nobody knew the peer. It may be joining: begin again with the peers that are known by now."""
+        """Nobody knows the peer, which may be joining now: begin again, with the peers that are known by now."""
         lookup.tried.clear()
         if lookup.mentioned_at is not None:
             lookup.add(lookup.peer, lookup.mentioned_at)  # as the closest of all
@@ -194,18 +193,18 @@ class AddressLookups:
 
     def _learn(self, now: Nanos, lookup: AddressLookup, reply: AddressReply) -> None:
         """Claim the address that the answer names, and note the peers that are closer."""
-        for known in reply.nearest:
-            address = (known.host, known.port)
+        for neighbour in reply.nearest:
+            address = (neighbour.host, neighbour.port)
             if not self._is_usable(address):
                 continue
-            if known.peer != lookup.peer:
-                lookup.add(known.peer, address)
+            if neighbour.peer != lookup.peer:
+                lookup.add(neighbour.peer, address)
             elif address not in (lookup.doubted, self._here):
                 self._claims.add(now, lookup.peer, address)
 
     def _is_usable(self, address: Address) -> bool:
-        """Whether this is a numeric address of this peer's family: others would make the system resolve names. The
-        scope of an address must be able to name an interface."""
+        """Whether this is a numeric address of this peer's family: the system would resolve any other text as a name.
+        The scope of an address must be a possible name of an interface."""
         try:
             numeric = ipaddress.ip_address(address[0])
         except ValueError:

@@ -2,19 +2,25 @@
 
 Peers of a ring know each other by id, and their drivers must find the addresses. A driver asks another who it is, and
 which peers it knows near some id. An answer is never longer than its question, so nobody can flood a host with answers
-to questions that bear its address.
+by questions with its address as their source.
 """
+
+from collections.abc import Callable
 
 import msgspec
 
+from wend.drivers.live.addressing.addresses import Address
 from wend.model.errors import WireError
 from wend.model.events import PeerId
+from wend.model.units import SECOND, Nanos
 
 ANYONE: PeerId = 2**64 - 1
-"""The receiver of a question to an address whose peer is not known."""
+"""The receiver of a question to an address at which the peer is unknown."""
 MOST_NEAREST = 4
 MAX_PEER_ID = 2**32 - 1
 _ROOM, _LITTLE_ROOM = bytes(260), bytes(32)
+QUESTION_NS: Nanos = 3 * SECOND
+"""How long an answer is accepted."""
 
 
 class KnownAddress(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -29,9 +35,9 @@ class AddressQuery(msgspec.Struct, frozen=True, gc=False, tag="aq"):
     """Who are you, and which peers do you know near this one?"""
 
     number: int
-    """Random. The answer repeats it, which shows that it comes from the address that was asked."""
+    """Random. The answer repeats it, which proves that the answer comes from the address that was asked."""
     near: PeerId | None = None
-    """None: the sender only asks who the receiver is."""
+    """None: the sender asks only who the receiver is."""
     room: bytes = b""
     """As long as the answer may be."""
     link: bool = False
@@ -39,7 +45,7 @@ class AddressQuery(msgspec.Struct, frozen=True, gc=False, tag="aq"):
 
 
 class AddressReply(msgspec.Struct, frozen=True, gc=False, tag="ar"):
-    """The sender of this is the peer that its header names."""
+    """An answer. Its header names the peer that sends it."""
 
     number: int
     instance: int
@@ -56,10 +62,6 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[AddressMessage] = msgspec.msgpack.Decoder(AddressMessage)
 
 
-def query(number: int, near: PeerId | None = None, link: bool = False) -> AddressQuery:
-    return AddressQuery(number, near, _LITTLE_ROOM if near is None else _ROOM, link)
-
-
 encode = _encoder.encode
 """A message as the body of a datagram of the kind `wire.ADDRESSES`."""
 
@@ -68,14 +70,52 @@ def decode(sender: PeerId, body: bytes | memoryview) -> AddressMessage:
     """The message in the body of a datagram. Raises `WireError` for an invalid one."""
     try:
         message = _decoder.decode(body)
-    except Exception as error:  # msgspec has its own errors for almost everything, but not for all
+    except Exception as error:  # not every error is one of msgspec's own
         raise WireError(f"a message about addresses cannot be decoded: {error}") from None
     if sender > MAX_PEER_ID:
         raise WireError(f"a peer's id lies in 0..{MAX_PEER_ID}, got {sender}")
     if isinstance(message, AddressReply):
         if len(message.nearest) > MOST_NEAREST:
             raise WireError(f"an answer names {MOST_NEAREST} peers at most, this one {len(message.nearest)}")
-        for known in message.nearest:
-            if not (0 <= known.peer <= MAX_PEER_ID and 0 < known.port <= 65535):
-                raise WireError("an answer names a peer or a port that cannot be")
+        for near in message.nearest:
+            if not (0 <= near.peer <= MAX_PEER_ID and 0 < near.port <= 65535):
+                raise WireError("an answer names an invalid peer or port")
     return message
+
+
+class AddressQuestion(msgspec.Struct, frozen=True, gc=False):
+    address: Address
+    ends_ns: Nanos
+    asker: object
+    """The contact, claim or lookup that asks."""
+
+
+class AddressQuestions:
+    """The questions that nobody has answered yet, by their random numbers, oldest first."""
+
+    def __init__(self, transmit: Callable[[Address, PeerId, bytes], None], number: Callable[[], int]) -> None:
+        self._transmit = transmit
+        self._number = number
+        self._open: dict[int, AddressQuestion] = {}
+
+    def ask(self, now: Nanos, address: Address, asker: object, near: PeerId | None = None, link: bool = False) -> None:
+        """Ask who is at an address. `near`: also ask for peers near this id; `link`: also ask for a link."""
+        number = self._number()
+        query = AddressQuery(number, near, _LITTLE_ROOM if near is None else _ROOM, link)
+        self._open[number] = AddressQuestion(address, now + QUESTION_NS, asker)
+        self._transmit(address, ANYONE, encode(query))
+
+    def take(self, number: int, address: Address) -> object | None:
+        """Who asked the question that this address answers; None if nobody did."""
+        question = self._open.get(number)
+        if question is None or question.address != address:
+            return None
+        del self._open[number]
+        return question.asker
+
+    def expire(self, now: Nanos) -> list[object]:
+        """The askers of questions that nobody has answered in time."""
+        askers = []
+        while self._open and now >= next(iter(self._open.values())).ends_ns:
+            askers.append(self._open.pop(next(iter(self._open))).asker)
+        return askers

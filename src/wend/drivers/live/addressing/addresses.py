@@ -52,6 +52,15 @@ def show(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def is_numeric(address: Address) -> bool:
+    """Whether the address needs no resolution."""
+    try:
+        ipaddress.ip_address(address[0].partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
 def resolve(address: Address, family: int = socket.AF_UNSPEC) -> Address:
     """The numeric address, as a socket of this family reports it for a datagram."""
     return resolve_all(address, family)[0]

@@ -6,8 +6,7 @@ join.
 
 from collections.abc import Iterable
 
-from wend.drivers.live.addressing.address_messages import AddressReply
-from wend.drivers.live.addressing.address_questions import AddressQuestions
+from wend.drivers.live.addressing.address_messages import AddressQuestions, AddressReply
 from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.addressing.locator_user import LocatorUser
 from wend.model.events import PeerId
@@ -16,7 +15,7 @@ from wend.model.units import MS, SECOND, Nanos
 FIRST_RETRY_NS: Nanos = 200 * MS
 LAST_RETRY_NS: Nanos = 5 * SECOND
 RECHECK_NS: Nanos = 10 * SECOND
-"""How often it asks a contact whether it is still the same process."""
+"""How often the peer asks a contact whether it is still the same process."""
 
 
 class ContactAddress:
@@ -26,7 +25,7 @@ class ContactAddress:
         self.retry_ns = FIRST_RETRY_NS
         self.instance: int | None = None
         self.peer: PeerId | None = None
-        """Who has answered there."""
+        """The peer that has answered there."""
 
 
 class Contacts:
@@ -40,13 +39,13 @@ class Contacts:
         self._asks_links = asks_links
         self._contacts: list[ContactAddress] = []
         self._greeting: dict[PeerId, None] = {}
-        """Contacts that the protocol learns of once the own id has been looked up."""
+        """Contacts of which the protocol learns once the peer has looked up its own id."""
         self.has_own_id = False
         """Whether the peer has looked up its own id, and nobody else has it."""
 
     def begin(self, addresses: tuple[Address, ...]) -> None:
         self._contacts = [ContactAddress(address) for address in addresses]
-        self.has_own_id = self._asks_links and not addresses  # a peer that others know already keeps its id
+        self.has_own_id = self._asks_links and not addresses  # other peers know it already, so it keeps its id
 
     def move(self, former: Address | None, address: Address) -> None:
         """Look for somebody at this address, and no longer at the former one."""
@@ -111,7 +110,7 @@ class Contacts:
         if not self._contacts and not self._greeting and not self.has_own_id:
             self._user.on_contact(self._me)
 
-    def answered(self, contact: ContactAddress, sender: PeerId, reply: AddressReply) -> bool:
+    def take_answer(self, contact: ContactAddress, sender: PeerId, reply: AddressReply) -> bool:
         """Another peer has answered. Returns whether this process of it is a new contact."""
         contact.peer = sender
         if self._asks_links and not reply.admits:
@@ -132,7 +131,7 @@ class Contacts:
         else:
             self._greeting[peer] = None
 
-    def own_id_confirmed(self) -> None:
+    def confirm_own_id(self) -> None:
         """Nobody else is known to have this peer's id: join."""
         self.has_own_id = True
         if self._asks_links:

@@ -1,18 +1,17 @@
 """Host names of other peers: resolved in threads, and again while nobody is heard at the address.
 
-If a name cannot be resolved, the peer logs one line and tries again, with growing pauses. In the same way it finds a
-site whose address has changed.
+If a name cannot be resolved, the peer logs one line and tries again, with growing pauses. It finds a site whose address
+has changed in the same way.
 """
 
 import asyncio
-import ipaddress
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
 from typing import TypeVar
 
-from wend.drivers.live.addressing.addresses import Address, resolve_all, show
+from wend.drivers.live.addressing.addresses import Address, is_numeric, resolve, resolve_all, show
 from wend.model.errors import ConfigError, WendError
 from wend.model.events import PeerId
 
@@ -22,24 +21,15 @@ FIRST_PAUSE_S = 1.0
 LAST_PAUSE_S = 60.0
 """The pause before the next attempt to resolve a name doubles up to this one."""
 LOOK_S = 5.0
-"""How often it checks whether a peer that was heard has become silent."""
+"""How often it checks whether nobody is heard at a resolved address."""
 START_S = 2.0
 """How long the start of a peer waits for the first answers."""
 
 Result = TypeVar("Result")
 
 
-def is_numeric(address: Address) -> bool:
-    """Whether the address needs no resolution."""
-    try:
-        ipaddress.ip_address(address[0].partition("%")[0])
-    except ValueError:
-        return False
-    return True
-
-
 class HostNames:
-    """Resolves the names that one peer was given, while the peer runs."""
+    """Resolves the host names of one peer while it runs."""
 
     def __init__(self, me: PeerId, family: int) -> None:
         self._me = me
@@ -50,8 +40,11 @@ class HostNames:
         self, key: object, address: Address, on_located: Callable[[Address], None], is_silent: Callable[[], bool]
     ) -> None:
         """Resolve a name from now on. `on_located` gets each new address; `is_silent` says whether nobody is heard
-        there. A later name with this key replaces it."""
+        there. A numeric address is located at once. A later name with this key replaces it."""
         self.forget(key)
+        if is_numeric(address):
+            on_located(resolve(address, self._family))
+            return
         name = self._names[key] = HostName(address, on_located, is_silent)
         name.task = asyncio.get_running_loop().create_task(self._resolve(name))
 
@@ -93,7 +86,7 @@ class HostNames:
             pause = min(2 * pause, LAST_PAUSE_S)
 
     def _locate(self, name: "HostName", addresses: list[Address]) -> None:
-        """Take the first address, or the one after that which is silent."""
+        """Take the first address, or the one after the current address, at which nobody is heard."""
         former = name.current
         current = addresses[(addresses.index(former) + 1) % len(addresses)] if former in addresses else addresses[0]
         if current == former:
@@ -121,28 +114,16 @@ class HostName:
 
 
 async def in_thread(function: Callable[[], Result]) -> Result:
-    """Call a function in its own thread. At its end the process does not wait for this thread, as it would for those of
-    asyncio: a resolver may take half a minute."""
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[Result] = loop.create_future()
-
-    def settle(value: Result | None, error: BaseException | None) -> None:
-        if result.done():
-            return
-        if error is None:
-            result.set_result(value)  # type: ignore[arg-type]
-        else:
-            result.set_exception(error)
+    """Call a function in a thread of its own. A process that ends does not wait for this thread, as it would for the
+    threads of asyncio: a resolver may take half a minute."""
+    result: Future[Result] = Future()
 
     def run() -> None:
-        value: Result | None = None
-        failure: BaseException | None = None
-        try:
-            value = function()
-        except BaseException as error:
-            failure = error
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, value, failure)
+        if result.set_running_or_notify_cancel():
+            try:
+                result.set_result(function())
+            except BaseException as error:
+                result.set_exception(error)
 
     threading.Thread(target=run, name="resolver", daemon=True).start()
-    return await result
+    return await asyncio.wrap_future(result)

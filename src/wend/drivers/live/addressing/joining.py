@@ -1,32 +1,31 @@
 """How a live peer joins an overlay, and admits others: its locator, on the peer's socket and clock.
 
-If a membership decides who is linked, a contact is all that it needs. If links are given, the peer and its contacts
-make links with each other.
+If a membership decides who is linked, the peer needs no more than a contact. If links are given, the peer and its
+contacts make links with each other.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from wend.drivers.live.addressing.address_book import AddressBook
 from wend.drivers.live.addressing.addresses import Address, show
 from wend.drivers.live.addressing.locator import Locator
 from wend.drivers.live.clock import Clock
-from wend.drivers.live.transport import wire
+from wend.drivers.live.counters import Counters
+from wend.drivers.live.pipes import PeerPipes
 from wend.drivers.live.transport.wire import InnerDatagram
 from wend.drivers.live.wake_timer import WakeTimer
 from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
 from wend.protocol.messages import older
-from wend.protocol.ports import ContactFound, LinkAdded, Neighbour, Send, WakeAt
-
-if TYPE_CHECKING:
-    from wend.drivers.live.peer import LivePeer
+from wend.protocol.peer import Peer
+from wend.protocol.ports import ContactFound, Effect, Input, LinkAdded, Neighbour, Send, WakeAt
 
 log = logging.getLogger("wend.peer")
 
 MOST_LINKS = 256
-"""A peer with this many links admits no further peers."""
+"""A peer with this many links admits no more peers."""
 LINK_DELAY_NS: Nanos = 20 * MS
 """The expected delay of a link that is made by joining; measurements correct it."""
 PATIENCE_S = 5.0
@@ -38,30 +37,48 @@ class Joining:
 
     def __init__(
         self,
-        peer: "LivePeer",
+        peer: Peer,
+        here: Address,
         contacts: tuple[Address, ...],
-        transmit: Callable[[Address, PeerId, bytes], None],
+        book: AddressBook,
+        pipes: PeerPipes,
+        counters: Counters,
         clock: Clock,
+        *,
         admit: bool = True,
+        tell: Callable[[Input], None],
+        perform: Callable[[list[Effect]], None],
+        receive: Callable[[InnerDatagram, Address, Nanos], None],
+        is_silent: Callable[[PeerId], bool],
     ) -> None:
-        self.contacts = tuple(address for address in contacts if address != peer.address)
+        """`peer`: the state machine; it hears of changes by `tell`. `perform` carries out effects that have waited, and
+        `receive` handles datagrams that have waited. `is_silent`: whether the link with a peer does not work."""
+        self.contacts = tuple(address for address in contacts if address != here)
         """The addresses to join by."""
         self.unresolved: set[Address] = set()
         """Names to join by that have no address yet."""
         self._named: dict[Address, Address] = {}
         """By name to join by: its address."""
-        self.transmit = transmit
+        self.transmit = pipes.send_addresses
+        self.is_silent = is_silent
+        self.on_located: Callable[[PeerId, Address], None] = pipes.add
+        self.on_forgotten = pipes.remove
+        self.on_admitted = receive
         self.same_id: Callable[[Address], None] = self._log_same_id
         """Called if another process has this peer's id, before this one has joined."""
+        self._me = peer.config.peer
         self._peer = peer
+        self._here = here
+        self._tell = tell
+        self._perform = perform
         self._clock = clock
-        self.makes_links = peer.peer.config.membership is None
-        """Whether links are given, so that joining means to be linked with the contacts."""
+        self.makes_links = peer.config.membership is None
+        """Whether links are given: then the peer joins by links with its contacts."""
         self.removed: set[PeerId] = set()
-        """Peers whose links the operator removed: they are not linked again by joining."""
+        """Peers whose links the operator removed. Joining does not link them again."""
         self._refused_by: set[Address] = set()
         self._admit = admit
-        self._locator = Locator(peer.id, peer.address, peer.addresses, peer.counters, self, asks_links=self.makes_links)
+        self._locator = Locator(self._me, here, book, counters, self, asks_links=self.makes_links)
         self._timer = WakeTimer(clock, lambda: 0, self._tick)
         self._complaint: asyncio.TimerHandle | None = None
 
@@ -88,7 +105,7 @@ class Joining:
         self.unresolved.discard(name)
         former = self._named.get(name)
         self._named[name] = address
-        if address == self._peer.address or address in self.contacts:
+        if address == self._here or address in self.contacts:
             return
         self.contacts = (*(one for one in self.contacts if one != former), address)
         if self._timer.is_open:
@@ -98,11 +115,11 @@ class Joining:
     def is_lost(self, name: Address) -> bool:
         """Whether nobody is heard at the address of a name."""
         address = self._named.get(name)
-        return address is None or (address != self._peer.address and self._locator.contacts.is_lost(address))
+        return address is None or (address != self._here and self._locator.contacts.is_lost(address))
 
     def ask_link(self, former: Address | None, address: Address) -> None:
-        """Ask the peer at an address for a link, while this one runs, and no longer the one at the former address."""
-        if self.makes_links and self._timer.is_open and address != self._peer.address:
+        """While this peer runs, ask the peer at an address for a link, and no longer the one at the former address."""
+        if self.makes_links and self._timer.is_open and address != self._here:
             self._locator.move_contact(self._clock(), former, address)
             self._wake()
 
@@ -142,44 +159,29 @@ class Joining:
     # ---------------------------------------------------------------- what the locator tells (`LocatorUser`)
 
     def informants(self) -> tuple[PeerId, ...]:
-        return self._peer.peer.informants
-
-    def on_located(self, peer: PeerId, address: Address) -> None:
-        self._peer.pipes.add(peer, address)
-
-    def on_forgotten(self, peer: PeerId) -> None:
-        self._peer.pipes.remove(peer)
+        return self._peer.informants
 
     def on_found(self, waiting: Send, waited_ns: Nanos) -> None:
-        self._peer.perform([Send(waiting.peer, older(waiting.message, waited_ns))])
-
-    def on_admitted(self, inner: InnerDatagram, address: Address, waited_ns: Nanos) -> None:
-        if inner.kind == wire.MULTICAST:
-            self._peer.multicast.receive_open(inner, address, waited_ns)
-        else:
-            self._peer.receive_admitted(inner, address, waited_ns)
+        self._perform([Send(waiting.peer, older(waiting.message, waited_ns))])
 
     def on_contact(self, peer: PeerId) -> None:
         if self.makes_links:
             self.on_link_asked(peer)
         else:
-            self._peer.tell(ContactFound(peer))
+            self._tell(ContactFound(peer))
 
     def admits(self, peer: PeerId) -> bool:
-        links = self._peer.peer.links
-        if not self.makes_links or peer in self.removed or peer == self._peer.id:
+        links = self._peer.links
+        if not self.makes_links or not self.wants(peer):
             return False
         return peer in links or (self._admit and len(links) < MOST_LINKS)
 
     def wants(self, peer: PeerId) -> bool:
-        return peer not in self.removed and peer != self._peer.id
-
-    def is_silent(self, peer: PeerId) -> bool:
-        return self._peer.is_silent(peer)
+        return peer not in self.removed and peer != self._me
 
     def on_link_asked(self, peer: PeerId) -> None:
-        if peer not in self._peer.peer.links and self.wants(peer):
-            self._peer.tell(LinkAdded(Neighbour(peer, LINK_DELAY_NS)))
+        if peer not in self._peer.links and self.wants(peer):
+            self._tell(LinkAdded(Neighbour(peer, LINK_DELAY_NS)))
 
     def on_not_admitted(self, peer: PeerId, address: Address) -> None:
         if address not in self._refused_by:
@@ -187,7 +189,7 @@ class Joining:
             log.warning(
                 "peer %d: peer %d at %s makes no link with it: its file says admit = false, a membership decides "
                 "there, or the link was removed",
-                self._peer.id, peer, show(address),
+                self._me, peer, show(address),
             )  # fmt: skip
 
     def on_same_id(self, address: Address) -> None:
@@ -208,7 +210,7 @@ class Joining:
         silent = self._locator.contacts.silent
         if len(silent) == len(self.contacts):
             at = " or ".join(show(address) for address in silent)
-            log.warning("peer %d: nobody listens at %s; it goes on trying, and serves its clients", self._peer.id, at)
+            log.warning("peer %d: nobody listens at %s; it keeps trying, and serves its clients", self._me, at)
 
     def _log_same_id(self, address: Address) -> None:
-        log.error("peer %d has the id of the peer at %s", self._peer.id, show(address))
+        log.error("peer %d has the id of the peer at %s", self._me, show(address))

@@ -1,4 +1,4 @@
-"""The peers whose addresses a locator has learned, in addition to those of files, and their places on the ring.
+"""The peers whose addresses a locator has learned, beside those of files, and their places on the ring.
 
 The locator answers questions with the peers that are closest to an id, so that a lookup comes closer with each answer.
 It forgets the oldest address first; a lookup finds it again.
@@ -13,10 +13,9 @@ from wend.model.events import PeerId
 from wend.model.keys import distance, node_id
 from wend.model.units import SECOND, Nanos
 
-MOST_KNOWN = 4096
-"""Addresses of peers that have joined."""
+MOST_LEARNED = 4096
 DOUBT_NS: Nanos = 2 * SECOND
-"""How long an address is not doubted after it was confirmed or doubted."""
+"""For how long nobody may doubt an address that was confirmed or doubted."""
 
 
 class LearnedAddresses:
@@ -25,7 +24,7 @@ class LearnedAddresses:
     def __init__(self, book: AddressBook) -> None:
         self._book = book
         self._confirmed_ns: dict[PeerId, Nanos] = {}
-        """When each was confirmed, or doubted, last."""
+        """When each was last confirmed or doubted."""
         self._places: list[tuple[int, PeerId]] = []
         """The learned peers by their places on the ring."""
 
@@ -48,12 +47,12 @@ class LearnedAddresses:
         return peer in self and now >= self._confirmed_ns[peer] + DOUBT_NS
 
     def outdated(self) -> list[PeerId]:
-        """The peers to forget: those whose address another peer has now, and the oldest if there are too many."""
+        """The peers to forget: those whose address another peer now has, and the oldest one if there are too many."""
         reachable = self._book.reachable
-        lost = [peer for peer in self._confirmed_ns if peer not in reachable]
-        if len(self._confirmed_ns) - len(lost) > MOST_KNOWN:
-            lost.append(next(peer for peer in self._confirmed_ns if peer in reachable))
-        return lost
+        outdated = [peer for peer in self._confirmed_ns if peer not in reachable]
+        if len(self._confirmed_ns) - len(outdated) > MOST_LEARNED:
+            outdated.append(next(peer for peer in self._confirmed_ns if peer in reachable))
+        return outdated
 
     def forget(self, peer: PeerId) -> None:
         del self._confirmed_ns[peer]
@@ -61,7 +60,7 @@ class LearnedAddresses:
         self._book.remove(peer)
 
     def nearest(self, peer: PeerId, asker: Address) -> tuple[KnownAddress, ...]:
-        """The peers that the book has and that are closest to this id, without the asker."""
+        """The peers of the book that are closest to this id, without the asker."""
         places, reachable = self._places, self._book.reachable
         at = bisect_left(places, (node_id(peer), 0))
         around = (
@@ -71,7 +70,7 @@ class LearnedAddresses:
         )
         around += [peer] if peer in reachable else []
         key = node_id(peer)
-        # the address of a peer that was learned may have gone to another one
+        # another peer may now have the address of a learned one
         others = [one for one in set(around) if one in reachable and reachable[one] != asker]
         others.sort(key=lambda one: (distance(node_id(one), key), one))
         return tuple(KnownAddress(one, *reachable[one]) for one in others[:MOST_NEAREST])

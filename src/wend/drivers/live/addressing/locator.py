@@ -2,18 +2,18 @@
 
 It is a state machine without a socket or a clock, as the peer is. It holds three parts:
 
-- **Contacts.** It asks each address that the peer is to join by who is there, until somebody answers. Before it tells
-  the protocol, it looks up its own id: if another process answers with it, this one must not join.
+- **Contacts.** The peer joins by one or more addresses. The locator asks each of them who is there, until somebody
+  answers. Before it tells the protocol, it looks up its own id: if another process has it, this one must not join.
 - **Lookups.** Peers hear of other peers by id. A message to a peer whose address is unknown waits, while the locator
   asks for the address: first the peer whose message came last, then whoever it learns of that is closer to the id on
   the ring, and peers that know many, as the membership says.
 - **Claims.** A peer's address enters the book only after that address has answered a question with a random number, so
-  neither a datagram with a forged source nor the word of others changes anything. If the id is known at another
-  address, that one is asked, too. If it still answers, it keeps the id: neither a late datagram nor a second peer moves
-  it.
+  neither a datagram with a forged source nor what other peers say changes anything. If the id is known at another
+  address, the locator asks that one, too. If the peer there still answers, it keeps the id: neither a late datagram nor
+  a second process moves it.
 
 If links are given, a peer that joins asks its contacts for a link, and asks again while the link does not work. The
-other end makes the link once the asker's address has answered. So only the peer that joins needs to remember it.
+other end makes the link once the asker's address has answered. So only the peer that joins must remember the link.
 """
 
 import secrets
@@ -23,8 +23,13 @@ from wend.drivers.live.addressing import address_messages
 from wend.drivers.live.addressing.address_book import AddressBook
 from wend.drivers.live.addressing.address_claims import AddressClaim, AddressClaims
 from wend.drivers.live.addressing.address_lookups import AddressLookup, AddressLookups
-from wend.drivers.live.addressing.address_messages import ANYONE, MAX_PEER_ID, AddressQuery, AddressReply
-from wend.drivers.live.addressing.address_questions import AddressQuestions
+from wend.drivers.live.addressing.address_messages import (
+    ANYONE,
+    MAX_PEER_ID,
+    AddressQuery,
+    AddressQuestions,
+    AddressReply,
+)
 from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.addressing.contacts import ContactAddress, Contacts
 from wend.drivers.live.addressing.learned_addresses import LearnedAddresses
@@ -39,7 +44,7 @@ from wend.protocol.ports import Send
 
 
 class Locator:
-    """Keeps the address book of one peer up to date. `tick` is due at `next_ns`."""
+    """Keeps the address book of one peer up to date. Call `tick` at `next_ns`."""
 
     def __init__(
         self,
@@ -84,7 +89,7 @@ class Locator:
             self._forget(peer)
 
     def find(self, now: Nanos, message: Send, mentioned_by: PeerId | None) -> None:
-        """Send this message once the address of its peer is known."""
+        """Have a message sent once the address of its peer is known."""
         mentioned_at = None if mentioned_by is None else self._book.reachable.get(mentioned_by)
         self._lookups.wait(now, message, mentioned_at)
 
@@ -96,7 +101,7 @@ class Locator:
             self._lookups.doubt(now, peer, address)
 
     def hold(self, now: Nanos, inner: InnerDatagram, address: Address) -> bool:
-        """Keep a datagram of an unknown sender until its claim is decided. False if it is to be refused at once."""
+        """Keep a datagram of an unknown sender until its claim is decided. False if it must be refused now."""
         peer, receiver, incarnation = inner.header
         is_for_this = receiver == self._me or inner.kind == wire.MULTICAST
         if not is_for_this or peer == self._me or peer > MAX_PEER_ID:
@@ -108,7 +113,7 @@ class Locator:
         return claim is not None and self._claims.hold(now, claim, inner)
 
     def receive(self, now: Nanos, inner: InnerDatagram, address: Address) -> None:
-        """A question about addresses or an answer came."""
+        """Handle a question about addresses, or an answer."""
         sender, receiver, _ = inner.header
         try:
             message = address_messages.decode(sender, inner.body)
@@ -120,26 +125,26 @@ class Locator:
         elif isinstance(message, AddressQuery):
             self._answer(now, sender, message, len(inner.body), address)
         else:
-            self._answered(now, sender, message, address)
+            self._take_answer(now, sender, message, address)
 
     def next_ns(self) -> Nanos | None:
         """When `tick` is due."""
         return min([*self.contacts.due_ns(), *self._claims.due_ns(), *self._lookups.due_ns()], default=None)
 
     def tick(self, now: Nanos) -> None:
-        """Ask again, and give up what took too long."""
+        """Ask again, and give up what has taken too long."""
         for asker in self._questions.expire(now):
             if isinstance(asker, AddressLookup):
                 asker.open -= 1
         self.contacts.tick(now)
         self._claims.tick(now)
         if self._lookups.tick(now):
-            self.contacts.own_id_confirmed()
+            self.contacts.confirm_own_id()
 
     # ---------------------------------------------------------------- questions and answers
 
     def _answer(self, now: Nanos, asker: PeerId, query: AddressQuery, size: int, address: Address) -> None:
-        """Answer a question whose body has this size; no answer is longer."""
+        """Answer a question. No answer is longer than the body of its question, which has this size."""
         admits = not query.link or self._user.admits(asker)
         nearest = () if query.near is None else self._learned.nearest(query.near, address)
         while True:
@@ -161,19 +166,19 @@ class Locator:
         elif peer != self._me and (claim := self._claims.add(now, peer, address)) is not None:
             claim.link = True
 
-    def _answered(self, now: Nanos, sender: PeerId, reply: AddressReply, address: Address) -> None:
+    def _take_answer(self, now: Nanos, sender: PeerId, reply: AddressReply, address: Address) -> None:
         match self._questions.take(reply.number, address):
             case ContactAddress() as contact:
-                self._contact_answered(now, contact, sender, reply)
+                self._take_contact_answer(now, contact, sender, reply)
             case AddressClaim() as claim:
-                self._claims.answered(now, claim, sender, reply, address)
+                self._claims.take_answer(now, claim, sender, reply, address)
             case AddressLookup() as lookup:
-                if self._lookups.answered(now, lookup, reply):
-                    self.contacts.own_id_confirmed()
+                if self._lookups.take_answer(now, lookup, reply):
+                    self.contacts.confirm_own_id()
             case _:
                 self._counters.refused["unexpected-addresses"] += 1
 
-    def _contact_answered(self, now: Nanos, contact: ContactAddress, sender: PeerId, reply: AddressReply) -> None:
+    def _take_contact_answer(self, now: Nanos, contact: ContactAddress, sender: PeerId, reply: AddressReply) -> None:
         if contact not in self.contacts:
             return
         if sender == self._me:
@@ -182,16 +187,16 @@ class Locator:
             else:
                 self._same_id(contact.address)
             return
-        if not self.contacts.answered(contact, sender, reply):
+        if not self.contacts.take_answer(contact, sender, reply):
             return
-        known = self._book.reachable.get(sender)
-        if known is None:
+        current = self._book.reachable.get(sender)
+        if current is None:
             self._adopt(now, sender, contact.address, moved=False)
-        elif known != contact.address:
+        elif current != contact.address:
             self._claims.add(now, sender, contact.address)
         self.contacts.greet(sender)
         if not self.contacts.has_own_id and self._lookups.look_up_own(now, self._me, reply):
-            self.contacts.own_id_confirmed()
+            self.contacts.confirm_own_id()
 
     def _same_id(self, address: Address) -> None:
         """Another process has this peer's id: do not join. A peer that has joined stays."""
@@ -202,9 +207,9 @@ class Locator:
 
     def _candidates(self, peer: PeerId) -> Iterator[tuple[PeerId, Address]]:
         """Peers that may know the address of another one."""
-        for known in self._learned.nearest(peer, self._here):
-            if known.peer != peer:
-                yield known.peer, (known.host, known.port)
+        for near in self._learned.nearest(peer, self._here):
+            if near.peer != peer:
+                yield near.peer, (near.host, near.port)
         for informant in self._user.informants():
             address = self._book.reachable.get(informant)
             if address is not None and informant != peer:

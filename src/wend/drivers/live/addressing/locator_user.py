@@ -10,7 +10,7 @@ from wend.protocol.ports import Send
 
 
 class LocatorUser(Protocol):
-    """The questions of a locator to its peer, and the events that it reports."""
+    """What a locator asks its peer, and what it reports to it."""
 
     def transmit(self, address: Address, receiver: PeerId, body: bytes) -> None:
         """Send an encoded message about addresses."""
@@ -38,19 +38,19 @@ class LocatorUser(Protocol):
         """The book no longer has an address for the peer."""
 
     def on_found(self, waiting: Send, waited_ns: Nanos) -> None:
-        """This message has waited for an address, and can be sent now."""
+        """A message that has waited for an address can be sent now."""
 
     def on_admitted(self, inner: InnerDatagram, address: Address, waited_ns: Nanos) -> None:
-        """This datagram has waited, and its sender is known now."""
+        """The sender of a datagram that has waited is known now."""
 
     def on_contact(self, peer: PeerId) -> None:
-        """A peer to join by answers. This peer itself, if all addresses to join by are its own."""
+        """A contact has answered: this peer itself if all addresses to join by are its own."""
 
     def on_link_asked(self, peer: PeerId) -> None:
         """A peer whose address is confirmed asks for a link."""
 
     def on_not_admitted(self, peer: PeerId, address: Address) -> None:
-        """A peer to join by refuses a link."""
+        """A contact refuses a link."""
 
     def on_same_id(self, address: Address) -> None:
         """Another process with this peer's id answers at this address."""

@@ -17,7 +17,7 @@ import threading
 import time
 
 from wend.drivers.live.addressing.addresses import Address
-from wend.drivers.live.paths.trace import Kind, TracerouteResult, TracerouteSession, TracerouteSettings
+from wend.drivers.live.paths.traceroute import Kind, TracerouteResult, TracerouteSession, TracerouteSettings
 from wend.model.units import MS
 
 HAS_ERROR_QUEUE = sys.platform == "linux"
@@ -92,7 +92,7 @@ class _Probing:
             now = time.monotonic_ns()
             while (probe := self._trace.next(now)) is not None:
                 self._send(*probe)
-            if self._trace.done:
+            if self._trace.is_done:
                 break
             wait_ms = -((now - self._trace.wake_ns(now)) // MS)
             poll.poll(min(wait_ms, _LONGEST_WAIT_MS))
@@ -102,7 +102,7 @@ class _Probing:
     def _send(self, number: int, hops: int) -> None:
         level, option = _IPV6_HOPLIMIT if self._v6 else _IP_TTL
         probe = PROBE.pack(PROBE_MAGIC, self._nonce, number)
-        for left in reversed(range(_SENDS)):
+        for more in reversed(range(_SENDS)):
             try:
                 self._socket.sendmsg([probe], [(level, option, _INT.pack(hops))], 0, self._target)
                 return
@@ -110,7 +110,7 @@ class _Probing:
                 return  # the probe is lost, as in a full queue
             except OSError:
                 # The error may be of an earlier probe: the next call on the socket reports it once.
-                if not left:
+                if not more:
                     raise
                 self._read()
 
@@ -160,8 +160,8 @@ class _Probing:
     def _number(self, data: bytes, magic: bytes) -> int | None:
         if len(data) != PROBE.size:
             return None
-        found, nonce, number = PROBE.unpack(data)
-        return int(number) if (found, nonce) == (magic, self._nonce) else None
+        head, nonce, number = PROBE.unpack(data)
+        return int(number) if (head, nonce) == (magic, self._nonce) else None
 
 
 def _address(sockaddr: bytes) -> str | None:

@@ -1,22 +1,32 @@
 """The searches for underlay paths that a live peer has under way."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
+from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.paths.source import PathSource
+from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.protocol.ports import FindPath, PathFound
-
-if TYPE_CHECKING:
-    from wend.drivers.live.peer import LivePeer
 
 
 class PathSearches:
     """Answers `FindPath` with what a source finds."""
 
-    def __init__(self, peer: "LivePeer", source: PathSource) -> None:
-        self._peer = peer
+    def __init__(
+        self,
+        me: PeerId,
+        source: PathSource,
+        addresses: Mapping[PeerId, Address],
+        tell: Callable[[PathFound], None],
+        failed: Callable[[str, FindPath], None],
+    ) -> None:
+        """`tell` gets each answer; `failed` counts a mistake of the source."""
+        self._me = me
         self._source = source
+        self._addresses = addresses
+        self._tell = tell
+        self._failed = failed
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -38,9 +48,9 @@ class PathSearches:
     async def _search(self, effect: FindPath) -> None:
         path: Path | None = None
         try:
-            address = self._peer.addresses.reachable.get(effect.peer)
+            address = self._addresses.get(effect.peer)
             if address is not None:
-                path = await self._source.find(self._peer.id, effect.peer, address)
+                path = await self._source.find(self._me, effect.peer, address)
         except Exception:
-            self._peer.failed("carry out", effect)
-        self._peer.tell(PathFound(effect.peer, path))
+            self._failed("carry out", effect)
+        self._tell(PathFound(effect.peer, path))

@@ -5,9 +5,9 @@ from pathlib import Path as File
 from typing import Protocol
 
 from wend.drivers.live.addressing.addresses import Address
-from wend.drivers.live.paths import program, table
+from wend.drivers.live.paths import table, traceroute_program
 from wend.drivers.live.paths.probes import HAS_ERROR_QUEUE, Prober
-from wend.drivers.live.paths.traced import TracedPaths
+from wend.drivers.live.paths.traceroute_paths import TraceroutePaths
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.paths import Path
@@ -45,12 +45,12 @@ def open_paths(name: str, listen: Address, counts: Counter[str]) -> PathSource:
     if name == NONE:
         return NoPaths()
     if name == TRACE and HAS_ERROR_QUEUE:
-        return TracedPaths(Prober(listen[0]).trace, PATH_AGE_NS, counts)
+        return TraceroutePaths(Prober(listen[0]).trace, PATH_AGE_NS, counts)
     if name in (TRACE, TRACEROUTE):
-        if program.where() is None:
+        if traceroute_program.where() is None:
             why = (
                 "sockets of this system do not report ICMP errors" if name == TRACE else 'paths = "traceroute" needs it'
             )
             raise ConfigError(f"there is no program called traceroute, and {why}: install it, or name a file of paths")
-        return TracedPaths(program.trace, PATH_AGE_NS, counts)
+        return TraceroutePaths(traceroute_program.trace, PATH_AGE_NS, counts)
     return table.read(File(name))

@@ -1,9 +1,9 @@
 """Handing a plan to all of its peers, while events flow: checked by all, then followed by all, or by none.
 
-`push_plan` connects to every peer as a client. Each checks its own part of the plan; together they are the plan's
-topology. Only if all have checked, all commit. If one cannot, the others go back to the plan that they followed before.
-Then it watches which share of the events arrives on time, and rolls all peers back if that falls. Whatever ends the
-push before that, also Ctrl-C, rolls back.
+`push_plan` connects to every peer as a client. Each checks its own part of the plan; together they check the plan's
+topology. If all accept it, all commit. If one cannot, the others return to the plan that they followed before. Then
+`push_plan` watches which share of the events arrives on time, and rolls all peers back if it falls. An error or Ctrl-C
+before the end rolls back, too.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ if TYPE_CHECKING:  # a plan is arrays, which clients need not have
 
 POLL_S = 1.0
 FEWEST = 50
-"""Fewer events than these say nothing about a plan."""
+"""With fewer events, nobody can judge a plan."""
 EARLY = 200
-"""After so many events it need not wait for the end of the watch."""
+"""With so many events, the watch may end early."""
 
 Clients = Mapping[PeerId, Client]
 Answer = TypeVar("Answer")
@@ -37,15 +37,15 @@ class PushSettings(msgspec.Struct, frozen=True, kw_only=True):
     version: int | None = None
     """None: one more than the highest that a peer follows."""
     before_s: float = 10.0
-    """How long it looks at the share on time before the push."""
+    """How long it measures the share on time before the push."""
     watch_s: float = 30.0
-    """How long it does so afterwards; 0: it does not watch."""
+    """How long it measures it afterwards; 0: not at all."""
     tolerance: float = 2.0
-    """By so many points may the share on time fall."""
+    """By how many points the share on time may fall."""
 
 
 class OnTimeCount(msgspec.Struct, frozen=True):
-    """What became of the events of some time, at all peers together."""
+    """What became of the events of a period, at all peers together."""
 
     published: int = 0
     delivered: int = 0
@@ -54,7 +54,7 @@ class OnTimeCount(msgspec.Struct, frozen=True):
 
     @property
     def judged(self) -> int:
-        """Destinations of events: those that arrived, and those that events were dropped for."""
+        """The destinations that an event reached, or for which it was dropped."""
         return self.delivered + self.dropped
 
     @property
@@ -85,9 +85,9 @@ class PushReport(msgspec.Struct, frozen=True, kw_only=True):
     kept: bool
     """Whether the peers follow the plan now; otherwise they were rolled back."""
     why: str = ""
-    """Why they were rolled back, or why nothing can be said about the plan."""
+    """Why they were rolled back, or why the plan cannot be judged."""
     astray: tuple[PeerId, ...] = ()
-    """Peers that could not be rolled back: they did not answer."""
+    """Peers that were not rolled back, because they did not answer."""
 
 
 async def push_plan(
@@ -95,16 +95,16 @@ async def push_plan(
     urls: Sequence[str],
     settings: PushSettings,
     connect: Callable[[str], Client],
-    told: Callable[[str], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> PushReport:
     """Push a plan to the peers at these addresses. Raises `TryAgain`, `Refused` or `ConfigError` if nothing has
     changed."""
     async with AsyncExitStack() as stack:
-        clients = await _connected(plan, urls, connect, stack)
-        return await _Push(plan, clients, settings, told).run()
+        clients = await _connect_all(plan, urls, connect, stack)
+        return await _Push(plan, clients, settings, report).run()
 
 
-async def _connected(
+async def _connect_all(
     plan: "Plan", urls: Sequence[str], connect: Callable[[str], Client], stack: AsyncExitStack
 ) -> dict[PeerId, Client]:
     """A client of every peer of the plan."""
@@ -113,37 +113,37 @@ async def _connected(
         stack.push_async_callback(each.close)
     for failure in await asyncio.gather(*(each.__aenter__() for each in opened), return_exceptions=True):
         if isinstance(failure, BaseException):
-            raise _unchanged(failure)
-    found: dict[PeerId, Client] = {}
+            raise _with_unchanged(failure)
+    clients: dict[PeerId, Client] = {}
     for each in opened:
-        if each.peer in found:
-            raise ConfigError(f"nothing was changed: {found[each.peer].url} and {each.url} are both peer {each.peer}")
+        if each.peer in clients:
+            raise ConfigError(f"nothing was changed: {clients[each.peer].url} and {each.url} are both peer {each.peer}")
         if each.peer >= plan.head.peers:
             raise ConfigError(
                 f"nothing was changed: {each.url} is peer {each.peer}, and the plan is for peers 0 to "
                 f"{plan.head.peers - 1}"
             )
-        found[each.peer] = each
+        clients[each.peer] = each
     for peer in range(plan.head.peers):
-        if peer not in found:
+        if peer not in clients:
             raise ConfigError(
                 f"nothing was changed: a plan is pushed to all of its peers, and no address leads to "
-                f"{_named(plan, peer)}"
+                f"{_name_of(plan, peer)}"
             )
-    return dict(sorted(found.items()))
+    return dict(sorted(clients.items()))
 
 
 class _Push:
     """One push."""
 
-    def __init__(self, plan: "Plan", clients: Clients, settings: PushSettings, told: Callable[[str], None]) -> None:
-        self._plan, self._clients, self._settings, self._told = plan, clients, settings, told
+    def __init__(self, plan: "Plan", clients: Clients, settings: PushSettings, report: Callable[[str], None]) -> None:
+        self._plan, self._clients, self._settings, self._report = plan, clients, settings, report
         self._version = 0
         self._committed = False
 
     async def run(self) -> PushReport:
         begin = await self._first_statuses()
-        peers = tuple(self._pushed(peer, status) for peer, status in begin.items())
+        peers = tuple(self._pushed_peer(peer, status) for peer, status in begin.items())
         version = self._settings.version
         self._version = 1 + max(p.former_version for p in peers) if version is None else version
         before = await self._look(begin) if self._settings.watch_s else None
@@ -160,7 +160,7 @@ class _Push:
         why = None if before is None or after is None else fault_of(before, after, self._settings.tolerance)
         if why is None:
             return report
-        self._told(f"rolling back: {why}")
+        self._report(f"rolling back: {why}")
         astray = await self._roll_back()
         return msgspec.structs.replace(report, kept=False, why=why, astray=astray)
 
@@ -169,7 +169,7 @@ class _Push:
         statuses: dict[PeerId, StatusSnapshot] = {}
         for peer, answer in (await self._statuses()).items():
             if isinstance(answer, WendError):
-                raise _unchanged(answer, _named(self._plan, peer))
+                raise _with_unchanged(answer, _name_of(self._plan, peer))
             statuses[peer] = answer
         return statuses
 
@@ -177,10 +177,10 @@ class _Push:
         """Roll back after an error. Raises it with the peers that did not answer then, if they may follow the plan."""
         astray = await asyncio.shield(self._roll_back())
         if self._committed and astray and isinstance(error, WendError):
-            names = ", ".join(_named(self._plan, peer) for peer in astray)
+            names = ", ".join(_name_of(self._plan, peer) for peer in astray)
             raise type(error)(f"{error}; {names} did not answer then and may follow the new plan") from None
 
-    def _pushed(self, peer: PeerId, status: StatusSnapshot) -> PushedPeer:
+    def _pushed_peer(self, peer: PeerId, status: StatusSnapshot) -> PushedPeer:
         plan, name = status.plan, self._plan.peers["name"][peer]
         return PushedPeer(
             peer, name, self._clients[peer].url, None if plan is None else plan.id, 0 if plan is None else plan.version
@@ -190,7 +190,7 @@ class _Push:
 
     async def _prepare(self) -> None:
         """Have every peer check its part."""
-        self._told(f"{len(self._clients)} peers check plan {self._plan.id:08x}, version {self._version}")
+        self._report(f"{len(self._clients)} peers check plan {self._plan.id:08x}, version {self._version}")
 
         from wend.model.plan_slice import packed, slice_of
 
@@ -200,7 +200,7 @@ class _Push:
 
         for peer, failure in (await self._each(check)).items():
             if failure is not None:
-                raise _unchanged(failure, _named(self._plan, peer))
+                raise _with_unchanged(failure, _name_of(self._plan, peer))
 
     async def _commit(self) -> None:
         async def commit(_: PeerId, client: Client) -> None:
@@ -211,10 +211,10 @@ class _Push:
             if failure is not None:
                 kind = TryAgain if isinstance(failure, ConnectionLost) else Refused
                 back = "the peers follow their former plans again"
-                raise kind(f"{_named(self._plan, peer)} could not follow the plan: {failure}; {back}")
+                raise kind(f"{_name_of(self._plan, peer)} could not follow the plan: {failure}; {back}")
 
     async def _roll_back(self) -> tuple[PeerId, ...]:
-        """Have every peer follow its former plan again; the peers that did not answer."""
+        """Have every peer follow its former plan again. Returns the peers that did not answer."""
 
         async def revert(_: PeerId, client: Client) -> None:
             await client.revert_plan(self._plan.id, self._version)
@@ -222,7 +222,7 @@ class _Push:
         return tuple(peer for peer, failure in (await self._each(revert)).items() if failure is not None)
 
     async def _each(self, do: Callable[[PeerId, Client], Awaitable[Answer]]) -> dict[PeerId, Answer | WendError]:
-        """Do something at every peer: what it answers, or its failure. Other errors are mistakes, and are raised."""
+        """Do something at every peer. Returns its answer or failure; other errors are mistakes, and are raised."""
         answers = await asyncio.gather(
             *(do(peer, client) for peer, client in self._clients.items()), return_exceptions=True
         )
@@ -236,18 +236,18 @@ class _Push:
     # ---------------------------------------------------------------- on time, before and after
 
     async def _look(self, begin: Mapping[PeerId, StatusSnapshot]) -> OnTimeCount:
-        self._told(f"counting deliveries for {self._settings.before_s:g} s")
+        self._report(f"counting deliveries for {self._settings.before_s:g} s")
         await asyncio.sleep(self._settings.before_s)
         return counted_between(begin, await self._statuses())
 
     async def _watch(self, before: OnTimeCount | None) -> tuple[OnTimeCount | None, str]:
-        """What is delivered by the new plan, and why that says nothing, if it does not."""
+        """What the new plan delivers, and why that does not suffice to judge it, if so."""
         if before is None:
             return None, ""
         loop = asyncio.get_running_loop()
         begin = await self._statuses()
         until = loop.time() + self._settings.watch_s
-        self._told(f"all follow it; watching deliveries for {self._settings.watch_s:g} s")
+        self._report(f"all follow it; watching deliveries for {self._settings.watch_s:g} s")
         while True:
             await asyncio.sleep(min(POLL_S, max(0.0, until - loop.time())))
             after = counted_between(begin, await self._statuses())
@@ -267,7 +267,7 @@ class _Push:
 
 
 def counted_between(begin: Mapping[PeerId, object], end: Mapping[PeerId, object]) -> OnTimeCount:
-    """What the peers that answered both times have counted meanwhile. One that restarted counts from 0."""
+    """What the peers that answered both times counted meanwhile. One that restarted counts from 0."""
     total = [0, 0, 0, 0]
     for peer, last in end.items():
         first = begin.get(peer)
@@ -300,12 +300,12 @@ def fault_of(before: OnTimeCount, after: OnTimeCount, tolerance: float) -> str |
     )
 
 
-def _named(plan: "Plan", peer: PeerId) -> str:
+def _name_of(plan: "Plan", peer: PeerId) -> str:
     name = plan.peers["name"][peer]
     return f"peer {peer}" if name == str(peer) else f"peer {peer} ({name})"
 
 
-def _unchanged(failure: BaseException, who: str = "") -> BaseException:
+def _with_unchanged(failure: BaseException, who: str = "") -> BaseException:
     if isinstance(failure, ClientError):
         kind = TryAgain if isinstance(failure, ConnectionLost) else Refused
         return kind(f"nothing was changed: {who}{': ' if who else ''}{failure}")

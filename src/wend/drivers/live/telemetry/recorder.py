@@ -1,18 +1,21 @@
 """The recorder: an observer that writes down what happens at a live peer, as rows of the tables of telemetry.
 
-It looks at links and counters once a period, and hears of single events only if they are sampled. What it does in
-the event loop is to add integers to arrays; a thread writes them (`segments.py`).
+It looks at links and counters once a period, and records single events only if they are sampled. In the event loop it
+only adds integers to arrays; a thread writes them (`segments.py`).
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from wend.drivers.live.clock import Clock, monotonic
+from wend.drivers.live.counters import Counters
 from wend.drivers.live.observer import Observer
-from wend.drivers.live.telemetry.options import TelemetryOptions
 from wend.drivers.live.telemetry.row_batch import RowBatch, bits_of
 from wend.drivers.live.telemetry.segments import SegmentFolder, SegmentWriter
 from wend.model.events import PeerId, Qos
@@ -21,6 +24,7 @@ from wend.model.telemetry import TABLES, is_sampled, sample_bound
 from wend.model.units import SECOND, Nanos
 from wend.protocol.link.link import Link
 from wend.protocol.messages import TX_MASK, TX_SHIFT, Data
+from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Advertised,
     Deliver,
@@ -32,26 +36,40 @@ from wend.protocol.ports import (
     Unsubscribed,
 )
 
-if TYPE_CHECKING:
-    from wend.drivers.live.peer import LivePeer
-
 log = logging.getLogger("wend.telemetry")
 
 NONE = -1
-"""In a column of integers: there is none."""
+"""In a column of integers: no value."""
 QUEUED_SEGMENTS = 4
-"""So many full segments may wait for the disk."""
+"""The most full segments that wait for the disk."""
 BYTES_PER_NS_TO_BPS = 8 * SECOND
+MIB = 1024 * 1024
 _NOTHING = Publication({})
 
 
+class TelemetryOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a peer's file says about telemetry."""
+
+    folder: Path
+    sample: float = 0.01
+    """The share of events that peers record."""
+    period_ns: Nanos = SECOND
+    """How often the peer records its links and counters."""
+    most_bytes: int = 1024 * MIB
+    """The most disk space of closed segments. Beyond it, the peer removes the oldest ones."""
+    segment_bytes: int = 8 * MIB
+    """The memory of rows at which a segment is closed."""
+    segment_age_ns: Nanos = 60 * SECOND
+    """The age at which a segment with rows is closed."""
+
+
 class TelemetryRecorder(Observer):
-    """Records one incarnation of a peer. Let the peer tell it everything (`observe`), and `begin` it when the peer has
-    started."""
+    """Records one incarnation of a peer. Let it observe the peer, and `begin` it once the peer has started."""
 
     def __init__(
         self,
-        peer: "LivePeer",
+        peer: Peer,
+        counters: Counters,
         options: TelemetryOptions,
         *,
         clock: Clock = monotonic,
@@ -59,24 +77,27 @@ class TelemetryRecorder(Observer):
         about: Mapping[str, Any] | None = None,
         writer: Callable[[SegmentFolder, int], SegmentWriter] = SegmentWriter.to,
     ) -> None:
-        """`offset_ns`: Unix time less that of the clock, if peers of one process share it; `about`: what manifests
-        say besides. Raises `ConfigError` if the folder cannot be used, `MissingExtra` if PyArrow is missing."""
+        """`peer`: the state machine. `offset_ns`: Unix time minus that of the clock, if peers of one process share it.
+        `about`: more content of the manifests. Raises `ConfigError` if the folder cannot be used, and `MissingExtra`
+        if PyArrow is missing."""
         self._peer = peer
-        self._links = peer.peer.links
-        self._counters = peer.counters
+        self._links = peer.links
+        self._counters = counters
         self._clock = clock
         self._offset_ns = time.time_ns() - clock() if offset_ns is None else offset_ns
         self._options = options
         self._sample_bound = sample_bound(options.sample)
         self._all = options.sample >= 1
-        told = {
+        content = {
             "begun_ns": clock() + self._offset_ns,
             "sample": options.sample,
             "period_ns": options.period_ns,
-            "strategy": peer.peer.config.strategy,
+            "strategy": peer.config.strategy,
             **(about or {}),
         }
-        self.folder = SegmentFolder(options.folder, peer.id, peer.incarnation, options.most_bytes, told)
+        self.folder = SegmentFolder(
+            options.folder, peer.config.peer, peer.config.incarnation, options.most_bytes, content
+        )
         most_bytes = QUEUED_SEGMENTS * options.segment_bytes
         self.writer = writer(self.folder, most_bytes)
         now = clock()
@@ -137,7 +158,7 @@ class TelemetryRecorder(Observer):
         event, self._published = self._published, _NOTHING
         topic = event.attributes.get("topic", "")
         batch = self._batches["publications"]
-        others = sum(peer != self._peer.id for peer in receipt.targets) if self._peer.peer.names_everyone else NONE
+        others = sum(peer != self._peer.config.peer for peer in receipt.targets) if self._peer.names_everyone else NONE
         text = batch.text(topic if isinstance(topic, str) else "")
         self._add(batch, (self._now(), *receipt.id, text, len(event.payload), others))
 
@@ -146,7 +167,7 @@ class TelemetryRecorder(Observer):
             return
         link = self._links.get(sender)
         if link is None or (link.incarnation == data.tx >> TX_SHIFT and (data.tx & TX_MASK) in link.window):
-            return  # it came before, and only its ACK was lost
+            return  # it came before, and its ACK was lost
         link_ns = link.delay_ns + waited_ns
         cells = (self._now(), *data.event.id, sender, data.age_ns + link.delay_ns, link_ns, waited_ns)
         self._add(self._batches["hops"], cells)
@@ -171,8 +192,8 @@ class TelemetryRecorder(Observer):
             if link is not None:
                 state = "up"
         delay_ns = 0 if link is None else link.delay_ns
-        told = (neighbour, batch.text(state), heard_ns + self._offset_ns, detection_ns, delay_ns)
-        self._add(batch, (now + self._offset_ns, *told))
+        since_ns = heard_ns + self._offset_ns
+        self._add(batch, (now + self._offset_ns, neighbour, batch.text(state), since_ns, detection_ns, delay_ns))
 
     # ---------------------------------------------------------------- once a period
 
@@ -196,12 +217,12 @@ class TelemetryRecorder(Observer):
             self.look()
         except Exception:
             self._counters.failed["telemetry"] += 1
-            log.exception("peer %d failed to write telemetry and goes on", self._peer.id)
+            log.exception("peer %d failed to write telemetry and goes on", self._peer.config.peer)
         self._timer = self._loop.call_later(self._options.period_ns / SECOND, self._tick)
 
     def _look_at(self, time_ns: Nanos, period_ns: Nanos, neighbour: PeerId, link: Link) -> None:
         sent, acknowledged, lost = self._link_counts.get(neighbour, (0, 0, 0))
-        if link.transmitted < sent:  # another link to the same neighbour
+        if link.transmitted < sent:  # a new link to the same neighbour
             sent = acknowledged = lost = 0
         timed_out = link.unanswered.timed_out
         newly_lost = max(0, timed_out - lost)  # an outage explains some after all
@@ -247,15 +268,14 @@ class TelemetryRecorder(Observer):
         self._count_own(since[-1], writer.failures, folder.removed)
 
     def _count_own(self, rows: int, failures: int, removed: int) -> None:
-        """Count what happened to telemetry itself, where an operator looks: these rows, and segments in all."""
+        """Count new rows that were not written, and all failed and removed segments, where an operator looks."""
         (old_failures, old_removed), self._reported = self._reported, (failures, removed)
-        counters = self._counters
         if rows:
-            counters.failed["telemetry-rows"] += rows
+            self._counters.failed["telemetry-rows"] += rows
         if failures > old_failures:
-            counters.failed["telemetry-segment"] += failures - old_failures
+            self._counters.failed["telemetry-segment"] += failures - old_failures
         if removed > old_removed:
-            counters.failed["telemetry-removed"] += removed - old_removed
+            self._counters.failed["telemetry-removed"] += removed - old_removed
 
     # ---------------------------------------------------------------- rows
 
@@ -280,15 +300,15 @@ class TelemetryRecorder(Observer):
                 self._close(batch)
 
     def _started(self, event: Started) -> None:
-        for wanted in event.subscriptions:
-            self._subscribed(wanted)
+        for subscription in event.subscriptions:
+            self._subscribed(subscription)
         for text in event.advertisements:
             self._interest("advertisement", "begin", NONE, text)
-        for backlog in self._peer.peer.durable.values():
+        for backlog in self._peer.durable.values():
             self._subscribed(backlog.subscription)
 
-    def _subscribed(self, wanted: LocalSubscription) -> None:
-        self._interest("subscription", "begin", wanted.number, wanted.filter, wanted.qos)
+    def _subscribed(self, subscription: LocalSubscription) -> None:
+        self._interest("subscription", "begin", subscription.number, subscription.filter, subscription.qos)
 
     def _interest(self, kind: str, change: str, number: int, filter: str = "", qos: Qos | None = None) -> None:
         batch = self._batches["interest"]

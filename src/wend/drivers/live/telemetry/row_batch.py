@@ -1,7 +1,7 @@
 """Rows of one table in memory, until a thread writes them.
 
-The event loop adds rows, so that has to be cheap: all cells of a batch stand in one array of 64-bit integers, row by
-row. A float is there by its bits, a string by its number among the strings of the batch.
+The event loop adds rows, so that has to be cheap: all cells of a batch are in one array of 64-bit integers, row by row.
+The cell of a float has its bits, the cell of a string its number among the strings of the batch.
 """
 
 from array import array
@@ -16,12 +16,12 @@ _FLOAT, _INTEGER = Struct("d"), Struct("q")
 
 def bits_of(value: float) -> int:
     """The integer that has the bits of a float."""
-    found: int = _INTEGER.unpack(_FLOAT.pack(value))[0]
-    return found
+    bits: int = _INTEGER.unpack(_FLOAT.pack(value))[0]
+    return bits
 
 
 class RowBatch:
-    """Rows of one table, to become a segment."""
+    """Rows of one table, which become a segment."""
 
     __slots__ = ("_text_bytes", "begun_ns", "cells", "columns", "table", "texts")
 
@@ -55,5 +55,5 @@ class RowBatch:
 
     @property
     def size_bytes(self) -> int:
-        """The memory that it takes, roughly."""
+        """The memory that it takes, approximately."""
         return _CELL_BYTES * len(self.cells) + self._text_bytes

@@ -3,9 +3,9 @@
 The event loop never waits for the disk. It offers batches of rows to a queue with a bound. If the disk is so slow that
 the queue is full, or if a segment cannot be written, its rows are dropped and counted.
 
-A segment is written under a hidden name, synced and renamed, so a reader finds whole segments only. A crash may leave
-hidden files behind; the next incarnation removes them. A manifest, `manifest-PEER-INCARNATION.json`, says which
-software wrote the segments, and once the peer has stopped, how many there are.
+A segment is written under a hidden name, synced and renamed, so readers see only complete segments. A crash may leave
+hidden files, which the next incarnation removes. A manifest, `manifest-PEER-INCARNATION.json`, says which software
+wrote the segments, and once the peer has stopped, how many there are.
 """
 
 import logging
@@ -37,7 +37,7 @@ class SegmentFolder:
     """The segments of one incarnation of a peer, in a folder that may hold those of earlier ones and of other peers."""
 
     def __init__(self, folder: Path, peer: PeerId, incarnation: int, most_bytes: int, about: Mapping[str, Any]) -> None:
-        """`about`: what the manifest says besides. Raises `ConfigError` if the folder cannot be used."""
+        """`about`: more content of the manifest. Raises `ConfigError` if the folder cannot be used."""
         with needed_by("a peer that writes telemetry", "telemetry"):
             import pyarrow.parquet  # noqa: F401
         self.folder = folder
@@ -46,7 +46,7 @@ class SegmentFolder:
         self._most_bytes = most_bytes
         self._about = dict(about)
         self.segments = self.rows = self.removed = 0
-        """Segments and rows that were written, and segments that were removed because there was no room."""
+        """How many segments and rows were written, and how many segments were removed to make room."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self.left_over = self._remove_partial()
@@ -57,11 +57,11 @@ class SegmentFolder:
 
     @property
     def size_bytes(self) -> int:
-        """That of all closed segments of this peer."""
+        """The size of all closed segments of this peer."""
         return sum(size for _, size in self._closed)
 
     def write(self, batch: RowBatch, number: int) -> None:
-        """Write a segment. Raises `OSError`, and leaves nothing behind then."""
+        """Write a segment. Raises `OSError`, and then leaves no file."""
         segment = Segment(batch.table, SCHEMA, self._peer, self._incarnation, number)
         path, partial = self.folder / segment.name, self.folder / f".{segment.name}{PARTIAL}"
         try:
@@ -89,36 +89,36 @@ class SegmentFolder:
             try:
                 path.unlink()
             except FileNotFoundError:
-                continue  # whoever ships segments has removed it
+                continue  # the program that ships segments has removed it
             self.removed += 1
 
     def _remove_partial(self) -> int:
         """Remove what a crash of this peer left behind."""
-        found = 0
+        count = 0
         for path in sorted(self.folder.glob(f".*{PARTIAL}")):
             segment = segment_of(path.name.removeprefix(".").removesuffix(PARTIAL))
             if segment is not None and segment.peer == self._peer:
                 path.unlink(missing_ok=True)
-                found += 1
-        return found
+                count += 1
+        return count
 
     def _find_closed(self) -> deque[tuple[Path, int]]:
         """The segments of this peer, the oldest first, with their sizes."""
-        found = []
+        closed = []
         for path in self.folder.glob("*.parquet"):
             segment = segment_of(path.name)
             if segment is not None and segment.peer == self._peer:
-                found.append(((segment.incarnation, segment.number), path, path.stat().st_size))
-        return deque((path, size) for _, path, size in sorted(found))
+                closed.append(((segment.incarnation, segment.number), path, path.stat().st_size))
+        return deque((path, size) for _, path, size in sorted(closed))
 
     def _write_manifest(self, counts: Mapping[str, int]) -> None:
-        told = {
+        content = {
             "peer": self._peer, "incarnation": self._incarnation, "software": __version__, "schema": SCHEMA,
             **self._about, **counts,
         }  # fmt: skip
         name = f"manifest-{self._peer}-{self._incarnation}.json"
         partial = self.folder / f".{name}{PARTIAL}"
-        partial.write_bytes(msgspec.json.format(msgspec.json.encode(told)) + b"\n")
+        partial.write_bytes(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
         os.rename(partial, self.folder / name)
 
 
@@ -139,8 +139,13 @@ def write_parquet(path: Path, batch: RowBatch, segment: Segment) -> None:
             arrays.append(pa.DictionaryArray.from_arrays(numbers, texts).dictionary_decode())
         else:
             arrays.append(pa.Array.from_buffers(types[kind], rows, [None, cells]))
-    told = {"peer": segment.peer, "incarnation": segment.incarnation, "software": __version__, "schema": segment.schema}
-    metadata = {f"wend.{name}": str(value) for name, value in told.items()}
+    facts = {
+        "peer": segment.peer,
+        "incarnation": segment.incarnation,
+        "software": __version__,
+        "schema": segment.schema,
+    }
+    metadata = {f"wend.{name}": str(value) for name, value in facts.items()}
     schema = pa.schema([pa.field(name, types[kind]) for name, kind in (*KEY, *batch.columns)], metadata)
     repeated = [name for name, kind in (*KEY, *batch.columns) if kind == "s" or (name, kind) in KEY]
     with path.open("wb") as file:
@@ -165,7 +170,7 @@ class SegmentWriter:
     def __init__(
         self, write: Callable[[RowBatch, int], None], most_bytes: int, finish: Callable[[int], None] = lambda _: None
     ) -> None:
-        """`most_bytes`: the memory of batches that wait; `finish` hears at the end how many rows were not written."""
+        """`most_bytes`: the memory of batches that wait; `finish` gets the number of unwritten rows at the end."""
         self._write = write
         self._finish = finish
         self._most_bytes = most_bytes
@@ -202,19 +207,19 @@ class SegmentWriter:
             self._changed.notify()
 
     def end(self) -> None:
-        """Take no more batches; the thread ends when it has written those that wait."""
+        """Take no more batches. The thread ends once it has written those that wait."""
         with self._changed:
             self._ends = True
             self._changed.notify()
 
     def join(self, wait_s: float = CLOSE_S) -> bool:
-        """Wait for the thread after `end`, not for ever. False if it still writes."""
+        """Wait for the thread after `end`, for this time at most. False if it still writes."""
         self._thread.join(wait_s)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while (found := self._next()) is not None:
-            batch, number = found
+        while (entry := self._next()) is not None:
+            batch, number = entry
             try:
                 self._write(batch, number)
             except Exception as error:
@@ -233,6 +238,6 @@ class SegmentWriter:
                 self._changed.wait()
             if not self._waiting:
                 return None
-            found = self._waiting.popleft()
-            self._waiting_bytes -= found[0].size_bytes
-            return found
+            entry = self._waiting.popleft()
+            self._waiting_bytes -= entry[0].size_bytes
+            return entry

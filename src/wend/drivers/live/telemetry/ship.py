@@ -3,9 +3,9 @@
     TO/raw/links/date=2026-03-01/hour=14/links-v1-3-….parquet
     TO/raw/manifests/manifest-3-….json
 
-A segment appears there completely or not at all. Which segments were copied stands in an index beside them, a line for
-each, written before the copy begins. So after a crash only the segment of the last line is in doubt. Peers need not
-know of any of this: an operator may use another copier.
+A segment appears there completely or not at all. An index beside the segments has a line for each that was copied,
+written before the copy begins. So after a crash only the segment of the last line is in doubt. Peers know nothing of
+this, and an operator may copy segments by other means.
 """
 
 import os
@@ -35,11 +35,11 @@ class Destination(Protocol):
         ...
 
     def names(self, folder: str) -> Iterator[str]:
-        """The names of all files in a folder and below; none if there is no such folder."""
+        """The names of all files in a folder and below it."""
         ...
 
     def put(self, file: Path, path: str) -> None:
-        """Copy a local file. It appears when it is complete. Raises `FileNotFoundError` if the file is gone."""
+        """Copy a local file, which appears when it is complete. Raises `FileNotFoundError` if it no longer exists."""
         ...
 
 
@@ -59,7 +59,7 @@ class LocalDestination:
     def put(self, file: Path, path: str) -> None:
         target = self._folder / path
         partial = target.parent / f".{target.name}.part"
-        with file.open("rb") as source:  # before anything is made, in case it is gone
+        with file.open("rb") as source:  # first, in case it no longer exists
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with partial.open("wb") as copy:
@@ -82,18 +82,18 @@ class ArrowDestination:
         scheme, _, rest = address.partition("://")
         self._is_store = scheme in ("s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss")
         try:
-            made = fs.FileSystem.from_uri(f"s3://{rest}" if scheme in ("s3a", "s3n") else address)
+            system, folder = fs.FileSystem.from_uri(f"s3://{rest}" if scheme in ("s3a", "s3n") else address)
         except Exception as error:  # Arrow raises what the library below it raises
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
             raise ConfigError(
                 f"PyArrow cannot reach {address}: {reason}; copy the files with a tool for it, such as `hadoop fs -put`"
             ) from None
-        self._system: Any = made[0]
-        self._folder: str = made[1].rstrip("/")
+        self._system: Any = system
+        self._folder: str = folder.rstrip("/")
 
     def size(self, path: str) -> int | None:
-        found = self._system.get_file_info(f"{self._folder}/{path}")
-        return int(found.size) if found.is_file else None
+        info = self._system.get_file_info(f"{self._folder}/{path}")
+        return int(info.size) if info.is_file else None
 
     def names(self, folder: str) -> Iterator[str]:
         selector = self._fs.FileSelector(f"{self._folder}/{folder}", recursive=True, allow_not_found=True)
@@ -132,7 +132,7 @@ class Shipper:
         self._delete = delete
         self._index = folder / f".shipped-{crc32(to.encode()):08x}"
         self._targets: dict[str, str] = {}
-        """By name of a segment: where it was copied to; empty if that was long ago."""
+        """By name of a segment: where it was copied to; empty if no index says."""
         self._manifests: dict[Path, float] = {}
         if self._index.exists():
             self._read_index()
@@ -140,8 +140,8 @@ class Shipper:
             self._targets = dict.fromkeys(self._names_there(), "")
 
     def ship(self) -> Counter[str]:
-        """Copy what is closed and not copied yet: `copied`, `bytes`, `there` (copied before), `gone` (a peer removed
-        it meanwhile), `deleted`. Raises `ConfigError` if files cannot be read or written."""
+        """Copy the closed segments that are not copied yet. Returns counts: `copied`, `bytes`, `there` (copied before),
+        `gone` (a peer removed it meanwhile) and `deleted`. Raises `ConfigError` if files cannot be read or written."""
         counts: Counter[str] = Counter()
         try:
             for path in sorted(self._folder.rglob("*.parquet")):
@@ -169,7 +169,7 @@ class Shipper:
                 counts["deleted"] += 1
         except FileNotFoundError:
             if path.exists():
-                raise  # it is the destination that is not there
+                raise  # the destination is missing
             counts["gone"] += 1
 
     def _ship_manifests(self) -> None:

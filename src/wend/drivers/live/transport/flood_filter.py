@@ -1,8 +1,8 @@
 """A filter in the kernel for times of flood: it drops most datagrams of strangers before the process reads them.
 
-A peer reads some hundred thousand datagrams per second at most. A flood of handshakes fills its socket, and packets of
-neighbours are lost with those of strangers. During a flood a filter (BPF, on Linux) passes packets of sessions, and one
-of 32 other datagrams, at random. So the peer hears its neighbours, and strangers may still get in.
+A peer reads at most some hundred thousand datagrams per second. A flood of handshakes fills its socket, and packets of
+neighbours are lost with those of strangers. During a flood, a filter (BPF, on Linux) passes packets of sessions and a
+random 32nd of all other datagrams. So the peer hears its neighbours, and strangers can still get in.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ import sys
 from wend.security import packets
 
 FLOOD_PER_TICK = 500
-"""More datagrams without a message between two ticks are a flood."""
+"""More useless datagrams than these between two ticks are a flood."""
 _SHARE = 32
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27
 _LOAD_WORD, _AND, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
@@ -69,7 +69,7 @@ class FloodFilter:
             self._set(True)
 
     def tick(self) -> None:
-        """Some time has passed."""
+        """Filter no more once the flood has ended. Called at regular times."""
         if self.on and self._useless <= FLOOD_PER_TICK // _SHARE:
             self._set(False)
         self._useless = 0

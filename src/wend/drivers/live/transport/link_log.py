@@ -1,7 +1,7 @@
 """The log of link changes: one line each, with the neighbour's address; and when each link last changed.
 
-On an overloaded host, or in a network that flaps, links may change many times a second: the number of lines in a period
-is bounded, and the next line says how many are missing.
+On an overloaded host, or in a network that flaps, links may change many times a second. So the number of lines per
+period is bounded, and the next line says how many are missing.
 """
 
 import logging
@@ -43,7 +43,7 @@ class LinkLog:
         return self._clock() - self._changed_ns.get(peer, self._begun_ns)
 
     def located(self, links: Iterable[LinkStatus]) -> tuple[LinkStatus, ...]:
-        """The status of links with all that only the driver knows."""
+        """The status of links, with their addresses and ages, which only the driver knows."""
         return tuple(
             msgspec.structs.replace(link, address=self._shown(link.neighbour), changed_ns=self.age_ns(link.neighbour))
             for link in links
@@ -54,14 +54,14 @@ class LinkLog:
         return "" if address is None else show(address)
 
     def heard(self, peer: PeerId, restarted: bool) -> None:
-        """A packet came that names a new incarnation of the neighbour."""
+        """Log a packet with a new incarnation of the neighbour."""
         if restarted:
             self._log("restarted", peer, "")
-        elif self._links[peer].up:  # else the peer will notice that the link is up
+        elif self._links[peer].up:  # otherwise the peer will notice that the link is up
             self._log(LINK_UP, peer, "heard for the first time")
 
     def changed(self, notice: Notice) -> None:
-        """The peer noticed a change of a link."""
+        """Log a change of a link that the peer has noticed."""
         peer, link, why = notice.peer, self._links.get(notice.peer), ""
         if notice.what == LINK_DOWN and link is not None:
             silent = f"silent for {duration_text(self._clock() - link.heard_ns)}"

@@ -2,11 +2,11 @@
 
 A group has a name. Its address in 239.192.0.0/14 (RFC 2365: for one organisation) and its port follow from the name, so
 the peers of a group need not agree on them, unless a file names an address. The header of a datagram has the number of
-the group in the place of the receiver: several groups, and other programs, may share an address.
+the group in the place of the receiver, because several groups, and other programs, may share an address.
 
 If the peer has keys, it seals datagrams with the key of their group (`security/group_keys.py`), which names the sender.
-Otherwise it sends from its own socket. So a receiver knows the sender as it knows the sender of any datagram, by the
-address book; in an open overlay it asks a stranger who it is.
+Otherwise it sends from its own socket. So a receiver knows the sender of a multicast as it knows the sender of any
+datagram, by the address book. In an open overlay it asks a stranger who it is.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import ipaddress
 import logging
 import socket
 import sys
+from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -22,17 +23,19 @@ import msgspec
 
 from wend.drivers.live.addressing.addresses import Address, check_listen, parse_address, show
 from wend.drivers.live.clock import Clock
+from wend.drivers.live.counters import Counters
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.kernel_queue import KernelQueue
+from wend.drivers.live.transport.senders import Senders
 from wend.drivers.live.transport.socket import BATCH_DATAGRAMS, RECEIVE_BUFFER_BYTES, WAITING_DATAGRAMS, PeerSocket
 from wend.model.errors import ConfigError, WireError
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.messages import Message, PlainMessage, control_name, event_of, older
-from wend.protocol.ports import JoinMulticast, LeaveMulticast, Multicast, MulticastMembers, Received, Unsent
+from wend.protocol.messages import Message, PlainMessage, control_name, event_of
+from wend.protocol.ports import Input, JoinMulticast, LeaveMulticast, Multicast, MulticastMembers, Unsent
 
-if TYPE_CHECKING:
-    from wend.drivers.live.peer import LivePeer
+if TYPE_CHECKING:  # only peers with keys need ciphers
+    from wend.drivers.live.transport.sealed_links import SealedLinks
 
 log = logging.getLogger("wend.peer")
 
@@ -40,15 +43,15 @@ AUTO, OFF = "auto", "off"
 _FIRST_ADDRESS = int(ipaddress.IPv4Address("239.192.0.0"))
 _ADDRESSES = 1 << 18
 _FIRST_PORT, _PORTS = 16384, 16384
-"""Below the ports that systems assign to programs that ask for any port."""
+"""Below the ports that systems assign to programs that ask for any."""
 _IP_MULTICAST_ALL = 49
-"""Of <linux/in.h>: 0 for a socket that hears only groups that it joined itself."""
+"""Of <linux/in.h>. With 0 a socket hears only groups that it has joined itself."""
 
 
 class MulticastOptions(msgspec.Struct, frozen=True):
     on: bool = True
     address: Address | None = None
-    """Of all groups; None: it follows from a group's name."""
+    """The address of all groups; None: it follows from the name of a group."""
     ttl: int = 1
     interface: str = ""
     """The IPv4 address of the interface; empty: the one on which the peer listens."""
@@ -97,18 +100,35 @@ class MulticastGroups:
 
     def __init__(
         self,
-        peer: "LivePeer",
+        me: PeerId,
+        incarnation: int,
         socket_: PeerSocket,
         types: wire.MessageTypes,
         options: MulticastOptions,
+        senders: Senders,
+        sealed: "SealedLinks | None",
+        counters: Counters,
         clock: Clock,
+        *,
+        arrive: Callable[[PeerId, bytes, Callable[[bytes], None]], None],
+        hear: Callable[[PeerId, list[Message], Nanos], None],
+        tell: Callable[[Input], None],
     ) -> None:
-        self._peer = peer
+        """`arrive` passes the body of a datagram over the link from its sender to a callable. `hear` handles messages,
+        and gets their sender and how long they waited. `tell` gives an input to the peer."""
+        self._me = me
+        self._incarnation = incarnation
+        self._senders = senders
+        self._sealed = sealed
+        self._counters = counters
+        self._arrive = arrive
+        self._hear = hear
+        self._tell = tell
         self._clock = clock
         self._socket = socket_
         self._types = types
         self.options = options
-        self._interface = options.interface or ("" if peer.address[0] == "0.0.0.0" else peer.address[0])
+        self._interface = options.interface or ("" if socket_.address[0] == "0.0.0.0" else socket_.address[0])
         self._loop: asyncio.AbstractEventLoop | None = None
         self._routes: dict[str, tuple[Address, bytes]] = {}
         """By group: its address, and the header of all datagrams to it."""
@@ -148,41 +168,40 @@ class MulticastGroups:
         self._joined[self._number(effect.group)] = address
 
     def set_members(self, effect: MulticastMembers) -> None:
-        sealed = self._peer.sealed
-        if sealed is not None and self.options.on:
-            sealed.groups.set_members(self._clock(), self._number(effect.group), effect.keeper, effect.members)
-            sealed.perform_groups()
+        if self._sealed is not None and self.options.on:
+            number = self._number(effect.group)
+            self._sealed.groups.set_members(self._clock(), number, effect.keeper, effect.members)
+            self._sealed.perform_groups()
 
     def leave(self, effect: LeaveMulticast) -> None:
         number = self._number(effect.group)
-        if self._peer.sealed is not None:
-            self._peer.sealed.groups.leave(number)
+        if self._sealed is not None:
+            self._sealed.groups.leave(number)
         address = self._joined.pop(number, None)
         if address is not None and address not in self._joined.values():
             self._listening.pop(address).close()
 
     def send(self, effect: Multicast) -> None:
-        peer, message = self._peer, effect.message
+        message, counters, sealed = effect.message, self._counters, self._sealed
         if not self._can_send():
-            peer.counters.notices["multicast-off"] += 1
+            counters.notices["multicast-off"] += 1
             return
         try:
             body = wire.encode_message(message)
         except WireError as error:
-            peer.counters.refused["oversize"] += 1
-            log.warning("peer %d cannot multicast to %r: %s", peer.id, effect.group, error)
-            peer.tell(Unsent(peer.id, message))
+            counters.refused["oversize"] += 1
+            log.warning("peer %d cannot multicast to %r: %s", self._me, effect.group, error)
+            self._tell(Unsent(self._me, message))
             return
         address, header = self._route(effect.group)
-        sealed = peer.sealed
         datagram = wire.frame(header, body) if sealed is None else sealed.groups.seal(self._number(effect.group), body)
         if datagram is None:
             return
-        peer.counters.notices["multicast"] += 1
+        counters.notices["multicast"] += 1
         if (id_ := event_of(message)) is None:
-            peer.counters.sent_control(control_name(message))
+            counters.sent_control(control_name(message))
         else:
-            peer.counters.sent_data(id_, 1)
+            counters.sent_data(id_, 1)
         self._socket.transmit(address, datagram)
 
     def _number(self, group: str) -> int:
@@ -192,7 +211,7 @@ class MulticastGroups:
         route = self._routes.get(group)
         if route is None:
             name = self.options.scope + group
-            header = wire.header(self._peer.id, group_number(name), self._peer.incarnation, wire.MULTICAST)
+            header = wire.header(self._me, group_number(name), self._incarnation, wire.MULTICAST)
             route = self._routes[group] = (self.options.address or group_address(name), header)
         return route
 
@@ -210,46 +229,39 @@ class MulticastGroups:
 
     def _unusable(self, what: str, error: OSError) -> None:
         self._usable = False
-        self._peer.counters.failed["multicast"] += 1
-        log.warning("peer %d %s: %s; it goes on without", self._peer.id, what, error.strerror)
+        self._counters.failed["multicast"] += 1
+        log.warning("peer %d %s: %s; it goes on without multicast", self._me, what, error.strerror)
 
     # ---------------------------------------------------------------- datagrams that arrive
 
     def receive(self, datagram: bytes, address: Address, waited_ns: Nanos = 0) -> None:
-        """Handle a datagram that came to an address of a group, and waited in a queue of this host."""
-        peer = self._peer
-        if peer.sealed is not None:
-            opened = peer.sealed.groups.open(self._clock(), datagram)
-            peer.sealed.perform_groups()
+        """Handle a datagram to the address of a group, which waited in a queue of this host."""
+        if self._sealed is not None:
+            opened = self._sealed.groups.open(self._clock(), datagram)
+            self._sealed.perform_groups()
             if opened is not None:
-                peer.shaper.arrive(opened.sender, opened.body, partial(self.hear, opened.sender, waited_ns=waited_ns))
+                self._arrive(opened.sender, opened.body, partial(self.hear, opened.sender, waited_ns=waited_ns))
             return
         fault = wire.fault(datagram)
         if fault is None:
             self.receive_open(wire.unframe(datagram), address, waited_ns)
         elif fault == "garbage":
-            self._refuse_others("foreign-multicast", address)
+            self._refuse_foreign("foreign-multicast", address)
         else:
-            peer.senders.refuse_unreadable(fault, datagram, address)
+            self._senders.refuse_unreadable(fault, datagram, address)
 
     def receive_open(self, inner: wire.InnerDatagram, address: Address, waited_ns: Nanos) -> None:
         """Handle an inner datagram that came over an open link."""
-        peer, counters = self._peer, self._peer.counters
         sender, group, incarnation = inner.header
         if inner.kind != wire.MULTICAST:
-            self._refuse_others("foreign-multicast", address)
+            self._refuse_foreign("foreign-multicast", address)
         elif group not in self._joined:
-            self._refuse_others("other-multicast-group", address)
-        elif sender == peer.id:
-            if incarnation != peer.incarnation:  # else the peer hears itself
-                counters.refused["misdirected"] += 1
-        else:
-            identified = peer.addresses.identify(inner.header._replace(receiver=peer.id), address)
-            if not isinstance(identified, str):
-                peer.addresses.note(inner.header)
-                peer.shaper.arrive(sender, bytes(inner.body), partial(self.hear, sender, waited_ns=waited_ns))
-            elif identified == "stale" or peer.joining is None or not peer.joining.hold(inner, address):
-                counters.refused[identified] += 1
+            self._refuse_foreign("other-multicast-group", address)
+        elif sender == self._me:
+            if incarnation != self._incarnation:  # otherwise the peer hears itself
+                self._counters.refused["misdirected"] += 1
+        elif self._senders.identify_multicast(inner, address):
+            self._arrive(sender, bytes(inner.body), partial(self.hear, sender, waited_ns=waited_ns))
 
     def hear(self, sender: PeerId, body: bytes, waited_ns: Nanos = 0) -> None:
         """Handle a message of a member of the group."""
@@ -257,28 +269,21 @@ class MulticastGroups:
             messages = wire.decode_body(wire.MESSAGE, body, self._types)
         except WireError:
             messages = []
-        self._hear_all(sender, messages, waited_ns)
-
-    def _hear_all(self, sender: PeerId, messages: list[Message], waited_ns: Nanos) -> None:
-        forwarding = self._peer.driver.forwarding
-        if forwarding is not None and not all(forwarding.permits(sender, message) for message in messages):
-            self._peer.counters.refused["forwarding-not-granted"] += 1
-            return
-        if len(messages) == 1 and isinstance(messages[0], PlainMessage):
-            self._peer.hear(Received(sender, older(messages[0], waited_ns) if waited_ns else messages[0]))
+        if messages and isinstance(messages[0], PlainMessage):
+            self._hear(sender, messages, waited_ns)
         else:
-            self._peer.counters.refused["garbage"] += 1
+            self._counters.refused["garbage"] += 1
 
-    def _refuse_others(self, reason: str, sender: Address) -> None:
-        """Refuse a packet of others that use the address of a group, and say so once."""
-        refused = self._peer.counters.refused
+    def _refuse_foreign(self, reason: str, sender: Address) -> None:
+        """Refuse a packet of another program that uses the address of a group, and log the first."""
+        refused = self._counters.refused
         refused[reason] += 1
         if refused["foreign-multicast"] + refused["other-multicast-group"] == 1:
             at = " or ".join(show(address) for address in self._listening)
             log.warning(
-                "peer %d: others, such as %s, use the multicast address %s, and their packets are refused; "
+                "peer %d: other programs, such as that at %s, use the multicast address %s; their packets are refused; "
                 'multicast_address = "ADDRESS:PORT" names another',
-                self._peer.id, show(sender), at,
+                self._me, show(sender), at,
             )  # fmt: skip
 
 
@@ -336,7 +341,7 @@ class _GroupSocket:
         try:
             size, address = self._socket.recvfrom_into(self._buffer)
         except OSError:  # nothing is left to read
-            self._kernel_queue.found_empty(self._clock())
+            self._kernel_queue.note_empty(self._clock())
             return False
         self._groups.receive(bytes(self._buffer[:size]), address, self._kernel_queue.waited_ns(self._clock()))
         return True

@@ -2,22 +2,24 @@
 
 A peer with keys seals every datagram as the last step before the socket, and opens it as the first step after. So a
 decoder sees only bytes that another peer of the same root has sent. The session names the sender, whose address may
-change. Messages to a peer without a session wait a short time for the handshake.
+change. Messages to a peer without a session wait briefly for the handshake.
 
-The key of its group seals a multicast; members get it in their sessions (`security/group_keys.py`).
+A multicast is sealed with the key of its group, which members get in their sessions (`security/group_keys.py`).
 """
 
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from wend.drivers.live.addressing.address_book import AddressBook
 from wend.drivers.live.addressing.addresses import Address, show
-from wend.drivers.live.clock import Clock
+from wend.drivers.live.clock import Clock, wall_s
+from wend.drivers.live.counters import Counters
 from wend.drivers.live.log_limit import LogLimit
 from wend.drivers.live.transport import wire
+from wend.drivers.live.transport.senders import Senders
+from wend.drivers.live.transport.socket import PeerSocket
 from wend.model.events import PeerId
 from wend.model.units import MINUTE, Nanos
 from wend.security import packets
@@ -25,10 +27,6 @@ from wend.security.group_keys import GroupKeys, GroupOpened
 from wend.security.identity import Credentials, Identity, Verifier
 from wend.security.session_effects import SessionEnded, SessionMoved, SessionReady, SessionRefused, TransmitPacket
 from wend.security.session_layer import SessionLayer
-
-if TYPE_CHECKING:
-    from wend.drivers.live.peer import LivePeer
-    from wend.drivers.live.transport.socket import PeerSocket
 
 log = logging.getLogger("wend.peer")
 
@@ -44,30 +42,32 @@ class SealedLinks:
 
     def __init__(
         self,
-        peer: "LivePeer",
+        me: PeerId,
+        incarnation: int,
         credentials: Credentials,
         verifier: Verifier,
-        socket: "PeerSocket",
+        socket: PeerSocket,
+        book: AddressBook,
+        counters: Counters,
         clock: Clock,
-        wall_s: Callable[[], float] = time.time,
     ) -> None:
-        self._peer = peer
+        self._me = me
+        self._book = book
         self._socket = socket
         self._transmit = socket.transmit
         self._flood_filter = socket.flood_filter()
         self._clock = clock
-        self._wall_s = wall_s
         self._layer = SessionLayer(
             credentials,
             verifier,
-            incarnation=peer.incarnation,
+            incarnation=incarnation,
             version=wire.VERSION,
             random=os.urandom,
-            refused=peer.counters.refused,
-            notices=peer.counters.notices,
+            refused=counters.refused,
+            notices=counters.notices,
         )
         self._sessions = self._layer.peers
-        self.groups = GroupKeys(peer.id, os.urandom, peer.counters.refused, peer.counters.notices)
+        self.groups = GroupKeys(me, os.urandom, counters.refused, counters.notices)
         """The keys of multicast groups. After a change, call `perform_groups`."""
         self._pipes: dict[PeerId, Transmit] = {}
         """By peer: the pipe that imitates the link. Without one, datagrams go straight to the socket."""
@@ -76,6 +76,19 @@ class SealedLinks:
         self._limit = LogLimit(LINES_PER_MINUTE, MINUTE)
         self._logged: dict[tuple[Address, str], None] = {}
         self._tell_time()
+
+    def connect(
+        self,
+        senders: Senders,
+        receive: Callable[[PeerId, int, int, bytes, Address, Nanos], None],
+        hear_multicast: Callable[[PeerId, bytes], None],
+    ) -> None:
+        """Connect it with the parts of the peer. `receive` gets the sender of each opened datagram, its incarnation,
+        the kind and body, the address, and how long it waited; `hear_multicast` gets multicasts that waited for a
+        key."""
+        self._senders = senders
+        self._receive = receive
+        self._hear_multicast = hear_multicast
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -88,7 +101,7 @@ class SealedLinks:
 
     @property
     def entries(self) -> int:
-        """Entries of all tables of sessions. Strangers must not make it grow."""
+        """The number of entries in all tables of sessions. Strangers must not make it grow."""
         return self._layer.size
 
     def identity(self, peer: PeerId) -> Identity | None:
@@ -157,10 +170,10 @@ class SealedLinks:
                 self.groups.receive(self._clock(), sender, incarnation, body)
                 self.perform_groups()
             else:
-                self._peer.receive_opened(sender, incarnation, kind, body, address, waited_ns)
+                self._receive(sender, incarnation, kind, body, address, waited_ns)
             return
         self._flood_filter.count(datagram)
-        if not self._peer.senders.answer_probe(datagram, address) and wire.is_open(datagram):
+        if not self._senders.answer_probe(datagram, address) and wire.is_open(datagram):
             self._warn(address, "they are not sealed, and this peer has keys")
 
     # ---------------------------------------------------------------- time and effects
@@ -168,7 +181,7 @@ class SealedLinks:
     def _tick(self) -> None:
         if self._loop is None:
             return
-        self._timer = self._loop.call_later(TICK_S, self._tick)  # first: time goes on, whatever fails below
+        self._timer = self._loop.call_later(TICK_S, self._tick)  # first, so that ticks go on if something below fails
         self._tell_time()
         self._perform()
         self.groups.tick(self._clock())
@@ -176,7 +189,7 @@ class SealedLinks:
         self._flood_filter.tick()
 
     def _tell_time(self) -> None:
-        self._layer.tick(self._clock(), int(self._wall_s()))
+        self._layer.tick(self._clock(), wall_s())
 
     def _perform(self) -> None:
         for effect in self._layer.take_effects():
@@ -188,24 +201,31 @@ class SealedLinks:
                     else:
                         self._transmit(address, datagram)
                 case SessionReady(peer=peer, incarnation=incarnation):
-                    self._peer.on_session(peer, incarnation)
+                    if peer in self._book.reachable:
+                        self._senders.note(wire.Header(peer, self._me, incarnation))
                     self.groups.include(self._clock(), peer)
                     self.perform_groups()
                 case SessionMoved(peer=peer, address=address):
-                    self._peer.on_moved(peer, address)
+                    self._move(peer, address)
                 case SessionEnded(peer=peer, reason=reason):
-                    log.warning("peer %d does not accept peer %d any more: %s", self._peer.id, peer, reason)
+                    log.warning("peer %d no longer accepts peer %d: %s", self._me, peer, reason)
                     self.groups.exclude(self._clock(), peer)
                     self.perform_groups()
                 case SessionRefused(address=address, reason=reason):
                     self._warn(address, reason)
 
+    def _move(self, peer: PeerId, address: Address) -> None:
+        """A peer was heard from another address."""
+        if self._book.reachable.get(peer, address) != address:
+            log.info("peer %d: neighbour %d is at %s", self._me, peer, show(address))
+            self._book.move(peer, address)
+
     def perform_groups(self) -> None:
-        """Send messages about group keys, and hand over multicasts that have waited for a key."""
+        """Send messages about group keys, and hand over multicasts that waited for a key."""
         for effect in self.groups.take_effects():
             if isinstance(effect, GroupOpened):
-                self._peer.multicast.hear(effect.sender, effect.body)
-            elif effect.peer in self._peer.addresses.reachable:  # else it is repeated
+                self._hear_multicast(effect.sender, effect.body)
+            elif effect.peer in self._book.reachable:  # otherwise it is repeated later
                 self.send(effect.peer, packets.GROUP_KEY, effect.body)
 
     def _warn(self, address: Address, why: str) -> None:
@@ -215,4 +235,4 @@ class SealedLinks:
         if len(self._logged) >= MOST_REMEMBERED:
             del self._logged[next(iter(self._logged))]
         self._logged[address, why] = None
-        log.warning("peer %d refuses datagrams from %s: %s", self._peer.id, show(address), why)
+        log.warning("peer %d refuses datagrams from %s: %s", self._me, show(address), why)

@@ -1,7 +1,7 @@
-"""Who sent an open datagram: a known peer, one that joins, or a stranger whose datagram is refused.
+"""Who sent an open datagram: a known peer, a peer that joins, or a stranger, whose datagram is refused.
 
-The address book says who is where. A datagram of somebody who may be joining waits at the locator. Refusals are
-counted, and the first few of each kind are logged, because two peers that are wired wrongly hear nothing else.
+The address book says who is where. A datagram of a peer that may be joining waits at the locator. Refusals are counted,
+and the first of each sender are logged, because the log is all that shows that two peers have wrong addresses.
 """
 
 import logging
@@ -24,7 +24,7 @@ log = logging.getLogger("wend.peer")
 
 STALE_NS: Nanos = 5 * SECOND
 SILENT_NS = 30 * SECOND
-"""After so long without a packet the address of a neighbour may have changed, even if nobody sends hellos."""
+"""After so long without a packet, the address of a neighbour may have changed, even if nobody sends hellos."""
 JOIN_NS = 2 * SECOND
 """How long it may take until a peer that joins is known."""
 _UNKNOWN_SENDER = ("stranger", "misdirected")
@@ -86,7 +86,7 @@ class Senders:
         datagram: memoryview,
         address: Address,
     ) -> None:
-        """Count a datagram that nobody known has sent, and log the first of each sender."""
+        """Count a datagram from an unknown sender, and log the first of each."""
         is_overlay_open = self._joining is not None and not self._joining.makes_links
         if fault is not None and fault != "garbage" and (reason != "stranger" or is_overlay_open):
             self.refuse_unreadable(fault, datagram, address)
@@ -109,6 +109,17 @@ class Senders:
     def _log_stale(self, header: wire.Header, address: Address) -> None:
         if self.is_silent(header.sender):
             self._stale.refused(header, b"", address)
+
+    def identify_multicast(self, inner: wire.InnerDatagram, address: Address) -> bool:
+        """Whether the sender of an open multicast is known; if not, the datagram is refused, or waits until it is."""
+        header = inner.header._replace(receiver=self._me)
+        sender = self._book.identify(header, address)
+        if not isinstance(sender, str):
+            self._book.note(header)
+            return True
+        if sender == "stale" or not self._holds(inner, address):
+            self._counters.refused[sender] += 1
+        return False
 
     def confirm(self, header: wire.Header, address: Address, head: bytes) -> None:
         """Note the first datagram with this header."""
@@ -133,7 +144,7 @@ class Senders:
             log.warning("peer %d refuses %s, from %s", self._me, wire.explain(fault, datagram), show(address))
 
     def answer_probe(self, datagram: memoryview, address: Address) -> bool:
-        """Answer a probe by which the host of a known peer measures the path to this one. False if it is none."""
+        """Answer a probe by which the host of a known peer measures the path to this one. False if it is no probe."""
         answer = answer_to(datagram) if self._book.has_host(address) else None
         if answer is None:
             return False

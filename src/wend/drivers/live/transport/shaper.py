@@ -1,11 +1,11 @@
 """A traffic shaper: delay, loss, outages and other faults of wide-area links for peers on one machine.
 
-A peer has one `Pipe` per neighbour, between itself and its socket. The pipe holds a datagram for the link's delay. It
-loses some datagrams, and all of them while the link is cut. It may corrupt some, and hold some back so that later ones
-overtake them. A pipe without delay, loss, outages and faults costs one call.
+A peer has one `Pipe` per neighbour, between itself and its socket. The pipe holds each datagram for the link's delay.
+It loses some datagrams, and all of them while the link is cut. It may corrupt some, and hold some back so that later
+ones overtake them. A pipe without delay, loss, outages and faults only costs one call.
 
-Timers of the event loop have a resolution of one millisecond. A pipe sends a datagram that is due in less than half a
-millisecond, so delays are right on average.
+Timers of the event loop have a resolution of one millisecond. A pipe sends a datagram up to half a millisecond early,
+so delays are right on average.
 """
 
 import asyncio
@@ -17,7 +17,6 @@ import msgspec
 
 from wend.drivers.live.clock import Clock, monotonic
 from wend.model.errors import ConfigError
-from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
 
 Transmit = Callable[[bytes], None]
@@ -162,63 +161,3 @@ class Pipe:
             self._transmit(self._queue.popleft()[1])
         if self._queue:
             self._arm(now)
-
-
-class Shaper:
-    """The pipes of one peer, by neighbour."""
-
-    def __init__(self) -> None:
-        self._pipes: dict[PeerId, Pipe] = {}
-        self._incoming: dict[PeerId, Pipe] = {}
-        """For multicast: its sender cannot shape the links to single receivers, so each receiver does."""
-
-    def add(self, neighbour: PeerId, pipe: Pipe) -> None:
-        self._pipes[neighbour] = pipe
-        self._incoming.pop(neighbour, None)
-
-    def remove(self, neighbour: PeerId) -> None:
-        for pipes in (self._pipes, self._incoming):
-            if (pipe := pipes.pop(neighbour, None)) is not None:
-                pipe.close()
-
-    def arrive(self, neighbour: PeerId, datagram: bytes, receive: Transmit) -> None:
-        """Receive a multicast datagram over a link that has the shape of the link to its sender."""
-        outgoing = self._pipes.get(neighbour)
-        if outgoing is None or (outgoing.is_plain and not outgoing.is_cut):
-            receive(datagram)
-            return
-        pipe = self._incoming.get(neighbour)
-        if pipe is None:
-            pipe = self._incoming[neighbour] = outgoing.twin(receive)
-        pipe.is_cut = outgoing.is_cut
-        pipe.put(datagram)
-
-    def put(self, neighbour: PeerId, datagram: bytes) -> None:
-        self._pipes[neighbour].put(datagram)
-
-    def __contains__(self, neighbour: object) -> bool:
-        return neighbour in self._pipes
-
-    def cut(self, neighbour: PeerId) -> None:
-        self._pipe(neighbour).is_cut = True
-
-    def heal(self, neighbour: PeerId) -> None:
-        self._pipe(neighbour).is_cut = False
-
-    def lost(self) -> int:
-        return sum(pipe.lost for pipe in (*self._pipes.values(), *self._incoming.values()))
-
-    def corrupted(self) -> int:
-        return sum(pipe.corrupted for pipe in self._pipes.values())
-
-    def in_flight(self) -> int:
-        return sum(pipe.in_flight() for pipe in self._pipes.values())
-
-    def close(self) -> None:
-        for pipe in (*self._pipes.values(), *self._incoming.values()):
-            pipe.close()
-
-    def _pipe(self, neighbour: PeerId) -> Pipe:
-        if neighbour not in self._pipes:
-            raise ConfigError(f"there is no link to peer {neighbour}")
-        return self._pipes[neighbour]

@@ -29,11 +29,11 @@ WAITING_DATAGRAMS = 2048
 QUIET_NS = MS
 """A socket without a datagram for this long is quiet."""
 AT_ONCE_NS = MS // 10
-"""A datagram that can be read so soon after the last one had probably arrived before: there may be more."""
+"""A datagram that is read so soon after the last one had probably arrived before it: there may be more."""
 HOLD_NS = MS
 """How long an ACK may wait for other messages to the same neighbour. Timeouts of live peers allow for more."""
 MOST_ACKS = 32
-"""ACKs that fit into one bundle."""
+"""The most ACKs that wait, so that they fit into one bundle."""
 
 SendBody = Callable[[int, bytes], None]
 """Sends the body of an inner datagram of some kind to one peer, over an open or a sealed link."""
@@ -42,9 +42,9 @@ SendBody = Callable[[int, bytes], None]
 class SendQueue:
     """Sends messages at once, or bundles them until `flush` while a batch is read.
 
-    ACKs to a neighbour that got some within `HOLD_NS` wait for other messages to it, for at most as long. So a busy
-    link carries a few datagrams of ACKs per millisecond instead of one for each packet, and each ACK says how long it
-    waited.
+    If a neighbour got ACKs within the last `HOLD_NS`, the next ones wait for other messages to it, for at most as long.
+    So a busy link carries a few datagrams of ACKs per millisecond instead of one for each packet, and each ACK says how
+    long it waited.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -59,7 +59,7 @@ class SendQueue:
         """By peer: when ACKs were last sent."""
         self._timer: asyncio.TimerHandle | None = None
         self.waited_ns: Nanos = 0
-        """How long the current datagram waited for this process; its ACKs say so, too."""
+        """How long the current datagram waited for this process. ACKs for it include this time."""
 
     def add(self, peer: PeerId, send: SendBody) -> None:
         """Send to a peer by this link."""
@@ -170,7 +170,7 @@ class PeerSocket:
     ) -> None:
         """`receive` gets each datagram, its sender's address, and the time for which it waited in the kernel."""
         self.queue = SendQueue(clock)
-        self.received = receive
+        self.receive = receive
         self._counters = counters
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -215,7 +215,7 @@ class PeerSocket:
             self._counters.failed["send"] += 1
 
     def flood_filter(self) -> FloodFilter:
-        """A filter for times when strangers send too much."""
+        """The filter of this socket against floods."""
         return FloodFilter(self._socket)
 
     def prepare_multicast(self, interface: str, ttl: int) -> None:
@@ -226,7 +226,8 @@ class PeerSocket:
             self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(interface))
 
     def _readable(self) -> None:
-        """Read one datagram from a quiet socket, several from a busy one: a vain attempt costs as much as a read."""
+        """Read one datagram from a quiet socket, and several from a busy one: a failed attempt costs as much as a
+        read."""
         quiet_ns = self._clock() - self._read_ns
         if self._batch == 1 or quiet_ns > QUIET_NS:
             self._read()
@@ -247,19 +248,19 @@ class PeerSocket:
         return most
 
     def _read(self) -> bool:
-        """Read one datagram. Returns whether there was one, and may be more."""
+        """Read one datagram. Returns whether there was one, so that there may be more."""
         try:
             size, address = self._socket.recvfrom_into(self._buffer)
         except BlockingIOError:
-            self._kernel_queue.found_empty(self._clock())
+            self._kernel_queue.note_empty(self._clock())
             return False
         except OSError:
             self._counters.failed["receive"] += 1
             return False
         self.now_ns = now = self._clock()
-        if self._waited_ns or now - self._kernel_queue.known_ns > CHECK_NS:
+        if self._waited_ns or now - self._kernel_queue.checked_ns > CHECK_NS:
             self._waited_ns = self._kernel_queue.waited_ns(now)
         self.queue.waited_ns = self._waited_ns
-        self.received(self._view[:size], address[:2], self._waited_ns)
+        self.receive(self._view[:size], address[:2], self._waited_ns)
         self.queue.waited_ns = 0
         return self._loop is not None

@@ -1,7 +1,7 @@
 """The log of strangers: one line for each address whose datagrams a peer refuses.
 
-Two peers with wrong addresses of each other hear nothing. The line names the sender's address and the neighbour that
-may be meant, so that an operator can find the mistake in a file. The number of lines per minute is bounded.
+Two peers that have wrong addresses for each other hear nothing. The line names the sender's address and the likely
+neighbour, so that an operator can find the mistake in a file. The number of lines per minute is bounded.
 """
 
 import logging
@@ -39,8 +39,8 @@ class StrangerLog:
         """By address and claimed id, oldest first: when the first datagram came, or None once it was logged."""
 
     def refused(self, header: Header | None, datagram: bytes | memoryview, address: Address) -> None:
-        """A datagram was refused, because its sender is unknown, it is for another peer, or it is stale. Without a
-        header the datagram says why."""
+        """Log a refused datagram: its sender is unknown, it is for another peer, or it is stale. `header`: None if it
+        could not be read."""
         key = (address, None if header is None else header.sender)
         now = self._clock()
         if key not in self._seen:
@@ -69,8 +69,8 @@ class StrangerLog:
         owner = self._book.owner(address)
         if owner == sender:
             return (
-                f"they are of an earlier incarnation of peer {sender}; the clock of its host was set back and it has "
-                "no store, or an old process of it still runs"
+                f"they are from an earlier incarnation of peer {sender}; the clock of its host was set back and the "
+                "peer has no store, or an old process of it still runs"
             )
         if owner is not None:
             return f"they are from peer {sender}, and this address is that of peer {owner}"

@@ -8,7 +8,7 @@ corrupted before it decodes the body:
     magic 2 | version 1 | kind 1 | sender 8 | receiver 8 | incarnation 8 | body (msgpack) | checksum 4
 
 The checksum is the CRC32 of everything before it, lowest byte first. So the CRC32 of every intact datagram is the same
-number, `INTACT`, and a receiver can check it without taking the datagram apart.
+number, `INTACT`, and a receiver checks it without parsing the datagram.
 
 Kind 0 holds one message, kind 1 a bundle: an array of messages to one neighbour, most of them ACKs. Kind 2 holds a
 question about addresses or its answer (`address_messages.py`). Kind 3 holds a message to a multicast group, whose
@@ -65,11 +65,6 @@ class Header(NamedTuple):
     incarnation: int
 
 
-class Datagram(NamedTuple):
-    header: Header
-    message: Message
-
-
 class InnerDatagram(NamedTuple):
     """The content of a datagram, the same over open and sealed links."""
 
@@ -87,18 +82,22 @@ def header(sender: PeerId, receiver: PeerId, incarnation: int, kind: int = MESSA
 
 def encode_message(message: Message) -> bytes:
     """A message as a body. Raises `WireError` if it is too large, or msgpack cannot encode it."""
-    try:
-        body = _encoder.encode(message)
-    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
-        raise WireError(f"a message cannot be encoded: {error}") from None
+    body = _encode(message, "a message")
     if len(body) > _MAX_BODY_BYTES:
         size = FRAME_BYTES + len(body)
         raise WireError(f"a datagram may have {MAX_DATAGRAM_BYTES} bytes, this one has {size}")
     return body
 
 
+def _encode(value: object, what: str) -> bytes:
+    try:
+        return _encoder.encode(value)
+    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
+        raise WireError(f"{what} cannot be encoded: {error}") from None
+
+
 def bundle(bodies: list[bytes]) -> tuple[int, bytes]:
-    """Encoded messages as the kind and the body of one datagram; the caller makes sure that they fit."""
+    """Encoded messages as the kind and the body of one datagram. The caller makes sure that they fit."""
     if len(bodies) == 1:
         return MESSAGE, bodies[0]
     count = struct.pack("!BH", 0xDC, len(bodies))  # the head of a msgpack array
@@ -108,11 +107,6 @@ def bundle(bodies: list[bytes]) -> tuple[int, bytes]:
 def frame(head: bytes, body: bytes) -> bytes:
     """An open datagram, with its checksum."""
     return head + body + crc32(body, crc32(head)).to_bytes(CHECKSUM_BYTES, "little")
-
-
-def encode(head: bytes, message: Message) -> bytes:
-    """One message as an open datagram."""
-    return frame(head, encode_message(message))
 
 
 class OpenLink:
@@ -168,7 +162,7 @@ def is_open(datagram: bytes | memoryview) -> bool:
 
 
 class MessageTypes:
-    """The types that a peer's plug-ins declare: of their messages, by plug-in, and of packet headers.
+    """The types that a peer's plug-ins declare for their messages and for packet headers.
 
     A decoder reads the envelope first, with its body as plain values. Then it converts these to the declared type.
     """
@@ -186,7 +180,7 @@ class MessageTypes:
         if type(message) is Control or type(message) is PlainMessage or type(message) is DirectMessage:
             kind = self._messages.get(message.plugin)
             if kind is None or message.body is None:
-                return message  # the peer refuses it, or it only asks for a reply
+                return message  # the peer refuses the first, and the second only asks for a reply
             return msgspec.structs.replace(message, body=msgspec.convert(message.body, kind))
         if type(message) is Fragment and message.head is not None and message.head.header is not None:
             return msgspec.structs.replace(message, head=self._with_header(message.head))
@@ -213,20 +207,8 @@ def decode_body(kind: int, body: bytes | memoryview, types: MessageTypes = NO_TY
             return [types.typed(message) for message in _bundles.decode(body)]
         return [types.typed(_decoder.decode(body))]
     except Exception as error:
-        # msgspec has its own errors for almost everything; a recursion limit or a bad surrogate has others.
+        # not every error is one of msgspec's own: a recursion limit or a bad surrogate raises others
         raise WireError(f"a message cannot be decoded: {error}") from None
-
-
-def decode(datagram: bytes | memoryview, types: MessageTypes = NO_TYPES) -> Datagram:
-    """An open datagram that holds one message. Raises `WireError`."""
-    if (wrong := fault(datagram)) is not None:
-        raise WireError(explain(wrong, datagram))
-    inner, messages = unframe(datagram), decode_messages(datagram, types)
-    if inner.kind not in MESSAGES:
-        raise WireError(f"a datagram of kind {inner.kind}, which holds no message of a peer's protocol")
-    if len(messages) != 1:
-        raise WireError(f"a bundle of {len(messages)} messages is not one message")
-    return Datagram(inner.header, messages[0])
 
 
 # ---------------------------------------------------------------- frames between a client and its peer
@@ -237,10 +219,7 @@ _to_client: msgspec.msgpack.Decoder[frames.ToClient] = msgspec.msgpack.Decoder(f
 
 
 def encode_frame(frame: frames.ToPeer | frames.ToClient) -> bytes:
-    try:
-        body = _encoder.encode(frame)
-    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
-        raise WireError(f"a frame cannot be encoded: {error}") from None
+    body = _encode(frame, "a frame")
     if len(body) > frames.MAX_FRAME_BYTES:
         raise WireError(f"a frame may have {frames.MAX_FRAME_BYTES} bytes, this one has {len(body)}")
     return _LENGTH.pack(len(body)) + body
@@ -248,10 +227,7 @@ def encode_frame(frame: frames.ToPeer | frames.ToClient) -> bytes:
 
 def encode_posted(event: frames.PostedEvent) -> bytes:
     """A part of a `Post`; see `encode_post`."""
-    try:
-        return _encoder.encode(event)
-    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
-        raise WireError(f"an event cannot be encoded: {error}") from None
+    return _encode(event, "an event")
 
 
 def encode_post(ref: int, events: list[bytes]) -> bytes:
@@ -274,7 +250,7 @@ def decode_to_client(body: bytes) -> frames.ToClient:
 
 
 class Splitter:
-    """Finds the frames in a stream of bytes; holds at most one unfinished frame."""
+    """Finds the frames in a stream of bytes. It holds at most one incomplete frame."""
 
     def __init__(self, limit: int = frames.MAX_FRAME_BYTES) -> None:
         self._rest = bytearray()

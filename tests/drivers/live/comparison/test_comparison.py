@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from wend.console import up
-from wend.drivers.live import comparison
 from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
-from wend.drivers.live.comparison import Comparison
+from wend.drivers.live.comparison import comparison
+from wend.drivers.live.comparison.comparison import Comparison
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.world import build
 from wend.model.units import MS, SECOND

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wend.drivers.live.paths import program
-from wend.drivers.live.paths.names import named
+from wend.drivers.live.paths import traceroute_program
 from wend.drivers.live.paths.probes import PROBE, PROBE_MAGIC, answer_to
-from wend.drivers.live.paths.trace import TracerouteResult, TracerouteSession, TracerouteSettings
+from wend.drivers.live.paths.traceroute import TracerouteResult, TracerouteSession, TracerouteSettings
+from wend.drivers.live.paths.traceroute_paths import name_routers
 from wend.model.paths import UNKNOWN
 from wend.model.units import MS
 
@@ -37,7 +37,7 @@ class RouterPath:
                 if number not in lost and self._who(hop) is not None:
                     pending.append((now + self.rtt, number, hop))
                 self.most = max(self.most, trace.in_flight)
-            if trace.done:
+            if trace.is_done:
                 return trace.result()
             now = max(now + 1, min([trace.wake_ns(now), *(at for at, _, _ in pending)]))
             for at, number, hop in [one for one in pending if one[0] <= now]:
@@ -99,7 +99,7 @@ def test_a_late_answer_counts_and_an_impossible_one_does_not() -> None:
     assert trace.hear(0, "router", "a")
     assert not trace.hear(7, "router", "x") and not trace.hear(-1, "router", "x")
     assert trace.hear(1, "target", "t")
-    assert trace.done and trace.result() == TracerouteResult(("a",), True, 3, 2)
+    assert trace.is_done and trace.result() == TracerouteResult(("a",), True, 3, 2)
 
 
 @pytest.mark.parametrize(("kind", "hops"), [("unreachable", ("a", "b")), ("nowhere", ("a",))])
@@ -109,7 +109,7 @@ def test_no_probe_goes_beyond_the_end_of_a_path(kind: str, hops: tuple[str, ...]
         assert trace.next(number * MS) == (number, number + 1)
     trace.hear(0, "router", "a")
     trace.hear(1, kind, "b")  # type: ignore[arg-type]
-    assert trace.next(50 * MS) is None and trace.done
+    assert trace.next(50 * MS) is None and trace.is_done
     assert trace.result().hops == hops and not trace.result().reached
 
 
@@ -131,12 +131,12 @@ def test_no_probe_goes_beyond_the_end_of_a_path(kind: str, hops: tuple[str, ...]
     ],
 )
 def test_private_addresses_are_no_names(hops: list[str | None], target: str, path: tuple[str | None, ...]) -> None:
-    assert named(TracerouteResult(tuple(hops), True), target) == path
+    assert name_routers(TracerouteResult(tuple(hops), True), target) == path
 
 
 def test_a_path_that_does_not_reach_the_target_ends_with_a_gap() -> None:
-    assert named(TracerouteResult(("10.0.0.1",), False), "10.0.2.9") == ("10.0.0.1", None)
-    assert named(TracerouteResult((), False), "8.8.8.8") == (None,)
+    assert name_routers(TracerouteResult(("10.0.0.1",), False), "10.0.2.9") == ("10.0.0.1", None)
+    assert name_routers(TracerouteResult((), False), "8.8.8.8") == (None,)
 
 
 # ---------------------------------------------------------------- formats
@@ -164,5 +164,7 @@ def test_an_answer_is_as_long_as_its_probe_and_no_probe_itself(datagram: bytes) 
     ],
 )
 def test_the_output_of_the_program_is_parsed(said: str, hops: tuple[str | None, ...], reached: bool) -> None:
-    found = program.read("traceroute to 10.0.9.9 (10.0.9.9), 30 hops max, 60 byte packets\n" + said, "10.0.9.9")
+    found = traceroute_program.read(
+        "traceroute to 10.0.9.9 (10.0.9.9), 30 hops max, 60 byte packets\n" + said, "10.0.9.9"
+    )
     assert (found.hops, found.reached) == (hops, reached)

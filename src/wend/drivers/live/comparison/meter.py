@@ -1,16 +1,15 @@
 """Metrics of a live overlay, counted while it runs.
 
-Every packet and delivery is counted for the publication that caused it. A publication enters the metrics only when it
-is old enough to have arrived; otherwise all events in transit would count as lost. All peers of an overlay share one
-meter and one clock, so delays are exact.
+The meter counts every packet and delivery for the publication that caused it. A publication enters the metrics only
+when it is old enough to have arrived; otherwise events in transit would count as lost. All peers of an overlay share
+one meter and one clock, so delays are exact.
 """
 
 import random
 from array import array
 from collections import Counter, deque
-from typing import Protocol
 
-from wend.drivers.arrivals import earliest_arrivals
+from wend.drivers.arrivals import best_deliveries
 from wend.drivers.live.counters import Counters
 from wend.drivers.tally import DeliveryCounts, summarised
 from wend.drivers.workload import Topic
@@ -20,7 +19,7 @@ from wend.model.summary import LATE, Summary
 from wend.model.units import SECOND, Nanos
 
 SAMPLE = 50_000
-"""Percentiles are of this many deliveries, drawn evenly from all: exact until there are more, and bounded."""
+"""Percentiles are computed from so many deliveries, drawn evenly from all. They are exact until there are more."""
 
 
 class Flight:
@@ -34,16 +33,6 @@ class Flight:
         self.packets = 0
         self.unicast = 0
         self.arrived: dict[PeerId, Nanos] = {}
-
-
-class ComparisonRow(Protocol):
-    """A row of the comparison: an overlay of peers, or the oracle."""
-
-    def settle(self, before_ns: Nanos) -> None: ...
-
-    def is_complete(self) -> bool: ...
-
-    def summary(self, elapsed_ns: Nanos) -> Summary: ...
 
 
 class Totals:
@@ -105,22 +94,21 @@ class Totals:
 
 
 class Meter(Counters):
-    """The counters of one overlay's peers; it also counts the data packets of each publication."""
+    """The counters of all peers of an overlay, which also count the data packets of each publication."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
         self.totals = Totals(world)
         self._flights: dict[EventId, Flight] = {}
-        self._order: deque[EventId] = deque()
+        """The publications that are not in the totals yet, in their order."""
 
     def begin(self) -> None:
-        """Forget the control packets of the start: from now on they are the cost of running."""
+        """Forget the control packets of the start: the next ones are the cost of running."""
         self.control.clear()
         self.notices.clear()
 
     def published(self, id_: EventId, flight: Flight) -> None:
         self._flights[id_] = flight
-        self._order.append(id_)
 
     def sent_data(self, id_: EventId, destinations: int) -> None:
         super().sent_data(id_, destinations)
@@ -143,15 +131,16 @@ class Meter(Counters):
         return all(len(each.arrived) >= len(each.topic.subscribers) for each in self._flights.values())
 
     def settle(self, before_ns: Nanos) -> None:
-        while self._order and self._flights[self._order[0]].time_ns < before_ns:
-            self.totals.add(self._flights.pop(self._order.popleft()))
+        """Add the publications before this time to the totals."""
+        for id_ in [id_ for id_, flight in self._flights.items() if flight.time_ns < before_ns]:
+            self.totals.add(self._flights.pop(id_))
 
     def summary(self, elapsed_ns: Nanos) -> Summary:
         return self.totals.summary(self.control, self.drops, self.notices, elapsed_ns)
 
 
 class OracleMeter:
-    """The best possible results for the same failures, computed when they are past."""
+    """The best possible results under the same failures, computed once they are in the past."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -162,29 +151,17 @@ class OracleMeter:
         self._waiting.append((flight, since_start_ns))
 
     def is_complete(self) -> bool:
-        """The oracle computes arrivals; it waits for none."""
+        """Always: the oracle computes arrivals, and waits for none."""
         return True
 
     def settle(self, before_ns: Nanos) -> None:
         while self._waiting and self._waiting[0][0].time_ns < before_ns:
-            flight, since_start = self._waiting.popleft()
-            self._fly(flight, since_start)
+            flight, now = self._waiting.popleft()
+            topic = flight.topic
+            flight.arrived, flight.packets, flight.unicast = best_deliveries(
+                self.world, topic.publisher, now, topic.subscribers
+            )
             self.totals.add(flight)
 
     def summary(self, elapsed_ns: Nanos) -> Summary:
         return self.totals.summary(Counter(), Counter(), Counter(), elapsed_ns)
-
-    def _fly(self, flight: Flight, now: Nanos) -> None:
-        topic = flight.topic
-        arrival, parent = earliest_arrivals(self.world, topic.publisher, now, set(topic.subscribers))
-        used: set[PeerId] = set()
-        for subscriber in topic.subscribers:
-            if subscriber not in arrival:
-                continue
-            flight.arrived[subscriber] = arrival[subscriber] - now
-            hop = subscriber
-            while hop != topic.publisher:
-                used.add(hop)
-                flight.unicast += 1
-                hop = parent[hop]
-        flight.packets = len(used)

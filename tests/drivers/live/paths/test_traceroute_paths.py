@@ -17,11 +17,11 @@ from tests.lab.labs import needs
 from wend.console.app import app
 from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.config import load
-from wend.drivers.live.paths import program
+from wend.drivers.live.paths import traceroute_program
 from wend.drivers.live.paths.probes import HAS_ERROR_QUEUE, Prober, answer_to
 from wend.drivers.live.paths.source import NoPaths, open_paths
-from wend.drivers.live.paths.trace import TracerouteResult, TracerouteSettings
-from wend.drivers.live.paths.traced import TracedPaths
+from wend.drivers.live.paths.traceroute import TracerouteResult, TracerouteSettings
+from wend.drivers.live.paths.traceroute_paths import TraceroutePaths
 from wend.drivers.live.peer import LivePeer
 from wend.lab import namespaces
 from wend.model.errors import ConfigError
@@ -63,7 +63,7 @@ class Traces:
 def test_requests_share_a_traceroute_and_few_run_at_once() -> None:
     async def scene() -> None:
         traces, counts = Traces(*[GOOD] * 5), Counter[str]()
-        paths = TracedPaths(traces, MINUTE, counts, at_once=2)
+        paths = TraceroutePaths(traces, MINUTE, counts, at_once=2)
         asked = [asyncio.create_task(paths.find(0, peer % 5, (f"10.9.9.{peer % 5}", 1))) for peer in range(15)]
         await until(lambda: traces.running == 2)
         traces.go.set()
@@ -79,7 +79,7 @@ def test_the_cache_holds_a_path_and_an_incomplete_one_less_long() -> None:
         now, counts = [0], Counter[str]()
         traces = Traces(GOOD, HOLED, GOOD, OSError("no route"))
         traces.go.set()
-        paths = TracedPaths(traces, 10 * MINUTE, counts, clock=lambda: now[0])
+        paths = TraceroutePaths(traces, 10 * MINUTE, counts, clock=lambda: now[0])
 
         async def find() -> object:
             return await paths.find(0, 1, ("10.9.9.9", 1))
@@ -103,7 +103,7 @@ def test_the_cache_holds_a_path_and_an_incomplete_one_less_long() -> None:
 def test_closing_cancels_waiting_traceroutes() -> None:
     async def scene() -> None:
         traces, counts = Traces(GOOD, GOOD), Counter[str]()
-        paths = TracedPaths(traces, MINUTE, counts, at_once=1)
+        paths = TraceroutePaths(traces, MINUTE, counts, at_once=1)
         asked = [asyncio.create_task(paths.find(0, peer, (f"10.9.9.{peer}", 1))) for peer in (1, 2)]
         await until(lambda: traces.running == 1)
         paths.close()
@@ -130,7 +130,7 @@ def test_a_peer_learns_of_every_result(answer: TracerouteResult | Exception, mon
     async def scene() -> None:
         traces = Traces(answer)
         traces.go.set()
-        peer = LivePeer(PeerConfig(peer=0), paths=TracedPaths(traces, MINUTE, Counter()))
+        peer = LivePeer(PeerConfig(peer=0), paths=TraceroutePaths(traces, MINUTE, Counter()))
         peer.add_peer(1, ("127.0.0.1", 9))
         peer.start(Started((Neighbour(1, MS),)))
         await until(lambda: len(told) == 2)
@@ -149,11 +149,11 @@ def test_a_path_source_is_chosen_by_name_or_file(tmp_path: Path, monkeypatch: py
     def kind(name: str) -> type:
         return type(open_paths(name, ("127.0.0.1", 1), Counter()))
 
-    assert [kind(name) for name in ("none", "trace")] == [NoPaths, TracedPaths]
+    assert [kind(name) for name in ("none", "trace")] == [NoPaths, TraceroutePaths]
     assert kind(str(tmp_path / "trace")).__name__ == "PathTable"
     with pytest.raises(ConfigError, match="cannot read the paths in tracing"):
         kind("tracing")
-    monkeypatch.setattr(program, "where", lambda: None)
+    monkeypatch.setattr(traceroute_program, "where", lambda: None)
     with pytest.raises(ConfigError, match="no program called traceroute"):
         kind("traceroute")
 
@@ -258,7 +258,7 @@ def test_the_path_found_is_the_path_configured(routers: Line) -> None:
 @needs_routers
 @needs("traceroute")
 def test_the_program_finds_the_same(routers: Line) -> None:
-    found = _trace(routers, 0, routers.last, program.trace)
+    found = _trace(routers, 0, routers.last, traceroute_program.trace)
     assert (found.hops, found.reached) == (_configured(routers, 0, routers.last), True)
 
 
@@ -290,7 +290,7 @@ def test_live_peers_measure_the_path_to_each_other(routers: Line, monkeypatch: p
                 config,
                 listen=(routers.address(node, other), PORT),
                 insecure=True,
-                paths=TracedPaths(trace, MINUTE, counts),
+                paths=TraceroutePaths(trace, MINUTE, counts),
             )
         peer.counters.paths = counts
         return peer

@@ -1,14 +1,13 @@
 """Runs the system's `traceroute`, for systems whose sockets do not report the sender of an ICMP error."""
 
-import ipaddress
 import os
 import re
 import shutil
 import subprocess
 import threading
 
-from wend.drivers.live.addressing.addresses import Address
-from wend.drivers.live.paths.trace import TracerouteResult, TracerouteSettings
+from wend.drivers.live.addressing.addresses import Address, is_numeric
+from wend.drivers.live.paths.traceroute import TracerouteResult, TracerouteSettings
 from wend.model.units import SECOND
 
 _LINE = re.compile(r"^ *(\d+) +(\S.*)$", re.MULTILINE)
@@ -31,38 +30,30 @@ def trace(target: Address, stopped: threading.Event, settings: TracerouteSetting
     ) as process:
         while True:
             try:
-                said, complaint = process.communicate(timeout=_LOOK_S)
+                output, complaint = process.communicate(timeout=_LOOK_S)
                 break
             except subprocess.TimeoutExpired:
                 if stopped.is_set():
                     process.kill()
     if process.returncode != 0 and not stopped.is_set():
         raise OSError(f"traceroute failed: {' '.join(complaint.split()) or process.returncode}")
-    return read(said, target[0])
+    return read(output, target[0])
 
 
-def read(said: str, target: str) -> TracerouteResult:
+def read(output: str, target: str) -> TracerouteResult:
     """Parse the output: a line per hop with its number, then addresses, times, `*`, or `!H` and the like."""
     hops: list[str | None] = []
     sent = answers = 0
-    for number, rest in _LINE.findall(said):
+    for number, rest in _LINE.findall(output):
         if int(number) != len(hops) + 1:
             continue  # not the line of a hop
         fields = rest.split()
         answers += fields.count("ms")
         sent += fields.count("ms") + fields.count("*")
-        router = next((field for field in fields if _is_address(field)), None)
+        router = next((field for field in fields if is_numeric((field, 0))), None)
         if router == target:
             return TracerouteResult(tuple(hops), True, sent, answers)
         hops.append(router)
     while hops and hops[-1] is None:
         hops.pop()
     return TracerouteResult(tuple(hops), False, sent, answers)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

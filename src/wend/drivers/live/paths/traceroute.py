@@ -48,7 +48,7 @@ class TracerouteResult(msgspec.Struct, frozen=True):
 
 
 class TracerouteSession:
-    """A running traceroute: `next` returns the probe to send, `hear` takes an answer, `done` tells the end."""
+    """A running traceroute: `next` returns the probe to send, `hear` takes an answer, `is_done` tells the end."""
 
     def __init__(self, settings: TracerouteSettings, now: Nanos) -> None:
         self._settings = settings
@@ -72,7 +72,7 @@ class TracerouteSession:
         self._waiting = {number: until for number, until in self._waiting.items() if until > now}
         if now < self._pace or len(self._waiting) >= self._window:
             return None
-        hop = self._wanted()
+        hop = self._next_hop()
         if hop is None:
             return None
         number = len(self._hops)
@@ -85,7 +85,7 @@ class TracerouteSession:
     def wake_ns(self, now: Nanos) -> Nanos:
         """When to call `next` again, if no answer arrives before."""
         times = list(self._waiting.values())
-        if len(times) < self._window and self._wanted() is not None:
+        if len(times) < self._window and self._next_hop() is not None:
             times.append(self._pace)
         return max(now, min(times, default=now))
 
@@ -94,13 +94,13 @@ class TracerouteSession:
         return len(self._waiting)
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether the traceroute is complete. Call `next` first: it removes probes whose timeout is over."""
-        waited = any(self._hops[number] < self._end for number in self._waiting)
-        return not waited and self._wanted() is None
+        is_waiting = any(self._hops[number] < self._end for number in self._waiting)
+        return not is_waiting and self._next_hop() is None
 
     @property
-    def _known(self) -> bool:
+    def _is_end_known(self) -> bool:
         """Whether the end of the path is known."""
         return self._end <= self._settings.hops
 
@@ -108,14 +108,14 @@ class TracerouteSession:
     def _farthest(self) -> int:
         return max(self._routers, default=0)
 
-    def _wanted(self) -> int | None:
+    def _next_hop(self) -> int | None:
         """The hop of the next probe: the one with the fewest probes so far, and of those the nearest."""
-        asked = {self._hops[number] for number in self._waiting}
-        last = self._end - 1 if self._known else min(self._settings.hops, self._farthest + self._settings.gap)
+        in_flight = {self._hops[number] for number in self._waiting}
+        last = self._end - 1 if self._is_end_known else min(self._settings.hops, self._farthest + self._settings.gap)
         open_ = [
             hop
             for hop in range(1, last + 1)
-            if hop not in self._routers and hop not in asked and self._tries.get(hop, 0) < self._settings.tries
+            if hop not in self._routers and hop not in in_flight and self._tries.get(hop, 0) < self._settings.tries
         ]
         return min(open_, key=lambda hop: (self._tries.get(hop, 0), hop), default=None)
 
@@ -148,6 +148,6 @@ class TracerouteSession:
     # ---------------------------------------------------------------- result
 
     def result(self) -> TracerouteResult:
-        last = self._end - 1 if self._known else self._farthest
+        last = self._end - 1 if self._is_end_known else self._farthest
         hops = tuple(self._routers.get(hop) for hop in range(1, last + 1))
         return TracerouteResult(hops, self._reached, len(self._hops), self._answers)

@@ -1,7 +1,7 @@
 """Telemetry of a whole overlay in one process, for `wend up`: each peer writes to its own folder, DIR/peer-N.
 
-The peers share a clock, so their rows have the same time. `run.json` beside their folders says what nobody in a real
-overlay knows: which links were down when, and the metrics of the run by an exact clock.
+The peers share a clock, so their rows have the same time. `run.json` beside their folders says what nobody knows in a
+real overlay: when links were down, and the metrics of the run by an exact clock.
 """
 
 import os
@@ -16,8 +16,7 @@ import msgspec
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.store.store import fresh_incarnation
-from wend.drivers.live.telemetry.options import TelemetryOptions
-from wend.drivers.live.telemetry.recorder import TelemetryRecorder
+from wend.drivers.live.telemetry.recorder import TelemetryOptions, TelemetryRecorder
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.units import SECOND, Nanos
@@ -28,16 +27,16 @@ if TYPE_CHECKING:
     from wend.drivers.world import World
 
 SEGMENT_AGE_NS = 5 * SECOND
-"""Whoever plays with an overlay wants to look at segments soon."""
+"""Short, because the user of `wend up` looks at segments soon."""
 
 
 class OverlayTelemetry:
     """The recorders of an overlay's peers."""
 
     def __init__(self, folder: Path, clock: Clock, about: Mapping[str, Any]) -> None:
-        """`about`: what manifests say besides. Raises `ConfigError` if the folder cannot be used."""
+        """`about`: more content of the manifests. Raises `ConfigError` if the folder cannot be used."""
         self.incarnation = fresh_incarnation()
-        """That of all peers: segments of an earlier run in the same folder have another."""
+        """The incarnation of all peers. Segments of an earlier run in the same folder have another."""
         self.offset_ns: Nanos = 0
         self._folder = folder
         self._clock = clock
@@ -53,13 +52,15 @@ class OverlayTelemetry:
         return config.with_(incarnation=self.incarnation), MemberCounters(overlay)
 
     def open(self, peers: "list[LivePeer]") -> None:
-        """Let the peers be observed; to be called when the clock runs."""
+        """Observe the peers. Call it when the clock runs."""
         self.offset_ns = time.time_ns() - self._clock()
         for peer in peers:
             options = TelemetryOptions(
                 folder=self._folder / f"peer-{peer.id}", sample=1.0, segment_age_ns=SEGMENT_AGE_NS
             )
-            recorder = TelemetryRecorder(peer, options, clock=self._clock, offset_ns=self.offset_ns, about=self._about)
+            recorder = TelemetryRecorder(
+                peer.peer, peer.counters, options, clock=self._clock, offset_ns=self.offset_ns, about=self._about
+            )
             self._recorders[peer.id] = recorder
             peer.observe(recorder)
 
@@ -67,7 +68,7 @@ class OverlayTelemetry:
         self._recorders[peer].begin()
 
     def crash(self, peer: PeerId) -> None:
-        """A peer is gone; what it has not written is lost."""
+        """A peer has crashed, and its unwritten rows are lost."""
         self._recorders.pop(peer).stop()
 
     def close(self) -> None:
@@ -81,7 +82,7 @@ class OverlayTelemetry:
         """Write `run.json`."""
         start_ns = origin_ns + self.offset_ns
         links = world.overlay.links
-        told = {
+        content = {
             "strategy": strategy,
             "incarnation": self.incarnation,
             "begin_ns": start_ns + world.begin_ns,
@@ -96,7 +97,7 @@ class OverlayTelemetry:
             "scenario": world.scenario.flat(),
         }
         partial = self._folder / ".run.json.part"
-        partial.write_bytes(msgspec.json.format(msgspec.json.encode(told)) + b"\n")
+        partial.write_bytes(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
         os.rename(partial, self._folder / "run.json")
 
 
@@ -113,7 +114,7 @@ class ForwardedCounter(Counter[str]):
 
 
 class MemberCounters(Counters):
-    """The counters of one peer, which count for its whole overlay, too."""
+    """The counters of one peer, which also count for its overlay."""
 
     def __init__(self, overlay: Counters) -> None:
         super().__init__()

@@ -10,18 +10,19 @@ answers from the cache.
 """
 
 import asyncio
+import ipaddress
 import logging
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import dropwhile
 
 from wend.drivers.live.addressing.addresses import Address
-from wend.drivers.live.paths.names import named
-from wend.drivers.live.paths.trace import TracerouteResult
+from wend.drivers.live.paths.traceroute import TracerouteResult
 from wend.model.events import PeerId
-from wend.model.paths import Path
+from wend.model.paths import UNKNOWN, Path
 from wend.model.units import Nanos
 
 log = logging.getLogger("wend.paths")
@@ -34,7 +35,7 @@ _LOGGED = 5
 Tracing = Callable[[Address, threading.Event], TracerouteResult]
 
 
-class TracedPaths:
+class TraceroutePaths:
     """A path source that runs traceroutes."""
 
     def __init__(
@@ -52,19 +53,19 @@ class TracedPaths:
         self._clock = clock
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="trace")
         self._stopped = threading.Event()
-        self._known: dict[Address, tuple[Path | None, Nanos]] = {}
-        """The cache: a path and the time at which it expires."""
+        self._cache: dict[Address, tuple[Path | None, Nanos]] = {}
+        """By address: a path, and when it expires."""
         self._finding: dict[Address, asyncio.Future[Path | None]] = {}
 
     async def find(self, here: PeerId, there: PeerId, address: Address) -> Path | None:
-        path, until = self._known.get(address, (None, 0))
+        path, until = self._cache.get(address, (None, 0))
         if self._clock() < until:
             self._counts["remembered"] += 1
             return path
-        found = self._finding.get(address)
-        if found is None:
-            found = self._finding[address] = asyncio.ensure_future(self._measure(address))
-        return await asyncio.shield(found)  # other requests may wait for it, too
+        search = self._finding.get(address)
+        if search is None:
+            search = self._finding[address] = asyncio.ensure_future(self._measure(address))
+        return await asyncio.shield(search)  # other requests may wait for it, too
 
     def close(self) -> None:
         """Stop all traceroutes. The threads end soon after; this does not wait for them."""
@@ -75,11 +76,11 @@ class TracedPaths:
         path: Path | None = None
         try:
             self._counts["traces"] += 1
-            traced = await asyncio.get_running_loop().run_in_executor(
+            result = await asyncio.get_running_loop().run_in_executor(
                 self._threads, self._trace, address, self._stopped
             )
-            path = named(traced, address[0])
-            self._count(traced, path)
+            path = name_routers(result, address[0])
+            self._count(result, path)
         except Exception as error:
             self._counts["failed"] += 1
             if self._counts["failed"] <= _LOGGED:
@@ -87,15 +88,41 @@ class TracedPaths:
         finally:
             del self._finding[address]
         age = self._age_ns if path is not None and None not in path else self._age_ns // _WORSE
-        self._known[address] = (path, self._clock() + age)
+        self._cache[address] = (path, self._clock() + age)
         return path
 
-    def _count(self, traced: TracerouteResult, path: Path) -> None:
-        silent = traced.hops.count(None)
+    def _count(self, result: TracerouteResult, path: Path) -> None:
+        silent = result.hops.count(None)
         names = len(path) - path.count(None)
-        self._counts["probes"] += traced.sent
-        self._counts["answers"] += traced.answers
+        self._counts["probes"] += result.sent
+        self._counts["answers"] += result.answers
         self._counts["named"] += names
         self._counts["silent"] += silent
-        self._counts["private"] += len(traced.hops) - silent - names
-        self._counts["cut-short"] += not traced.reached
+        self._counts["private"] += len(result.hops) - silent - names
+        self._counts["cut-short"] += not result.reached
+
+
+def name_routers(result: TracerouteResult, target: str) -> Path:
+    """The path to `target`, with None for routers without a name.
+
+    Peers compare paths by router names, so a name must be unique. Private addresses (10.0.0.1 and the like) exist in
+    many networks:
+
+    - If the target has a private address, both peers are in the same private network, and its addresses are unique.
+    - If the target has a public address, private addresses are no names. The path omits them at this peer's end, where
+      no other peer sees them: it starts at the first public router. Further on they are routers without a name.
+
+    If an address answers at several hops, only the first hop has the name: a path has no loops. A path without routers
+    (both peers on one link) becomes one router without a name. A path that does not reach the target ends with one.
+    """
+    hops = list(result.hops)
+    if is_public(target):
+        hops = list(dropwhile(lambda hop: hop is not None and not is_public(hop), hops))
+        hops = [hop if hop is None or is_public(hop) else None for hop in hops]
+    first = {hop: place for place, hop in reversed(list(enumerate(hops)))}
+    path = tuple(hop if first[hop] == place else None for place, hop in enumerate(hops))
+    return (path or UNKNOWN) if result.reached else (*path, None)
+
+
+def is_public(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_global

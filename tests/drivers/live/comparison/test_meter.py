@@ -1,9 +1,12 @@
 """The metrics of a live overlay stay exact, and their cost stays bounded."""
 
+from collections import deque
+
 import pytest
 
-from wend.drivers.live import comparison, meter
-from wend.drivers.live.meter import Flight, Totals
+from wend.drivers.live.comparison import meter
+from wend.drivers.live.comparison.meter import Flight, Totals
+from wend.drivers.live.comparison.overlay import LiveOverlay
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.sim.network import Agenda, Network
@@ -84,7 +87,7 @@ def test_the_price_is_counted_as_the_simulator_counts_it() -> None:
 
 def test_each_direction_of_a_link_loses_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     world = build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s"}))
-    overlay = comparison.LiveOverlay(world, "dcrd", lambda: 0, comparison.deque())
+    overlay = LiveOverlay(world, "dcrd", lambda: 0, deque())
     seeds: list[int] = []
     monkeypatch.setattr(LivePeer, "add_peer", lambda *_, seed, **__: seeds.append(seed))
     overlay.link(lambda: 0)

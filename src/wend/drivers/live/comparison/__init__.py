@@ -1,0 +1,1 @@
+"""Strategies side by side on real sockets, for `wend up`: an overlay for each, and the meters that compare them."""
