@@ -19,10 +19,10 @@ import msgspec
 import pytest
 
 from tests.console.calls import ROOT, WEND, Said, interruptible, lonely, running_peer, started
+from tests.errors import raises
 from wend.console.pub_sub import read_attributes
 from wend.console.status_command import as_text, status_table
 from wend.drivers.live.status import StatusSnapshot
-from wend.model.errors import ConfigError
 from wend.model.events import Range
 from wend.model.units import MINUTE, MS, SECOND
 from wend.protocol.status import LinkStatus
@@ -173,12 +173,12 @@ def test_attributes_are_typed(words: list[str], found: dict[str, object]) -> Non
     ],
 )
 def test_an_invalid_attribute_is_one_sentence(word: str) -> None:
-    with pytest.raises(ConfigError, match="cannot read"):
+    with raises("invalid-setting", match="cannot read"):
         read_attributes([word])
 
 
 def test_a_refused_value_is_written_as_a_text() -> None:
-    with pytest.raises(ConfigError) as refused:
+    with raises("invalid-setting") as refused:
         read_attributes(["x=[3,5"])
     assert str(refused.value).endswith("""; the text is written '"[3,5"'""")
 
@@ -349,7 +349,7 @@ def test_a_status_says_who_the_peer_is_and_how_its_links_are() -> None:
         "late                     0",
         "data                     0",
         "data_unicast             0",
-        "drops         no route   2",
+        "drops         no-route   2",
         "in_flight                0",
         "waiting                  0",
     ]

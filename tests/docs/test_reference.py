@@ -13,9 +13,10 @@ import pytest
 
 import wend
 from tests.cores import pure_only
-from wend.drivers.live.access.grants import Denial
+from wend.drivers.live.access.grants import DENIALS
 from wend.drivers.live.addressing.address_book import Unidentified
 from wend.drivers.live.config import load
+from wend.drivers.live.counters import FAILURES
 from wend.drivers.live.process import PeerService
 from wend.drivers.live.transport import wire
 from wend.protocol import notices
@@ -65,7 +66,7 @@ def test_every_drop_and_refusal_has_its_row() -> None:
 LIVE = re.findall(r"^\| `(.+?)` \| .+ \|$", section("Counters of the live driver"), re.MULTILINE)
 OTHER = re.findall(r"^\| `(.+?)` \| .+ \|$", section("Counters of the simulator and of `wend up`"), re.MULTILINE)
 COMPUTED = {"drops.queue-full", "drops.peer-queue-full", "notices.queue-full", "notices.queue-full-again"}
-COMPUTED |= {"drops.queue-delay", "notices.background-packets", "notices.refused: corrupted"}
+COMPUTED |= {"drops.queue-delay", "notices.background-packets", "notices.refused-corrupted"}
 """Counters whose names stand in no one place (`drivers/sim/capacity.py`, `drivers/sim/disturbances.py`)."""
 
 
@@ -77,7 +78,7 @@ def test_every_counter_of_drivers_has_its_row() -> None:
     found |= {"published", "delivered", "late", "subscriptions", "in_flight", "waiting"}
     found |= {"data", "data_unicast", f"control.{ACKS}", f"control.{HELLOS}", "control.flooded"}
     found |= {"shaper.lost", "shaper.corrupted"}
-    found |= {f"clients.{denial}" for denial in get_args(Denial)}
+    found |= {f"clients.{denial}" for denial in DENIALS} | {f"failed.{code}" for code in FAILURES}
     assert {*LIVE, *OTHER} == found | COMPUTED
     assert len(LIVE) == len(set(LIVE)) and len(OTHER) == len(set(OTHER))
     assert "flooded" in PLUGINS["interest"]

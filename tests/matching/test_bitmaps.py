@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.errors import raises
 from tests.matching.strategies import events, filters, range_events
 from wend.matching import bitmap_index as bitmaps
 from wend.matching import bitmap_table as table
@@ -19,7 +20,7 @@ from wend.matching.bitmap_index import BitmapIndex
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter, parse
 from wend.matching.values import after, before, between
-from wend.model.errors import ConfigError, FilterError
+from wend.model.errors import FilterError
 from wend.model.events import Attributes
 
 
@@ -116,7 +117,7 @@ def test_columns_are_rows() -> None:
     ],
 )
 def test_a_column_that_events_cannot_have_is_refused(column: Any, reason: str) -> None:
-    with pytest.raises(ConfigError, match=reason):
+    with raises("invalid-setting", match=reason):
         Batch.of_columns(2, {"x": column})
 
 
@@ -191,7 +192,7 @@ def test_keys_are_of_any_ordered_type_but_arrays_need_integers() -> None:
         [2, 1],
         [0, 2, 1],
     ]
-    with pytest.raises(ConfigError, match="integer keys"):
+    with raises("invalid-setting", match="integer keys"):
         index.match_batch(Batch.of([{"x": 2}]))
 
 

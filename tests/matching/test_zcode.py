@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.errors import raises
 from tests.oracles.matching import leaves, printed_code
 from wend.matching.zcode import Box, NumberDomain, Space, TextDomain, halves, is_prefix, parent, side_code, woven
-from wend.model.errors import ConfigError
 
 domains = st.one_of(
     st.builds(NumberDomain, st.just(0), st.integers(0, 11)),
@@ -178,5 +178,5 @@ def test_ranges_that_meet_have_boxes_that_meet(ends: list[float]) -> None:
     ],
 )
 def test_invalid_spaces_are_refused(wrong: Callable[[], object]) -> None:
-    with pytest.raises(ConfigError):
+    with raises("invalid-setting"):
         wrong()

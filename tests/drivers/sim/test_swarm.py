@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.cores import pure_only
 from tests.drivers.sim.echoes import HERE
+from tests.errors import raises
 from wend.drivers.sim.bucket_agenda import BucketAgenda
 from wend.drivers.sim.latencies import LAN_NS, RouterLatencies, RouterTable, UniformLatencies
 from wend.drivers.sim.swarm import LINKS, Swarm, SwarmConfig
@@ -25,7 +26,6 @@ from wend.drivers.sim.swarm_workload import (
     brute_force,
     wanted,
 )
-from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND
 from wend.topology.routing import shortest_paths
 from wend.topology.transit_stub import TransitStub, transit_stub
@@ -269,14 +269,14 @@ def test_uniform_latencies_are_symmetric_and_within_their_range() -> None:
     ],
 )
 def test_a_workload_that_cannot_be_played_is_refused(made: Workload, sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
+    with raises("invalid-setting", match=sentence):
         swarm(made)
 
 
 def test_a_swarm_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ConfigError, match="at least one peer"):
+    with raises("invalid-setting", match="at least one peer"):
         SwarmConfig(peers=0, strategy="dcrd")
-    with pytest.raises(ConfigError, match="loss must lie in"):
+    with raises("invalid-setting", match="loss must lie in"):
         SwarmConfig(peers=1, strategy="dcrd", loss=1.0)
 
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.drivers.live.store_records import damage, pending
+from tests.errors import raises
 from wend.drivers.live.store import compaction
 from wend.drivers.live.store.format import (
     DamagedBytes,
@@ -24,7 +25,6 @@ from wend.drivers.live.store.format import (
     encode_record,
 )
 from wend.drivers.live.store.store import Store
-from wend.model.errors import ConfigError
 from wend.model.events import DurableOptions, EventId, Qos
 from wend.model.units import SECOND
 from wend.protocol.records import (
@@ -261,7 +261,7 @@ def _header(line: bytes) -> bytes:
 def test_a_store_of_another_version_is_refused_and_not_changed(tmp_path: Path, content: bytes, says: str) -> None:
     path = tmp_path / "s"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=says):
+    with raises("store-unreadable", match=says):
         Store(path)
     assert path.read_bytes() == content and not asides(path)
 
@@ -290,7 +290,7 @@ def test_a_disk_that_is_full_at_the_start_changes_nothing(tmp_path: Path, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(compaction, "write_whole", full)
-        with pytest.raises(ConfigError, match=f"cannot use the store {path}: No space left on device"):
+        with raises("unwritable", match=f"cannot use the store {path}: No space left on device"):
             Store(path)
     assert path.read_bytes() == content and not path.with_name("s.new").exists()
     again = Store(path)

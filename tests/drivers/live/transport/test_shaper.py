@@ -3,11 +3,9 @@
 import asyncio
 import time
 
-import pytest
-
+from tests.errors import raises
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.shaper import PacketFaults, Pipe, Shaper
-from wend.model.errors import ConfigError
 from wend.model.units import MS
 
 
@@ -138,9 +136,9 @@ def test_multicast_loses_what_it_would_corrupt() -> None:
 
 
 def test_mistakes_are_one_sentence() -> None:
-    with pytest.raises(ConfigError, match=r"corrupt 1\.5"):
+    with raises("invalid-setting", match=r"corrupt 1\.5"):
         Link(faults=PacketFaults(corruption=1.5))
-    with pytest.raises(ConfigError, match="no link to peer 3"):
+    with raises("invalid-setting", match="no link to peer 3"):
         Shaper().cut(3)
-    with pytest.raises(ConfigError, match="loss of 2"):
+    with raises("invalid-setting", match="loss of 2"):
         Link(loss=2.0)

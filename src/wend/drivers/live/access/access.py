@@ -2,7 +2,7 @@
 
 Limits bound the usage of this peer: by a client over all of its connections, and by a group over all of its clients.
 Usage outlives connections, so that a client gains nothing by connecting again. If there is a limit of bytes, retained
-events count for as long as the peer retains them, until it restarts. Every refusal is a `NotGranted` with one sentence
+events count for as long as the peer retains them, until it restarts. Every refusal is a `Refused` with one sentence
 for the client and the name of the operator's counter.
 """
 
@@ -12,9 +12,10 @@ from typing import Protocol
 
 import msgspec
 
-from wend.drivers.live.access.grants import NotGranted, Rights, UsageLimits, check_inbox, is_inbox
+from wend.drivers.live.access.grants import Rights, UsageLimits, check_inbox, is_inbox
 from wend.drivers.live.broker.retained import REPLY_TO
 from wend.drivers.live.frames import DurableStatus
+from wend.model.errors import Refused
 from wend.model.events import Attributes, DurableOptions, Event, PeerId, Value, event_bytes
 from wend.security.token_buckets import TokenBucket
 
@@ -76,19 +77,19 @@ class Usage:
     def check_connection(self) -> None:
         limit = self.limits.connections
         if limit is not None and self.connections >= limit:
-            raise NotGranted("connections-refused", f"{self.who} may have {limit} connections")
+            raise Refused(f"{self.who} may have {limit} connections", code="connections-refused")
 
     def check_subscription(self) -> None:
         limit = self.limits.subscriptions
         if limit is not None and self.subscriptions >= limit:
-            raise NotGranted("subscriptions-refused", f"{self.who} may have {limit} subscriptions")
+            raise Refused(f"{self.who} may have {limit} subscriptions", code="subscriptions-refused")
 
     def check_rate(self, now_s: float, size: int) -> None:
         limits = self.limits
         if self.events is not None and not self.events.has(now_s, 1.0):
-            raise NotGranted("rate-refused", f"{self.who} may publish {limits.events_per_s:g} events a second")
+            raise Refused(f"{self.who} may publish {limits.events_per_s:g} events a second", code="rate-refused")
         if self.bytes is not None and not self.bytes.has(now_s, size):
-            raise NotGranted("rate-refused", f"{self.who} may publish {limits.bytes_per_s:g} bytes a second")
+            raise Refused(f"{self.who} may publish {limits.bytes_per_s:g} bytes a second", code="rate-refused")
 
     def spend(self, size: int) -> None:
         if self.events is not None:
@@ -109,7 +110,7 @@ class Usage:
         self._kept_bytes -= self._kept.pop(key, 0)
 
     def room(self, key: KeptKey, size: int, keeper: Keeper, now_s: float) -> int | None:
-        """How many bytes may be kept under this key, for a request of this size; None: any number. Raises `NotGranted`
+        """How many bytes may be kept under this key, for a request of this size; None: any number. Raises `Refused`
         if none."""
         limit = self.limits.kept_bytes
         if limit is None:
@@ -119,7 +120,7 @@ class Usage:
             self._release_gone(keeper)
         left = self._left(limit, key)
         if left <= 0:
-            raise NotGranted("kept-refused", f"{self.who} may keep {limit} bytes, and they are in use")
+            raise Refused(f"{self.who} may keep {limit} bytes, and they are in use", code="kept-refused")
         return left
 
     def _release_gone(self, keeper: Keeper) -> None:
@@ -182,7 +183,7 @@ class Access:
 
     def check_admin(self) -> None:
         if not self.rights.admin:
-            raise NotGranted("admin-refused", "this client may not administer the peer")
+            raise Refused("this client may not administer the peer", code="admin-refused")
 
     # ---------------------------------------------------------------- publications
 
@@ -193,7 +194,7 @@ class Access:
     def check_reply(self, topic: Value | None, to: PeerId) -> None:
         """Check what the client publishes for one peer alone."""
         if not isinstance(topic, str) or (topic, to) not in self._requests:
-            raise NotGranted("reply-refused", "this client may reply only to requests that it has received")
+            raise Refused("this client may reply only to requests that it has received", code="reply-refused")
 
     def spend(self, size: int) -> None:
         """Count a publication of so many bytes, if its rate is not too high."""
@@ -209,14 +210,14 @@ class Access:
         for usage in self._usages:
             room = usage.room((_RETAINED, attribute, value), size, self._keeper, self._clock_s())
             if room is not None and size > room:
-                raise NotGranted("kept-refused", f"{usage.who} may keep {usage.limits.kept_bytes} bytes")
+                raise Refused(f"{usage.who} may keep {usage.limits.kept_bytes} bytes", code="kept-refused")
 
     def check_replace(self, attribute: str, value: Value) -> None:
         """Check that this client may replace or remove the event that is retained for a value."""
         former = self._keeper.held(attribute, value)
         if former is not None and not self.rights.admin and not self.rights.may_publish(former.attributes):
-            raise NotGranted(
-                "publish-refused", "the event that is retained for this value is not this client's to change"
+            raise Refused(
+                "the event that is retained for this value is not this client's to change", code="publish-refused"
             )
 
     def retained(self, attribute: str, value: Value) -> None:
@@ -235,7 +236,7 @@ class Access:
     def subscription(
         self, text: str, durable: DurableOptions | None, announced: bool
     ) -> tuple[str, DurableOptions | None]:
-        """The subscription that the client gets for the one that it asks for. Raises `NotGranted` or `FilterError`."""
+        """The subscription that the client gets for the one that it asks for. Raises `Refused` or `FilterError`."""
         for usage in self._usages:
             usage.check_subscription()
         if not announced:

@@ -76,21 +76,21 @@ class ClientAdmission:
         what = "token" if is_token else "certificate"
         now_s = wall_s()
         if identity.serial in self.keys.verifier.revoked:
-            raise Untrusted(f"the {what} of {identity.name} is revoked")
+            raise Untrusted(f"the {what} of {identity.name} is revoked", code="credentials-revoked")
         if now_s > identity.not_after_s:
-            raise Untrusted(f"the {what} of {identity.name} has ended")
+            raise Untrusted(f"the {what} of {identity.name} has ended", code="credentials-expired")
         if not is_token:
             return identity
         renewed = self.keys.by_serial(identity.serial)
         if renewed is None:
-            raise Untrusted(f"the token of {identity.name} is withdrawn")
+            raise Untrusted(f"the token of {identity.name} is withdrawn", code="credentials-revoked")
         return renewed
 
     # ---------------------------------------------------------------- what it may do
 
     def open(self, identity: Identity | None, durable: Iterable[DurableOptions], keeper: Keeper) -> Access | None:
         """The access of a new connection; None: it may do everything. `durable`: the durable subscriptions of the peer,
-        which is the `keeper`. Raises `NotGranted` if the client has too many connections."""
+        which is the `keeper`. Raises `Refused` if the client has too many connections."""
         name = "" if identity is None else identity.name  # no certificate or token has an empty name
         rights = self.grants.rights(None if identity is None else identity.groups)
         if rights is None:
@@ -117,7 +117,7 @@ class ClientAdmission:
         return usage
 
     def is_changed(self, identity: Identity | None, access: Access | None) -> bool:
-        """Whether the rights of a client have changed since it connected. Raises `NotGranted` if it has none."""
+        """Whether the rights of a client have changed since it connected. Raises `Refused` if it has none."""
         rights = self.grants.rights(None if identity is None else identity.groups)
         if rights is None or access is None:
             return (rights is None) != (access is None)

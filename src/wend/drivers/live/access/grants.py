@@ -14,14 +14,14 @@ grant says so.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard, get_args
 
 import msgspec
 
 from wend.matching.algebra import covers
 from wend.matching.filters import Filter, parse, topic_filter
 from wend.matching.printer import name_text, value_text
-from wend.model.errors import ClientError, ConfigError, FilterError
+from wend.model.errors import ConfigError, FilterError, Refused
 from wend.model.events import Attributes, PeerId, Range, Value
 from wend.model.scenario import read_toml
 
@@ -40,15 +40,8 @@ Denial = Literal[
     "not-admitted", "rights-changed", "publish-refused", "subscribe-refused", "reply-refused", "admin-refused",
     "rate-refused", "connections-refused", "subscriptions-refused", "kept-refused", "status-refused",
 ]  # fmt: skip
-"""The counters of refusals."""
-
-
-class NotGranted(ClientError):
-    """A client may not do this. The operator counts each such refusal under a name of its own."""
-
-    def __init__(self, counter: Denial, sentence: str) -> None:
-        super().__init__(sentence)
-        self.counter = counter
+DENIALS: frozenset[str] = frozenset(get_args(Denial))
+"""The codes of refusals that the operator counts, each under its own name."""
 
 
 class UsageLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -117,9 +110,9 @@ class Rights:
         self._publish_names = _names(self._publish)
 
     def check_publication(self, attributes: Attributes) -> None:
-        """Raise `NotGranted` for an event that the client may not publish."""
+        """Raise `Refused` for an event that the client may not publish."""
         if not self.may_publish(attributes):
-            raise NotGranted("publish-refused", f"this client may publish only events with {self._publish}")
+            raise Refused(f"this client may publish only events with {self._publish}", code="publish-refused")
 
     def may_publish(self, attributes: Attributes) -> bool:
         """Whether a client may publish an event. All values of a range must be granted; matching needs only one."""
@@ -134,19 +127,19 @@ class Rights:
         return self._receives.matches(attributes)
 
     def granted_filter(self, text: str) -> str:
-        """The subscription that the client gets for a filter. Raises `FilterError` or `NotGranted`."""
+        """The subscription that the client gets for a filter. Raises `FilterError` or `Refused`."""
         request = parse(text)
         if not self._receives.conjunctions:
-            raise NotGranted("subscribe-refused", "this client may not subscribe")
+            raise Refused("this client may not subscribe", code="subscribe-refused")
         if self.subscribe == "true":
             return text
         try:
             granted = parse(f"({self.subscribe}) and ({request})")
         except FilterError:
             sentence = f"together with what is granted ({self.subscribe}) this filter is too large"
-            raise NotGranted("subscribe-refused", sentence) from None
+            raise Refused(sentence, code="subscribe-refused") from None
         if request.conjunctions and not granted.conjunctions:
-            raise NotGranted("subscribe-refused", f"this client may subscribe only to events with {self._receives}")
+            raise Refused(f"this client may subscribe only to events with {self._receives}", code="subscribe-refused")
         return str(granted)
 
 
@@ -156,12 +149,12 @@ def is_inbox(topic: object) -> TypeGuard[str]:
 
 
 def check_inbox(text: str) -> None:
-    """Raise `NotGranted` unless a subscription that is not announced is for replies, at a topic that nobody can guess.
+    """Raise `Refused` unless a subscription that is not announced is for replies, at a topic that nobody can guess.
     Any other could see the replies to other clients."""
     topic = parse(text).topic
     if not is_inbox(topic) or text != topic_filter(topic):
-        raise NotGranted(
-            "subscribe-refused", "this client may have subscriptions that are not announced for replies only"
+        raise Refused(
+            "this client may have subscriptions that are not announced for replies only", code="subscribe-refused"
         )
 
 
@@ -181,7 +174,7 @@ class GrantTable:
 
     def rights(self, groups: Sequence[str] | None) -> Rights | None:
         """The rights of a client of these groups; None: it may do everything. Groups of None: it shows neither
-        certificate nor token, and is `local`, which no certificate can claim to be. Raises `NotGranted` if the grants
+        certificate nor token, and is `local`, which no certificate can claim to be. Raises `Refused` if the grants
         of the groups are too large together."""
         if not self._grants:
             return None
@@ -194,7 +187,7 @@ class GrantTable:
             try:
                 self._rights[key] = Rights(mine)
             except ConfigError as error:
-                raise NotGranted("not-admitted", f"{', '.join(key)}: {error}") from None
+                raise Refused(f"{', '.join(key)}: {error}", code="not-admitted") from None
         return self._rights[key]
 
     def may_forward(self, neighbour: PeerId, groups: Sequence[str], publishers: set[PeerId]) -> bool:

@@ -99,7 +99,7 @@ def read_folder(folder: Path) -> KeyFolder:
         verifier = RootVerifier(_roots(folder, certificates[1:]), read_revoked(folder / REVOKED))
         verifier.verify(credentials.certificate, wall_s())
     except Untrusted as error:
-        raise ConfigError(f"{folder / CERTIFICATE}: {error.reason}") from None
+        raise ConfigError(f"{folder / CERTIFICATE}: {error}") from None
     except ConfigError as error:
         raise ConfigError(f"{folder / CERTIFICATE}: {error}") from None
     tokens = {token.hash: token for token in read_tokens(folder / TOKENS)}
@@ -128,7 +128,7 @@ def read_bytes(path: Path, *, private: bool = False) -> bytes:
                 raise ConfigError(f"all users can change {path}: chmod o-w, and check its content")
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}", code="unreadable") from None
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError(f"{path} has more than {MAX_FILE_BYTES} bytes: it is no file of keys")
     return data
@@ -251,7 +251,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"cannot make the folder {folder}: {error.strerror}") from None
+        raise ConfigError(f"cannot make the folder {folder}: {error.strerror}", code="unwritable") from None
 
 
 def write_signing_key(path: Path, secret: bytes) -> None:
@@ -280,16 +280,20 @@ def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
             path.unlink(missing_ok=True)
             raise
     except FileExistsError:
-        raise ConfigError(f"{path} exists already, and keys and certificates are not overwritten") from None
+        raise ConfigError(
+            f"{path} exists already, and keys and certificates are not overwritten", code="file-exists"
+        ) from None
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}", code="unwritable") from None
 
 
 def check_new(*paths: Path) -> None:
     """Raise `ConfigError` if one of the files exists."""
     for path in paths:
         if os.path.lexists(path):
-            raise ConfigError(f"{path} exists already, and keys and certificates are not overwritten")
+            raise ConfigError(
+                f"{path} exists already, and keys and certificates are not overwritten", code="file-exists"
+            )
 
 
 def pem_of_certificates(certificates: Iterable[bytes]) -> bytes:
@@ -307,7 +311,7 @@ def append_line(path: Path, line: str) -> None:
     try:
         folder = os.open(place.parent, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}", code="unwritable") from None
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         before = _text(place) if os.path.lexists(place) else ""

@@ -4,8 +4,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from wend.drivers.live.access.access import Access
-from wend.drivers.live.access.grants import NotGranted
 from wend.drivers.live.access.source_limits import STATUS_PER_S, STATUS_PER_SOURCE_S
+from wend.model.errors import Refused
 from wend.security.identity import Identity
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class AdmittedClient:
             self._check_certificate(self._certificate)
 
     def admit(self, token: str) -> None:
-        """Find out who the client is, and what it may do. Raises `Untrusted` or `NotGranted`."""
+        """Find out who the client is, and what it may do. Raises `Untrusted` or `Refused`."""
         if self._by_tls and self._identity is None:
             self._identity = self._admission.by_token(token)
         broker = self._listener.broker
@@ -47,26 +47,26 @@ class AdmittedClient:
         self._end_strangeness()
 
     def recheck(self) -> None:
-        """Check the client again. Raises `Untrusted` if its keys have ended or are no longer trusted, and `NotGranted`
+        """Check the client again. Raises `Untrusted` if its keys have ended or are no longer trusted, and `Refused`
         if it may do other things now than when it connected."""
         if self._certificate is not None:
             self._check_certificate(self._certificate)
         elif self._identity is not None:
             self._identity = self._admission.check(self._identity)
         if not self._is_stranger and self._admission.is_changed(self._identity, self.access):
-            raise NotGranted("rights-changed", "what this client may do has changed: it connects again")
+            raise Refused("what this client may do has changed: it connects again", code="rights-changed")
 
     def check_status(self) -> None:
-        """Raise `NotGranted` for a client that asks for the status too often: over all connections of a client that
+        """Raise `Refused` for a client that asks for the status too often: over all connections of a client that
         shows keys, and over all clients of one source."""
         if self._identity is None:
             return
         listener, now_s = self._listener, time.monotonic()
         if not listener.status_of_clients.take(self._identity.name, now_s):
-            raise NotGranted("status-refused", f"a client may ask for the status {STATUS_PER_S:g} times a second")
+            raise Refused(f"a client may ask for the status {STATUS_PER_S:g} times a second", code="status-refused")
         if not listener.status_of_sources.take(self._source, now_s):
             most = f"{STATUS_PER_SOURCE_S:g} times a second"
-            raise NotGranted("status-refused", f"clients of one host may ask for the status {most}")
+            raise Refused(f"clients of one host may ask for the status {most}", code="status-refused")
 
     def leave(self) -> None:
         """The connection is gone."""

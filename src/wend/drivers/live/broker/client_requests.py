@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wend.drivers.live import frames
-from wend.drivers.live.access.grants import NotGranted
+from wend.drivers.live.access.grants import DENIALS
 from wend.drivers.live.broker.admitted_client import AdmittedClient
 from wend.drivers.live.broker.broker import Broker, BrokerClient
 from wend.drivers.live.config import NeighbourEntry
 from wend.drivers.live.plans.pieces import PlanPieces
-from wend.model.errors import FilterError, Refused, WendError
+from wend.model.errors import Refused, WendError
 from wend.model.events import Qos, Value
 from wend.protocol.ports import Unretained
 
@@ -85,9 +85,9 @@ class ClientRequests:
     def refuse(self, ref: int, error: WendError) -> None:
         """Tell the client why a request was not carried out."""
         self._broker.counts["denied"] += 1
-        if isinstance(error, NotGranted):
-            self._broker.counts[error.counter] += 1
-        self._output.answer(frames.No(ref, str(error), filter=isinstance(error, FilterError)))
+        if error.code in DENIALS:
+            self._broker.counts[error.code] += 1
+        self._output.answer(frames.RefusedFrame(ref, error.code, str(error)))
 
     def _check_admin(self) -> None:
         if self._access is not None:
@@ -95,7 +95,7 @@ class ClientRequests:
 
     def _subscribe(self, frame: frames.Subscribe) -> None:
         if frame.handle < 1:
-            raise Refused(f"a subscription's number starts at 1, got {frame.handle}")
+            raise Refused(f"a subscription's number starts at 1, got {frame.handle}", code="invalid-subscription")
         qos = Qos(
             deadline_ns=frame.deadline_ns,
             reliability=frame.reliability,

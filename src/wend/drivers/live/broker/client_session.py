@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from wend.drivers.live import frames
-from wend.drivers.live.access.grants import NotGranted
+from wend.drivers.live.access.grants import DENIALS
 from wend.drivers.live.broker.admitted_client import AdmittedClient
 from wend.drivers.live.broker.client_requests import ClientRequests
 from wend.drivers.live.broker.posting import Posting
@@ -25,13 +25,12 @@ from wend.drivers.live.broker.publisher_pause import PublisherPause
 from wend.drivers.live.broker.stalled_queue import StalledQueue
 from wend.drivers.live.broker.tcp_options import set_options
 from wend.drivers.live.transport import wire
-from wend.model.errors import WendError, WireError
+from wend.model.errors import Refused, Untrusted, WendError, WireError
 from wend.model.events import event_bytes
 from wend.model.publication import Publication
 from wend.model.units import Nanos
 from wend.protocol.notices import MissedCode
 from wend.protocol.ports import Deliver, Receipt
-from wend.security.identity import Untrusted
 
 if TYPE_CHECKING:
     from wend.drivers.live.broker.listener import TcpListener
@@ -216,7 +215,7 @@ class ClientSession(asyncio.Protocol):
         most = self._listener.max_clients
         if len(self._listener.sessions) >= most:
             self._broker.counts["refused"] += 1
-            self._dismiss(f"this peer serves {most} clients and takes no more")
+            self._dismiss(Refused(f"this peer accepts at most {most} clients", code="too-many-clients"))
             return
         self._listener.sessions.add(self)
         self._broker.counts["now"] += 1
@@ -251,26 +250,27 @@ class ClientSession(asyncio.Protocol):
             self._call_in(self._listener.stall_s, transport.abort)
             transport.close()  # by TLS it may be lost before this returns
 
-    def _dismiss(self, why: str) -> None:
-        self._output.answer(frames.No(0, why))
+    def _dismiss(self, error: WendError) -> None:
+        """Tell the client why its session ends, and end it."""
+        self._output.answer(frames.RefusedFrame(0, error.code, str(error)))
         self.end()
 
-    def _turn_away(self, error: Untrusted | NotGranted) -> None:
+    def _turn_away(self, error: Untrusted | Refused) -> None:
         """End the session of a client that may not connect, or no longer may."""
-        self._broker.counts[error.counter if isinstance(error, NotGranted) else "not-admitted"] += 1
-        self._dismiss(str(error))
+        self._broker.counts[error.code if error.code in DENIALS else "not-admitted"] += 1
+        self._dismiss(error)
 
     def recheck(self) -> None:
         """End the session if the client's keys have ended or are no longer trusted, or if its rights have changed."""
         if self.transport is not None:
             try:
                 self._client.recheck()
-            except (Untrusted, NotGranted) as error:
+            except (Untrusted, Refused) as error:
                 self._turn_away(error)
 
     def _not_greeted(self) -> None:
         self._broker.counts["silent"] += 1
-        self._dismiss(f"a client has to greet within {self._listener.greet_s:g} s")
+        self._dismiss(WireError(f"a client has to greet within {self._listener.greet_s:g} s", code="not-greeted"))
 
     def _call_in(self, wait_s: float, do: Callable[..., None], *arguments: int) -> None:
         self._cancel_timer()
@@ -303,7 +303,7 @@ class ClientSession(asyncio.Protocol):
             return self._answer_requests()
         except WireError as error:
             self._broker.counts["garbage"] += 1
-            self._dismiss(str(error))
+            self._dismiss(error)
         except Exception:
             self._broker.counts["failed"] += 1
             log.exception("the session of a client failed and is closed; the peer goes on")
@@ -350,7 +350,7 @@ class ClientSession(asyncio.Protocol):
         if isinstance(frame, frames.Greet):
             self._greet(frame)
         elif requests is None:
-            raise WireError("a client has to greet first")
+            raise WireError("a client has to greet first", code="not-greeted")
         elif isinstance(frame, frames.Confirm):
             self._confirm(frame.handle, frame.positions)
         elif isinstance(frame, frames.Post):
@@ -369,11 +369,12 @@ class ClientSession(asyncio.Protocol):
 
     def _greet(self, frame: frames.Greet) -> None:
         if frame.version != frames.VERSION:
-            raise WireError(f"the client speaks version {frame.version}, this peer version {frames.VERSION}")
+            sentence = f"the client speaks version {frame.version}, this peer version {frames.VERSION}"
+            raise WireError(sentence, code="other-version")
         if self._requests is None:
             try:
                 self._client.admit(frame.token)
-            except (Untrusted, NotGranted) as error:
+            except (Untrusted, Refused) as error:
                 self._turn_away(error)
                 return
             self._splitter.limit = frames.MAX_FRAME_BYTES
@@ -419,7 +420,7 @@ class ClientSession(asyncio.Protocol):
     def _withhold(self, handle: int, position: int) -> None:
         """Skip an event of a backlog that came there when more was granted."""
         self._broker.counts["withheld"] += 1
-        self._output.missed(handle, {"not granted": 1})
+        self._output.missed(handle, {"not-granted": 1})
         # Not now: the peer is handing over the event.
         asyncio.get_running_loop().call_soon(self._confirm, handle, (position,))
 

@@ -47,9 +47,10 @@ class DurableAttachments:
         try:
             check_durable(request.durable)
         except ClientError as error:
-            raise Refused(str(error)) from None
+            raise Refused(str(error), code="invalid-subscription") from None
         if name not in self._numbers and len(self._numbers) >= MAX_DURABLE:
-            raise Refused(f"this peer has {MAX_DURABLE} durable subscriptions and takes no more")
+            sentence = f"this peer has {MAX_DURABLE} durable subscriptions and takes no more"
+            raise Refused(sentence, code="too-many-subscriptions")
         number = self._numbers.get(name, request.number)
         self._peer.ask(Subscribed(LocalSubscription(number, request.filter, request.qos, request.durable)))
         self._numbers[name] = number
@@ -76,7 +77,7 @@ class DurableAttachments:
         """Raises `Refused` if there is none of this name."""
         number = self._numbers.get(name)
         if number is None:
-            raise Refused(f"this peer has no durable subscription {name!r}")
+            raise Refused(f"this peer has no durable subscription {name!r}", code="unknown-subscription")
         return number
 
     def remove(self, name: str) -> None:

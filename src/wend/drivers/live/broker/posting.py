@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from wend.drivers.live import frames
-from wend.drivers.live.access.grants import NotGranted
+from wend.drivers.live.access.grants import DENIALS
 from wend.model.errors import WendError
 from wend.model.publication import Publication
 from wend.protocol.ports import Receipt
@@ -17,7 +17,8 @@ class Posting:
         self._ref = frame.ref
         self._left = iter(frame.events)
         self._accepted = self._refused = 0
-        self._why = ""
+        self._first: WendError | None = None
+        """Why the first event that was refused was."""
         self._congested = False
 
     def serve(
@@ -30,11 +31,12 @@ class Posting:
                 self._accepted += 1
                 self._congested = self._congested or receipt.congested
             except WendError as error:
-                if isinstance(error, NotGranted):
-                    counts[error.counter] += 1
+                if error.code in DENIALS:
+                    counts[error.code] += 1
                 self._refused += 1
-                self._why = self._why or str(error)
+                self._first = self._first or error
             if must_pause():
                 return None
         counts["denied"] += self._refused
-        return frames.Posted(self._ref, self._accepted, self._refused, self._why, self._congested)
+        code, why = ("", "") if self._first is None else (self._first.code, str(self._first))
+        return frames.Posted(self._ref, self._accepted, self._refused, code, why, self._congested)

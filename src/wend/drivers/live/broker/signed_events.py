@@ -49,13 +49,15 @@ class SignedEvents:
         peer's."""
         headers = publication.headers
         if SIGNATURE_HEADER in headers or SIGNED_BY_HEADER in headers:
-            raise Refused(f"the headers {SIGNATURE_HEADER} and {SIGNED_BY_HEADER} are the peer's own")
+            raise Refused(
+                f"the headers {SIGNATURE_HEADER} and {SIGNED_BY_HEADER} are the peer's own", code="invalid-event"
+            )
         if self._signer is None:
             return publication
         try:
             headers = self._signer.sign(id_, publication.attributes, publication.payload, headers)
         except (OverflowError, ValueError) as error:
-            raise Refused(f"the event cannot be signed: {error}") from None
+            raise Refused(f"the event cannot be signed: {error}", code="invalid-event") from None
         return msgspec.structs.replace(publication, headers=headers)
 
     def verified(self, event: Event, now: Nanos) -> Event:

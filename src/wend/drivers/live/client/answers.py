@@ -12,11 +12,10 @@ from typing import Protocol, TypeVar
 
 from wend.drivers.live import frames
 from wend.drivers.live.client.connection import PeerConnection
-from wend.model.errors import ClientError, ConnectionLost, FilterError, Refused, WendError
+from wend.model.errors import ClientError, ConnectionLost, refusal
 
 BATCH_BYTES = 256 * 1024
 """A client with more unsent bytes waits until the peer has read some."""
-MISFIT = "the peer gave an answer that does not fit the request"
 A = TypeVar("A", frames.Accepted, frames.Completed, frames.StatusFrame, frames.Following, frames.Subscriptions)
 
 
@@ -62,10 +61,10 @@ class PendingAnswers:
             raise self._no_answer() from None
         finally:
             self.calls.pop(ref, None)
-        if isinstance(answer, frames.No):
-            raise refusal(answer)
+        if isinstance(answer, frames.RefusedFrame):
+            raise refusal(answer.code, answer.why)
         if not isinstance(answer, expected):
-            raise ClientError(f"{self._connection.at} gave an answer that does not fit the request")
+            raise unexpected_answer(self._connection.at)
         return answer
 
     def answered(self, frame: frames.Answer) -> None:
@@ -92,7 +91,7 @@ class PendingAnswers:
                 call.set_exception(error)
 
     def _no_answer(self) -> ConnectionLost:
-        return ConnectionLost(f"{self._connection.at} did not answer within {self.timeout:g} s")
+        return no_answer(self._connection.at, self.timeout)
 
     def _overdue(self, ref: int) -> None:
         call = self.calls.get(ref)
@@ -145,6 +144,9 @@ class AnswerDeadlines:
             self._arm(self._due[0][0])
 
 
-def refusal(answer: frames.No) -> WendError:
-    """The error that a refused request raises."""
-    return (FilterError if answer.filter else Refused)(answer.why)
+def no_answer(url: str, timeout: float) -> ConnectionLost:
+    return ConnectionLost(f"{url} did not answer within {timeout:g} s", code="timeout")
+
+
+def unexpected_answer(url: str) -> ClientError:
+    return ClientError(f"{url} gave an answer that does not fit the request", code="unexpected-answer")

@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Iterator
 
 from wend.drivers.live import frames
-from wend.drivers.live.client.answers import BATCH_BYTES, MISFIT, PendingAnswers
+from wend.drivers.live.client.answers import BATCH_BYTES, PendingAnswers, no_answer, unexpected_answer
 from wend.drivers.live.client.arrivals import PublishReceipt, receipt_of
 from wend.drivers.live.client.connection import PeerConnection
 from wend.drivers.live.transport import wire
-from wend.model.errors import ClientError, ConnectionLost, Refused
+from wend.model.errors import ClientError, ConnectionLost, WendError, refusal
 
 BATCH_MSGS = 256
 
@@ -44,29 +44,29 @@ class PublishBatch:
             self.error = error
             self.complete.set_result(None)
 
-    def results(self, unsent: ClientError) -> list[PublishReceipt | ClientError]:
+    def results(self, unsent: ClientError, url: str) -> list[PublishReceipt | WendError]:
         """In the order of the publications: the receipt, or the reason why there is none."""
-        return [_result(self._answers.get(ref, self.error or unsent)) for ref in self.refs]
+        return [_result(self._answers.get(ref, self.error or unsent), url) for ref in self.refs]
 
 
-def _result(answer: frames.Answer | ClientError) -> PublishReceipt | ClientError:
+def _result(answer: frames.Answer | ClientError, url: str) -> PublishReceipt | WendError:
     match answer:
         case frames.Accepted():
             return receipt_of(answer)
-        case frames.No(why=why):
-            return Refused(why)
+        case frames.RefusedFrame(_, code, why):
+            return refusal(code, why)
         case ClientError():
             return answer
-    return ClientError(MISFIT)
+    return unexpected_answer(url)
 
 
 async def send_batches(
     connection: PeerConnection, answers: PendingAnswers, requests: list[frames.Publish]
-) -> list[PublishReceipt | ClientError]:
+) -> list[PublishReceipt | WendError]:
     """Send publications in batches, each batch while the one before it is answered. After an error the rest is not
     sent, so that no event overtakes one whose fate is unknown."""
     batches, calls, timeout = list(_batched(requests)), answers.calls, answers.timeout
-    unsent = ConnectionLost("it was not sent, because an event before it got no answer")
+    unsent = ConnectionLost("it was not sent, because an event before it got no answer", code="not-sent")
     before: PublishBatch | None = None
     try:
         for batch in batches:
@@ -82,11 +82,11 @@ async def send_batches(
         if before is not None:
             await _complete(before, connection.at, timeout)
     except ClientError as error:
-        unsent = error if isinstance(error, ConnectionLost) else ConnectionLost(str(error))
+        unsent = error if isinstance(error, ConnectionLost) else ConnectionLost(str(error), code=error.code)
     finally:
         for ref in (ref for batch in batches for ref in batch.refs):
             calls.pop(ref, None)
-    return [result for batch in batches for result in batch.results(unsent)]
+    return [result for batch in batches for result in batch.results(unsent, connection.at)]
 
 
 async def _complete(batch: PublishBatch, url: str, timeout: float) -> None:
@@ -94,7 +94,7 @@ async def _complete(batch: PublishBatch, url: str, timeout: float) -> None:
         async with asyncio.timeout(timeout):
             await asyncio.shield(batch.complete)
     except TimeoutError:
-        batch.failed(ConnectionLost(f"{url} did not answer within {timeout:g} s"))
+        batch.failed(no_answer(url, timeout))
 
 
 def _batched(requests: list[frames.Publish]) -> Iterator[PublishBatch]:

@@ -190,7 +190,7 @@ class Client:
             try:
                 publication = as_publication(*(event if isinstance(event, tuple) else (event,)))
             except ClientError as error:
-                raise type(error)(f"event {number} of many: {error}") from None
+                raise type(error)(f"event {number} of many: {error}", code=error.code) from None
             requests.append(self._publish_frame(publication))
         results = await send_batches(self._connection, self._answers, requests)
         receipts = [result for result in results if isinstance(result, PublishReceipt)]
@@ -256,7 +256,7 @@ class Client:
                 await self._ask(frames.PingFrame(self._number()))
                 await self._streams.consumed()
         except TimeoutError:
-            raise ClientError(f"not everything was consumed within {timeout} s") from None
+            raise ClientError(f"not everything was consumed within {timeout} s", code="timeout") from None
 
     async def close(self) -> None:
         await self._connection.close()
@@ -349,7 +349,7 @@ class Client:
         try:
             data = wire.encode_frame(request)
         except WireError as error:
-            raise ClientError(str(error)) from None
+            raise ClientError(str(error), code=error.code) from None
         connection = self._connection
         if connection.writer is None:
             await connection.opened()

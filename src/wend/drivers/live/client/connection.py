@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from wend.drivers.live import frames
 from wend.drivers.live.addressing.addresses import Address, parse_urls, scheme_of, show
 from wend.drivers.live.transport import wire
-from wend.model.errors import ClientError, ConfigError, ConnectionLost, Refused, WireError
+from wend.model.errors import ClientError, ConfigError, ConnectionLost, Refused, WireError, refusal
 from wend.model.events import PeerId
 
 if TYPE_CHECKING:  # most clients connect without TLS
@@ -96,7 +96,7 @@ class PeerConnection:
             if self._error is not None:
                 raise self._error
             if self._task is None:
-                raise ClientError("connect first: async with wend.connect(...), or await it")
+                raise ClientError("connect first: async with wend.connect(...), or await it", code="not-connected")
             await self._ready.wait()
 
     def write_soon(self) -> None:
@@ -129,7 +129,7 @@ class PeerConnection:
             with suppress(asyncio.CancelledError):
                 await self._task
             self._task = None
-        self._finish(ClientError("the client is closed"))
+        self._finish(ClientError("the client is closed", code="closed"))
 
     async def _connect(self) -> AsyncIterator[frames.ToClient]:
         """Connect to the first peer that can be reached, from the last one on. All attempts share the timeout."""
@@ -146,7 +146,10 @@ class PeerConnection:
         if count == 1:
             raise failures[0]
         refused = all(isinstance(failure, Refused) for failure in failures)
-        raise (Refused if refused else ConnectionLost)("; ".join(map(str, failures)))
+        sentences = "; ".join(map(str, failures))
+        if refused:
+            raise Refused(sentences, code=failures[0].code)
+        raise ConnectionLost(sentences, code="unreachable")
 
     async def _connect_to(self, address: Address, timeout: float) -> AsyncIterator[frames.ToClient]:
         url = self._url(address)
@@ -159,14 +162,14 @@ class PeerConnection:
                     match await anext(frames_read, None):
                         case frames.Welcome(peer=peer, version=frames.VERSION):
                             if certified not in (None, peer):
-                                raise Refused(
-                                    f"{url} says that it is peer {peer}, but has the certificate of peer {certified}"
-                                )
+                                said = f"says that it is peer {peer}, but has the certificate of peer {certified}"
+                                raise Refused(f"{url} {said}", code="untrusted")
                             self.peer = peer
-                        case frames.No(why=why):
-                            raise Refused(why)
+                        case frames.RefusedFrame(_, code, why):
+                            raise refusal(code, why)
                         case None:
-                            raise ConnectionLost(f"{url} closed the connection; perhaps {self._why_closed()}")
+                            sentence = f"{url} closed the connection; perhaps {self._why_closed()}"
+                            raise ConnectionLost(sentence, code="unreachable")
                         case _:
                             raise WireError("it did not welcome us")
                 except BaseException:
@@ -175,7 +178,8 @@ class PeerConnection:
         except (OSError, TimeoutError) as error:
             raise self._unreached(url, error) from None
         except WireError as error:
-            raise ConnectionLost(f"{url} is not a Wend peer of this version: {error}") from None
+            sentence = f"{url} is not a Wend peer of this version: {error}"
+            raise ConnectionLost(sentence, code="other-version") from None
         self.writer = writer
         self._ready.set()
         return frames_read
@@ -190,14 +194,14 @@ class PeerConnection:
         try:
             tls = self._tls()
         except ConfigError as error:
-            raise Refused(str(error)) from None
+            raise Refused(str(error), code=error.code) from None
         # The name is not checked, but has to be given.
         reader, writer = await asyncio.open_connection(*address, ssl=tls.context, server_hostname=address[0])
         try:
             identity = tls.check(writer.get_extra_info("ssl_object").getpeercert(True))
         except Untrusted as error:
             writer.close()
-            raise Refused(f"{self._url(address)} is not trusted: {error}") from None
+            raise Refused(f"{self._url(address)} is not trusted: {error}", code=error.code) from None
         return reader, writer, tls.token, identity.peer
 
     def _why_closed(self) -> str:
@@ -207,12 +211,11 @@ class PeerConnection:
     def _unreached(self, url: str, error: Exception) -> ClientError:
         """What a connection that could not be made means. One that is not trusted is not tried again."""
         if self._tls is None or not isinstance(error, SSLError):
-            return ConnectionLost(
-                f"cannot reach a peer at {url}: {getattr(error, 'strerror', None) or 'it does not answer'}"
-            )
+            why = getattr(error, "strerror", None) or "it does not answer"
+            return ConnectionLost(f"cannot reach a peer at {url}: {why}", code="unreachable")
         from wend.drivers.live.access.tls import reason
 
-        return Refused(f"{url}: {reason(error)}")
+        return Refused(f"{url}: {reason(error)}", code="untrusted")
 
     async def _run(self, frames_read: AsyncIterator[frames.ToClient]) -> None:
         try:
@@ -226,7 +229,7 @@ class PeerConnection:
         except ClientError as error:
             self._finish(error)
         finally:
-            self._broken(ClientError("the client is closed"))
+            self._broken(ClientError("the client is closed", code="closed"))
 
     async def _reconnect(self) -> AsyncIterator[frames.ToClient]:
         loop = asyncio.get_running_loop()
@@ -239,7 +242,7 @@ class PeerConnection:
                 frames_read = await self._connect()
             except ConnectionLost as error:
                 if loop.time() > give_up:
-                    raise ConnectionLost(f"{error}; gave up after {self.patience:g} s") from None
+                    raise ConnectionLost(f"{error}; gave up after {self.patience:g} s", code=error.code) from None
                 wait = min(2 * wait, LAST_BACKOFF_S)
             else:
                 self._restore()

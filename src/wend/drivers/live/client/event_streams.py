@@ -13,12 +13,11 @@ from typing import Any, Protocol
 import msgspec
 
 from wend.drivers.live import frames
-from wend.drivers.live.client.answers import refusal
 from wend.drivers.live.client.arrivals import Arrival, DurableArrival, PublishReceipt, reply_to, signer_of
 from wend.drivers.live.client.confirmations import Confirmations
 from wend.drivers.live.client.connection import PeerConnection
 from wend.drivers.live.transport import wire
-from wend.model.errors import ClientError, FilterError, Refused, WendError
+from wend.model.errors import ClientError, FilterError, Refused, WendError, refusal
 from wend.model.events import Attributes, Headers, PeerId, event_bytes
 from wend.model.publication import Publication
 from wend.model.units import SECOND
@@ -138,16 +137,16 @@ class EventStreams:
                 stream.missed.update(counts)
             case frames.Replaced(handle):
                 del self._open[handle]
-                stream.end(ClientError("another client took over this durable subscription"))
+                stream.end(ClientError("another client took over this durable subscription", code="taken-over"))
 
     def answered(self, frame: frames.Answer) -> None:
         """The peer answered a request. It may be one of `restore`."""
         stream = self._restoring.pop(frame.ref, None)
         if stream is None:
             return
-        if isinstance(frame, frames.No):
+        if isinstance(frame, frames.RefusedFrame):
             self._open.pop(stream.handle, None)
-            stream.end(refusal(frame))
+            stream.end(refusal(frame.code, frame.why))
         else:
             stream.subscribed(self.peer)
 
@@ -304,7 +303,7 @@ class EventStream:
 
     async def __aenter__(self) -> "EventStream":
         if self._subscription.ended:
-            raise ClientError("this subscription is closed: make another")
+            raise ClientError("this subscription is closed: make another", code="closed")
         if not self._entered:
             await self._streams.open(self._subscription)
             self._entered = True
@@ -333,7 +332,7 @@ class EventStream:
     async def __anext__(self) -> Arrival:
         """Ends when the subscription is closed; raises when the peer did not come back, or refused it then."""
         if not self._entered and not self._subscription.ended:
-            raise ClientError("enter it first: async with client.subscribe(...)")
+            raise ClientError("enter it first: async with client.subscribe(...)", code="not-connected")
         if self._confirmations is None:
             return arrival_of(await self._subscription.take(), self)
         self._confirmations.confirm_current()
@@ -378,7 +377,7 @@ def _durable_arrival(delivery: frames.Delivery, stream: EventStream, peer: PeerI
         headers,
         stream,
         signed_by=signer,
-        redelivered=delivery.again,
+        redelivered=delivery.redelivered,
         peer=peer,
         position=delivery.position,
     )

@@ -50,7 +50,7 @@ class Inbox:
                 headers = {**publication.headers, REPLY_TO: f"{self._topic}/{number}"}
                 receipt = await self._streams.publish(msgspec.structs.replace(publication, headers=headers))
                 if not receipt.targets:
-                    raise NoReply("nobody is subscribed to this request")
+                    raise NoReply("nobody is subscribed to this request", code="nobody-subscribed")
                 return await reply
         except TimeoutError:
             raise NoReply(f"no reply came within {timeout:g} s") from None
@@ -87,7 +87,7 @@ class Inbox:
 
     def end(self, error: WendError | None) -> None:
         self.ended = True
-        self._fail(error or ClientError("the client is closed"))
+        self._fail(error or ClientError("the client is closed", code="closed"))
 
     async def consumed(self) -> None:
         """Replies do not wait: somebody waits for them."""

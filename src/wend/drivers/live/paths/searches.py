@@ -42,5 +42,5 @@ class PathSearches:
             if address is not None:
                 path = await self._source.find(self._peer.id, effect.peer, address)
         except Exception:
-            self._peer.failed("carry out", effect)
+            self._peer.failed("carry-out-effect", effect)
         self._peer.tell(PathFound(effect.peer, path))

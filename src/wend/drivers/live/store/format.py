@@ -191,7 +191,8 @@ class StoreReader:
             return 0, framing
         if line is None:
             raise ConfigError(
-                f"{self.path} is not a store of a Wend peer, or damaged so much that nothing of it is left"
+                f"{self.path} is not a store of a Wend peer, or damaged so much that nothing of it is left",
+                code="store-unreadable",
             )
         if version != VERSION:
             raise self._another(version)
@@ -201,7 +202,8 @@ class StoreReader:
         which = "a newer version of Wend" if version > VERSION else "an older version of Wend"
         return ConfigError(
             f"{self.path} is a store of {which}: it has format {version}, and this version of Wend reads formats 2 and "
-            f"{VERSION}; the file was not changed"
+            f"{VERSION}; the file was not changed",
+            code="store-unreadable",
         )
 
 

@@ -80,7 +80,7 @@ class Store:
             self._replaced()
         except OSError as error:
             self._lock.close()
-            raise ConfigError(f"cannot use the store {path}: {error.strerror or error}") from None
+            raise ConfigError(f"cannot use the store {path}: {error.strerror or error}", code="unwritable") from None
         except ConfigError:
             self._lock.close()
             raise
@@ -233,7 +233,7 @@ def _checked(path: Path) -> Path:
         for beside in (_lock_of(store), copy_of(store)):
             check_regular(beside)
     except OSError as error:
-        raise ConfigError(f"cannot use the store {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot use the store {path}: {error.strerror or error}", code="unwritable") from None
     except ValueError as error:
         raise ConfigError(f"cannot use the store {str(path)!r}: {error}") from None
     return store
@@ -248,12 +248,12 @@ def _lock(path: Path) -> BinaryIO:
     try:
         lock = _lock_of(path).open("ab")
     except OSError as error:
-        raise ConfigError(f"cannot use the store {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot use the store {path}: {error.strerror or error}", code="unwritable") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         lock.close()
-        raise ConfigError(f"the store {path} is in use by another peer") from None
+        raise ConfigError(f"the store {path} is in use by another peer", code="store-in-use") from None
     return lock
 
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 from wend.drivers.live.clock import Clock, monotonic
-from wend.drivers.live.counters import Counters
+from wend.drivers.live.counters import Counters, FailureCode
 from wend.drivers.live.store.store import Store
 from wend.model.events import EventId, PeerId
 from wend.model.units import SECOND, Nanos
@@ -33,7 +33,7 @@ class StoreWriter:
         peer: PeerId,
         store: Store | None,
         deliver: Callable[[Deliver], None],
-        failed: Callable[[str, Effect], None],
+        failed: Callable[[FailureCode, Effect], None],
         counters: Counters,
         clock: Clock = monotonic,
     ) -> None:
@@ -76,14 +76,14 @@ class StoreWriter:
             if type(effect.record) is QueuedRecord:
                 self.queued = effect.record.event.id
         except OSError as error:
-            self._counters.failed["carry-out-persist"] += 1
+            self._counters.failed["store-record"] += 1
             log.warning(
                 "peer %d cannot write its store %s: %s; it acknowledges and delivers nothing, and tries again",
                 self._peer, self._store.path, error.strerror or error,
             )  # fmt: skip
             self._hold(effect)
         except Exception:  # the record is not stored, for whatever reason
-            self._failed("carry out", effect)
+            self._failed("store-record", effect)
             self._hold(effect)
 
     def _hold(self, effect: Persist) -> None:
@@ -136,7 +136,7 @@ class StoreWriter:
                     log.debug("peer %d still cannot store: %s", self._peer, error)
                     self._retry_later()
                     return
-                self._failed("carry out", effect)
+                self._failed("carry-out-effect", effect)
             self.held.popleft()
         if began:
             log.warning("peer %d stores again, after %.1f s", self._peer, (self._clock() - began) / SECOND)

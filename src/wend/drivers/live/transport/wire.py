@@ -242,7 +242,7 @@ def encode_frame(frame: frames.ToPeer | frames.ToClient) -> bytes:
     except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
         raise WireError(f"a frame cannot be encoded: {error}") from None
     if len(body) > frames.MAX_FRAME_BYTES:
-        raise WireError(f"a frame may have {frames.MAX_FRAME_BYTES} bytes, this one has {len(body)}")
+        raise WireError(f"a frame may have {frames.MAX_FRAME_BYTES} bytes, this one has {len(body)}", code="too-large")
     return _LENGTH.pack(len(body)) + body
 
 
@@ -290,7 +290,8 @@ class Splitter:
         while len(self._rest) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._rest)
             if not 0 < length <= self.limit:
-                raise WireError(f"a frame may have 1..{self.limit} bytes, this one claims {length}")
+                sentence = f"a frame may have 1..{self.limit} bytes, this one claims {length}"
+                raise WireError(sentence, code="too-large")
             end = _LENGTH.size + length
             if len(self._rest) < end:
                 return
