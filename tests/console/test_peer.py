@@ -105,20 +105,20 @@ def test_pub_and_sub_through_a_peer(said: Said, tmp_path: Path) -> None:
         assert re.search(r"^clients +connected +6$", said("status", "--peer", url)[1], re.MULTILINE)
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
-        assert "stopped; counted:" in process.communicate()[0]
+        assert "stopped; counters:" in process.communicate()[0]
 
 
 def test_links_of_a_running_peer_are_changed_and_listed(said: Said, url: str) -> None:
     assert said("link", "list", "--peer", url) == (0, "", "")
     added = said("link", "add", "5", "127.0.0.1:7705", "--delay", "30ms", "--peer", url)
-    assert added == (0, "peer 1 has a link with peer 5 at 127.0.0.1:7705\n", "")
+    assert added == (0, "peer 1 has a link to peer 5 at 127.0.0.1:7705\n", "")
     listed = said("link", "list", "--peer", url)[1].splitlines()
     assert listed[0].split() == ["link", "address", "state", "rtt", "loss", "last", "change"]
     assert listed[1].split()[:5] == ["5", "127.0.0.1:7705", "unknown", "60.0", "ms"]
     assert json.loads(said("link", "list", "--json", "--peer", url)[1])["rtt_ns"] == 60_000_000
     again = said("link", "add", "5", "127.0.0.1:7705", "--peer", url)
     assert again == (2, "", "wend: peer 1 is linked with peer 5 already\n")
-    assert said("link", "remove", "5", "--peer", url) == (0, "peer 1 no longer has a link with peer 5\n", "")
+    assert said("link", "remove", "5", "--peer", url) == (0, "peer 1 no longer has a link to peer 5\n", "")
     for words, shown in (
         (("add", "6", "[::1]:7"), None),
         (("add", "6", "b:7"), {"address": "b:7"}),

@@ -38,9 +38,7 @@ class Subcommand(NamedTuple):
 
 
 SUBCOMMANDS = {
-    "up": Subcommand(
-        "up", "Run overlays on this machine, with failing links, and compare strategies as they go.", "sim"
-    ),
+    "up": Subcommand("up", "Run overlays with failing links on this machine, and compare strategies live.", "sim"),
     "peer": Subcommand("peer", "Run one peer from its configuration file."),
     "pub": Subcommand("pub_sub", "Publish an event."),
     "sub": Subcommand("pub_sub", "Print events as they arrive, until Ctrl-C, --count or --timeout."),
@@ -55,12 +53,12 @@ SUBCOMMANDS = {
     "topology": Subcommand("topology_commands", "Make, list, convert and draw underlay networks.", "maps"),
     "lab": Subcommand(
         "lab.lab_commands",
-        "An emulated wide-area network (Linux, root): hosts are network namespaces, links delay and fail.",
+        "Emulate a wide-area network (Linux, root): hosts are network namespaces, links delay and fail.",
         "lab",
     ),
-    "plan": Subcommand("plan.plan_commands", "Plan the routes of flows such that no message is dropped.", "plan"),
-    "data": Subcommand("data.data_commands", "Spark jobs on files.", "spark"),
-    "telemetry": Subcommand("telemetry_commands", "Bring the telemetry of peers to where jobs read it."),
+    "plan": Subcommand("plan.plan_commands", "Plan the routes of flows so that no message is dropped.", "plan"),
+    "data": Subcommand("data.data_commands", "Run Spark jobs on files.", "spark"),
+    "telemetry": Subcommand("telemetry_commands", "Copy the telemetry of peers to where jobs read it."),
     "version": Subcommand("version_command", "Print the version, and which parts are installed."),
 }
 

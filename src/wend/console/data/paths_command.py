@@ -38,7 +38,8 @@ def data_paths(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the paths, as Parquet.")],
     k: Annotated[int, typer.Option(help="The most paths to each receiver.")] = 5,
     sources: Annotated[
-        str | None, typer.Option(help="Peers that paths start from, by commas: names or numbers. Default: all.")
+        str | None,
+        typer.Option(help="The peers at which paths start, separated by commas: names or numbers. By default, all."),
     ] = None,
     link_capacity: Annotated[
         str, typer.Option(help="Capacity per direction of links that state none: 40msg/s, 10Mbit/s.")
@@ -47,7 +48,7 @@ def data_paths(
     degree: Degree = None,
     seed: Seed = None,
     overwrite: Overwrite = False,
-    spread: Annotated[SparkChoice, typer.Option(help="Use Spark or not; auto decides by size.")] = SparkChoice.AUTO,
+    spread: Annotated[SparkChoice, typer.Option(help="Whether to use Spark; auto decides by size.")] = SparkChoice.AUTO,
     master: Master = None,
     conf: Conf = None,
     ship: Ship = False,

@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 
-group = typer.Typer(help="Plan the routes of flows such that no message is dropped.", invoke_without_command=True)
+group = typer.Typer(help="Plan the routes of flows so that no message is dropped.", invoke_without_command=True)
 
 TopologyName = Annotated[str | None, typer.Option(help=TOPOLOGIES)]
 LinkCapacity = Annotated[
     str | None,
-    typer.Option(help="Capacity, in each direction, of links for which the topology states none: 40msg/s, 10Mbit/s."),
+    typer.Option(help="The capacity in each direction of links for which the topology states none: 40msg/s, 10Mbit/s."),
 ]
 PeerCapacity = Annotated[
     str | None,
     typer.Option(
-        help="Receiving capacity of peers for which the topology states none: a rate, or `links`, the sum of theirs."
+        help="The rate at which peers can receive, if the topology states none, or `links` for the sum of their links."
     ),
 ]
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A plan.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a plan.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -59,10 +59,14 @@ def make(
     tables: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="DIR", help="Plan for the links and flows of tables that telemetry gave (wend data)."
+            "--from",
+            metavar="DIR",
+            help="Plan for measured links and flows: the folder of tables that `wend data` wrote.",
         ),
     ] = None,
-    goal: Annotated[str, typer.Option(help="min-usage, balance, or blend:B with B the weight of balance.")] = "balance",
+    goal: Annotated[
+        str, typer.Option(help="min-usage, balance, or blend:B, where B is the weight of balance.")
+    ] = "balance",
     k: Annotated[int, typer.Option("--k", help="The most paths to each receiver.")] = 5,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the plan to this folder.")] = None,
     overwrite: Overwrite = False,
@@ -71,9 +75,7 @@ def make(
     partial: Annotated[
         bool, typer.Option("--partial", help="If not everything fits, plan the most valuable part that does.")
     ] = False,
-    survive: Annotated[
-        int, typer.Option(min=0, max=1, help="Plan also for the failure of any so many links: 0 or 1.")
-    ] = 0,
+    survive: Annotated[int, typer.Option(min=0, max=1, help="How many links may fail at a time: 0 or 1.")] = 0,
     ranking: Annotated[
         str, typer.Option(help="Ranking of candidate paths: bottleneck-disjoint, capacity or rejecting.")
     ] = "bottleneck-disjoint",
@@ -85,7 +87,7 @@ def make(
     if context.invoked_subcommand is not None:
         return
     if tables is not None and (topology is not None or workload is not None):
-        raise ConfigError("--from has links and flows: leave --topology and --workload out")
+        raise ConfigError("--from already names links and flows: leave out --topology and --workload")
     if tables is None and (topology is None or workload is None):
         raise ConfigError("a plan needs --topology and --workload, or --from (wend plan --help)")
     from wend.planning.flow_workload import read_workload
@@ -127,7 +129,7 @@ def draw(
     topology: Topology = None,
     receivers: Annotated[float, typer.Option(help="Share of the peers that receive.")] = 0.75,
     publishers: Annotated[float, typer.Option(help="Share of the peers that publish.")] = 0.10,
-    rate: Annotated[float, typer.Option(help="How often each message is published, per second.")] = 1.0,
+    rate: Annotated[float, typer.Option(help="How often each message is published per second.")] = 1.0,
     size_bytes: Annotated[float, typer.Option(help="Bytes of each message.")] = 0.0,
     peers: Peers = None,
     degree: Degree = None,
@@ -153,10 +155,12 @@ def draw(
 @group.command("show")
 def show(
     folder: Folder,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The picture; by default plan.svg in DIR.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The file to draw. By default, plan.svg in DIR.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw the utilisation of links before and after a plan, and name the fullest."""
+    """Draw the utilisation of links before and after a plan, and name the fullest links."""
     from wend.model.plan import read_plan
     from wend.planning.plan_drawing import draw as picture
 

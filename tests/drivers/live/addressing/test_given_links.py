@@ -117,7 +117,7 @@ def test_a_file_that_is_read_again_changes_links_and_says_what_needs_a_restart(
             assert [link.neighbour for link in service.peer.status().links] == [2, 3, 7]
             await until(lambda: working(service) == {2, 3})
             texts = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-            assert "peer 0 needs a restart for what else has changed: advertise, grace" in texts
+            assert "peer 0 must be restarted to use these changes: advertise, grace" in texts
             # peer 2 is at another address now
             moved = await started(stack, file_of(2, (0, at[0])))
             third = file_of(0, (2, show(moved.peer.address)), (3, at[3]), listen=at[0])
