@@ -1,7 +1,7 @@
-"""The requests of one client, but for publications, carried out at the broker as far as the client may.
+"""Carries out the requests of one client at the broker, except publications.
 
-A session hands over what a client that has greeted asks for. The answers go to the client's output. Whatever is refused
-is counted, and the client is told why.
+A session hands over the requests of a client that has greeted. The answers go to the client's output. Refusals are
+counted, and the client gets the reason.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wend.drivers.live.broker.client_session import ClientOutput
 
 PAGE_BYTES = frames.MAX_FRAME_BYTES // 2
-"""What a list of durable subscriptions may take in one frame."""
+"""The size limit for a list of durable subscriptions in one frame."""
 
 
 class ClientRequests:
@@ -133,7 +133,7 @@ class ClientRequests:
 
 
 def _page(ref: int, durable: list[frames.DurableStatus]) -> frames.Subscriptions:
-    """As many of these as fit a frame, in their order."""
+    """A frame with as many of these as it can hold, in order."""
     left, page = PAGE_BYTES, list[frames.DurableStatus]()
     for one in durable:
         left -= len(msgspec.msgpack.encode(one))

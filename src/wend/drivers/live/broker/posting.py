@@ -1,4 +1,4 @@
-"""A `Post` that a session serves: many publications with one answer, published over several turns."""
+"""A `Post` that a session serves: many publications with one answer. They may take several turns."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from wend.protocol.ports import Receipt
 
 
 class Posting:
-    """The events that are left, and what became of the others."""
+    """The events that are left to publish, and the results of the others."""
 
     def __init__(self, frame: frames.Post) -> None:
         self._ref = frame.ref
@@ -24,7 +24,7 @@ class Posting:
     def serve(
         self, publish: Callable[[Publication], Receipt], must_pause: Callable[[], bool], counts: Counter[str]
     ) -> frames.Posted | None:
-        """Publish events until the session must pause. Returns the answer if none is left, else None."""
+        """Publish events until the session must pause. Returns the answer once no event is left."""
         for event in self._left:
             try:
                 receipt = publish(event.publication())
