@@ -213,13 +213,13 @@ def test_mistakes_get_a_sentence(
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("certificate.pem", b"nonsense", "holds no certificate in PEM format"),
+        ("certificate.pem", b"nonsense", "has no certificate in PEM format"),
         ("signing.key", b"nonsense", "is not a private key in PEM format"),
         ("revoked.txt", b"12\nx\n", "line 2: 'x' is no serial number"),
         ("revoked.txt", b"\xff", "is not a text"),
         ("revoked.txt", b"9" * 5000, "is no serial number"),
         ("tokens.jsonl", b"{}\n", "line 1: Object missing required field"),
-        ("root.pem", b"", "holds no certificate in PEM format"),
+        ("root.pem", b"", "has no certificate in PEM format"),
     ],
 )
 def test_damaged_files_get_a_sentence(said: Said, tmp_path: Path, name: str, content: bytes, sentence: str) -> None:

@@ -17,7 +17,7 @@ import typer
 
 from wend.console.scenario_flags import played, runs_failure_detector, say_topics, say_unused
 from wend.console.setting_options import SettingOptions, command_with, given
-from wend.console.show import columns, milliseconds, named, percent
+from wend.console.show import columns, milliseconds, named, names_in, percent
 from wend.drivers.scenarios import Scenario
 from wend.drivers.settings import read_values
 from wend.model.errors import ConfigError
@@ -118,7 +118,7 @@ def _names(text: str) -> tuple[str, ...]:
     from wend.drivers.arrivals import ORACLE
     from wend.strategies.registry import ROUTING, load
 
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    names = tuple(dict.fromkeys(names_in(text)))
     for name in names:
         load("routing", name)
     playable = [name for name, each in ROUTING.items() if not each.needs.plan]

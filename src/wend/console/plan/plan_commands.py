@@ -2,7 +2,6 @@
 `load` draw workloads, and draw, check and load plans."""
 
 import json
-import sys
 import time
 from collections.abc import Iterator
 from math import inf
@@ -15,6 +14,7 @@ from wend.console.options import TOPOLOGIES, Degree, Json, Peers, Seed, Topology
 from wend.console.outputs import Overwrite, check_file, check_out, drafted, write_text
 from wend.console.plan import load_command, push_command, watch_command
 from wend.console.plan.measured_input import measured_links, measured_workload
+from wend.console.scenario_flags import overlay_of_flags
 from wend.console.show import compiling, counted, facts, messages, output, percent, remark, stoppable
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate, parse_rate
@@ -101,7 +101,7 @@ def make(
         overlay = measured_links(str(tables), link_capacity)
         network = _network(overlay, None, peer_capacity)
     else:
-        overlay = _overlay(topology, peers, degree, seed)
+        overlay = overlay_of_flags(topology, peers, degree, seed)
         network = _network(overlay, link_capacity, peer_capacity)
     flows = (
         measured_workload(str(tables), network.names) if workload is None else read_workload(workload, network.names)
@@ -140,7 +140,7 @@ def draw(
     from wend.planning.flow_workload import draw_workload, write_workload
 
     check_file(out)
-    overlay = _overlay(topology or "regular", peers, degree, seed)
+    overlay = overlay_of_flags(topology or "regular", peers, degree, seed)
     flows = draw_workload(
         overlay.peers, messages, popularity=popularity, seed=1 if seed is None else seed, receivers=receivers,
         publishers=publishers, rate=rate, size_bytes=size_bytes,
@@ -198,7 +198,7 @@ def verify(
     plan = read_plan(folder)
     network = None
     if topology is not None:
-        network = _network(_overlay(topology, peers, degree, seed), link_capacity, peer_capacity)
+        network = _network(overlay_of_flags(topology, peers, degree, seed), link_capacity, peer_capacity)
     with compiling():
         faults = check(plan, network)
     if as_json:
@@ -214,30 +214,17 @@ def verify(
         raise typer.Exit(2)
 
 
-def _overlay(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
-    from wend.console.scenario_flags import read_scenario
-    from wend.drivers.world import overlay_of
-
-    flags = {"topology": topology, "peers": peers, "degree": degree, "seed": seed}
-    return overlay_of(read_scenario(flags))
-
-
 def _network(overlay: "Overlay", link: str | None, peer: str | None) -> "FlowNetwork":
     from wend.planning.flow_network import AGGREGATE, FlowNetwork
 
     each = None if link is None else _rate(link, "--link-capacity")
+    unused = "changes nothing here: the topology states the capacity of every"
     if each is not None and all(min(e.capacity_msgs, e.capacity_bps) < inf for e in overlay.links):
-        print(
-            "wend: --link-capacity changes nothing here: the topology states the capacity of every link",
-            file=sys.stderr,
-        )
+        remark([f"--link-capacity {unused} link"])
     if peer in (None, AGGREGATE):
         return FlowNetwork(overlay, link=each, peer=peer)
     if all(min(stated) < inf for stated in overlay.capacities):
-        print(
-            "wend: --peer-capacity changes nothing here: the topology states the capacity of every peer",
-            file=sys.stderr,
-        )
+        remark([f"--peer-capacity {unused} peer"])
     return FlowNetwork(overlay, link=each, peer=_rate(str(peer), "--peer-capacity"))
 
 

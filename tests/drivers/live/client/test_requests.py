@@ -79,9 +79,9 @@ def test_nobody_to_ask_is_said_at_once_and_silence_after_the_time() -> None:
                 assert (await request.reply(b"too late")).targets == 1  # nobody waits, and nothing happens
                 assert (await client.publish({"topic": "ask"})).targets == 1
                 event = await anext(events)
-                with raises("invalid-call", match="this event is no request"):
+                with raises("invalid-call", match="this event is not a request"):
                     await event.reply(b"?")
-                with raises("invalid-call", match="give it other attributes"):
+                with raises("invalid-call", match="leave out topic"):
                     await request.reply(b"?", {"topic": "mine"})
 
     run(scene())

@@ -330,7 +330,7 @@ def test_a_file_that_cannot_be_compacted_serves_on(
         patch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
         for sequence in range(100):
             store.append(kept(sequence))
-    assert "cannot be compacted and grows on" in caplog.text
+    assert "cannot be compacted and keeps growing" in caplog.text
     for sequence in range(100, 200):
         store.append(kept(sequence))
     store.close()

@@ -107,7 +107,7 @@ def test_a_compaction_replaces_nothing_but_a_regular_file(
     for sequence in range(200):
         store.append(ReleasedRecord(EventId(1, 1, sequence)))
     store.close()
-    assert "cannot be compacted and grows on: [Errno 22] s.new is a FIFO, not a regular file" in caplog.text
+    assert "cannot be compacted and keeps growing: [Errno 22] s.new is a FIFO, not a regular file" in caplog.text
     assert stat.S_ISFIFO(os.lstat(tmp_path / "s.new").st_mode)
 
 

@@ -409,9 +409,7 @@ class ClientSession(asyncio.Protocol):
         if self.transport is None:
             return
         access = self._client.access
-        checks = access is not None and (
-            effect.position or effect.event.headers
-        )  # others match what it subscribed to
+        checks = access is not None and (effect.position or effect.event.headers)  # others match what it subscribed to
         if access is None or not checks or access.takes(effect.event, effect.position > 0):
             self._output.deliver(handle, effect)
         else:

@@ -1,7 +1,7 @@
-"""Batches of publications: many events in one write, and the answer to each.
+"""Batches of publications: many events in one write, each with an answer.
 
-Waiting for each receipt before the next event is sent costs a round trip for every event. `Client.publish_many` writes
-a batch while the receipts of the batch before are on their way, so that the peer always has something to read.
+Waiting for a receipt before the next event would cost a round trip for every event. `Client.publish_many` writes a
+batch while the receipts of the previous batch are in transit, so that the peer always has something to read.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ BATCH_MSGS = 256
 
 
 class PublishBatch:
-    """Publications that are written at once, each with a receipt of its own."""
+    """Publications that are written together, each with its own receipt."""
 
     def __init__(self, requests: list[frames.Publish]) -> None:
         self.error: ClientError | None = None
-        """Why publications without an answer will get none."""
+        """Why publications without an answer failed."""
         self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._requests = requests
         self._answers: dict[int, frames.Answer] = {}
@@ -63,10 +63,10 @@ def _result(answer: frames.Answer | ClientError, url: str) -> PublishReceipt | W
 async def send_batches(
     connection: PeerConnection, answers: PendingAnswers, requests: list[frames.Publish]
 ) -> list[PublishReceipt | WendError]:
-    """Send publications in batches, each batch while the one before it is answered. After an error the rest is not
-    sent, so that no event overtakes one whose fate is unknown."""
+    """Send publications in batches, each while the peer answers the previous one. After an error the rest is not sent,
+    so that no event overtakes one whose fate is unknown."""
     batches, calls, timeout = list(_batched(requests)), answers.calls, answers.timeout
-    unsent = ConnectionLost("it was not sent, because an event before it got no answer", code="not-sent")
+    unsent = ConnectionLost("the event was not sent, because an earlier event got no answer", code="not-sent")
     before: PublishBatch | None = None
     try:
         for batch in batches:

@@ -1,12 +1,12 @@
 """The connection of a client to a peer: made once, and made again when it breaks.
 
-A client may know several peers. It tries them in the order of its URL, at first from the first one on, later from the
-one that it was connected to. The first connection fails at once and says why. One that breaks later is tried again,
-after longer and longer waits, until the client's patience ends. A peer that is silent for a while is asked for an
-answer. If none comes, the connection counts as broken, because the host may be gone.
+A client may know several peers. It tries them in the order of its URL, later from the last peer on. If the first
+connection fails, the client raises at once. If a connection breaks later, the client tries again, after longer and
+longer pauses, until its patience ends. It asks a silent peer for an answer. If none comes, the connection counts as
+broken, because the host may have crashed.
 
-The connection knows nothing of requests and subscriptions. It tells `client.py` what it read, when to subscribe again,
-and when everything that waits has to fail.
+The connection knows no requests and subscriptions. It tells `client.py` what it read, when to subscribe again, and when
+all that wait have to fail.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # most clients connect without TLS
 FIRST_BACKOFF_S = 0.05
 LAST_BACKOFF_S = 2.0
 SILENCE_S = 10.0
-"""A peer that is silent for so long is asked for an answer. Another such time without one: it is gone."""
+"""After this silence the client asks the peer for an answer. After another one, the connection counts as broken."""
 _CHUNK_BYTES = 256 * 1024
 
 
@@ -47,7 +47,7 @@ class PeerConnection:
         ended: Callable[[ClientError], None],
         tls: "Callable[[], ClientTls] | None" = None,
     ) -> None:
-        """`tls` reads the client's keys, anew for each connection: certificates are renewed."""
+        """`tls` reads the client's keys, again for each connection, because certificates are renewed."""
         self.url = url
         self._tls = tls
         self.timeout = timeout
@@ -58,15 +58,15 @@ class PeerConnection:
         """None while there is no connection."""
         self._addresses = parse_urls(url)
         self._last = 0
-        """The place of the address that it is connected to, or was last."""
+        """The index of the address that it is connected to, or was last."""
         self._received = received
         """Called with every frame that the peer sends."""
         self._restore = restore
         """Called when a new connection replaces a broken one."""
         self._lost = lost
-        """Called when the connection breaks: no answer will come to requests written before."""
+        """Called when the connection breaks. Requests that were written before get no answer."""
         self._ended = ended
-        """Called when there will be no other connection."""
+        """Called when the client gives up or is closed."""
         self.unwritten: list[bytes] = []
         """Frames of this turn of the event loop, which are written at once; see `write_soon`."""
         self._writes_soon = False
@@ -113,14 +113,14 @@ class PeerConnection:
 
     @property
     def unsent_bytes(self) -> int:
-        """What was written and is not sent yet."""
+        """How many bytes were written but not sent yet."""
         return 0 if self.writer is None else self.writer.transport.get_write_buffer_size()
 
     async def drain(self) -> None:
         """Wait while the peer reads more slowly than frames are written."""
         self._write()
         if self.writer is not None:
-            with suppress(OSError):  # a broken connection fails the answers, too, and says so better
+            with suppress(OSError):  # a broken connection fails the answers, with a better sentence
                 await self.writer.drain()
 
     async def close(self) -> None:
@@ -132,7 +132,7 @@ class PeerConnection:
         self._finish(ClientError("the client is closed", code="closed"))
 
     async def _connect(self) -> AsyncIterator[frames.ToClient]:
-        """Connect to the first peer that can be reached, from the last one on. All attempts share the timeout."""
+        """Connect to the first peer that can be reached, starting with the last one. All attempts share the timeout."""
         count = len(self._addresses)
         failures: list[ClientError] = []
         for place in ((self._last + step) % count for step in range(count)):
@@ -185,8 +185,8 @@ class PeerConnection:
         return frames_read
 
     async def _open(self, address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str, PeerId | None]:
-        """A connection and, by TLS, the token to show and the peer whose certificate it has. Raises `Refused` for one
-        that is not trusted."""
+        """A connection and, with TLS, the token to show and the peer in the certificate. Raises `Refused` if it is not
+        trusted."""
         if self._tls is None:
             return *await asyncio.open_connection(*address), "", None
         from wend.security.identity import Untrusted
@@ -195,7 +195,7 @@ class PeerConnection:
             tls = self._tls()
         except ConfigError as error:
             raise Refused(str(error), code=error.code) from None
-        # The name is not checked, but has to be given.
+        # The name is required, although nobody checks it.
         reader, writer = await asyncio.open_connection(*address, ssl=tls.context, server_hostname=address[0])
         try:
             identity = tls.check(writer.get_extra_info("ssl_object").getpeercert(True))
@@ -205,11 +205,11 @@ class PeerConnection:
         return reader, writer, tls.token, identity.peer
 
     def _why_closed(self) -> str:
-        """The likeliest reason for which a peer answers nothing."""
+        """The likeliest reason why a peer closes the connection without an answer."""
         return "it takes wends:// only" if self._tls is None else "it does not trust this client's certificate"
 
     def _unreached(self, url: str, error: Exception) -> ClientError:
-        """What a connection that could not be made means. One that is not trusted is not tried again."""
+        """The error for a failed connection. The client does not try again if TLS failed."""
         if self._tls is None or not isinstance(error, SSLError):
             why = getattr(error, "strerror", None) or "it does not answer"
             return ConnectionLost(f"cannot reach a peer at {url}: {why}", code="unreachable")
@@ -236,7 +236,7 @@ class PeerConnection:
         give_up = loop.time() + self.patience
         wait = FIRST_BACKOFF_S
         while True:
-            # Spread out, so that the clients of a restarted peer do not all come at once.
+            # The pauses differ, so that the clients of a restarted peer do not all come at once.
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))
             try:
                 frames_read = await self._connect()
@@ -259,7 +259,7 @@ class PeerConnection:
         self._lost(error)
 
     def _finish(self, error: ClientError) -> None:
-        """Give up connecting, and end everything that waits."""
+        """Give up connecting, and fail all that wait."""
         self._error = self._error or error
         self._broken(error)
         self._ready.set()
@@ -268,7 +268,7 @@ class PeerConnection:
     async def _frames(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> AsyncIterator[frames.ToClient]:
-        """What the peer sends. Raises `TimeoutError` if it stays silent although it was asked."""
+        """The frames of the peer. Raises `TimeoutError` if it stays silent when asked."""
         splitter = wire.Splitter()
         asked = False
         while True:

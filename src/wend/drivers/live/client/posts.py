@@ -1,8 +1,8 @@
 """Posted events: publications whose receipts nobody awaits one by one.
 
-`Client.post` gathers the events of one turn of the event loop into one request, and the peer answers all of them at
-once. At most `WINDOW_MSGS` events are unanswered; then `post` waits. The events that the peer refused, or that a broken
-connection lost, are counted, and the next `Client.flush` raises the first cause.
+`Client.post` gathers the events of one turn of the event loop into one request, and the peer answers them all at once.
+If `WINDOW_MSGS` events are unanswered, `post` waits. Events that the peer refuses or a broken connection loses are
+counted, and the next `Client.flush` raises the first cause.
 """
 
 import asyncio
