@@ -6,6 +6,10 @@ import { decode, encode } from "./msgpack.mjs";
 
 const DEFAULTS = { payload: Buffer.alloc(0), headers: {} }; // a peer leaves out fields that are empty
 
+export class Refused extends Error { // the peer did not carry out a request; docs/reference/errors.md lists the codes
+  constructor({ code, why }) { super(why); this.code = code; }
+}
+
 export class Client {
   #socket; #rest = Buffer.alloc(0); #next = 1; #calls = new Map(); #handlers = new Map(); #welcome;
 
@@ -15,7 +19,7 @@ export class Client {
     client.#socket.on("data", (data) => client.#read(data));
     client.#socket.on("error", () => {}); // "close" follows
     client.#socket.on("close", () => client.#fail(new Error(`the connection to ${host}:${port} is gone`)));
-    client.#send({ type: "greet", version: 2 });
+    client.#send({ type: "greet", version: 3 });
     return new Promise((resolve, reject) => (client.#welcome = { resolve: () => resolve(client), reject }));
   }
 
@@ -56,12 +60,12 @@ export class Client {
 
   #received({ type, ...frame }) {
     if (type === "welcome") this.#welcome.resolve();
-    else if (type === "no" && frame.ref === 0) this.#fail(new Error(frame.why));
-    else if (type === "event") this.#handlers.get(frame.handle)?.({ ...DEFAULTS, ...frame.event }, frame);
+    else if (type === "refused" && frame.ref === 0) this.#fail(new Refused(frame));
+    else if (type === "delivery") this.#handlers.get(frame.handle)?.({ ...DEFAULTS, ...frame.event }, frame);
     else if (this.#calls.has(frame.ref)) {
       const { resolve, reject } = this.#calls.get(frame.ref);
       this.#calls.delete(frame.ref);
-      type === "no" ? reject(new Error(frame.why)) : resolve(frame);
+      type === "refused" ? reject(new Refused(frame)) : resolve(frame);
     } // every other frame is news that this client does not use
   }
 

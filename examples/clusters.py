@@ -6,31 +6,28 @@
 Each site is a cluster: two of its peers coordinate it, each with a backup, and events travel by multicast inside it.
 Links and multicast are sealed, with keys that the example makes. While 1000 events flow from all sites, the example
 kills (SIGKILL) a coordinator of one site, then one of another, and cuts the first two sites off from each other for a
-while. It ends with 1 if a subscriber at a live peer lacks an event that got a receipt as stored (`kept`), or if anybody
-has one twice.
+while. It exits with code 1 if a subscriber at a live peer lacks an event whose receipt says `kept`, or gets an event
+twice.
 """
 
 import argparse
 import asyncio
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import wend
-from peer_processes import PeerProcess, free_ports, shown, throwaway_keys
+from peer_processes import PeerScene, collect, free_ports, nonzero, play_example, shown
 
 SITES = ("north", "south", "west")
 MEMBERS = 4
 FIRST = 0
 TOPICS = ("alarms", "readings")
 PATIENCE_S = 240.0
-ANSWER_S = 60.0
 CONFIG = """
 id = {peer}
 listen = "127.0.0.1:{port}"
@@ -51,24 +48,18 @@ experiments = true
 """
 
 
-class Scene(AsyncExitStack):
-    """Processes and clients, which end with the scene."""
-
+class Scene(PeerScene):
     def __init__(self, folder: Path, events: int, rate: float) -> None:
-        super().__init__()
-        self.folder = folder
+        super().__init__(folder)
         self.events = events
         self.pause_s = 1.0 / rate
         self.peers = range(len(SITES) * MEMBERS)
-        self.processes: dict[int, PeerProcess] = {}
-        self.clients: dict[int, wend.Client] = {}
         self.got: dict[int, Counter[bytes]] = {peer: Counter() for peer in self.peers}
         self.kept: dict[bytes, str] = {}
         """The topics of events that got a receipt as stored, by payload."""
         self.other: Counter[str] = Counter()
         self.killed: list[int] = []
         self.number = 0
-        self._tasks: list[asyncio.Task[None]] = []
 
     def site(self, peer: int) -> str:
         return SITES[peer % len(SITES)]
@@ -84,35 +75,22 @@ class Scene(AsyncExitStack):
 
     async def start(self) -> None:
         ports = free_ports(2 * len(self.peers))
-        throwaway_keys(self.folder, self.peers)
+        files = []
         for peer in self.peers:
             join = "" if peer == FIRST else f'join = ["127.0.0.1:{ports[FIRST]}"]'
             clients = ports[len(self.peers) + peer]
-            text = CONFIG.format(peer=peer, port=ports[peer], clients=clients, site=self.site(peer), join=join)
-            (self.folder / f"{peer}.toml").write_text(text)
-        self.push_async_callback(self._stop)
-        starting = [self.launch(self.folder / f"{peer}.toml") for peer in self.peers]
-        self.processes = dict(enumerate(await asyncio.gather(*starting)))
-        for peer, process in self.processes.items():
-            self.clients[peer] = await self.enter_async_context(wend.connect(process.url, timeout=ANSWER_S))
-
-    async def launch(self, config: Path) -> PeerProcess:
-        """Start one peer."""
-        return await PeerProcess.start(config)
-
-    async def _stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*(self.processes[peer].stop() for peer in self.living()))
+            files.append(CONFIG.format(peer=peer, port=ports[peer], clients=clients, site=self.site(peer), join=join))
+        await self.start_peers(files)
+        await self.connect_clients()
 
     async def coordinators(self, site: str) -> list[int]:
         """The peers that coordinate a site, the coordinator of the first tree first."""
-        found = []
+        coordinators = []
         for peer in self.living():
             if self.site(peer) == site:
                 status = (await self.clients[peer].status()).plugins["clusters"]
-                found += [(tree, peer) for tree in range(2) if status.get(f"active/{tree}")]
-        return [peer for _, peer in sorted(found)]
+                coordinators += [(tree, peer) for tree in range(2) if status.get(f"active/{tree}")]
+        return [peer for _, peer in sorted(coordinators)]
 
     # ---------------------------------------------------------------- subscriptions and events
 
@@ -120,7 +98,7 @@ class Scene(AsyncExitStack):
         for peer in self.peers:
             wanted = " or ".join(f"topic = '{topic}'" for topic in self.topics(peer))
             events = await self.enter_async_context(self.clients[peer].subscribe(wanted))
-            self._tasks.append(asyncio.create_task(_collect(events, self.got[peer])))
+            self.go_on(collect(events, self.got[peer]))
 
     async def ready(self) -> None:
         """Wait until every site has two coordinators, and events of every site reach all subscribers."""
@@ -211,14 +189,14 @@ class Scene(AsyncExitStack):
         return said
 
     async def counts(self) -> Counter[str]:
-        """What the living peers dropped, refused and noticed of multicast, by name."""
-        found: Counter[str] = Counter()
+        """The drops, refusals and notices about multicast of the living peers."""
+        counts: Counter[str] = Counter()
         for peer in self.living():
             status = await self.clients[peer].status()
-            found.update({f"drops.{why}": count for why, count in status.drops.items() if count})
-            found.update({f"refused.{why}": count for why, count in status.refused.items() if count})
-            found.update({why: count for why, count in status.notices.items() if "multicast" in why})
-        return found
+            counts.update(nonzero(status.drops, "drops"))
+            counts.update(nonzero(status.refused, "refused"))
+            counts.update({name: count for name, count in status.notices.items() if "multicast" in name})
+        return counts
 
 
 async def play(scene: Scene) -> list[str]:
@@ -242,17 +220,16 @@ async def play(scene: Scene) -> list[str]:
             return [f"not done within {PATIENCE_S:g} s", *scene.wrong()]
         for why, count in sorted((await scene.counts() + scene.other).items()):
             print(f"{count:6} {why}")
+        deliveries = sum(sum(got.values()) for got in scene.got.values())
+        print(f"the receipts of {len(scene.kept)} of {scene.events} events say kept; {deliveries} deliveries")
+        if not scene.wrong():
+            print("every live subscriber has each of them once")
         return scene.wrong()
-
-
-async def _collect(events: wend.EventStream, into: Counter[bytes]) -> None:
-    async for event in events:
-        into[event.payload] += 1
 
 
 @contextmanager
 def blocked_multicast() -> Iterator[None]:
-    """No multicast packet leaves a socket of this machine. Raises OSError without nft or its rights."""
+    """Drop all multicast packets of this machine. Raises OSError without nft or the right to use it."""
     rules = (
         "table ip wend_example { chain out { type filter hook output priority 0; ip daddr 239.192.0.0/14 drop; }\n}\n"
     )
@@ -264,34 +241,19 @@ def blocked_multicast() -> Iterator[None]:
 
 
 def main() -> int:
-    asked = argparse.ArgumentParser(description="Three sites; coordinators are killed and a link is cut.")
-    asked.add_argument("--events", type=int, default=1000)
-    asked.add_argument("--rate", type=float, default=50.0, help="events per second")
-    asked.add_argument("--block-multicast", action="store_true", help="drop all multicast packets (needs root and nft)")
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description="Three sites; coordinators are killed and a link is cut.")
+    parser.add_argument("--events", type=int, default=1000)
+    parser.add_argument("--rate", type=float, default=50.0, help="events per second")
+    parser.add_argument("--block-multicast", action="store_true", help="drop all multicast packets (root and nft)")
+    given = parser.parse_args()
     if given.events < 10 or not 0 < given.rate < float("inf"):
-        asked.error("needs 10 events and a rate above 0, at least")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C, it ends the peers first
-    with tempfile.TemporaryDirectory() as folder:
-        scene = Scene(Path(folder), given.events, given.rate)
-        try:
-            if given.block_multicast:
-                with blocked_multicast():
-                    wrong = asyncio.run(play(scene))
-            else:
-                wrong = asyncio.run(play(scene))
-        except KeyboardInterrupt:
-            return 130
-        except (OSError, subprocess.CalledProcessError) as error:
-            print(f"cannot block multicast: {error}", file=sys.stderr)
-            return 2
-    for sentence in wrong:
-        print(sentence, file=sys.stderr)
-    deliveries = sum(sum(got.values()) for got in scene.got.values())
-    print(f"{len(scene.kept)} of {given.events} events got a receipt as stored; {deliveries} deliveries")
-    if not wrong:
-        print("every live subscriber has each of them once")
-    return 1 if wrong else 0
+        parser.error("needs at least 10 events and a rate above 0")
+    try:
+        with blocked_multicast() if given.block_multicast else nullcontext():
+            return play_example(lambda folder: play(Scene(folder, given.events, given.rate)))
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"cannot block multicast: {error}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

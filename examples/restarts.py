@@ -4,10 +4,10 @@
     python examples/restarts.py --rolling
 
 Two publishers send events to durable subscriptions at four peers. Meanwhile the example kills peers (SIGKILL), stops
-others in order (SIGTERM), and starts each again after a while; with `--rolling` it restarts each peer once, one after
-the other, as an upgrade does. Some subscribers stay and reconnect. Others vanish without a word, and a new client goes
-on under the same name. It ends with 1 if a subscriber lacks an event that got a receipt as stored (`kept`), or has one
-twice that its client had acknowledged.
+others gracefully (SIGTERM), and starts each again after a while; with `--rolling` it restarts each peer once, one after
+the other, as an upgrade does. Some subscribers stay and reconnect. Others vanish, and a new client takes over their
+subscription by its name. The example exits with code 1 if a subscriber lacks an event whose receipt says `kept`, or
+gets an event again that its client has acknowledged.
 """
 
 import argparse
@@ -17,11 +17,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import wend
-from peer_processes import PeerProcess, free_ports, shown, throwaway_keys
+from peer_processes import PeerScene, free_ports, nonzero, shown
 
 PATIENCE_S = 600.0
 DRAIN_S = 120.0
@@ -81,17 +81,13 @@ class Reader:
             self.redelivered += 1
 
 
-class Scene(AsyncExitStack):
-    """Processes and clients, which end with the scene."""
-
+class Scene(PeerScene):
     def __init__(self, folder: Path, peers: int, events: int, rate: float, seed: int = 1) -> None:
-        super().__init__()
-        self.folder = folder
+        super().__init__(folder)
         self.peers = peers
         self.events = events
         self.rate = rate
         self.random = random.Random(seed)
-        self.processes: dict[int, PeerProcess] = {}
         self.urls: dict[int, str] = {}
         self.publishers = (0, peers // 2)
         last = REGIONS - 1
@@ -113,50 +109,33 @@ class Scene(AsyncExitStack):
         """All peers run again for good."""
         self.longest_stop_s = 0.0
         self.longest_absence_s = 0.0
-        self._tasks: list[asyncio.Task[None]] = []
 
     # ---------------------------------------------------------------- the peers
 
     def links(self) -> dict[int, set[int]]:
         """A ring with chords."""
-        found: dict[int, set[int]] = {peer: set() for peer in range(self.peers)}
+        links: dict[int, set[int]] = {peer: set() for peer in range(self.peers)}
         for peer in range(self.peers):
             for other in {(peer + 1) % self.peers, (peer + self.peers // 2) % self.peers} - {peer}:
-                found[peer].add(other)
-                found[other].add(peer)
-        return found
+                links[peer].add(other)
+                links[other].add(peer)
+        return links
 
     async def start(self) -> None:
         ports = free_ports(2 * self.peers)
-        throwaway_keys(self.folder, range(self.peers))
+        files = []
         for peer, near in self.links().items():
             text = CONFIG.format(peer=peer, port=ports[peer], clients=ports[self.peers + peer])
-            text += "".join(NEIGHBOUR.format(peer=other, port=ports[other]) for other in sorted(near))
-            self.config(peer).write_text(text)
+            files.append(text + "".join(NEIGHBOUR.format(peer=other, port=ports[other]) for other in sorted(near)))
             self.urls[peer] = f"wend://127.0.0.1:{ports[self.peers + peer]}"
-        self.push_async_callback(self._stop)
-        starting = [self.launch(self.config(peer)) for peer in range(self.peers)]
-        self.processes = dict(enumerate(await asyncio.gather(*starting)))
-
-    def config(self, peer: int) -> Path:
-        return self.folder / f"{peer}.toml"
-
-    async def launch(self, config: Path) -> PeerProcess:
-        """Start one peer."""
-        return await PeerProcess.start(config)
-
-    async def _stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(process.kill() for process in self.processes.values()))
+        await self.start_peers(files)
 
     # ---------------------------------------------------------------- publishers
 
     async def ready(self) -> None:
         """Wait until both publishers' peers know all subscriptions."""
         for reader in self.readers:
-            self._tasks.append(asyncio.create_task(self._read(reader)))
+            self.go_on(self._read(reader))
         for peer in self.publishers:
             async with wend.connect(self.urls[peer]) as client:
                 for region in range(REGIONS):
@@ -207,7 +186,7 @@ class Scene(AsyncExitStack):
                     await asyncio.wait([reading], timeout=self.random.uniform(0.2, 3.0))
                     if reading.done():
                         reading.result()
-            finally:  # it vanishes: nobody closes the subscription
+            finally:  # the client vanishes without closing the subscription
                 reading.cancel()
                 with suppress(asyncio.CancelledError, wend.ClientError):
                     await reading
@@ -321,14 +300,14 @@ class Scene(AsyncExitStack):
         return said
 
     async def drops(self) -> Counter[str]:
-        """What the peers dropped since their last start, by reason."""
-        found: Counter[str] = Counter()
+        """The drops and failures of the peers since their last start."""
+        counts: Counter[str] = Counter()
         for url in self.urls.values():
             async with wend.connect(url) as client:
                 status = await client.status()
-                found.update({f"drops.{why}": count for why, count in status.drops.items()})
-                found.update({f"failed.{what}": count for what, count in status.failed.items()})
-        return found
+                counts.update(nonzero(status.drops, "drops"))
+                counts.update(nonzero(status.failed, "failed"))
+        return counts
 
     def table(self) -> str:
         rows = [("subscription", "peer", "clients", "kept", "lost", "doubled", "repeated", "median", "99 %", "slowest")]
@@ -379,18 +358,18 @@ async def play(scene: Scene, kills: int, stops: int, *, rolling: bool = False) -
 
 
 def main() -> int:
-    asked = argparse.ArgumentParser(description="Peers that are killed, stopped and started again.")
-    asked.add_argument("--peers", type=int, default=8)
-    asked.add_argument("--events", type=int, default=2000, help="at least so many")
-    asked.add_argument("--rate", type=float, default=60.0, help="events per second")
-    asked.add_argument("--kills", type=int, default=10)
-    asked.add_argument("--stops", type=int, default=10)
-    asked.add_argument("--rolling", action="store_true", help="restart every peer once, one after the other")
-    asked.add_argument("--seed", type=int, default=1)
-    asked.add_argument("--folder", type=Path, help="for files and stores; if not given, a temporary one")
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description="Peers that are killed, stopped and started again.")
+    parser.add_argument("--peers", type=int, default=8)
+    parser.add_argument("--events", type=int, default=2000, help="at least so many")
+    parser.add_argument("--rate", type=float, default=60.0, help="events per second")
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--stops", type=int, default=10)
+    parser.add_argument("--rolling", action="store_true", help="restart every peer once, one after the other")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, help="for files and stores; if not given, a temporary one")
+    given = parser.parse_args()
     if given.peers < 4 or given.events < 1 or min(given.kills, given.stops) < 0 or not 0 < given.rate < float("inf"):
-        asked.error("needs 4 peers, an event and a rate above 0, at least")
+        parser.error("needs at least 4 peers, an event and a rate above 0")
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)

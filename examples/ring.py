@@ -4,30 +4,26 @@
 
 Every peer but the first knows one address. Its file names no other peer, and no file changes when peers come and go.
 200 subscriptions ask for ranges of prices and volumes. While 2000 events flow, the example kills (SIGKILL) the owner of
-the busiest region, a publisher's peer and two others. The publisher's peer and one more return. It ends with 1 if a
-subscriber whose peer stays alive lacks an event that got a receipt as stored (`kept`), or if anybody has one twice.
+the busiest region, a publisher's peer and two others. The publisher's peer and one more return. It exits with code 1 if
+a subscriber whose peer stays alive lacks an event whose receipt says `kept`, or gets an event twice.
 """
 
 import argparse
 import asyncio
 import random
 import re
-import signal
 import sys
-import tempfile
 import time
 from collections import Counter
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import wend
-from peer_processes import PeerProcess, free_ports, shown, throwaway_keys
+from peer_processes import PeerScene, free_ports, nonzero, play_example, shown
 
 FIRST = 0
 HOT = 20.0
 """Half of all events have a price below this."""
 PATIENCE_S = 300.0
-ANSWER_S = 60.0
 CONFIG = """
 id = {peer}
 listen = "127.0.0.1:{port}"
@@ -70,9 +66,7 @@ class Wanted:
         return self.price[0] <= event["price"] <= self.price[1] and low <= event["volume"] <= high
 
 
-class Scene(AsyncExitStack):
-    """Processes and clients, which end with the scene."""
-
+class Scene(PeerScene):
     def __init__(
         self,
         folder: Path,
@@ -84,16 +78,13 @@ class Scene(AsyncExitStack):
         *,
         at_once: bool = False,
     ) -> None:
-        super().__init__()
-        self.folder = folder
+        super().__init__(folder)
         self.peers = peers
         self.at_once = at_once
         self.events = events
         self.pause_s = 1.0 / rate
         self.random = random.Random(seed)
         self.wanted = [self._draw(peer % peers) for peer in range(subscriptions)]
-        self.processes: dict[int, PeerProcess] = {}
-        self.clients: dict[int, wend.Client] = {}
         self.kept: dict[bytes, Event] = {}
         """The events that got a receipt as stored, by payload."""
         self.other: Counter[str] = Counter()
@@ -103,7 +94,6 @@ class Scene(AsyncExitStack):
         self.returned: dict[int, int] = {}
         """Peers that returned, with the number of the first event after which they had joined again."""
         self.number = 0
-        self._tasks: list[asyncio.Task[None]] = []
 
     def _draw(self, peer: int) -> Wanted:
         low = self.random.uniform(0, HOT if self.random.random() < 0.5 else 100.0)
@@ -116,35 +106,22 @@ class Scene(AsyncExitStack):
 
     async def start(self) -> None:
         ports = free_ports(2 * self.peers)
-        throwaway_keys(self.folder, range(self.peers))
+        files = []
         for peer in range(self.peers):
             join = "" if peer == FIRST else f'join = ["127.0.0.1:{ports[FIRST]}"]'
-            text = CONFIG.format(peer=peer, port=ports[peer], clients=ports[self.peers + peer], join=join)
-            (self.folder / f"{peer}.toml").write_text(text)
-        self.push_async_callback(self._stop)
-        starting = [self.launch(self.folder / f"{peer}.toml") for peer in range(self.peers)]
-        self.processes = dict(enumerate(await asyncio.gather(*starting)))
-        for peer, process in self.processes.items():
-            self.clients[peer] = await self.enter_async_context(wend.connect(process.url, timeout=ANSWER_S))
+            files.append(CONFIG.format(peer=peer, port=ports[peer], clients=ports[self.peers + peer], join=join))
+        await self.start_peers(files)
+        await self.connect_clients()
         await self.joined(range(self.peers), self.peers)
-
-    async def launch(self, config: Path) -> PeerProcess:
-        """Start one peer."""
-        return await PeerProcess.start(config)
 
     async def joined(self, peers: "range | list[int]", ring: int) -> None:
         """Wait until each of these peers has joined and has as many neighbours as the ring allows."""
         for peer in peers:
             while True:
-                found = (await self.clients[peer].status()).plugins["pastry"]
-                if found["joined"] and found["leaf-set"] >= min(16, ring - 1):
+                ring_status = (await self.clients[peer].status()).plugins["pastry"]
+                if ring_status["joined"] and ring_status["leaf-set"] >= min(16, ring - 1):
                     break
                 await asyncio.sleep(0.1)
-
-    async def _stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*(self.processes[peer].stop() for peer in self.living()))
 
     def living(self) -> list[int]:
         return [peer for peer in self.processes if peer not in self.killed or peer in self.returned]
@@ -154,7 +131,7 @@ class Scene(AsyncExitStack):
     async def subscribe(self) -> None:
         for wanted in self.wanted:
             events = await self.enter_async_context(self.clients[wanted.peer].subscribe(wanted.filter))
-            self._tasks.append(asyncio.create_task(_collect(events, wanted)))
+            self.go_on(_collect(events, wanted))
 
     async def ready(self) -> None:
         """Wait until every subscription gets an event that it wants."""
@@ -217,7 +194,7 @@ class Scene(AsyncExitStack):
 
     async def _return(self, peer: int) -> None:
         await self._until(self.number + self.events // 12)
-        self.processes[peer] = await self.launch(self.folder / f"{peer}.toml")
+        self.processes[peer] = await self.launch(self.config(peer))
         await self.joined([peer], self.peers - 3)
         self.returned[peer] = self.events
         print(f"event {self.number}: peer {peer} is back", flush=True)
@@ -242,8 +219,8 @@ class Scene(AsyncExitStack):
         await self._until(self.events // 12)
         loads: dict[int, int] = {}
         for peer in self.living():
-            found = (await self.clients[peer].status()).plugins["rendezvous"]
-            loads[peer] = max((count for name, count in found.items() if name.startswith("events/")), default=0)
+            status = (await self.clients[peer].status()).plugins["rendezvous"]
+            loads[peer] = max((count for name, count in status.items() if name.startswith("events/")), default=0)
         print(f"regions: {sum(1 for load in loads.values() if load)} peers own a busy one", flush=True)
         return max((peer for peer in loads if peer != FIRST), key=lambda peer: (loads[peer], -peer))
 
@@ -283,13 +260,13 @@ class Scene(AsyncExitStack):
         return said
 
     async def drops(self) -> Counter[str]:
-        """What the living peers dropped and refused, by reason."""
-        found: Counter[str] = Counter()
+        """The drops and refusals of the living peers."""
+        counts: Counter[str] = Counter()
         for peer in self.living():
             status = await self.clients[peer].status()
-            found.update({f"drops.{why}": count for why, count in status.drops.items()})
-            found.update({f"refused.{why}": count for why, count in status.refused.items()})
-        return found
+            counts.update(nonzero(status.drops, "drops"))
+            counts.update(nonzero(status.refused, "refused"))
+        return counts
 
 
 async def play(scene: Scene) -> list[str]:
@@ -311,6 +288,10 @@ async def play(scene: Scene) -> list[str]:
             return [f"not done within {PATIENCE_S:g} s", *scene.wrong()]
         for why, count in sorted((await scene.drops() + scene.other).items()):
             print(f"{count:6} {why}")
+        deliveries = sum(sum(wanted.got.values()) for wanted in scene.wanted)
+        print(f"the receipts of {len(scene.kept)} of {scene.events} events say kept; {deliveries} deliveries")
+        if not scene.wrong():
+            print("every live subscriber has each of them once")
         return scene.wrong()
 
 
@@ -324,31 +305,18 @@ async def _collect(events: wend.EventStream, into: Wanted) -> None:
 
 
 def main() -> int:
-    asked = argparse.ArgumentParser(description="Peers on a ring; four are killed, two return.")
-    asked.add_argument("--peers", type=int, default=24)
-    asked.add_argument("--subscriptions", type=int, default=200)
-    asked.add_argument("--events", type=int, default=2000)
-    asked.add_argument("--rate", type=float, default=50.0, help="events per second")
-    asked.add_argument("--seed", type=int, default=1)
-    asked.add_argument("--at-once", action="store_true", help="kill all four at the same moment")
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description="Peers on a ring; four are killed, two return.")
+    parser.add_argument("--peers", type=int, default=24)
+    parser.add_argument("--subscriptions", type=int, default=200)
+    parser.add_argument("--events", type=int, default=2000)
+    parser.add_argument("--rate", type=float, default=50.0, help="events per second")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--at-once", action="store_true", help="kill all four at the same moment")
+    given = parser.parse_args()
     if given.peers < 9 or given.events < 12 or not 0 < given.rate < float("inf"):
-        asked.error("needs 9 peers, 12 events and a rate above 0, at least")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C, it ends the peers first
-    with tempfile.TemporaryDirectory() as folder:
-        size = (given.peers, given.subscriptions, given.events, given.rate, given.seed)
-        scene = Scene(Path(folder), *size, at_once=given.at_once)
-        try:
-            wrong = asyncio.run(play(scene))
-        except KeyboardInterrupt:
-            return 130
-    for sentence in wrong:
-        print(sentence, file=sys.stderr)
-    deliveries = sum(sum(wanted.got.values()) for wanted in scene.wanted)
-    print(f"{len(scene.kept)} of {given.events} events got a receipt as stored; {deliveries} deliveries")
-    if not wrong:
-        print("every live subscriber has each of them once")
-    return 1 if wrong else 0
+        parser.error("needs at least 9 peers, 12 events and a rate above 0")
+    size = (given.peers, given.subscriptions, given.events, given.rate, given.seed)
+    return play_example(lambda folder: play(Scene(folder, *size, at_once=given.at_once)))
 
 
 if __name__ == "__main__":

@@ -4,21 +4,17 @@
 
 The peers know each other's addresses and, from a file, the routers between them. They choose landmarks, make links that
 follow the routers, and build two trees. While events flow, a link of one tree is cut. When the trees have been rebuilt,
-the peer with the most links on them, other than the publisher, is killed. The example ends with 1 if a subscriber at a
-live peer lacks an event or has one twice.
+the peer with the most links on them, other than the publisher, is killed. The example exits with code 1 if a
+subscriber at a live peer lacks an event or gets one twice.
 """
 
 import argparse
 import asyncio
-import signal
 import sys
-import tempfile
 from collections import Counter
-from contextlib import AsyncExitStack
 from pathlib import Path
 
-import wend
-from peer_processes import PeerProcess, free_ports, throwaway_keys
+from peer_processes import PeerScene, collect, free_ports, play_example
 from wend.topology.catalog import make
 from wend.topology.placement import place
 
@@ -29,7 +25,6 @@ ALL, HALF = "topic = 'power'", "topic = 'power' and load >= 50"
 """The first covers the second. A peer with both announces the first alone."""
 LOAD = 100
 PATIENCE_S = 200.0
-ANSWER_S = 60.0
 CONFIG = """
 id = {peer}
 listen = "127.0.0.1:{port}"
@@ -57,58 +52,35 @@ Trees = dict[int, dict[int, set[int]]]
 """Tree -> peer -> its neighbours on it."""
 
 
-class Scene(AsyncExitStack):
-    """Processes and clients, which end with the scene."""
-
+class Scene(PeerScene):
     def __init__(self, folder: Path, strategy: str, events: int, rate: float) -> None:
-        super().__init__()
-        self.folder = folder
+        super().__init__(folder)
         self.strategy = strategy
         self.events = events
         self.pause_s = 1.0 / rate
-        self.processes: dict[Path, PeerProcess] = {}
-        self.clients: dict[int, wend.Client] = {}
         self.got: dict[tuple[int, str], Counter[bytes]] = {}
         self.killed = asyncio.Event()
         self.cut: tuple[int, int] | None = None
         self.victim = -1
-        self._collecting: list[asyncio.Task[None]] = []
 
     # ---------------------------------------------------------------- the peers
 
     async def start(self) -> None:
         ports = free_ports(PEERS)
-        throwaway_keys(self.folder, range(PEERS))
         (self.folder / "paths").write_text(_paths())
+        files = []
         for peer, port in enumerate(ports):
             text = CONFIG.format(peer=peer, port=port, strategy=self.strategy)
-            text += "".join(NEIGHBOUR.format(peer=p, port=at) for p, at in enumerate(ports) if p != peer)
-            (self.folder / f"{peer}.toml").write_text(text)
-        self.push_async_callback(self._stop_peers)
-        starting = [self.launch(self.folder / f"{peer}.toml") for peer in range(PEERS)]
-        for peer, process in enumerate(await asyncio.gather(*starting)):
-            self.clients[peer] = await self.enter_async_context(wend.connect(process.url, timeout=ANSWER_S))
-
-    async def launch(self, config: Path) -> PeerProcess:
-        """Start one peer."""
-        self.processes[config] = await PeerProcess.start(config)
-        return self.processes[config]
-
-    async def _stop_peers(self) -> None:
-        """All at once: one by one, each would wait for answers of those that are gone."""
-        await asyncio.gather(*(process.stop() for process in self.processes.values()))
+            files.append(text + "".join(NEIGHBOUR.format(peer=p, port=at) for p, at in enumerate(ports) if p != peer))
+        await self.start_peers(files)
+        await self.connect_clients()
 
     async def subscribe(self) -> None:
         for peer in SUBSCRIBERS:
             for text in (ALL, HALF):
                 counts = self.got[peer, text] = Counter()
                 events = await self.enter_async_context(self.clients[peer].subscribe(text))
-                self._collecting.append(asyncio.create_task(_collect(events, counts)))
-        self.push_async_callback(self._stop_collecting)
-
-    async def _stop_collecting(self) -> None:
-        for task in self._collecting:
-            task.cancel()
+                self.go_on(collect(events, counts))
 
     # ---------------------------------------------------------------- the trees
 
@@ -130,11 +102,11 @@ class Scene(AsyncExitStack):
     async def renewed(self, after: tuple[int, int], without: tuple[int, int] | None = None) -> Trees:
         """Wait until all live peers use the same later trees, without the link that is cut."""
         while True:
-            found = await self.trees()
-            if found is not None and found[0] > after:
+            generation, trees = await self.agreed()
+            if generation > after:
                 a, b = without or (-1, -1)
-                if all(b not in rows.get(a, ()) for rows in found[1].values()):
-                    return found[1]
+                if all(b not in rows.get(a, ()) for rows in trees.values()):
+                    return trees
             await asyncio.sleep(0.2)
 
     async def ready(self) -> None:
@@ -167,15 +139,15 @@ class Scene(AsyncExitStack):
         print("the trees have been rebuilt without it", flush=True)
         degrees = {p: sum(len(rows[p]) for rows in trees.values()) for p in self.clients if p != PUBLISHER}
         self.victim = max(degrees, key=lambda peer: (degrees[peer], -peer))
-        await self.processes[self.folder / f"{self.victim}.toml"].kill()
+        await self.processes[self.victim].kill()
         await self.clients.pop(self.victim).close()
         print(f"killed peer {self.victim}, which had {degrees[self.victim]} links on the trees", flush=True)
         self.killed.set()
 
     async def agreed(self) -> tuple[tuple[int, int], Trees]:
-        while (found := await self.trees()) is None:
+        while (agreed := await self.trees()) is None:
             await asyncio.sleep(0.2)
-        return found
+        return agreed
 
     async def arrived(self) -> None:
         """Wait until nobody lacks an event; the caller limits the time."""
@@ -221,6 +193,8 @@ async def play(scene: Scene) -> list[str]:
                 await scene.arrived()
         except TimeoutError:
             return [f"not done within {PATIENCE_S:g} s", *scene.wrong()]
+        if not scene.wrong():
+            print(f"every live subscriber has each of {scene.events} events once")
         return scene.wrong()
 
 
@@ -261,30 +235,15 @@ def _runs(numbers: list[int]) -> str:
     return " ".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(begins, ends, strict=True)) or "nothing"
 
 
-async def _collect(events: wend.EventStream, into: Counter[bytes]) -> None:
-    async for event in events:
-        into[event.payload] += 1
-
-
 def main() -> int:
-    asked = argparse.ArgumentParser(description="Twelve peers on two trees, a cut link, a killed peer.")
-    asked.add_argument("--strategy", choices=("mrst", "spt-k"), default="mrst")
-    asked.add_argument("--events", type=int, default=1000)
-    asked.add_argument("--rate", type=float, default=100.0, help="events per second")
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description="Twelve peers on two trees, a cut link, a killed peer.")
+    parser.add_argument("--strategy", choices=("mrst", "spt-k"), default="mrst")
+    parser.add_argument("--events", type=int, default=1000)
+    parser.add_argument("--rate", type=float, default=100.0, help="events per second")
+    given = parser.parse_args()
     if given.events < 1 or not 0 < given.rate < float("inf"):
-        asked.error(f"needs events and a rate above 0, got {given.events} and {given.rate:g}")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C, it ends the peers first
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            wrong = asyncio.run(play(Scene(Path(folder), given.strategy, given.events, given.rate)))
-        except KeyboardInterrupt:
-            return 130
-    for sentence in wrong:
-        print(sentence, file=sys.stderr)
-    if not wrong:
-        print(f"every live subscriber has each of {given.events} events once")
-    return 1 if wrong else 0
+        parser.error(f"needs events and a rate above 0, got {given.events} and {given.rate:g}")
+    return play_example(lambda folder: play(Scene(folder, given.strategy, given.events, given.rate)))
 
 
 if __name__ == "__main__":

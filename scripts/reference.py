@@ -7,13 +7,14 @@ python scripts/reference.py --check  # write nothing; exit with 1 if a file is o
 import sys
 from pathlib import Path
 
-from reference_pages import client_protocol, notices, proofs, settings, status, wire_format
+from reference_pages import client_protocol, errors, notices, proofs, settings, status, wire_format
 
 ROOT = Path(__file__).parents[1]
 
 FILES = {
     "docs/reference/settings.md": settings.page,
     "docs/reference/notices.md": notices.page,
+    "docs/reference/errors.md": errors.page,
     "docs/reference/proofs.md": proofs.page,
     "docs/reference/status.md": status.page,
     "docs/reference/wire-format.md": wire_format.page,

@@ -49,17 +49,18 @@ and `Publish(ref=1, attributes={{"topic": "a"}}, payload=b"hi")` is
 | client | peer | |
 | --- | --- | --- |
 | `greet` | | The first frame, within {greet_s:g} s. |
-| | `welcome` | Or `no` with `ref` 0, and the end: for another version, an unknown token, or beyond {clients} clients. |
+| | `welcome` | Or `refused` with `ref` 0, and the connection ends: such as for an unknown token. |
 | `subscribe` 1 | | The client chooses `ref` for the answer, and `handle` for the deliveries. |
 | `publish` 2 | | It need not wait for the answer before. |
-| | `done` 1 | The subscription holds from now on, at this peer. |
-| | `event` | Deliveries come at any time, also before the answer to a request. |
+| | `completed` 1 | The subscription holds from now on, at this peer. |
+| | `delivery` | Deliveries come at any time, also before the answer to a request. |
 | | `accepted` 2 | The peer answers for the event from now on. |
 | `ping` 3 | | |
-| | `done` 3 | Everything that the peer wrote before has arrived. |
+| | `completed` 3 | Everything that the peer wrote before has arrived. |
 
 - **Requests.** Each has a number `ref` above 0, which its answer repeats. Many may be under way. The peer carries them
-  out in order. If it refuses one, the answer is `no` with a sentence for the user.
+  out in order. If it does not carry one out, the answer is `refused`, with a [code](errors.md) for programs and a
+  sentence for people. A peer serves {clients} clients at a time.
 - **Subscriptions** end with the connection, unless they are durable. A client may have {handles} of them.
 - **Reading.** A client must read continuously. For a slow one the peer queues up to {queue_msgs} deliveries or
   {queue_bytes} bytes, then drops the oldest and reports it with `dropped`. While a client does not read its answers,

@@ -1,5 +1,6 @@
 """The page of notices, drops, refusals and the drivers' own counters."""
 
+from wend.drivers.live.counters import FAILURES
 from wend.protocol.notices import DROPS, NOTICES, REFUSALS
 
 PAGE = """\
@@ -178,23 +179,7 @@ LIVE = {
     "refused.short-address-question": "Such a question is not answered.",
     "refused.oversize": "A message was too large to be sent, or could not be encoded.",
     "refused.store-full": "An event came while the store could not be written and too many events waited for it.",
-    "failed.read-keys": "Keys or grants that could not be read again, on SIGHUP.",
-    "failed.send": "The socket did not accept a datagram.",
-    "failed.multicast": "The peer could not join or send to a multicast group; its log says why.",
-    "failed.receive": "The socket failed while the peer read it.",
-    "failed.withheld-ack": "The peer withheld an ACK because the store could not be written.",
-    "failed.lost-state-record": "The peer did not store the state of a neighbour; the neighbour sends it again after a "
-    "restart.",
-    "failed.damaged-record": "Bytes of the store could not be read when the peer started; the log says which.",
-    "failed.carry-out-persist": "A record could not be stored; the peer tries again, and promises nothing meanwhile.",
-    "failed.telemetry": "The peer could not look at its links and counters; its log says why.",
-    "failed.telemetry-rows": "Rows of telemetry that were not written: the disk was full, failed, or was too slow.",
-    "failed.telemetry-segment": "Segments of telemetry that could not be written.",
-    "failed.telemetry-removed": "The oldest segments of telemetry, removed because `telemetry_bytes` was reached.",
-    "failed.telemetry-left-over": "Unfinished segments of an earlier incarnation, removed at the start.",
-    "failed.load-plan": "A plan could not be read when a signal asked for it.",
-    "failed.read-pushed-plan": "The file of a plan that was pushed could not be read when the peer started.",
-    "failed.read-file": "The file of the peer could not be read again when a signal asked for it.",
+    **{f"failed.{code}": sentence for code, sentence in FAILURES.items()},
 }
 """What the live driver counts by itself."""
 
@@ -221,11 +206,6 @@ LIVE_ABOUT = """
 | --- | --- |
 """
 
-FAILED_ABOUT = """
-`failed` also counts, as `handle-received`, `carry-out-persist` or `observe-deliver`, an input, effect or observer that
-raised an exception inside the peer. The peer logs the first twenty failures and goes on.
-"""
-
 SIMULATED_ABOUT = """
 ## Counters of the simulator and of `wend up`
 
@@ -238,7 +218,7 @@ def page() -> str:
     notices = {name: f"{about} {_counted_by(name)}".strip() for name, about in NOTICES.items()}
     return "".join(
         [PAGE, NOTICES_ABOUT, _rows(notices), DROPS_ABOUT, _rows(DROPS), REFUSALS_ABOUT, _rows(REFUSALS),
-         LIVE_ABOUT, _rows(LIVE), FAILED_ABOUT, SIMULATED_ABOUT, _rows(SIMULATED)]
+         LIVE_ABOUT, _rows(LIVE), SIMULATED_ABOUT, _rows(SIMULATED)]
     )  # fmt: skip
 
 

@@ -45,6 +45,32 @@ def test_the_version(said: Said) -> None:
     assert said("--version")[1].startswith("wend ")
 
 
+@pytest.mark.parametrize(
+    ("call", "exit_code", "code", "sentence"),
+    [
+        (("status", "--peer", "wend://127.0.0.1:1", "--json"), 2, "unreachable", "cannot reach a peer at"),
+        (("link", "add", "1", "here", "--json"), 2, "unreachable", "cannot reach a peer at"),
+        (("sim", "--json", "--peers", "1"), 2, "invalid-setting", ""),
+        (("sim", "--scenario", "none.toml", "--json"), 2, "unreadable", "cannot read none.toml"),
+        (("status", "--json", "--colour"), 2, "usage", "No such option: --colour"),
+        (("fly", "--json"), 2, "usage", "No such command 'fly'."),
+        (("link", "add", "--json"), 2, "usage", "Missing argument"),
+    ],
+)
+def test_with_json_an_error_is_an_object_with_its_code(
+    said: Said, call: tuple[str, ...], exit_code: int, code: str, sentence: str
+) -> None:
+    ended, out, errors = said(*call)
+    error = json.loads(errors.splitlines()[-1])["error"]
+    assert (ended, out, error["code"], list(error)) == (exit_code, "", code, ["code", "sentence"])
+    assert error["sentence"].startswith(sentence)
+
+
+def test_with_json_a_command_still_ends_with_its_own_exit_code(said: Said) -> None:
+    assert said("version", "--json")[0] == 0
+    assert said("status", "--help", "--json")[0] == 0
+
+
 def test_what_is_installed(said: Said) -> None:
     code, shown, _ = said("version")
     first, extras, *_ = shown.splitlines()
@@ -95,7 +121,7 @@ def test_help_shows_the_defaults_of_a_scenario(said: Said, monkeypatch: pytest.M
         (("sim", "--strategy", "planned", "--plan", "missing"), "missing is not a plan: cannot read plan.json"),
         (("plan", "load", "--peer", "wend://127.0.0.1:1"), "cannot reach a peer at wend://127.0.0.1:1"),
         (("up", "--strategies", "dcrd,magic"), "unknown strategy 'magic'"),
-        (("up", "--strategies", "oracle"), "the oracle stands in every table"),
+        (("up", "--strategies", "oracle"), "every table shows the oracle"),
         (("up", "--strategies", "planned"), "planned follows a plan, and an overlay of `wend up` has none"),
         (("up", "--degree", "30"), "degree 30 needs at least 31 peers, got 20"),
         (("up", "--pf", "2"), "pf must lie in 0..1, got 2"),

@@ -11,9 +11,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from tests.errors import raises
 from tests.spark import needs_java
 from wend.console.data.paths_command import data_paths
-from wend.model.errors import ConfigError
 
 app = typer.Typer()
 app.command()(data_paths)
@@ -57,7 +57,7 @@ def test_what_fails_half_way_leaves_no_paths(tmp_path: Path, monkeypatch: pytest
     out = tmp_path / "paths"
     if there:
         out.mkdir()
-    with pytest.raises(ConfigError, match="cannot write the paths: No space left on device"):
+    with raises("invalid-setting", match="cannot write the paths: No space left on device"):
         call(*RING, "--out", str(out))
     assert list(tmp_path.rglob("*")) == ([out] if there else [])
 
@@ -85,6 +85,6 @@ def test_spark_writes_the_same_rows(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
+    with raises("invalid-setting", match=sentence):
         CliRunner().invoke(app, [*RING, "--out", str(tmp_path / "o"), *arguments], catch_exceptions=False)
     assert not (tmp_path / "o").exists()

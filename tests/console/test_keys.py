@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.console.calls import Said
+from tests.errors import raises
 from wend.drivers.live.access.key_files import (
     append_line,
     read_folder,
@@ -19,8 +20,6 @@ from wend.drivers.live.access.key_files import (
     write_signing_key,
 )
 from wend.drivers.live.clock import wall_s
-from wend.model.errors import ConfigError
-from wend.security.identity import Untrusted
 
 
 def enrolled(said: Said, folder: Path, name: str = "plant-7", *options: str) -> Path:
@@ -71,7 +70,7 @@ def test_private_files_are_private(said: Said, tmp_path: Path) -> None:
 def test_a_key_that_others_can_read_is_refused(said: Said, tmp_path: Path, name: str, mode: int) -> None:
     site = enrolled(said, tmp_path)
     (site / name).chmod(mode)
-    with pytest.raises(ConfigError, match=rf"other users can read or write .*{name}"):
+    with raises("invalid-setting", match=rf"other users can read or write .*{name}"):
         read_folder(site)
 
 
@@ -120,10 +119,10 @@ def test_revoked_serials_are_not_trusted(said: Said, tmp_path: Path) -> None:
     (client / "revoked.txt").write_text((tmp_path / "root" / "revoked.txt").read_text())
     other = read_folder(client)
     assert other.credentials.identity.peer is None
-    with pytest.raises(Untrusted, match="the certificate of plant-7 is revoked"):
+    with raises("credentials-revoked"):
         other.verifier.verify(read_folder(site).credentials.certificate, wall_s())
     (site / "revoked.txt").write_text((tmp_path / "root" / "revoked.txt").read_text())
-    with pytest.raises(ConfigError, match="is revoked"):
+    with raises("invalid-setting", match="is revoked"):
         read_folder(site)
     assert [row["state"] for row in rows(said, tmp_path / "root")] == ["valid", "revoked", "valid"]
 
@@ -143,7 +142,7 @@ def test_tokens(said: Said, tmp_path: Path) -> None:
     said("key", "revoke", str(site), "eve")
     assert {row["name"]: row["state"] for row in rows(said, site)}["eve"] == "revoked"
     out.chmod(0o644)
-    with pytest.raises(ConfigError, match="other users"):
+    with raises("invalid-setting", match="other users"):
         read_token_file(out)
 
 
@@ -214,20 +213,20 @@ def test_mistakes_get_a_sentence(
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("certificate.pem", b"nonsense", "holds no certificate in PEM format"),
+        ("certificate.pem", b"nonsense", "has no certificate in PEM format"),
         ("signing.key", b"nonsense", "is not a private key in PEM format"),
         ("revoked.txt", b"12\nx\n", "line 2: 'x' is no serial number"),
         ("revoked.txt", b"\xff", "is not a text"),
         ("revoked.txt", b"9" * 5000, "is no serial number"),
         ("tokens.jsonl", b"{}\n", "line 1: Object missing required field"),
-        ("root.pem", b"", "holds no certificate in PEM format"),
+        ("root.pem", b"", "has no certificate in PEM format"),
     ],
 )
 def test_damaged_files_get_a_sentence(said: Said, tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
     site = enrolled(said, tmp_path)
     (site / name).write_bytes(content)
     (site / name).chmod(0o600)
-    with pytest.raises(ConfigError, match=sentence):
+    with raises("invalid-setting", match=sentence):
         read_folder(site)
 
 
@@ -236,14 +235,14 @@ def test_a_file_that_everybody_can_change_is_refused(said: Said, tmp_path: Path,
     site = enrolled(said, tmp_path)
     (site / name).touch()
     (site / name).chmod(0o646)
-    with pytest.raises(ConfigError, match=f"all users can change .*{name}"):
+    with raises("invalid-setting", match=f"all users can change .*{name}"):
         read_folder(site)
 
 
 def test_keys_of_two_sites_do_not_mix(said: Said, tmp_path: Path) -> None:
     one, other = enrolled(said, tmp_path), enrolled(said, tmp_path, "plant-8", "--peer", "8")
     (one / "session.key").write_bytes((other / "session.key").read_bytes())
-    with pytest.raises(ConfigError, match="the session key does not belong to the certificate of plant-7"):
+    with raises("invalid-setting", match="the session key does not belong to the certificate of plant-7"):
         read_folder(one)
 
 
@@ -258,7 +257,7 @@ def test_a_list_behind_a_link_is_read_and_changed_there_and_a_link_to_nothing_is
     (tmp_path / "shared").mkdir()
     link, target = tmp_path / "revoked.txt", tmp_path / "shared" / "revoked.txt"
     link.symlink_to(target)
-    with pytest.raises(ConfigError, match=r"cannot read .*revoked.txt: No such file"):
+    with raises("unreadable"):
         read_revoked(link)
     target.write_text("1\n")
     append_line(link, "2")
@@ -270,7 +269,7 @@ def test_a_pipe_in_the_place_of_a_file_holds_up_nobody(said: Said, tmp_path: Pat
     site = enrolled(said, tmp_path)
     (site / name).unlink(missing_ok=True)
     os.mkfifo(site / name)
-    with pytest.raises(ConfigError, match=rf"cannot read .*{name}: it is not a file"):
+    with raises("invalid-setting", match=rf"cannot read .*{name}: it is not a file"):
         read_folder(site)
 
 
@@ -288,7 +287,7 @@ def test_a_key_that_could_not_be_written_leaves_no_file(tmp_path: Path, monkeypa
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ConfigError, match=r"cannot write .*signing.key: No space left"):
+    with raises("unwritable"):
         write_signing_key(tmp_path / "signing.key", bytes(32))
     assert list(tmp_path.iterdir()) == []
 

@@ -19,10 +19,10 @@ import msgspec
 import pytest
 
 from tests.console.calls import ROOT, WEND, Said, interruptible, lonely, running_peer, started
+from tests.errors import raises
 from wend.console.pub_sub import read_attributes
 from wend.console.status_command import as_text, status_table
 from wend.drivers.live.status import StatusSnapshot
-from wend.model.errors import ConfigError
 from wend.model.events import Range
 from wend.model.units import MINUTE, MS, SECOND
 from wend.protocol.status import LinkStatus
@@ -105,20 +105,20 @@ def test_pub_and_sub_through_a_peer(said: Said, tmp_path: Path) -> None:
         assert re.search(r"^clients +connected +6$", said("status", "--peer", url)[1], re.MULTILINE)
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
-        assert "stopped; counted:" in process.communicate()[0]
+        assert "stopped; counters:" in process.communicate()[0]
 
 
 def test_links_of_a_running_peer_are_changed_and_listed(said: Said, url: str) -> None:
     assert said("link", "list", "--peer", url) == (0, "", "")
     added = said("link", "add", "5", "127.0.0.1:7705", "--delay", "30ms", "--peer", url)
-    assert added == (0, "peer 1 has a link with peer 5 at 127.0.0.1:7705\n", "")
+    assert added == (0, "peer 1 has a link to peer 5 at 127.0.0.1:7705\n", "")
     listed = said("link", "list", "--peer", url)[1].splitlines()
     assert listed[0].split() == ["link", "address", "state", "rtt", "loss", "last", "change"]
     assert listed[1].split()[:5] == ["5", "127.0.0.1:7705", "unknown", "60.0", "ms"]
     assert json.loads(said("link", "list", "--json", "--peer", url)[1])["rtt_ns"] == 60_000_000
     again = said("link", "add", "5", "127.0.0.1:7705", "--peer", url)
     assert again == (2, "", "wend: peer 1 is linked with peer 5 already\n")
-    assert said("link", "remove", "5", "--peer", url) == (0, "peer 1 no longer has a link with peer 5\n", "")
+    assert said("link", "remove", "5", "--peer", url) == (0, "peer 1 no longer has a link to peer 5\n", "")
     for words, shown in (
         (("add", "6", "[::1]:7"), None),
         (("add", "6", "b:7"), {"address": "b:7"}),
@@ -173,12 +173,12 @@ def test_attributes_are_typed(words: list[str], found: dict[str, object]) -> Non
     ],
 )
 def test_an_invalid_attribute_is_one_sentence(word: str) -> None:
-    with pytest.raises(ConfigError, match="cannot read"):
+    with raises("invalid-setting", match="cannot read"):
         read_attributes([word])
 
 
 def test_a_refused_value_is_written_as_a_text() -> None:
-    with pytest.raises(ConfigError) as refused:
+    with raises("invalid-setting") as refused:
         read_attributes(["x=[3,5"])
     assert str(refused.value).endswith("""; the text is written '"[3,5"'""")
 

@@ -6,13 +6,13 @@ from typing import ClassVar
 
 import pytest
 
+from tests.errors import raises
 from wend.console.app import main
 from wend.console.scenario_flags import say_unused
 from wend.console.up import _names
 from wend.drivers.live.config import PeerFile
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
-from wend.model.errors import ConfigError
 from wend.model.settings import Settings
 from wend.pipeline.sweeps.simulations import SIMULATIONS
 from wend.protocol.plugins import Needs
@@ -94,13 +94,11 @@ def test_a_flag_changes_nothing_where_no_strategy_heeds_it(
 
 @pytest.mark.usefixtures("registered")
 def test_who_follows_a_plan_says_so_itself() -> None:
-    with pytest.raises(ConfigError, match="steered follows a plan, and an overlay of `wend up` has none"):
+    with raises("invalid-setting", match="steered follows a plan, and an overlay of `wend up` has none"):
         _names("steered")
-    with pytest.raises(ConfigError, match=r"choose from adaptive, .*, mine, or MODULE:CLASS$"):
+    with raises("invalid-setting", match=r"choose from adaptive, .*, mine, or MODULE:CLASS$"):
         _names("none")
-    with pytest.raises(
-        ConfigError, match='by strategy = "planned" or "planned-failover" or "steered", not by \'mine\''
-    ):
+    with raises("invalid-setting", match='by strategy = "planned" or "planned-failover" or "steered", not by \'mine\''):
         PeerFile(id=1, strategy="mine", plan="x").check()
     PeerFile(id=1, strategy="steered", plan="x").check()
 

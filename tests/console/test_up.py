@@ -45,7 +45,7 @@ def test_up_ends_with_the_table(said: Said) -> None:
     [
         (7.2, False, "4 s of 8 s"),
         (13.0, False, "8 s of 8 s, waiting for events in transit"),
-        (7.2, True, "stopped; waiting for events in transit, Ctrl-C ends it at once"),
+        (7.2, True, "stopped; waiting for events in transit (Ctrl-C ends it at once)"),
     ],
 )
 def test_the_progress_of_up_ends_at_the_duration(elapsed_s: float, stopped: bool, shown: str) -> None:

@@ -60,7 +60,7 @@ def test_a_peer_that_cannot_start_ends_as_the_unit_expects(tmp_path: Path) -> No
     (tmp_path / "s").write_bytes(b"something else")
     done = wend("peer", "--config", "peer.toml", folder=tmp_path)
     assert str(done.returncode) == unit()["RestartPreventExitStatus"]
-    assert "is not a store of a Wend peer" in done.stderr and "Traceback" not in done.stderr
+    assert "is not the store of a Wend peer" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")

@@ -14,9 +14,10 @@ import pytest
 import wend
 from tests.cores import pure_only
 from tests.drivers.live import datagrams
-from wend.drivers.live.access.grants import Denial
+from wend.drivers.live.access.grants import DENIALS
 from wend.drivers.live.addressing.address_book import Unidentified
 from wend.drivers.live.config import load
+from wend.drivers.live.counters import FAILURES
 from wend.drivers.live.process import PeerService
 from wend.drivers.live.transport import wire
 from wend.protocol import notices
@@ -78,7 +79,7 @@ def test_every_counter_of_drivers_has_its_row() -> None:
     found |= {"published", "delivered", "late", "subscriptions", "in_flight", "waiting"}
     found |= {"data", "data_unicast", f"control.{ACKS}", f"control.{HELLOS}", "control.flooded"}
     found |= {"shaper.lost", "shaper.corrupted"}
-    found |= {f"clients.{denial}" for denial in get_args(Denial)}
+    found |= {f"clients.{denial}" for denial in DENIALS} | {f"failed.{code}" for code in FAILURES}
     assert {*LIVE, *OTHER} == found | COMPUTED
     assert len(LIVE) == len(set(LIVE)) and len(OTHER) == len(set(OTHER))
     assert "flooded" in PLUGINS["interest"]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.errors import raises
 from wend.drivers.live.config import load as load_file
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
-from wend.model.errors import ConfigError
 from wend.pipeline.rows import run_row, scenario_key
 from wend.pipeline.sweeps.simulations import SIMULATIONS
 from wend.protocol.config import PeerConfig
@@ -125,7 +125,7 @@ def test_so_do_those_of_other_kinds(folder: Path) -> None:
 def test_a_graph_is_loaded_with_the_plug_in_that_needs_it(folder: Path) -> None:
     found = simulate(SMALL.with_(strategy="outsider:Mapped")).summary
     assert found.control["outsider:Map"] == found.control["link-state"] > 0
-    with pytest.raises(ConfigError, match="graph 'outsider:Nowhere': outsider has no class Nowhere"):
+    with raises("invalid-setting", match="graph 'outsider:Nowhere': outsider has no class Nowhere"):
         load("routing", "outsider:Unmapped")
     assert "outsider:Nowhere" not in PLUGINS["graph"]
 
@@ -160,7 +160,7 @@ def test_a_graph_is_loaded_with_the_plug_in_that_needs_it(folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_used_is_refused_in_a_sentence(folder: Path, kind: Kind, name: str, sentence: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with raises("invalid-setting") as refused:
         load(kind, name)
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -168,7 +168,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(folder: Path, kind: Kind, 
 
 
 def test_a_setting_of_the_world_is_taken_too(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="a plug-in declares the setting 'degree', which exists already"):
+    with raises("invalid-setting", match="a plug-in declares the setting 'degree', which exists already"):
         SMALL.with_(strategy="outsider:TakenWorldSetting")
 
 
@@ -186,7 +186,7 @@ def test_a_setting_of_the_world_is_taken_too(folder: Path) -> None:
     ],
 )
 def test_what_it_does_wrong_while_it_runs_is_a_sentence(folder: Path, setting: str, title: str, sentence: str) -> None:
-    with pytest.raises(ConfigError, match=f"outsider:{title}.* {sentence}") as refused:
+    with raises("invalid-setting", match=f"outsider:{title}.* {sentence}") as refused:
         simulate(SMALL.with_(topology="full-mesh", **{setting: f"outsider:{title}"}))
     assert "\n" not in str(refused.value)
 
@@ -205,7 +205,7 @@ def test_other_source_is_another_run(folder: Path) -> None:
         assert metrics["trace_sha256"] == simulate(SMALL.with_(strategy="dcrd")).summary.trace_sha256
         (folder / file).write_text((folder / file).read_text() + "\n# changed\n")
         assert scenario_key(scenario) != row["run"]
-        with pytest.raises(ConfigError, match=f"the source of {name} on this worker is not the driver"):
+        with raises("invalid-setting", match=f"the source of {name} on this worker is not the driver"):
             SIMULATIONS.run_metrics(row, SIMULATIONS.code())
 
 
@@ -222,5 +222,5 @@ def test_equal_scenarios_have_one_key() -> None:
     ],
 )
 def test_strategies_and_memberships_that_do_not_go_together(strategy: str, membership: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with raises("invalid-setting", match=said):
         make_peer(PeerConfig(peer=1, strategy=strategy, membership=membership))

@@ -3,12 +3,10 @@
 from collections import Counter
 from dataclasses import dataclass
 
-import pytest
-
+from tests.errors import raises
 from wend.drivers.recorded import WARMUP_NS, RecordedFlow, RecordedLink, Recording, recorded_world
 from wend.drivers.sim.run import play
 from wend.drivers.world import World
-from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND
 
 FLOW = RecordedFlow(70, (900, 5), 2.0, 100, 1.0, (200 * MS, 40 * MS))
@@ -99,9 +97,9 @@ def test_peers_without_links_take_no_part() -> None:
     flows = (RecordedFlow(1, (5,), 1.0), RecordedFlow(5, (1, 70), 1.0), RecordedFlow(70, (70,), 1.0))
     world = recorded_world(Recording(1, SECOND, RECORDING.links, flows), 1, {"strategy": "dcrd"})
     assert [(topic.publisher, topic.subscribers) for topic in world.topics] == [(0, (1,))]
-    with pytest.raises(ConfigError, match="no flow between its peers"):
+    with raises("invalid-setting", match="no flow between its peers"):
         recorded_world(Recording(1, SECOND, RECORDING.links, flows[:1]), 1, {"strategy": "dcrd"})
-    with pytest.raises(ConfigError, match="no links"):
+    with raises("invalid-setting", match="no links"):
         recorded_world(Recording(1, SECOND, (), flows), 1, {"strategy": "dcrd"})
 
 

@@ -11,11 +11,11 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.errors import raises
 from wend.console.sim import register
 from wend.drivers.live.config import PeerFile
 from wend.drivers.scenarios import SIMULATED, Scenario, make_scenario
 from wend.drivers.settings import CHOSEN, known_settings, peer_settings, shipped_groups
-from wend.model.errors import ConfigError
 from wend.model.settings import Setting, Settings, flag_of, setting, settings_of
 from wend.model.units import MS, SECOND, Nanos
 from wend.pipeline.rows import COLUMNS
@@ -141,7 +141,7 @@ def test_what_is_written_is_read_back(each: Setting, data: st.DataObject) -> Non
     value = data.draw(values(each))
     outside = (each.above is not None and value == each.above) or (each.below is not None and value == each.below)
     if outside:
-        with pytest.raises(ConfigError, match=each.name):
+        with raises("invalid-setting", match=each.name):
             each.read(each.write(value))
     else:
         assert each.read(each.write(value)) == value
@@ -189,7 +189,7 @@ def test_a_plug_in_from_outside_brings_its_settings(outsider: str) -> None:
     assert make_scenario(scenario.flat()) == scenario
     assert Scenario(strategy=outsider).flat()["gain"] == 1.0, "all defaults decide a run"
     assert PeerFile(id=1, strategy=outsider, gain=3).peer_config(1).of(GainSettings).gain == 3.0
-    with pytest.raises(ConfigError, match="gain must be at least 0, got -1"):
+    with raises("invalid-setting", match="gain must be at least 0, got -1"):
         Scenario(strategy=outsider, gain=-1)
     assert {"gain", "pause"} <= known_settings().keys()
     assert not {"gain", "pause"} & peer_settings(dict.fromkeys(CHOSEN)).keys()
@@ -203,7 +203,7 @@ def test_its_settings_change_nothing_of_a_scenario_without_it(outsider: str) -> 
 
 
 def test_nor_are_they_known_without_it() -> None:
-    with pytest.raises(ConfigError, match="there is no setting 'gain'"):
+    with raises("invalid-setting", match="there is no setting 'gain'"):
         Scenario(gain=2)
 
 
@@ -214,7 +214,7 @@ def test_it_may_not_take_a_name_of_the_driver_s() -> None:
     kind = type("Rated", (PLUGINS["routing"]["d-tree"],), {"settings": Rates})
     PLUGINS["routing"]["outside:Rated"] = kind
     try:
-        with pytest.raises(ConfigError, match="a plug-in declares the setting 'rate', which exists already"):
+        with raises("invalid-setting", match="a plug-in declares the setting 'rate', which exists already"):
             Scenario(strategy="outside:Rated")
     finally:
         del PLUGINS["routing"]["outside:Rated"]

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.errors import raises
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check
 from wend.drivers.world import build
 from wend.matching.filters import parse
-from wend.model.errors import ConfigError
 from wend.model.fault_settings import Outages, Spread
 from wend.model.scenario import Content, Pace
 from wend.model.units import SECOND
@@ -106,7 +106,7 @@ def test_by_content_every_event_has_its_own_subscribers() -> None:
 
 @pytest.mark.parametrize("wrong", [{"predicates": (0, 1)}, {"predicates": (3, 2)}, {"attributes": 2}, {"width": 0.0}])
 def test_content_that_cannot_be_is_a_sentence(wrong: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match="content needs"):
+    with raises("invalid-setting", match="content needs"):
         Scenario(content=Content(**wrong))  # type: ignore[arg-type]
 
 
@@ -199,5 +199,5 @@ def test_domains_that_reroute_leave_outages_between_domains_and_in_those_of_othe
     ],
 )
 def test_what_concerns_clusters_and_partitions_is_checked(fields: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
+    with raises("invalid-setting", match=sentence):
         Scenario(**fields)

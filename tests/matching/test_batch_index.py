@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.errors import raises
 from tests.matching.strategies import events, filters, range_events
 from wend.matching import batch_buckets as buckets
 from wend.matching import batch_index, batch_table
@@ -18,7 +19,7 @@ from wend.matching.batch_index import BatchIndex
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter, parse
 from wend.matching.values import after, before, between
-from wend.model.errors import ConfigError, FilterError
+from wend.model.errors import FilterError
 from wend.model.events import Attributes
 
 
@@ -97,7 +98,7 @@ def test_columns_are_rows() -> None:
     ],
 )
 def test_a_column_that_events_cannot_have_is_refused(column: Any, reason: str) -> None:
-    with pytest.raises(ConfigError, match=reason):
+    with raises("invalid-setting", match=reason):
         Batch.of_columns(2, {"x": column})
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.errors import raises
 from wend.matching import filters
 from wend.matching.filters import MAX_FILTER_CHARS, parse, topic_filter
 from wend.matching.index import Index
-from wend.model.errors import FilterError
 from wend.model.events import Range
 
 topics = st.text(max_size=40)
@@ -41,7 +41,7 @@ def test_only_a_topic_alone_is_a_topic(text: str) -> None:
 
 
 def test_a_filter_has_a_bounded_length() -> None:
-    with pytest.raises(FilterError, match=f"may have {MAX_FILTER_CHARS} characters"):
+    with raises("filter-too-large", match=f"may have {MAX_FILTER_CHARS} characters"):
         parse(topic_filter("x" * MAX_FILTER_CHARS))
 
 

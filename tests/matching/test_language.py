@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.errors import raises
 from tests.matching import strategies
 from wend.matching import normal_form as normal
 from wend.matching.conjunctions import Conjunction
@@ -132,7 +133,7 @@ MALFORMED = [
 
 @pytest.mark.parametrize(("text", "place", "reason"), MALFORMED)
 def test_an_error_shows_the_position_and_what_was_expected(text: str, place: int, reason: str) -> None:
-    with pytest.raises(FilterError) as error:
+    with raises("filter-syntax") as error:
         parse(text)
     said, line, caret = str(error.value).split("\n")
     assert said.startswith("cannot read the filter: ") and reason in said
@@ -144,7 +145,7 @@ def test_an_error_shows_the_position_and_what_was_expected(text: str, place: int
 @pytest.mark.parametrize("behind", [0, 10, 100, 300])
 def test_a_long_filter_is_shown_around_the_position(before: int, behind: int) -> None:
     text = "\tx = 1 and" * before + " § " + "or x = 1\n" * behind
-    with pytest.raises(FilterError) as error:
+    with raises("filter-syntax") as error:
         parse(text)
     _, line, caret = str(error.value).split("\n")
     assert len(line) <= COLUMNS + 4
@@ -194,7 +195,7 @@ def test_a_filter_that_would_cost_too_much_is_refused(text: str, reason: str) ->
 
 
 def test_steps_of_normalisation_are_counted_before_they_are_done() -> None:
-    with mock.patch.object(normal, "product", wraps=normal.product) as product, pytest.raises(FilterError):
+    with mock.patch.object(normal, "product", wraps=normal.product) as product, raises("filter-too-large"):
         parse(EXPLODING)
     assert product.call_count <= 12
 

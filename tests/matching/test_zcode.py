@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.errors import raises
 from tests.oracles.matching import box_of, children, leaves, printed_code
 from wend.matching.zcode import Box, NumberDomain, Space, TextDomain, halves, side_code, woven
-from wend.model.errors import ConfigError
 
 domains = st.one_of(
     st.builds(NumberDomain, st.just(0), st.integers(0, 11)),
@@ -176,5 +176,5 @@ def test_ranges_that_meet_have_boxes_that_meet(ends: list[float]) -> None:
     ],
 )
 def test_invalid_spaces_are_refused(wrong: Callable[[], object]) -> None:
-    with pytest.raises(ConfigError):
+    with raises("invalid-setting"):
         wrong()

@@ -46,7 +46,7 @@ def signed(event: Event, signer: EventSigner = SIGNER) -> Event:
 def refused(event: Event, verifier: EventVerifier = VERIFIER, now_s: int = NOW) -> str:
     with pytest.raises(Untrusted) as caught:
         verifier.signer(event, now_s)
-    return caught.value.reason
+    return str(caught.value)
 
 
 @settings(max_examples=100)

@@ -1,7 +1,11 @@
 """The `wend` command: finds the subcommand, runs it and prints errors.
 
 A `WendError` ends a command with one sentence on stderr and the exit code of its class, 2 for most, without a stack
-trace. Only the module of the command that is called is imported, and that imports heavy modules when it runs: a peer
+trace. With `--json` the sentence is in a JSON object with the code of the error:
+
+    {"error": {"code": "unreachable", "sentence": "cannot reach a peer at wend://127.0.0.1:7700: ..."}}
+
+Only the module of the command that is called is imported, and that imports heavy modules when it runs: a peer
 starts quickly, and so does `wend --help`.
 """
 
@@ -9,14 +13,17 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from importlib import import_module
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from wend.model.errors import WendError
+from wend.model.errors import ErrorCode, WendError
 from wend.model.extras import needed_by
 from wend.model.version import __version__
+
+UsageError: Any = typer.BadParameter.__base__
+"""Typer brings its own copy of click, under a name that depends on its version."""
 
 
 class Subcommand(NamedTuple):
@@ -31,9 +38,7 @@ class Subcommand(NamedTuple):
 
 
 SUBCOMMANDS = {
-    "up": Subcommand(
-        "up", "Run overlays on this machine, with failing links, and compare strategies as they go.", "sim"
-    ),
+    "up": Subcommand("up", "Run overlays with failing links on this machine, and compare strategies live.", "sim"),
     "peer": Subcommand("peer", "Run one peer from its configuration file."),
     "pub": Subcommand("pub_sub", "Publish an event."),
     "sub": Subcommand("pub_sub", "Print events as they arrive, until Ctrl-C, --count or --timeout."),
@@ -48,12 +53,12 @@ SUBCOMMANDS = {
     "topology": Subcommand("topology_commands", "Make, list, convert and draw underlay networks.", "maps"),
     "lab": Subcommand(
         "lab.lab_commands",
-        "An emulated wide-area network (Linux, root): hosts are network namespaces, links delay and fail.",
+        "Emulate a wide-area network (Linux, root): hosts are network namespaces, links delay and fail.",
         "lab",
     ),
-    "plan": Subcommand("plan.plan_commands", "Plan the routes of flows such that no message is dropped.", "plan"),
-    "data": Subcommand("data.data_commands", "Spark jobs on files.", "spark"),
-    "telemetry": Subcommand("telemetry_commands", "Bring the telemetry of peers to where jobs read it."),
+    "plan": Subcommand("plan.plan_commands", "Plan the routes of flows so that no message is dropped.", "plan"),
+    "data": Subcommand("data.data_commands", "Run Spark jobs on files.", "spark"),
+    "telemetry": Subcommand("telemetry_commands", "Copy the telemetry of peers to where jobs read it."),
     "version": Subcommand("version_command", "Print the version, and which parts are installed."),
 }
 
@@ -120,16 +125,29 @@ def _options(
 
 
 def main() -> None:
-    name = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    words = sys.argv[1:]
+    name = next((word for word in words if not word.startswith("-")), "")
     called = SUBCOMMANDS.get(name)
+    as_json = "--json" in words
     try:
         with nullcontext() if called is None else needed_by(f"wend {name}", called.extra):
+            if as_json:
+                sys.exit(app(standalone_mode=False))  # which raises errors of usage
             app()
     except WendError as error:
-        print(f"wend: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
+        _end(as_json, error.code, str(error), error.exit_code)
+    except UsageError as error:
+        _end(as_json, "usage", error.format_message(), error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
+
+
+def _end(as_json: bool, code: ErrorCode, sentence: str, exit_code: int) -> NoReturn:
+    import json
+
+    error = {"error": {"code": code, "sentence": sentence}}
+    print(json.dumps(error, ensure_ascii=False) if as_json else f"wend: {sentence}", file=sys.stderr)
+    sys.exit(exit_code)
 
 
 if __name__ == "__main__":

@@ -31,11 +31,11 @@ ROOT_DAYS = 3650
 SKEW_S = 300
 """Certificates begin a little earlier, because the clocks of sites differ."""
 
-Root = Annotated[Path, typer.Option("--root", metavar="DIR", help="The root's folder, as `wend key root` made it.")]
+Root = Annotated[Path, typer.Option("--root", metavar="DIR", help="The root's folder, made by `wend key root`.")]
 Groups = Annotated[
     str, typer.Option(metavar="NAMES", help="Groups, separated by commas. Grants say what a group may do.")
 ]
-Days = Annotated[float, typer.Option(help="How long it is valid, in days.", min=0.0)]
+Days = Annotated[float, typer.Option(help="How many days it is valid.", min=0.0)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON objects.")]
 
 
@@ -47,7 +47,10 @@ def register(app: typer.Typer) -> None:
 
 
 def root(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder for the root. Guard it: it makes members.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="A folder for the root. Guard it: whoever has its key can add members."),
+    ],
     name: Annotated[str, typer.Option(help="The name of the overlay.")] = "wend",
     days: Days = ROOT_DAYS,
     as_json: Json = False,
@@ -69,7 +72,7 @@ def new(
     name: Annotated[str, typer.Option(help="The name of the site or client.")],
     as_json: Json = False,
 ) -> None:
-    """Make keys for a site or a client, and the request that the root signs. The keys stay here."""
+    """Make keys for a site or a client, and a request for the root to sign. Private keys never leave the folder."""
     places = [folder / file for file in (key_files.SIGNING_KEY, key_files.SESSION_KEY, key_files.REQUEST)]
     key_files.check_new(*places)
     signing, session = key_files.new_secret(), key_files.new_secret()
@@ -85,10 +88,13 @@ def new(
 def sign(
     request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The request.pem of a site or client.")],
     root: Root,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the certificate goes.")],
-    peer: Annotated[int | None, typer.Option(metavar="ID", help="The peer's id. None: a client.", min=0)] = None,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The file to write.")],
+    peer: Annotated[
+        int | None,
+        typer.Option(metavar="ID", help="The peer's id. Without it, the certificate is for a client.", min=0),
+    ] = None,
     groups: Groups = "",
-    name: Annotated[str | None, typer.Option(help="Another name than the request's.")] = None,
+    name: Annotated[str | None, typer.Option(help="A name to use instead of the one in the request.")] = None,
     days: Days = CERTIFICATE_DAYS,
     as_json: Json = False,
 ) -> None:
@@ -137,16 +143,18 @@ def _check_id_is_free(root: Path, peer: int | None, signing_key: bytes) -> None:
 
 
 def token(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The keys of the peer that the client connects to.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder with the keys of the peer to which the client connects.")
+    ],
     name: Annotated[str, typer.Option(help="The name of the client.")],
     groups: Groups = "",
     days: Days = CERTIFICATE_DAYS,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A private file for the token. Without: it is printed.")
+        Path | None, typer.Option(metavar="FILE", help="A private file for the token. By default it is printed.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a token by which a client may connect without a certificate. The peer stores its hash."""
+    """Make a token with which a client can connect without a certificate. The peer stores only its hash."""
     certificates.check_name(name)
     certificates.check_groups(names_in(groups))
     if not os.path.isdir(folder):
@@ -167,7 +175,7 @@ def revoke(
     who: Annotated[str, typer.Argument(metavar="WHO", help="A serial number, or the name of a site, client or token.")],
     as_json: Json = False,
 ) -> None:
-    """Revoke certificates and tokens: all of that name that are valid, or the one with that serial number.
+    """Revoke all valid certificates and tokens of a name, or the one with a serial number.
 
     The serial numbers go to revoked.txt. Peers read their own copy of it when they start and on SIGHUP.
     """
@@ -199,7 +207,7 @@ def show(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of keys, or a root's.")],
     as_json: Json = False,
 ) -> None:
-    """Print whose keys a folder holds: certificates and tokens, with their end and whether they are revoked."""
+    """List the certificates and tokens in a folder: when they end, and whether they are revoked."""
     if not os.path.isdir(folder):
         raise ConfigError(f"there is no folder {folder}")
     revoked, now = key_files.read_revoked(folder / key_files.REVOKED), wall_s()
@@ -235,59 +243,40 @@ def _described(identity: "Identity") -> str:
 
 
 def _own(folder: Path) -> "list[Identity]":
-
     place = folder / key_files.CERTIFICATE
     return [certificates.read_identity(key_files.read_certificates(place)[0])] if os.path.lexists(place) else []
 
 
 def _issued(folder: Path) -> "list[Identity]":
-
     places = sorted((folder / key_files.ISSUED).glob("*.pem"))
     identities = [certificates.read_identity(key_files.read_certificates(place)[0]) for place in places]
     return sorted(identities, key=lambda each: (each.peer is None, each.peer or 0, each.name, each.not_after_s))
 
 
 def _tokens(folder: Path) -> "list[Identity]":
-
     return [key_files.token_identity(each) for each in key_files.read_tokens(folder / key_files.TOKENS)]
 
 
 def _roots(folder: Path) -> list[dict[str, Any]]:
-
     own = folder / key_files.CERTIFICATE
     ders = key_files.read_certificates(own)[1:] if os.path.lexists(own) else []
     ders += key_files.read_certificates(folder / key_files.ROOT) if os.path.lexists(folder / key_files.ROOT) else []
     now = wall_s()
-    rows: list[dict[str, Any]] = []
-    for root_ in map(certificates.read_root, dict.fromkeys(ders)):
-        state = "valid" if now <= root_.not_after_s else "ended"
-        ends = certificates.show_time(root_.not_after_s)
-        rows.append(
-            {
-                "kind": "root",
-                "name": root_.name,
-                "peer": None,
-                "groups": [],
-                "serial": None,
-                "ends": ends,
-                "state": state,
-            }
-        )
-    return rows
+    roots = map(certificates.read_root, dict.fromkeys(ders))
+    return [_fields("root", each.name, each.not_after_s, now) for each in roots]
 
 
 def _row(kind: str, identity: "Identity", revoked: frozenset[int], now: int) -> dict[str, Any]:
+    fields = _fields(kind, identity.name, identity.not_after_s, now)
+    fields |= {"peer": identity.peer, "groups": list(identity.groups)}
+    fields["serial"] = str(identity.serial)  # many readers of JSON round numbers beyond 2**53
+    return fields | ({"state": "revoked"} if identity.serial in revoked else {})
 
-    state = "revoked" if identity.serial in revoked else "ended" if now > identity.not_after_s else "valid"
-    return {
-        "kind": kind,
-        "name": identity.name,
-        "peer": identity.peer,
-        "groups": list(identity.groups),
-        "serial": str(identity.serial),  # many readers of JSON round numbers beyond 2**53
-        "ends": certificates.show_time(identity.not_after_s),
-        "state": state,
-    }
+
+def _fields(kind: str, name: str, ends_s: int, now: int) -> dict[str, Any]:
+    """What a root, a certificate and a token have in common."""
+    fields: dict[str, Any] = {"kind": kind, "name": name, "peer": None, "groups": [], "serial": None}
+    return fields | {"ends": certificates.show_time(ends_s), "state": "ended" if now > ends_s else "valid"}
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

@@ -40,12 +40,14 @@ def list_(at: PeerOptions = LOCAL_PEER, as_json: Json = False) -> None:
 @asks_peer
 def add(
     neighbour: Neighbour,
-    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where it listens for peers.")],
+    address: Annotated[
+        str, typer.Argument(metavar="HOST:PORT", help="The address at which the neighbour listens for peers.")
+    ],
     delay: Annotated[str, typer.Option(help="The expected one-way delay; measurements correct it.")] = "20ms",
     at: PeerOptions = LOCAL_PEER,
     as_json: Json = False,
 ) -> None:
-    """Link a peer with one more neighbour. The neighbour makes the link, too, unless its file says admit = false."""
+    """Make a link to another neighbour. The neighbour makes the link, too, unless its file says admit = false."""
 
     async def change(client: "Client") -> "StatusSnapshot":
         await client.add_link(neighbour, address, delay=delay)
@@ -53,12 +55,12 @@ def add(
 
     status = at.ask(change)
     link = {"peer": status.peer, "neighbour": neighbour, "address": address}
-    print(json.dumps(link) if as_json else f"peer {status.peer} has a link with peer {neighbour} at {address}")
+    print(json.dumps(link) if as_json else f"peer {status.peer} has a link to peer {neighbour} at {address}")
 
 
 @asks_peer
 def remove(neighbour: Neighbour, at: PeerOptions = LOCAL_PEER, as_json: Json = False) -> None:
-    """End the link of a peer with a neighbour. Events in flight over it take other routes."""
+    """Remove the link to a neighbour. Events in flight over it take other routes."""
 
     async def change(client: "Client") -> "StatusSnapshot":
         await client.remove_link(neighbour)
@@ -66,4 +68,4 @@ def remove(neighbour: Neighbour, at: PeerOptions = LOCAL_PEER, as_json: Json = F
 
     status = at.ask(change)
     link = {"peer": status.peer, "neighbour": neighbour}
-    print(json.dumps(link) if as_json else f"peer {status.peer} no longer has a link with peer {neighbour}")
+    print(json.dumps(link) if as_json else f"peer {status.peer} no longer has a link to peer {neighbour}")

@@ -1,4 +1,4 @@
-"""`wend peer`: one peer of a real overlay, until it is told to stop."""
+"""`wend peer`: runs one peer of a real overlay until it is told to stop."""
 
 import json
 import logging
@@ -28,15 +28,19 @@ def peer(
     ] = None,
     join: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST:PORT", help="A peer of the overlay to join by; several, if given more than once."),
+        typer.Option(metavar="HOST:PORT", help="The address of a peer of the overlay to join; may be repeated."),
     ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen on any address without keys: you know who can reach it.")
+        bool,
+        typer.Option(
+            "--insecure", help="Allow addresses other than loopback without keys. Only for networks that you trust."
+        ),
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only warnings: no changes of links.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more details.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only warnings, not changes of links.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object when it listens, and one with its counts at the end.")
+        bool,
+        typer.Option("--json", help="Print a JSON object when the peer listens, and one with its counters at the end."),
     ] = False,
 ) -> None:
     """Run one peer from its configuration file."""
@@ -62,7 +66,7 @@ def peer(
         print(json.dumps({"counted": dict(counted)}), flush=True)
         return
     shown = ", ".join(f"{what} {count}" for what, count in counted.items() if count)
-    print(f"stopped; counted: {shown or 'nothing'}", flush=True)
+    print(f"stopped; counters: {shown or 'nothing'}", flush=True)
 
 
 def _ready(service: "PeerService", *, as_json: bool) -> None:

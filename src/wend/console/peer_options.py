@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Peer = Annotated[
     str,
-    typer.Option(metavar="URL", help="The peer to connect to; several with commas between them: wend://a:7700,b:7700."),
+    typer.Option(metavar="URL", help="The peer to connect to, or several separated by commas: wend://a:7700,b:7700."),
 ]
 Keys = Annotated[
     Path | None,
@@ -28,12 +28,16 @@ Keys = Annotated[
 ]
 RootFile = Annotated[
     Path | None,
-    typer.Option("--root", metavar="FILE", help="For wends://: the root's certificate, if the keys do not have it."),
+    typer.Option(
+        "--root",
+        metavar="FILE",
+        help="For wends://: the certificate of the root, if the folder of keys does not have it.",
+    ),
 ]
 TokenFile = Annotated[
     Path | None, typer.Option("--token", metavar="FILE", help="For wends://: a file with a token (wend key token).")
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 
 
 def key_options(keys: Path | None, root: Path | None, token: Path | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`wend pub` and `wend sub`: clients of a running peer.
 
-Exit codes: 0 success, also when Ctrl-C ends `sub`; 1 fewer events than `--count` arrived in time; 2 an error, reported
-in one sentence; 130 interrupted before the end.
+Exit codes: 0 success, also if Ctrl-C ends `sub`; 1 fewer events than `--count` arrived in time; 2 an error; 130
+interrupted before the end.
 """
 
 import json
@@ -56,17 +56,22 @@ def pub(
     payload_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="The event's payload: the bytes of a file, or - for stdin.")
     ] = None,
-    header: Annotated[list[str] | None, typer.Option(metavar="NAME=TEXT", help="A header; can be repeated.")] = None,
+    header: Annotated[list[str] | None, typer.Option(metavar="NAME=TEXT", help="A header; may be repeated.")] = None,
     retain: Annotated[
-        bool, typer.Option("--retain", help="The peer retains the event for subscribers that come later, by its topic.")
+        bool,
+        typer.Option(
+            "--retain", help="Retain the event for later subscribers, until another event with its topic replaces it."
+        ),
     ] = False,
-    lines: Annotated[bool, typer.Option("--lines", help="Publish every line of stdin as a payload.")] = False,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Publish each line of stdin as the payload of an event.")
+    ] = False,
     at: PeerOptions = LOCAL_PEER,
     as_json: Json = False,
-    ttl: Annotated[str | None, typer.Option(help="Peers drop the event when it is older: 10s.")] = None,
+    ttl: Annotated[str | None, typer.Option(help="The age at which peers drop the event: 10s.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no receipts.")] = False,
 ) -> None:
-    """Publish an event. Without attributes, publish one event per line of stdin (a JSON object of attributes)."""
+    """Publish an event. Without attributes, publish an event for each line of stdin (a JSON object of attributes)."""
     lives = None if ttl is None else parse_short(ttl, "--ttl") / SECOND
     named, headers = read_attributes(attributes or []), read_headers(header or [])
     sources = {"--payload": payload is not None, "--payload-file": payload_file is not None, "--lines": lines}
@@ -95,25 +100,28 @@ def pub(
 @asks_peer
 def sub(
     filter: Annotated[str, typer.Argument(metavar="FILTER", help="For example \"topic = 'stuttgart'\".")],
-    deadline: Annotated[str | None, typer.Option(help="Deadline of events: 200ms.")] = None,
+    deadline: Annotated[str | None, typer.Option(help="The deadline of events: 200ms.")] = None,
     reliability: Annotated[
-        float | None, typer.Option(help="Share of events to receive without retransmission: 0.99 (peers on trees).")
+        float | None,
+        typer.Option(
+            help="The share of events that is enough without retransmissions: 0.99 (for strategies with trees)."
+        ),
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(help="Make the subscription durable: events wait for the next client that gives this name."),
+        typer.Option(help="Make the subscription durable: events wait for the next client with this name."),
     ] = None,
-    max_events: Annotated[int | None, typer.Option(min=1, help="With --name: events that wait, at most.")] = None,
-    max_age: Annotated[str | None, typer.Option(help="With --name: how long events wait, at most: 2h.")] = None,
+    max_events: Annotated[int | None, typer.Option(min=1, help="With --name: the most events that wait.")] = None,
+    max_age: Annotated[str | None, typer.Option(help="With --name: the longest time that events wait: 2h.")] = None,
     in_order: Annotated[
-        bool, typer.Option("--in-order", help="Events of one publisher come in the order of publication.")
+        bool, typer.Option("--in-order", help="Print events of one publisher in the order of publication.")
     ] = False,
     expire: Annotated[bool, typer.Option("--expire", help="Drop events that are past the deadline.")] = False,
     group: Annotated[
-        str | None, typer.Option(help="The queue group: one of its members, at any peers, gets each event.")
+        str | None, typer.Option(help="The queue group: one of its members, at any peer, gets each event.")
     ] = None,
-    count: Annotated[int | None, typer.Option(min=1, help="End after this many events.")] = None,
-    timeout: Annotated[str | None, typer.Option(help="End after this time: 10s.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many events.")] = None,
+    timeout: Annotated[str | None, typer.Option(help="Stop after this time: 10s.")] = None,
     at: PeerOptions = LOCAL_PEER,
     as_json: Json = False,
 ) -> None:
@@ -251,7 +259,7 @@ def _mistyped(text: str) -> str:
     if text.startswith('"'):
         return f"a text that begins with a quote ends with one, and has none inside without a backslash; {as_text}"
     if _NUMBERLIKE.fullmatch(text):
-        return f"it is no number as JSON has them, such as 1.5, 0.5 or 1000; {as_text}"
+        return f"this is not a number in JSON, such as 1.5, 0.5 or 1000; {as_text}"
     return ""
 
 

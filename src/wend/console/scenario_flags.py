@@ -12,6 +12,7 @@ from wend.model.settings import Settings, flag_of, settings_of, unused_settings
 if TYPE_CHECKING:
     from wend.drivers.scenarios import Scenario
     from wend.drivers.world import World
+    from wend.topology.graph import Overlay
 
 Plugins = list[Any]
 """The classes of the plug-ins that a peer hosts."""
@@ -23,6 +24,13 @@ def read_scenario(flags: dict[str, Any], path: Path | None = None) -> "Scenario"
 
     stated = {name: value for name, value in flags.items() if value is not None}
     return make_scenario(stated) if path is None else load_scenario(path, **stated)
+
+
+def overlay_of_flags(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
+    """The overlay that these flags name."""
+    from wend.drivers.world import overlay_of
+
+    return overlay_of(read_scenario({"topology": topology, "peers": peers, "degree": degree, "seed": seed}))
 
 
 def check_strategy(s: "Scenario") -> None:

@@ -18,8 +18,8 @@ STOPPED = 130
 TERMINATED = 143
 """The exit code of a command that SIGTERM has ended."""
 EXIT_CODES = (
-    "Exit codes: 0 done; 1 some runs failed; 2 your input; 70 a mistake of Wend's; 75 a part of Spark was lost, try "
-    "again; 130 and 143 stopped."
+    "Exit codes: 0 success; 1 some runs failed; 2 invalid input; 70 a mistake in Wend; 75 a part of Spark was lost, "
+    "try again; 130 and 143 interrupted."
 )
 COLOURS = {
     "oracle": "bright_black",
@@ -151,6 +151,18 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[s
 def quarantine_row(rows: int, out: str) -> list[tuple[str, str, str]]:
     """The row about bad rows in a table of facts, if there are any."""
     return [("quarantined", f"{rows:,}", f"rows that could not be used: {out}/_quarantine")] if rows else []
+
+
+def columns(*heads: str, left: Container[str] = (), title: str | None = None) -> "Table":
+    """An empty table. Its columns are aligned to the right, except those in `left`."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    table.padding, table.pad_edge, table.collapse_padding = (0, 1), False, True
+    for head in heads:
+        table.add_column(head, justify="left" if head in left else "right", no_wrap=True)
+    return table
 
 
 def facts(title: str, rows: list[tuple[str, str, str]]) -> "Table":

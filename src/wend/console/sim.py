@@ -1,4 +1,4 @@
-"""`wend sim`: simulate one scenario, from flags or a file, and show its metrics; write its trace if wanted."""
+"""`wend sim`: simulates a scenario from flags or a file, shows its metrics and can write its trace."""
 
 import json
 from contextlib import nullcontext
@@ -33,12 +33,14 @@ def register(app: typer.Typer) -> None:
 def sim(
     ctx: typer.Context,
     scenario: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A scenario in TOML; flags win over it.")
+        Path | None, typer.Option(metavar="FILE", help="A scenario in TOML. Flags override it.")
     ] = None,
     content: Annotated[
-        bool | None, typer.Option("--content", help="Subscriptions by content: ranges on numbers, not topics.")
+        bool | None, typer.Option("--content", help="Subscribe to ranges of numbers instead of topics.")
     ] = None,
-    trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the trace there, as Parquet.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the trace to this folder, as Parquet.")
+    ] = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:

@@ -10,21 +10,21 @@ from wend.model.units import SECOND, parse_duration
 Master = Annotated[
     str | None,
     typer.Option(
-        help="local[*], local[N], spark://HOST:PORT, or sc://HOST:PORT for Spark Connect. Default: what spark-submit "
-        "or spark-defaults.conf say, else local[*]."
+        help="local[*], local[N], spark://HOST:PORT, or sc://HOST:PORT for Spark Connect. By default, what "
+        "spark-submit or spark-defaults.conf say, or local[*]."
     ),
 ]
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be repeated.")
 ]
-Ship = Annotated[bool, typer.Option(help="Send Wend's code to workers that have another version or none.")]
+Ship = Annotated[bool, typer.Option(help="Send Wend's code to workers that lack it or have another version.")]
 MaxBad = Annotated[
     float,
-    typer.Option(
-        help="Largest share of rows of a table that may be bad; they go to the table _quarantine of the result."
-    ),
+    typer.Option(help="The largest share of bad rows in a table. They go to the table _quarantine of the result."),
 ]
-TimeLimit = Annotated[str, typer.Option(help="The longest that a run may take; the rest goes on without it.")]
+TimeLimit = Annotated[
+    str, typer.Option(help="The longest time for a run. A run that takes longer fails; the others go on.")
+]
 
 FAILED_RUNS = 1
 """The exit code of a command some of whose runs have failed."""

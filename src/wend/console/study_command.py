@@ -30,22 +30,22 @@ def register(app: typer.Typer) -> None:
 
 def study(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The paper: dcrd, campr, quist, dmm or esposito.")],
-    smoke: Annotated[bool, typer.Option("--smoke", help="A thinned grid, about a minute.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="The paper's own size.")] = False,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Run a small part of the grid, in about a minute.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Run the size of the paper.")] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for runs and report; default: out/studies/NAME-SIZE.")
     ] = None,
     master: Master = None,
     conf: Conf = None,
     strategies: Annotated[
-        list[str] | None, typer.Option(help="Only these strategies, by commas or by repeating the option.")
+        list[str] | None, typer.Option(help="Run only these strategies, separated by commas; may be repeated.")
     ] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Only these figures, for example 2,3.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Run only these figures, such as 2,3.")] = None,
     time_limit: TimeLimit = "6h",
     ship: Ship = False,
     as_json: Json = False,
 ) -> None:
-    """Run the evaluation of a paper on Spark, and write the report. StudyResults runs are not repeated."""
+    """Run the evaluation of a paper on Spark, and write the report. It skips runs that are finished."""
     from wend.pipeline.spark.session import spark_session
     from wend.studies import find_study
     from wend.studies.study_report import PAGES  # loads all that a report needs, before any run

@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 @asks_peer
 def subscriptions(
     remove: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Remove this one, with the events that wait for it.")
+        str | None, typer.Option(metavar="NAME", help="Remove this subscription, with the events that wait for it.")
     ] = None,
     at: PeerOptions = LOCAL_PEER,
     as_json: Json = False,

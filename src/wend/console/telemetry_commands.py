@@ -1,4 +1,4 @@
-"""`wend telemetry`: bring closed segments of telemetry to a place from which jobs read them."""
+"""`wend telemetry`: copies closed segments of telemetry to a place from which jobs read them."""
 
 import json
 import signal
@@ -14,21 +14,23 @@ from wend.model.units import SECOND, parse_duration
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Bring the telemetry of peers to where jobs read it.", no_args_is_help=True)
+    group = typer.Typer(help="Copy the telemetry of peers to where jobs read it.", no_args_is_help=True)
     group.command("ship")(ship)
     app.add_typer(group, name="telemetry")
 
 
 def ship(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a peer, or one with folders of peers.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of a peer, or a folder with folders of peers.")
+    ],
     to: Annotated[
-        str, typer.Option(metavar="DIR|ADDRESS", help="Where to: a folder, or an address such as s3a://bucket/x.")
+        str, typer.Option(metavar="DIR|ADDRESS", help="The target: a folder, or an address such as s3a://bucket/x.")
     ],
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with segments as they are closed, until Ctrl-C.")
+        bool, typer.Option("--follow", help="Go on and copy segments as they are closed, until Ctrl-C.")
     ] = False,
     every: Annotated[str, typer.Option(metavar="DURATION", help="How often to look, with --follow.")] = "10s",
-    delete: Annotated[bool, typer.Option("--delete", help="Remove segments that were copied.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Remove segments after they were copied.")] = False,
     as_json: Json = False,
 ) -> None:
     """Copy closed segments, each once, to TO/raw/TABLE/date=…/hour=… by the hour of their arrival."""

@@ -21,7 +21,7 @@ Name = Annotated[
     str,
     typer.Argument(metavar="NAME", help="brite, transit-stub, power-law, topohub:NAME, or a .graphml or .gml file."),
 ]
-Seed = Annotated[int, typer.Option(help="The seed of everything that is drawn at random.")]
+Seed = Annotated[int, typer.Option(help="The seed of all random draws.")]
 
 _OVERLAYS = ("tdo-landmark", "chain", "random", "none")
 
@@ -38,7 +38,9 @@ def register(app: typer.Typer) -> None:
 def make(
     name: Name,
     seed: Seed = 1,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it: .graphml or .gml.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the network to this .graphml or .gml file.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Generate a network, or read one, and print its metrics."""
@@ -97,10 +99,10 @@ def _metrics(underlay: "Underlay") -> dict[str, Any]:
 
 
 def list_networks(
-    maps: Annotated[bool, typer.Option("--maps", help="List every map, too.")] = False,
+    maps: Annotated[bool, typer.Option("--maps", help="Also list every map.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the networks that can be made by name."""
+    """List the networks that have a name."""
     from wend.topology.catalog import DRAWN, real_maps
 
     map_names = real_maps()
@@ -132,7 +134,7 @@ def convert(
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
-    """Read a network and write it in the other format. Delays that it does not state are drawn."""
+    """Convert a network to the other format. Missing delays are drawn at random."""
     from wend.topology.formats import check_suffix, read, write
 
     check_suffix(target)
@@ -149,13 +151,13 @@ def convert(
 def show(
     name: Name,
     seed: Seed = 1,
-    peers: Annotated[int, typer.Option(help="Number of peers to place on it.")] = 30,
+    peers: Annotated[int, typer.Option(help="How many peers to place on the network.")] = 30,
     overlay: Annotated[str, typer.Option(help="tdo-landmark, chain, random or none.")] = "tdo-landmark",
-    k: Annotated[int, typer.Option(help="Number of landmarks, of traced paths per peer, or of neighbours.")] = 2,
+    k: Annotated[int, typer.Option(help="How many landmarks, traced paths per peer, or neighbours.")] = 2,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The SVG file to write.")] = Path("topology.svg"),
     as_json: Json = False,
 ) -> None:
-    """Draw a network with an overlay on it, as SVG, and show the routers that overlay links share."""
+    """Draw a network with an overlay as SVG, and count the routers that overlay links share."""
     from wend.topology.catalog import make as make_underlay
     from wend.topology.overlays import choose_landmarks
     from wend.topology.placement import place

@@ -1,8 +1,8 @@
 """`wend up`: an overlay on this machine, several strategies side by side, and links that fail.
 
-On a terminal the table is redrawn while the overlays run; elsewhere a line now and then says how far it
-is, and the table comes at the end. Ctrl-C ends it early with the metrics so far: events in transit get two seconds to
-arrive, or none with a second Ctrl-C.
+On a terminal the command redraws the table while the overlays run. Elsewhere it prints a line of progress now and then,
+and the table at the end. Ctrl-C ends the run early with the metrics so far: events in transit get two seconds to
+arrive. A second Ctrl-C ends the run at once.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ import typer
 
 from wend.console.scenario_flags import played, runs_failure_detector, say_topics, say_unused
 from wend.console.setting_options import SettingOptions, command_with, given
+from wend.console.show import columns, milliseconds, named, names_in, percent
 from wend.drivers.scenarios import Scenario
 from wend.drivers.settings import read_values
 from wend.model.errors import ConfigError
@@ -63,24 +64,28 @@ def register(app: typer.Typer) -> None:
 def up(
     ctx: typer.Context,
     strategies: Annotated[
-        str, typer.Option(help="Which to compare, by commas; adaptive is Wend's own. The oracle is always there.")
+        str, typer.Option(help="Strategies to compare, separated by commas. The table always shows the oracle, too.")
     ] = DEFAULT_STRATEGIES,
     duration: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="How long: 20, 90s, 10min. Until Ctrl-C if left out, a day at most."),
+        typer.Option(
+            metavar="DURATION", help="How long to run: 20, 90s, 10min. By default until Ctrl-C, for at most a day."
+        ),
     ] = None,
     kill: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Kill a peer after this time: a coordinator, if there are clusters."),
+        typer.Option(
+            metavar="DURATION", help="Kill a peer after this time. If there are clusters, it is a coordinator."
+        ),
     ] = None,
-    seal: Annotated[bool, typer.Option(help="Give peers throw-away keys, and seal their links.")] = True,
+    seal: Annotated[bool, typer.Option(help="Give the peers throw-away keys and seal their links.")] = True,
     telemetry: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Have the peers of the first strategy write telemetry, each to DIR/peer-N."),
+        typer.Option(metavar="DIR", help="Write telemetry of the first strategy's peers, each to DIR/peer-N."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> None:
-    """Run overlays on this machine, with failing links, and compare strategies as they go."""
+    """Run overlays with failing links on this machine, and compare strategies live."""
     flags = given(ctx) | ({} if duration is None else {"duration": duration})
     scenario = Scenario.from_values({**LIVE_DEFAULTS, **read_values(Scenario, flags)})
     names = _names(strategies)
@@ -114,13 +119,13 @@ def _names(text: str) -> tuple[str, ...]:
     from wend.drivers.arrivals import ORACLE
     from wend.strategies.registry import ROUTING, load
 
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    names = tuple(dict.fromkeys(names_in(text)))
     for name in names:
         load("routing", name)
     playable = [name for name, each in ROUTING.items() if not each.needs.plan]
     for name in names:
         if name == ORACLE:
-            raise ConfigError("the oracle stands in every table: leave it out of --strategies")
+            raise ConfigError("every table shows the oracle: leave it out of --strategies")
         if name in ROUTING and name not in playable:
             raise ConfigError(f"{name} follows a plan, and an overlay of `wend up` has none: wend sim --plan does it")
         if name not in ROUTING:
@@ -199,7 +204,7 @@ def progress(comparison: "Comparison") -> str:
     done_s = min((comparison.elapsed_ns() - world.begin_ns) / SECOND, duration_s)
     of = "" if duration_s >= FOREVER_NS / SECOND else f" of {duration_s:g} s"
     if comparison.is_stopped:
-        return "stopped; waiting for events in transit, Ctrl-C ends it at once"
+        return "stopped; waiting for events in transit (Ctrl-C ends it at once)"
     return f"{done_s:.0f} s{of}" + (", waiting for events in transit" if done_s == duration_s else "")
 
 
@@ -235,8 +240,8 @@ def meaning(comparison: "Comparison") -> str:
     """What the reader sees, and why it matters."""
     factor = comparison.world.scenario.factor
     return (
-        "Each row has the same events and the same failing links. "
-        f"On time is within {factor:g} x the shortest delay: what it lacks to 100 % is the price of failures."
+        "All rows have the same events and the same failing links. "
+        f"On time means within {factor:g} x the shortest delay; the rest is the price of failures."
     )
 
 
@@ -248,27 +253,21 @@ def comparison_table(lines: list[tuple[str, ...]], width: int) -> "tuple[Rendera
     left_out: list[str] = []
     for name in ("", *_LEFT_OUT):
         left_out += [name] if name else []
-        table = _columns(lines, left_out)
+        table = _table(lines, left_out)
         if ruler.measure(table).maximum <= width:
             break
     return table, left_out
 
 
-def _columns(lines: list[tuple[str, ...]], left_out: list[str]) -> "Table":
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
+def _table(lines: list[tuple[str, ...]], left_out: list[str]) -> "Table":
     shown = [i for i, name in enumerate(HEADS) if name not in left_out]
-    for i in shown:
-        table.add_column(HEADS[i], justify="right" if i else "left", no_wrap=True)
+    table = columns(*(HEADS[i] for i in shown), left=HEADS[:1])
     for line in lines:
         table.add_row(*(line[i] for i in shown))
     return table
 
 
 def _line(name: str, s: "Summary") -> tuple[str, ...]:
-    from wend.console.show import milliseconds, named, percent
     from wend.drivers.arrivals import ORACLE
     from wend.protocol.notices import REROUTE
 
@@ -295,13 +294,11 @@ def _now(comparison: "Comparison") -> "list[RenderableType]":
     recent = list(comparison.incidents)[-_SHOWN_INCIDENTS:]
     lines: list[Any] = [f"{progress(comparison)}   links down now: {down}"]
     lines += [_incident(i, comparison.origin_ns + world.begin_ns) for i in recent]
-    return [*lines, *[""] * (_SHOWN_INCIDENTS - len(recent)), "[bright_black]Ctrl-C ends it with the metrics so far[/]"]
+    return [*lines, *[""] * (_SHOWN_INCIDENTS - len(recent)), "[bright_black]Ctrl-C stops, with the metrics so far[/]"]
 
 
 def coordination(comparison: "Comparison") -> list[str]:
     """Who coordinates which cluster, and whether a peer was killed."""
-    from wend.console.show import named
-
     lines = []
     for overlay in comparison.overlays:
         clusters = [
@@ -320,8 +317,6 @@ def _waiting(comparison: "Comparison") -> str:
 
 
 def _incident(incident: "Incident", begin_ns: int) -> str:
-    from wend.console.show import named
-
     sentences: dict[NoticeName, str] = {
         "reroute": f"peer {incident.peer} got no answer from {incident.about} and took another route",
         "link-down": f"peer {incident.peer} found its link to {incident.about} down",
@@ -336,13 +331,13 @@ def closing(comparison: "Comparison") -> str:
     clock = comparison.clock
     if not comparison.oracle.totals.expected:
         begin_s = comparison.world.begin_ns / SECOND
-        return f"Nothing was measured: peers find their routes for {begin_s:g} s, and only then publish."
+        return f"Nothing was measured: publishing starts after {begin_s:g} s, when peers have found their routes."
     text = f"{comparison.oracle.totals.expected} deliveries expected of each strategy. "
     text += "Packets: data packets per delivery. Control: ACKs, probes and the rest, per second. "
-    text += "Oracle: what is possible at best, for one who knows every failure. "
+    text += "Oracle: the best that is possible if every failure is known. "
     if comparison.waits_for:
         names = " and ".join(comparison.waits_for)
-        text += f"The trees or the ring of {names} did not stand in time, and first events waited for them. "
+        text += f"The trees or the ring of {names} were not ready in time, and the first events waited for them. "
     if clock.stalled_ns > comparison.elapsed_ns() // 20:
         text += f"This machine was too busy to keep pace: the run took {clock.stalled_ns / SECOND:.1f} s longer."
     return f"[bright_black]{text}[/]"

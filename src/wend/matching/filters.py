@@ -76,7 +76,8 @@ def topic_filter(topic: str) -> str:
 def parse(text: str) -> Filter:
     """Parse a filter. Raises FilterError, whose text shows the position of the error."""
     if len(text) > MAX_FILTER_CHARS:
-        raise FilterError(f"a filter may have {MAX_FILTER_CHARS} characters, this one has {len(text)}")
+        sentence = f"a filter may have {MAX_FILTER_CHARS} characters, this one has {len(text)}"
+        raise FilterError(sentence, code="filter-too-large")
     parsed = _recent.get(text)
     if parsed is None:
         parsed = _in_use.get(text) or _parse(text)
@@ -98,6 +99,7 @@ def _parse(text: str) -> Filter:
         if predicates > MAX_PREDICATES or chars > MAX_FILTER_CHARS:
             raise FilterError(
                 f"the filter is too large: in its normal form it has {predicates} predicates and {chars} characters, "
-                f"and {MAX_PREDICATES} and {MAX_FILTER_CHARS} are allowed"
+                f"and {MAX_PREDICATES} and {MAX_FILTER_CHARS} are allowed",
+                code="filter-too-large",
             )
     return parsed

@@ -62,7 +62,8 @@ class Budget:
         shown = str(size) if size < 10**9 else f"about 10^{round(math.log10(size))}"
         raise FilterError(
             f"the filter is too large: without parentheses it would be {shown} conjunctions joined by `or`; "
-            f"{MAX_CONJUNCTIONS} are allowed, with {MAX_PREDICATES} predicates and {MAX_STEPS // 2} values in all"
+            f"{MAX_CONJUNCTIONS} are allowed, with {MAX_PREDICATES} predicates and {MAX_STEPS // 2} values in all",
+            code="filter-too-large",
         )
 
 

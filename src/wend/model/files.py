@@ -42,7 +42,7 @@ def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
             raise ConfigError(f"{path} is in {out}, which the output would replace")
     check_writable(out)
     if out.is_dir() and any(out.iterdir()) and not overwrite:
-        raise ConfigError(f"{out} is not empty; --overwrite replaces it")
+        raise ConfigError(f"{out} is not empty; --overwrite replaces it", code="file-exists")
 
 
 def check_writable(path: Path, *, inside: bool = False) -> None:
@@ -59,7 +59,7 @@ def check_writable(path: Path, *, inside: bool = False) -> None:
             with suppress(FileNotFoundError):
                 probe.rmdir()
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+        raise ConfigError(f"cannot write {path}: {error.strerror}", code="unwritable") from None
 
 
 def _hidden(name: str) -> str:
@@ -84,7 +84,7 @@ def written(path: Path, *, lasting: bool = False) -> Iterator[Path]:
             with suppress(OSError):  # not every file system can synchronise a folder
                 _sync(path.parent)
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}", code="unwritable") from None
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
@@ -108,7 +108,7 @@ def drafted(out: Path) -> Iterator[tuple[Path, Path]]:
         try:
             scratch.mkdir(parents=True)
         except OSError as error:
-            raise ConfigError(f"cannot write to {beside}: {error.strerror}") from None
+            raise ConfigError(f"cannot write to {beside}: {error.strerror}", code="unwritable") from None
         yield draft, scratch
         _move(draft, out, former)
     except BaseException:
@@ -126,7 +126,7 @@ def _move(draft: Path, out: Path, former: Path) -> None:
         put(draft, out, former)
     except OSError as error:
         where = f"; the old folder is now {former}" if former.exists() and not out.exists() else ""
-        raise ConfigError(f"cannot write to {out}: {error.strerror}{where}") from None
+        raise ConfigError(f"cannot write to {out}: {error.strerror}{where}", code="unwritable") from None
 
 
 def exchange(one: Path, other: Path) -> bool:

@@ -44,7 +44,7 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
             check_types(attributes, payload, headers)
             check_size(attributes, payload, headers)
         if self.ttl_ns is not None and self.ttl_ns <= 0:
-            raise Refused(f"a ttl must be above 0, got {self.ttl_ns} ns")
+            raise Refused(f"a ttl must be above 0, got {self.ttl_ns} ns", code="invalid-event")
 
 
 def as_publication(
@@ -73,14 +73,15 @@ def _retained_by(attributes: Attributes, retain: Any) -> str:
     if not isinstance(attribute, str):
         raise ClientError(f"retain is True or the name of an attribute, got {retain!r}")
     if attribute not in attributes:
-        raise ClientError(f"an event is retained by its attribute {attribute!r}, which this one does not have")
+        sentence = f"an event is retained by its attribute {attribute!r}, which this one does not have"
+        raise ClientError(sentence, code="invalid-event")
     return attribute
 
 
 def _ttl_ns(ttl: Any) -> Nanos:
     """A time to live in nanoseconds. Raises `ClientError` for an invalid one."""
     if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= FOREVER / SECOND:
-        raise ClientError(f"a ttl is a number of seconds above 0, got {_shown(ttl)}")
+        raise ClientError(f"a ttl is a number of seconds above 0, got {_shown(ttl)}", code="invalid-event")
     return max(1, seconds(ttl))
 
 
@@ -111,48 +112,51 @@ def is_plain(attributes: object, payload: object, headers: object) -> bool:
 def check_size(attributes: Attributes, payload: bytes, headers: Headers) -> None:
     """Raise `Refused` for an event that no datagram could carry."""
     if len(attributes) > MAX_ATTRIBUTES:
-        raise Refused(f"an event may have {MAX_ATTRIBUTES} attributes, this one has {len(attributes)}")
+        raise Refused(
+            f"an event may have {MAX_ATTRIBUTES} attributes, this one has {len(attributes)}", code="too-large"
+        )
     if len(headers) > MAX_HEADERS:
-        raise Refused(f"an event may have {MAX_HEADERS} headers, this one has {len(headers)}")
+        raise Refused(f"an event may have {MAX_HEADERS} headers, this one has {len(headers)}", code="too-large")
     try:
         size = len(_encoder.encode(attributes)) + (len(_encoder.encode(headers)) if headers else 0)
     except (msgspec.MsgspecError, OverflowError, TypeError, ValueError) as error:
-        raise Refused(f"these attributes cannot be published: {error}") from None
+        raise Refused(f"these attributes cannot be published: {error}", code="invalid-event") from None
     if size > MAX_ATTRIBUTES_BYTES:
         what = "attributes and headers" if headers else "attributes"
-        raise Refused(f"the {what} of an event may have {MAX_ATTRIBUTES_BYTES} bytes, these have {size}")
+        sentence = f"the {what} of an event may have {MAX_ATTRIBUTES_BYTES} bytes, these have {size}"
+        raise Refused(sentence, code="too-large")
     if len(payload) > MAX_PAYLOAD_BYTES:
-        raise Refused(f"a payload may have {MAX_PAYLOAD_BYTES} bytes, this one has {len(payload)}")
+        raise Refused(f"a payload may have {MAX_PAYLOAD_BYTES} bytes, this one has {len(payload)}", code="too-large")
 
 
 def check_types(attributes: object, payload: object, headers: object) -> None:
     """Raise `ClientError` for values of a wrong type; it names the attribute or header."""
     if not isinstance(attributes, dict):
-        raise ClientError(f"attributes are a dict of names and values, got {_shown(attributes)}")
+        raise ClientError(f"attributes are a dict of names and values, got {_shown(attributes)}", code="invalid-event")
     for name, value in attributes.items():
         if not isinstance(name, str):
-            raise ClientError(f"the name of an attribute is a text, got {_shown(name)}")
+            raise ClientError(f"the name of an attribute is a text, got {_shown(name)}", code="invalid-event")
         check_value(name, value)
     if not isinstance(payload, bytes | bytearray | memoryview):
-        raise ClientError(f"a payload is bytes, got {_shown(payload)}")
+        raise ClientError(f"a payload is bytes, got {_shown(payload)}", code="invalid-event")
     if not isinstance(headers, dict):
-        raise ClientError(f"headers are a dict of names and texts, got {_shown(headers)}")
+        raise ClientError(f"headers are a dict of names and texts, got {_shown(headers)}", code="invalid-event")
     for name, text in headers.items():
         if not isinstance(name, str):
-            raise ClientError(f"the name of a header is a text, got {_shown(name)}")
+            raise ClientError(f"the name of a header is a text, got {_shown(name)}", code="invalid-event")
         if not isinstance(text, str):
-            raise ClientError(f"header {name!r} must be a text, got {_shown(text)}")
+            raise ClientError(f"header {name!r} must be a text, got {_shown(text)}", code="invalid-event")
 
 
 def check_value(name: str, value: Any) -> None:
     """Raise `ClientError` for an invalid value of an attribute."""
     if not isinstance(value, bool | int | float | str | Range):
-        raise ClientError(
-            f"attribute {name!r} must be a truth value, a number, a text or a wend.Range, got {_shown(value)}"
-        )
+        sentence = f"attribute {name!r} must be a truth value, a number, a text or a wend.Range, got {_shown(value)}"
+        raise ClientError(sentence, code="invalid-event")
     for number in (value.low, value.high) if isinstance(value, Range) else (value,):
         if isinstance(number, int) and not MIN_INTEGER <= number <= MAX_INTEGER:
-            raise ClientError(f"attribute {name!r} is an integer outside {MIN_INTEGER}..{MAX_INTEGER}")
+            sentence = f"attribute {name!r} is an integer outside {MIN_INTEGER}..{MAX_INTEGER}"
+            raise ClientError(sentence, code="invalid-event")
 
 
 def _shown(what: object) -> str:

@@ -78,6 +78,6 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}", code="unreadable") from None
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits, and endless brackets
-        raise ConfigError(f"{path} is not a TOML file: {error}") from None
+        raise ConfigError(f"{path} is not a TOML file: {error}", code="unreadable") from None

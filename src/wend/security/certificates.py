@@ -197,7 +197,7 @@ def read_request(request: bytes) -> Request:
         is_signed = isinstance(key, Ed25519PublicKey) and parsed.is_signature_valid
         name, claims = _name(parsed.subject), _claims(parsed.extensions)
     except Untrusted as error:
-        raise ConfigError(f"the request cannot be signed: {error.reason}") from None
+        raise ConfigError(f"the request cannot be signed: {error}") from None
     except Exception:
         raise ConfigError("this is not a certificate request") from None
     if not is_signed or not isinstance(key, Ed25519PublicKey):
@@ -210,7 +210,7 @@ def read_identity(certificate: bytes) -> Identity:
     try:
         return _identity(x509.load_der_x509_certificate(certificate))
     except Untrusted as error:
-        raise ConfigError(error.reason) from None
+        raise ConfigError(str(error)) from None
     except Exception:
         raise ConfigError("this is not a certificate") from None
 
@@ -271,11 +271,12 @@ class RootVerifier:
     def check(self, identity: Identity, now_s: int) -> None:
         """Check an identity again: it may have ended or been revoked since. Raises `Untrusted`."""
         if identity.serial in self.revoked:
-            raise Untrusted(f"the certificate of {identity.name} is revoked")
+            raise Untrusted(f"the certificate of {identity.name} is revoked", code="credentials-revoked")
         if now_s < identity.not_before_s:
             raise Untrusted(f"the certificate of {identity.name} begins at {show_time(identity.not_before_s)}")
         if now_s > identity.not_after_s:
-            raise Untrusted(f"the certificate of {identity.name} has ended at {show_time(identity.not_after_s)}")
+            sentence = f"the certificate of {identity.name} has ended at {show_time(identity.not_after_s)}"
+            raise Untrusted(sentence, code="credentials-expired")
 
     def _issuer(self, certificate: x509.Certificate) -> Root:
         """The root that signed the certificate."""

@@ -68,7 +68,7 @@ class SessionOutput:
 
     def refuse_certificate(self, address: Address, error: Untrusted) -> None:
         self.refused["untrusted"] += 1
-        self.effects.append(SessionRefused(address, error.reason))
+        self.effects.append(SessionRefused(address, str(error)))
 
     def refuse_twin(self, address: Address, whose: str) -> None:
         """Refuse a process whose certificate another live process has, too."""

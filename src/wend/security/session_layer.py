@@ -139,7 +139,7 @@ class SessionLayer:
                 for certificate in certificates:
                     self._introductions.verify(now, certificate)
             except Untrusted as error:
-                self._end(session, error.reason)
+                self._end(session, str(error))
             else:
                 void = session.drop_former(partial(self._is_void, now, certificates))
                 self._table.remove_keys(void)

@@ -4,8 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
-
 import wend
 from tests.drivers.live.key_ring import KeyRing
 from tests.drivers.live.net import RawClient, Site, overlay
@@ -14,7 +12,6 @@ from wend.drivers.live.access.admission import ClientAdmission
 from wend.drivers.live.access.grants import Grant, GrantTable
 from wend.drivers.live.access.key_files import KeyFolder
 from wend.drivers.live.access.tls import client_tls
-from wend.model.errors import Refused
 
 PLANT = Grant(publish="topic prefix 'plant.'", subscribe="topic prefix 'plant.' and secret absent")
 OFFICE = Grant(publish="topic = 'office'", subscribe="topic = 'office'")
@@ -87,13 +84,9 @@ async def granting(ring: KeyRing, **grants: Grant) -> AsyncIterator[Scene]:
         yield Scene(site, ring, keys, clock)
 
 
-def refused_with(why: str) -> Any:
-    return pytest.raises(Refused, match=why)
-
-
 def refusals(answers: list[frames.ToClient]) -> list[str]:
-    """Why requests were refused."""
-    return [answer.why for answer in answers if isinstance(answer, frames.No)]
+    """The codes of the requests that were refused."""
+    return [answer.code for answer in answers if isinstance(answer, frames.RefusedFrame)]
 
 
 def deliveries(answers: list[frames.ToClient]) -> list[bytes]:

@@ -220,6 +220,6 @@ def test_the_time_for_which_a_delivery_waits_for_the_disk_counts(
         writer.close()
         assert [effect.age_ns for effect in delivered] == [5 * MS + HOUR]
         assert f"cannot write its store {tmp_path / 's'}: No space left on device" in caplog.text
-        assert "stores again, after 3600.0 s" in caplog.text and "Traceback" not in caplog.text
+        assert "can write its store again, after 3600.0 s" in caplog.text and "Traceback" not in caplog.text
 
     run(scene())

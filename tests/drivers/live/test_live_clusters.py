@@ -12,6 +12,7 @@ import wend
 from tests.drivers.live.key_ring import KeyRing, revoke
 from tests.drivers.live.net import run, until
 from tests.drivers.live.transport.test_multicast import needs_multicast
+from tests.errors import raises
 from tests.ports import free_ports
 from wend.drivers.live.access.key_files import read_folder
 from wend.drivers.live.addressing.addresses import show
@@ -19,7 +20,6 @@ from wend.drivers.live.config import PeerFile, network_of
 from wend.drivers.live.process import PeerService
 from wend.drivers.live.transport.multicast import group_number
 from wend.drivers.live.transport.socket import PeerSocket
-from wend.model.errors import ConfigError
 from wend.security import packets
 from wend.strategies.clusters.membership.plugin import Clusters
 from wend.strategies.clusters.membership.settings import ClusterSettings
@@ -219,9 +219,9 @@ def test_the_address_names_the_cluster_where_nothing_else_does() -> None:
     assert name_of(listen="[::1]:0") == "::/64"
     assert name_of(cluster="plant", cluster_prefix=8) == "plant"
     assert name_of(paths="trace") == ""
-    with pytest.raises(ConfigError, match="no prefix of 64"):
+    with raises("invalid-setting", match="no prefix of 64"):
         PeerFile(id=1, strategy="clusters", cluster_prefix=64).check()
-    with pytest.raises(ConfigError, match=r"listens on 0\.0\.0\.0 has no address that names its cluster"):
+    with raises("invalid-setting", match=r"listens on 0\.0\.0\.0 has no address that names its cluster"):
         PeerFile(id=1, strategy="clusters", listen="0.0.0.0:0", insecure=True).check()
     PeerFile(id=1, strategy="clusters", listen="0.0.0.0:0", insecure=True, cluster="plant").check()
     PeerFile(id=1, listen="0.0.0.0:0", insecure=True).check()

@@ -66,7 +66,7 @@ def test_an_observer_that_fails_is_counted_and_the_others_are_told() -> None:
         peer.observe(all_)
         peer.perform([DELIVER, RECEIPT, NOTICES[0]])
         assert (all_.deliveries, all_.receipts, all_.link_changes) == ([DELIVER], [RECEIPT], [(1, False)])
-        assert peer.counters.failed == {"observe-deliver": 1, "observe-receipt": 1, "observe-notice": 2}
+        assert peer.counters.failed == {"tell-observer": 4}
         peer.close()
 
     run(scene())

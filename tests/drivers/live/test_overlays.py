@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.errors import raises
 from wend.drivers.live.config import load
 from wend.drivers.live.paths import table
-from wend.model.errors import ConfigError
 
 # ---------------------------------------------------------------- the file of paths
 
@@ -32,9 +32,9 @@ def test_a_path_holds_both_ways(tmp_path: Path) -> None:
 )
 def test_a_line_that_is_no_path_is_named(tmp_path: Path, text: str, sentence: str) -> None:
     (tmp_path / "paths").write_text(text)
-    with pytest.raises(ConfigError, match=sentence):
+    with raises("invalid-setting", match=sentence):
         table.read(tmp_path / "paths")
-    with pytest.raises(ConfigError, match="cannot read the paths in"):
+    with raises("invalid-setting", match="cannot read the paths in"):
         table.read(tmp_path / "none")
 
 
@@ -52,5 +52,5 @@ def test_a_line_that_is_no_path_is_named(tmp_path: Path, text: str, sentence: st
 def test_an_overlay_that_cannot_be_is_named(tmp_path: Path, line: str, sentence: str) -> None:
     file = tmp_path / "peer.toml"
     file.write_text(f"id = 1\n{line}\n")
-    with pytest.raises(ConfigError, match=sentence):
+    with raises("invalid-setting", match=sentence):
         load(file)

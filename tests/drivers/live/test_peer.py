@@ -12,8 +12,8 @@ from tests.cores import pure_only
 from tests.drivers.live import datagrams
 from tests.drivers.live.net import until
 from tests.drivers.live.pairs import Pair, run
+from tests.errors import raises
 from wend.drivers.live.transport import wire
-from wend.model.errors import Refused
 from wend.model.events import Event, EventId, Subscription, SubscriptionId
 from wend.model.publication import Publication
 from wend.model.units import MS
@@ -50,8 +50,8 @@ def test_a_mistake_inside_is_counted_and_the_peer_goes_on(
 
         monkeypatch.setattr(place.peer.peer, "handle", broken)
         place.say(datagrams.encode(wire.header(1, 0, 1), Ack(1)))
-        await until(lambda: place.peer.counters.failed["handle-received"] == 1)
-        with pytest.raises(Refused, match="failed inside"):
+        await until(lambda: place.peer.counters.failed["handle-input"] == 1)
+        with raises("internal", match="failed inside"):
             place.peer.publish(Publication({"topic": "x"}))
         assert "goes on" in caplog.text
         monkeypatch.setattr(place.peer.peer, "handle", real)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.errors import raises
 from wend.drivers.live.config import PeerFile, load
-from wend.model.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -55,5 +55,5 @@ def test_given_neighbours_let_nobody_else_in_where_the_file_says_so() -> None:
     ],
 )
 def test_a_file_that_cannot_work_is_one_sentence(fields: dict[str, object], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
+    with raises("invalid-setting", match=sentence):
         PeerFile.read({"id": 1, **fields}).check()

@@ -25,8 +25,7 @@ def example() -> ModuleType:
 def test_a_cut_link_and_a_dead_peer_lose_no_event(example: ModuleType, tmp_path: Path) -> None:
     class ForkedScene(example.Scene):  # type: ignore[misc,name-defined]
         async def launch(self, config: Path) -> Process:
-            self.processes[config] = process = await Process.start(config)
-            return process
+            return await Process.start(config)
 
     scene = ForkedScene(tmp_path, "mrst", EVENTS, 100.0)
     assert asyncio.run(example.play(scene)) == []

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from tests.errors import raises
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.background import BackgroundFlow, Cubic, Reno
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.managed_network import ManagedNetwork
 from wend.drivers.world import build
-from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND
 
 LINK = {"peers": 2, "degree": 1, "topics": 1, "popularity": (1.0, 1.0), "pf": 0.0, "pl": 0.0, "strategy": "d-tree"}
@@ -107,5 +107,5 @@ def test_reno_halves_and_adds_one_in_each_round_trip() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(fields: dict[str, Any], why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
+    with raises("invalid-setting", match=why):
         Scenario(**{**LINK, "background_flows": {}, **fields})

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cores import pure_only
+from tests.errors import raises
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.capacity import Queue
@@ -15,7 +16,6 @@ from wend.drivers.sim.checks import check
 from wend.drivers.sim.drop_ledger import PEER_BUSY, QUEUE_FULL
 from wend.drivers.sim.run import play
 from wend.drivers.world import build
-from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Deliver, Input
@@ -138,7 +138,7 @@ def test_a_peer_takes_in_only_so_much_from_all_its_links() -> None:
 def test_a_peer_as_wide_as_its_links_never_drops() -> None:
     wide = BUSY.with_(link_capacity="40msg/s", peer_capacity="links", queue=40)
     assert simulate(wide).summary.drops == {}
-    with pytest.raises(ConfigError, match="is the sum of the links' capacities: give a link_capacity"):
+    with raises("invalid-setting", match="is the sum of the links' capacities: give a link_capacity"):
         BUSY.with_(link_capacity=None, peer_capacity="links")
 
 
@@ -239,7 +239,7 @@ def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
     assert not build(free).limited
     assert [link.capacity_msgs for link in build(free.with_(link_capacity="stated")).overlay.links] == [3.0, inf]
     assert [link.capacity_msgs for link in build(free.with_(link_capacity="7")).overlay.links] == [3.0, 7.0]
-    with pytest.raises(ConfigError, match="states no capacities: give a rate"):
+    with raises("invalid-setting", match="states no capacities: give a rate"):
         build(TWO.with_(link_capacity="stated"))
     assert build(free.with_(peer_capacity="stated")).peer_capacity == ((inf, 9e3), (inf, inf), (inf, inf))
     assert build(free.with_(peer_capacity="5", link_capacity="7")).peer_capacity == ((inf, 9e3), (5.0, inf), (5.0, inf))
@@ -248,7 +248,7 @@ def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
         (10.0, inf),
         (7.0, inf),
     )
-    with pytest.raises(ConfigError, match="states no capacities of peers"):
+    with raises("invalid-setting", match="states no capacities of peers"):
         build(TWO.with_(peer_capacity="stated"))
 
 
@@ -265,10 +265,10 @@ def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
     ],
 )
 def test_what_cannot_work_is_one_sentence(fields: dict[str, object], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
+    with raises("invalid-setting", match=sentence):
         make_scenario(fields)
 
 
 def test_the_oracle_says_that_it_knows_no_capacities() -> None:
-    with pytest.raises(ConfigError, match="oracle knows no capacities"):
+    with raises("invalid-setting", match="oracle knows no capacities"):
         simulate(BUSY.with_(strategy="oracle"))

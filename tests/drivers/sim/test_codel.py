@@ -4,10 +4,10 @@ from collections import deque
 
 import pytest
 
+from tests.errors import raises
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.codel import Codel
 from wend.drivers.sim.run import simulate
-from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND, Nanos
 
 LONG, SHORT = 20 * MS, 4 * MS
@@ -101,5 +101,5 @@ def test_codel_leaves_a_link_alone_that_carries_its_load() -> None:
 
 
 def test_a_discipline_needs_queues() -> None:
-    with pytest.raises(ConfigError, match="queue_discipline concerns the queues of links"):
+    with raises("invalid-setting", match="queue_discipline concerns the queues of links"):
         two_peers(link_capacity=None, queue_discipline="codel")

@@ -14,6 +14,7 @@ from tests.cores import pure_only
 from tests.drivers.sim.delivery_accounts import account, brute_force
 from tests.drivers.sim.echoes import HERE
 from tests.drivers.sim.uniform_latencies import UniformLatencies
+from tests.errors import raises
 from wend.drivers.sim.bucket_agenda import BucketAgenda
 from wend.drivers.sim.dht_results import MessageClass
 from wend.drivers.sim.dht_simulation import LINKS, DhtConfig, DhtSimulation
@@ -26,7 +27,6 @@ from wend.drivers.sim.dht_workload import (
     due_pairs,
 )
 from wend.drivers.sim.latencies import LAN_NS, MOST_LINKS, RouterLatencies, RouterTable
-from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND
 from wend.topology.routing import shortest_paths
 from wend.topology.transit_stub import TransitStub, transit_stub
@@ -270,14 +270,14 @@ def test_uniform_latencies_are_symmetric_and_within_their_range() -> None:
     ],
 )
 def test_a_workload_that_cannot_be_played_is_refused(made: Workload, sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
+    with raises("invalid-setting", match=sentence):
         simulation(made)
 
 
 def test_an_invalid_configuration_is_refused() -> None:
-    with pytest.raises(ConfigError, match="at least one peer"):
+    with raises("invalid-setting", match="at least one peer"):
         DhtConfig(peers=0, strategy="dcrd")
-    with pytest.raises(ConfigError, match="loss must lie in"):
+    with raises("invalid-setting", match="loss must lie in"):
         DhtConfig(peers=1, strategy="dcrd", loss=1.0)
 
 

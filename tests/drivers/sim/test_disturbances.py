@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.errors import raises
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, healed, promised
@@ -15,7 +16,6 @@ from wend.drivers.sim.engine import LEAVE_NS, Engine
 from wend.drivers.sim.missing import UNEXPLAINED, UNKNOWN, explain_missing
 from wend.drivers.sim.run import Outcome
 from wend.drivers.world import build
-from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND
 from wend.topology.faults import Intervals
 
@@ -237,10 +237,10 @@ def test_a_world_that_goes_on_failing_has_not_healed(fields: dict[str, Any]) -> 
     ],
 )
 def test_mistakes_are_one_sentence(fields: dict[str, Any], why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
+    with raises("invalid-setting", match=why):
         make_scenario(fields)
 
 
 def test_the_oracle_knows_no_churn() -> None:
-    with pytest.raises(ConfigError, match="leave churn out"):
+    with raises("invalid-setting", match="leave churn out"):
         simulate(EIGHT.with_(strategy="oracle", churn=fixed(1.0, 1.0)))

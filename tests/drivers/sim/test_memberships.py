@@ -2,13 +2,13 @@
 
 import pytest
 
+from tests.errors import raises
 from tests.strategies.tdo.worlds import LINKING, Underlay
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, promised
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import build
-from wend.model.errors import ConfigError
 from wend.model.units import SECOND
 from wend.strategies.registry import linked_strategies
 from wend.topology.faults import Intervals
@@ -67,5 +67,5 @@ def test_what_is_published_before_a_subscriber_is_known_is_stored_for_it(strateg
 
 
 def test_an_overlay_needs_peers_that_reach_each_other() -> None:
-    with pytest.raises(ConfigError, match="needs peers that all reach each other: full-mesh, not regular"):
+    with raises("invalid-setting", match="needs peers that all reach each other: full-mesh, not regular"):
         Scenario(membership="chain")

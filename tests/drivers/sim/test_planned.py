@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.errors import raises
 from tests.plans import Flow, plan_of
 from tests.scenarios import random_scenario
 from wend.drivers.scenarios import Scenario
@@ -12,7 +13,6 @@ from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, examine
 from wend.drivers.sim.run import Outcome, play
 from wend.drivers.world import World, build
-from wend.model.errors import ConfigError
 from wend.model.forwarding import Forwarding
 from wend.model.units import SECOND
 from wend.protocol.notices import REFUSED
@@ -95,9 +95,9 @@ def test_the_same_run_twice_is_the_same_run() -> None:
 
 def test_a_plan_for_another_topology_is_one_sentence(tmp_path: Path) -> None:
     plan_of(3, [(0, 1), (1, 2)], (0, (2,), 1.0, [(1.0, [(0, 1), (1, 2)])])).write(tmp_path)
-    with pytest.raises(ConfigError, match="is a plan for another topology"):
+    with raises("invalid-setting", match="is a plan for another topology"):
         simulate(Scenario(strategy="planned", plan=str(tmp_path)))
-    with pytest.raises(ConfigError, match=r"is not a plan: cannot read plan\.json"):
+    with raises("invalid-setting", match=r"is not a plan: cannot read plan\.json"):
         simulate(Scenario(strategy="planned", plan=str(tmp_path / "nowhere")))
-    with pytest.raises(ConfigError, match=r"cannot read .*nowhere: No such file"):
+    with raises("invalid-setting", match=r"cannot read .*nowhere: No such file"):
         simulate(Scenario(flows=str(tmp_path / "nowhere")))

@@ -6,11 +6,11 @@ from math import sqrt
 import msgspec
 import pytest
 
+from tests.errors import raises
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
-from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.randomness import stream
 from wend.protocol.peer import Peer
@@ -91,5 +91,5 @@ def test_whatever_the_target_nothing_is_lost_where_nothing_fails_for_good(strate
 
 def test_a_target_lies_between_nothing_and_everything() -> None:
     for wrong, bound in ((0.0, "be above 0"), (-0.5, "be above 0"), (1.5, "be at most 1")):
-        with pytest.raises(ConfigError, match=f"reliability must {bound}(.0)?, got {wrong}"):
+        with raises("invalid-setting", match=f"reliability must {bound}(.0)?, got {wrong}"):
             Scenario(reliability=wrong)

@@ -1,4 +1,4 @@
-"""`wend data`: the group of Spark jobs on files.
+"""`wend data`: the group of Run Spark jobs on files.
 
 Each command imports Spark when it runs, so that `wend --help` stays fast.
 """
@@ -21,7 +21,7 @@ from wend.console.show import EXIT_CODES
 
 def register(app: typer.Typer) -> None:
     """Add the commands on data to the `wend` command."""
-    data = typer.Typer(help="Spark jobs on files.", epilog=EXIT_CODES, no_args_is_help=True)
+    data = typer.Typer(help="Run Spark jobs on files.", epilog=EXIT_CODES, no_args_is_help=True)
     data.command("match", help=match_command.HELP, epilog=EXIT_CODES)(match_command.data_match)
     data.command("generate", epilog=EXIT_CODES)(generate_command.data_generate)
     data.command("flows", help=flows_command.HELP, epilog=EXIT_CODES)(flows_command.data_flows)

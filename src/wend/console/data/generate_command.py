@@ -23,12 +23,14 @@ def data_generate(
     seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 1,
     attributes: Annotated[int | None, typer.Option(help="Number of attributes: a0, a1, …")] = None,
     predicates: Annotated[
-        str | None, typer.Option(metavar="A-B", help="Attributes that a filter names: 3 or 1-5.")
+        str | None, typer.Option(metavar="A-B", help="How many attributes a filter names: 3 or 1-5.")
     ] = None,
     present: Annotated[
-        str | None, typer.Option(metavar="A-B", help="Attributes that an event has: 10 or 1-10.")
+        str | None, typer.Option(metavar="A-B", help="How many attributes an event has: 10 or 1-10.")
     ] = None,
-    width: Annotated[float | None, typer.Option(help="Widest range, as a share of the domain (narrow).")] = None,
+    width: Annotated[
+        float | None, typer.Option(help="The widest range, as a share of the domain (for narrow).")
+    ] = None,
     ranges: Annotated[float, typer.Option(help="Share of values that are published as ranges.")] = 0.0,
     overwrite: Overwrite = False,
     master: Master = None,
@@ -36,7 +38,7 @@ def data_generate(
     ship: Ship = False,
     as_json: Json = False,
 ) -> None:
-    """Draw events and subscriptions from a seed. The rows do not depend on the master; a larger number adds rows."""
+    """Draw events and subscriptions from a seed. Rows do not depend on the cluster; a larger number adds rows."""
     from wend.pipeline.generated_workload import make_workload, write_workload
     from wend.pipeline.spark.session import spark_session
 

@@ -33,19 +33,19 @@ def data_match(
     subscriptions: Annotated[str, typer.Option(metavar="PATH", help="Subscriptions: id and filter.")],
     events: Annotated[str, typer.Option(metavar="PATH", help="Events: id and attributes.")],
     out: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder for the result; --explain alone needs none.")
+        str | None, typer.Option(metavar="DIR", help="Folder for the result. --explain does not need one.")
     ] = None,
     count: Annotated[bool, typer.Option("--count", help="Count the matches of each event and subscription.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show the plan and the reason for it.")] = False,
     plan: Annotated[
-        str, typer.Option(help="broadcast: the index in every task; partitioned: region by region; auto: by size.")
+        str, typer.Option(help="broadcast: every task has the index; partitioned: region by region; auto: by size.")
     ] = "auto",
-    task_memory: Annotated[int, typer.Option(help="The most memory of an index in a task, in MB (for auto).")] = 1024,
+    task_memory: Annotated[int, typer.Option(help="With auto: the most memory for the index in a task, in MB.")] = 1024,
     scratch: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Local folder that all workers share, for the index.")
+        Path | None, typer.Option(metavar="DIR", help="A local folder for the index that all workers share.")
     ] = None,
     index: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder that keeps the compiled subscriptions for later jobs.")
+        Path | None, typer.Option(metavar="DIR", help="A folder in which compiled subscriptions stay for later jobs.")
     ] = None,
     max_bad: MaxBad = 0.01,
     overwrite: Overwrite = False,

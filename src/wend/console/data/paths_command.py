@@ -13,6 +13,7 @@ import typer
 
 from wend.console.options import TOPOLOGIES, Degree, Json, Peers, Seed
 from wend.console.outputs import Overwrite, check_out, drafted
+from wend.console.scenario_flags import overlay_of_flags
 from wend.console.show import compiling, facts, output, stoppable
 from wend.console.spark_options import Conf, Master, Ship
 from wend.model.errors import ConfigError
@@ -38,7 +39,8 @@ def data_paths(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the paths, as Parquet.")],
     k: Annotated[int, typer.Option(help="The most paths to each receiver.")] = 5,
     sources: Annotated[
-        str | None, typer.Option(help="Peers that paths start from, by commas: names or numbers. Default: all.")
+        str | None,
+        typer.Option(help="The peers at which paths start, separated by commas: names or numbers. By default, all."),
     ] = None,
     link_capacity: Annotated[
         str, typer.Option(help="Capacity per direction of links that state none: 40msg/s, 10Mbit/s.")
@@ -47,7 +49,7 @@ def data_paths(
     degree: Degree = None,
     seed: Seed = None,
     overwrite: Overwrite = False,
-    spread: Annotated[SparkChoice, typer.Option(help="Use Spark or not; auto decides by size.")] = SparkChoice.AUTO,
+    spread: Annotated[SparkChoice, typer.Option(help="Whether to use Spark; auto decides by size.")] = SparkChoice.AUTO,
     master: Master = None,
     conf: Conf = None,
     ship: Ship = False,
@@ -62,7 +64,7 @@ def data_paths(
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
     check_out(out, overwrite)
-    overlay = _overlay(topology, peers, degree, seed)
+    overlay = overlay_of_flags(topology, peers, degree, seed)
     graph = FlowNetwork(overlay, link=parse_rate(link_capacity, "--link-capacity")).graph
     everyone = np.arange(overlay.peers, dtype=np.int32)
     targets = {source: everyone[everyone != source] for source in _sources(sources, overlay)}
@@ -82,14 +84,6 @@ def data_paths(
     where = f"on {master or 'Spark'}" if on_spark else "in this process"
     rows = [("sources", str(len(targets)), ""), ("paths", f"{count:,}", where), ("time", f"{took_s:.1f} s", "")]
     output().print(facts(f"Paths: {out}", rows))
-
-
-def _overlay(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
-    from wend.console.scenario_flags import read_scenario
-    from wend.drivers.world import build
-
-    flags = {"topology": topology, "peers": peers, "degree": degree, "seed": seed}
-    return build(read_scenario(flags)).overlay
 
 
 def _sources(text: str | None, overlay: "Overlay") -> list[int]:

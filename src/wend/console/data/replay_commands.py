@@ -8,7 +8,7 @@ import typer
 
 from wend.console.options import Json
 from wend.console.outputs import check_file, check_resumable, write_text
-from wend.console.show import counted, names_in, output, stoppable
+from wend.console.show import columns, counted, names_in, output, stoppable
 from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, parse_duration
@@ -20,20 +20,22 @@ if TYPE_CHECKING:
 
 
 def data_replay(
-    links: Annotated[str, typer.Option(metavar="DIR", help="The tables of wend data links.")],
-    workload: Annotated[str, typer.Option(metavar="DIR", help="The tables of wend data workload.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for runs, and for the table replays.")],
-    strategies: Annotated[str, typer.Option(help="Which to play, by commas.")] = "adaptive,dcrd,d-tree",
+    links: Annotated[str, typer.Option(metavar="DIR", help="The tables of `wend data links`.")],
+    workload: Annotated[str, typer.Option(metavar="DIR", help="The tables of `wend data workload`.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the runs and for the table `replays`.")],
+    strategies: Annotated[
+        str, typer.Option(help="The strategies to play, separated by commas.")
+    ] = "adaptive,dcrd,d-tree",
     redundancy: Annotated[
-        str, typer.Option(help="Settings of strategies that have it, by commas: none, tight, free.")
+        str, typer.Option(help="Values of redundancy, for strategies that have this setting: none, tight, free.")
     ] = "none,tight,free",
-    windows: Annotated[int, typer.Option(help="Windows to play, evenly spread over time, at most.")] = 12,
+    windows: Annotated[int, typer.Option(help="The most windows to play, spread evenly over time.")] = 12,
     seeds: Annotated[
-        int, typer.Option(help="Runs of each window: the first at the recorded times of publication, others not.")
+        int, typer.Option(help="How many runs of each window. Only the first one publishes at the recorded times.")
     ] = 3,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting of the peers that were recorded; may be repeated."),
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting that the recorded peers had; may be repeated."),
     ] = None,
     time_limit: TimeLimit = "6h",
     master: Master = None,
@@ -76,11 +78,15 @@ def data_replay(
 
 
 def data_recommend(
-    replays: Annotated[str, typer.Argument(metavar="DIR", help="The output of wend data replay.")],
+    replays: Annotated[str, typer.Argument(metavar="DIR", help="The output of `wend data replay`.")],
     equal: Annotated[
-        float, typer.Option(metavar="POINTS", help="Variants this close count as equal; the cheapest is recommended.")
+        float,
+        typer.Option(
+            metavar="POINTS",
+            help="Variants that are this close count as equal, and the cheapest of them is recommended.",
+        ),
     ] = 0.1,
-    picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the comparison there, as SVG.")] = None,
+    picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the comparison to this SVG file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Say which strategy and setting would have been best for what was recorded, and why."""
@@ -110,13 +116,8 @@ def data_recommend(
 
 
 def _table(recommendation: "Recommendation") -> "Table":
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("strategy", no_wrap=True)
-    for head in ("on time %", "behind", "recorded", "delivered", "packets", "p99 ms"):
-        table.add_column(head, justify="right", no_wrap=True)
+    heads = ("on time %", "behind", "recorded", "delivered", "packets", "p99 ms")
+    table = columns("strategy", *heads, left=("strategy",))
     for one in recommendation.ranked:
         table.add_row(
             one.variant.name, _with_half(one.on_time, 100), _with_half(one.behind, 100),

@@ -17,8 +17,8 @@ HELP = """Print the spark-submit command for a job, or run it.
 
 For example: `wend data submit --master spark://host:7077 match --events E --subscriptions S --out DIR`.
 
-It writes a zip file with Wend and its dependencies that are Python alone. The others must be installed on the workers:
-the command names them. All options before the job are for spark-submit, and win over what Wend would choose.
+It writes a zip file with Wend and those of its dependencies that are pure Python. The others must be installed on the
+workers; the command names them. Options before the job are for spark-submit, and override Wend's choice.
 """
 OPTIONS = {"allow_interspersed_args": False}
 
@@ -26,14 +26,14 @@ OPTIONS = {"allow_interspersed_args": False}
 def data_submit(
     context: typer.Context,
     job: Annotated[list[str] | None, typer.Argument(metavar="JOB ...", help="A command of `wend data`.")] = None,
-    master: Annotated[str | None, typer.Option(help="The cluster, as spark-submit takes it.")] = None,
+    master: Annotated[str | None, typer.Option(help="The cluster, as for spark-submit.")] = None,
     conf: Conf = None,
     option: Annotated[
         list[str] | None,
         typer.Option("--option", metavar="NAME=VALUE", help="Another option of spark-submit: deploy-mode=cluster."),
     ] = None,
     archive: Annotated[Path, typer.Option("--zip", metavar="FILE", help="The zip file to write.")] = Path("wend.zip"),
-    run: Annotated[bool, typer.Option("--run", help="Run the command, with its exit code.")] = False,
+    run: Annotated[bool, typer.Option("--run", help="Run the command, and return its exit code.")] = False,
     as_json: Json = False,
 ) -> None:
     from wend.pipeline.spark.spark_settings import parse_conf

@@ -26,32 +26,37 @@ if TYPE_CHECKING:
     from wend.pipeline.telemetry.updates import UpdateSummary
 
 Segments = Annotated[str, typer.Argument(metavar="SEGMENTS", help="Folder with segments of telemetry, in any layout.")]
-Tables = Annotated[str, typer.Option(metavar="DIR", help="Folder of tables. If it has some of this job, they grow.")]
-Follow = Annotated[bool, typer.Option("--follow", help="Go on with segments as they arrive, until Ctrl-C.")]
-Drain = Annotated[bool, typer.Option("--drain", help="With --follow: end when no segment is left.")]
-CheckpointAt = Annotated[
-    str | None, typer.Option(metavar="DIR", help="With --follow: where the stream has its state. Default: in --out.")
+Tables = Annotated[
+    str, typer.Option(metavar="DIR", help="Folder of tables. The job adds to tables that it wrote there before.")
 ]
-Rebuild = Annotated[bool, typer.Option("--rebuild", help="Make the tables anew. Old versions stay until `compact`.")]
+Follow = Annotated[bool, typer.Option("--follow", help="Go on and use segments as they arrive, until Ctrl-C.")]
+Drain = Annotated[bool, typer.Option("--drain", help="With --follow: stop when no segment is left.")]
+CheckpointAt = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="With --follow: the folder for the state of the stream. By default, in --out."),
+]
+Rebuild = Annotated[
+    bool, typer.Option("--rebuild", help="Write the tables from scratch. Old versions stay until `wend data compact`.")
+]
 Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the result, as SVG.")]
 
-LINKS_HELP = """Statistics of links, from the telemetry of peers.
+LINKS_HELP = """Compute statistics of links from the telemetry of peers.
 
 The result is a folder of tables. `links` has a row for each link and window: delays, losses, outages and availability.
 `outages` has the begin and the end of each outage, as both ends agree. Clocks of peers may be wrong: they are compared
 by events that several peers saw, or by outages that both ends of a link saw.
 
-The folder keeps what it needs to go on: a later call adds segments that are new. Segments and rows that cannot be used
-are in the table _quarantine, with a reason.
+A later call adds segments that are new. Segments and rows that cannot be used go to the table _quarantine, with a
+reason.
 """
-LATE_HELP = """Where late events lost their time, from the telemetry of peers.
+LATE_HELP = """Show where late events lost their time, from the telemetry of peers.
 
 The result is a folder of tables. `causes` says, for each window, what time late deliveries spent waiting at each peer
 for each neighbour (in queues, for retransmissions), on each link, in the queue of a receiving host, and between arrival
 and delivery. A detour is time on links that are not on the shortest route. `lateness` counts deliveries, late ones, and
 those of which a part of the route is not known.
 """
-WORKLOAD_HELP = """The flows of an overlay for `wend plan`, from the telemetry of peers.
+WORKLOAD_HELP = """Compute the flows of an overlay for `wend plan` from the telemetry of peers.
 
 The result is a folder of tables. `flows` has a row for each publisher and set of receivers: the rate of its events per
 second, their mean size, and the shortest deadline. `wend plan --from` reads the folder as it is.
@@ -247,7 +252,7 @@ def _say(name: str, summary: "UpdateSummary", as_json: bool, others: int) -> Non
 
 def data_compact(
     tables: Annotated[str, typer.Argument(metavar="DIR", help="Folder of tables: the --out of another command.")],
-    retain: Annotated[str, typer.Option(help="For how long versions stay readable after they were replaced.")] = "24h",
+    retain: Annotated[str, typer.Option(help="How long versions stay readable after they were replaced.")] = "24h",
     master: Master = None,
     conf: Conf = None,
     as_json: Json = False,

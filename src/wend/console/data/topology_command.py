@@ -40,9 +40,9 @@ def data_topology(
     loss: Annotated[float, typer.Option(help="Share of hops that do not answer (generated records).")] = 0.1,
     anonymous: Annotated[float, typer.Option(help="Share of routers that never answer (generated records).")] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of all random draws (generated records).")] = 1,
-    least: Annotated[int, typer.Option(help="Leave out links seen less often.")] = 3,
+    least: Annotated[int, typer.Option(help="Leave out links that were seen less often than this.")] = 3,
     most_links: Annotated[
-        int, typer.Option(help="Leave routers that more overlay links cross out of the overlaps.")
+        int, typer.Option(help="Leave out of the overlaps routers that more overlay links than this cross.")
     ] = 2000,
     overlap: Annotated[bool, typer.Option("--overlap/--no-overlap", help="Also compute the overlaps.")] = True,
     overwrite: Overwrite = False,

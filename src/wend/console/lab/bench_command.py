@@ -1,6 +1,6 @@
 """`wend lab bench`: measures Wend and other systems on one emulated network with the same failures.
 
-A user can interrupt it at any time; the same command resumes it. The report uses the finished cells.
+The command can be interrupted at any time, and resumes when called again. The report uses the finished cells.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import typer
 
 from wend.console.options import Json, stated
 from wend.console.outputs import check_page, check_resumable
-from wend.console.show import messages, names_in, output
+from wend.console.show import columns, messages, names_in, output
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, parse_duration
 
@@ -32,9 +32,9 @@ DEFAULT_PFS = "0,0.02,0.06,0.1"
 
 
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="One topology, Pf 0.06, short windows.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure one topology, Pf 0.06 and short windows.")] = False,
     systems: Annotated[
-        str | None, typer.Option(help="The systems to measure, separated by commas. Without it, all.")
+        str | None, typer.Option(help="The systems to measure, separated by commas. By default, all.")
     ] = None,
     pf: Annotated[
         str | None, typer.Option(help="Probabilities that a link is down, separated by commas." + stated(DEFAULT_PFS))
@@ -59,7 +59,7 @@ def bench(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure systems side by side on a lab."""
+    """Measure Wend and other systems side by side on a lab."""
     from wend.lab.bench.comparison_page import rows, setups, write
     from wend.lab.bench.matrix import CellStore, Matrix, chosen_systems
 
@@ -194,20 +194,14 @@ def _progress(console: "Console", total: int) -> Iterator[_Progress]:
 
 def _tables(setup: str, summaries: list[Any]) -> "Iterator[RenderableType]":
     """One table per Pf, narrow enough for a terminal with 80 columns."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from wend.lab.bench.comparison_page import HEAD, line
 
     left_out = {"Pf", "worlds", "±", "control", "p50"}
+    heads = [name for name in HEAD if name not in left_out]
     for pf in sorted({row.pf for row in summaries}):
-        table = Table(title=f"Pf {pf:g}, {setup}", title_justify="left", header_style="bold", box=SIMPLE_HEAD)
-        for name in HEAD:
-            if name not in left_out:
-                table.add_column(name, justify="left" if name == "system" else "right", no_wrap=True)
+        table = columns(*heads, left=("system",), title=f"Pf {pf:g}, {setup}")
         for row in summaries:
             if row.pf == pf:
-                columns = [column for name, column in zip(HEAD, line(row), strict=True) if name not in left_out]
-                table.add_row(*columns, style="green" if row.system.startswith("wend") else None)
-        table.padding, table.pad_edge, table.collapse_padding = (0, 1), False, True
+                cells = [cell for name, cell in zip(HEAD, line(row), strict=True) if name not in left_out]
+                table.add_row(*cells, style="green" if row.system.startswith("wend") else None)
         yield table

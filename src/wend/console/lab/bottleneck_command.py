@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wend.console.options import Json
-from wend.console.show import messages, output
+from wend.console.show import columns, messages, output
 from wend.model.choices import DEFAULT_STRATEGY
 from wend.model.errors import ConfigError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def bottleneck(
     experiments: Annotated[
-        str | None, typer.Option(help="The experiments to run, separated by commas. Without it, all.")
+        str | None, typer.Option(help="The experiments to run, separated by commas. By default, all.")
     ] = None,
     strategy: Annotated[str, typer.Option(help="The peers' strategy.")] = DEFAULT_STRATEGY,
     settings: Annotated[
@@ -26,7 +26,7 @@ def bottleneck(
         typer.Option("--set", metavar="NAME=VALUE", help="A setting of the peers; may be repeated."),
     ] = None,
     seconds: Annotated[float, typer.Option(help="Seconds to measure in each experiment.", min=4.0)] = 15.0,
-    seed: Annotated[int, typer.Option(help="Decides which packets are lost.")] = 1,
+    seed: Annotated[int, typer.Option(help="The seed for lost packets.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Measure two live peers across a link of 1 Mbit/s with a queue of 32 kB."""
@@ -65,12 +65,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _table(results: "list[BottleneckResult]") -> "RenderableType":
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
-    for title in ("", "load", "goodput", "on time", "of best", "queue p50", "p95", "downs"):
-        table.add_column(title, justify="right" if title else "left", no_wrap=True)
+    table = columns("", "load", "goodput", "on time", "of best", "queue p50", "p95", "downs", left=("",))
     for one in results:
         table.add_row(
             one.experiment,

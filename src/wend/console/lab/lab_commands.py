@@ -12,7 +12,7 @@ from wend.console.lab import bench_command, bottleneck_command, replay_command
 from wend.console.options import Degree, Json, Peers, Pl, Seed, Topology, of
 from wend.console.outputs import check_file
 from wend.console.scenario_flags import read_scenario
-from wend.console.show import counted, facts, output, remark
+from wend.console.show import columns, counted, facts, output, remark
 from wend.model.errors import ConfigError, LabError
 from wend.model.rates import parse_rate
 from wend.model.units import MS, SECOND, parse_duration
@@ -31,7 +31,7 @@ Name = Annotated[str, typer.Option(help="The lab's name; several labs can be up 
 LinkText = Annotated[str, typer.Argument(metavar="A-B|LINK", help="The two ends of a link, or its number.")]
 
 lab = typer.Typer(
-    help="An emulated wide-area network (Linux, root): hosts are network namespaces, links delay and fail.",
+    help="Emulate a wide-area network (Linux, root): hosts are network namespaces, links delay and fail.",
     no_args_is_help=True,
 )
 
@@ -54,13 +54,15 @@ def up(
     reordering: Annotated[float | None, of("reordering")] = None,
     reordering_delay: Annotated[str | None, of("reordering_delay")] = None,
     link_capacity: Annotated[
-        str | None, typer.Option(help="Capacity of a link per direction: 500kbit/s, 10Mbit/s. Without it, no limit.")
+        str | None,
+        typer.Option(help="The capacity of links in each direction: 500kbit/s, 10Mbit/s. By default, no limit."),
     ] = None,
     queue_bytes: Annotated[
-        int | None, typer.Option(help="Bytes in the queue of a link with a capacity; the link drops packets beyond.")
+        int | None, typer.Option(help="The size of the queue of a link with a capacity, in bytes.")
     ] = None,
     routers: Annotated[
-        str | None, typer.Option(help='Nodes that only forward: 0-13,Berlin. In GraphML also kind="router".')
+        str | None,
+        typer.Option(help='Nodes that only forward: 0-13,Berlin. In GraphML, also those with kind="router".'),
     ] = None,
     routes: Annotated[str, typer.Option(help="Static routes: shortest (to all nodes) or neighbours.")] = "shortest",
     pf: Annotated[float, typer.Option(help="Probability that a link is down, per link and second.")] = 0.0,
@@ -109,7 +111,7 @@ def up(
 @lab.command("run")
 def run(
     host: Annotated[str, typer.Argument(metavar="HOST", help="A host, by name or number.")],
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The command, after --.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The command to run, after --.")],
     name: Name = "lab",
 ) -> None:
     """Run a command on a host and return its exit code."""
@@ -282,17 +284,9 @@ _COUNTED = ("packets", "bytes", "data", "down", "loss", "queue", "corrupted", "r
 
 
 def _show_status(there: "Lab", now: "EmulatorStatus", counters: "Sequence[LinkCounter]") -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     names = there.overlay.names
-    table = Table(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
-    table.add_column("link", justify="right")
-    table.add_column("ends", no_wrap=True)
-    table.add_column("delay", justify="right", no_wrap=True)
-    table.add_column("state")
-    for title in ("packets", "data", "while down", "lost", "queue-full", "corrupted", "reordered"):
-        table.add_column(title, justify="right")
+    counted_as = ("packets", "data", "while down", "lost", "queue-full", "corrupted", "reordered")
+    table = columns("link", "ends", "delay", "state", *counted_as, left=("ends", "state"))
     for row in _links(there.overlay, counters):
         state = "[red]down[/]" if row["link"] in now.down else "up"
         counts = [str(row[what]) for what in _COUNTED if what != "bytes"]

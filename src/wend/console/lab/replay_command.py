@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wend.console.show import messages, output
+from wend.console.options import Json
+from wend.console.show import columns, messages, output
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -18,7 +19,7 @@ DEFAULT_OUT = Path("out/bench")
 
 def replay(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder with the cells of `wend lab bench`.")] = DEFAULT_OUT,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Replay the lab's failure logs in the simulator, with the same workload."""
     from wend.lab.bench.matrix import CellStore
@@ -88,12 +89,8 @@ def _detection(replays: "list[Replay]") -> list[str]:
 
 
 def _table(replays: "list[Replay]") -> "RenderableType":
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
-    for title in ("system", "Pf", "rate", "world", "lab", "sim", "points", "data lab", "sim"):
-        table.add_column(title, justify="left" if title == "system" else "right", no_wrap=True)
+    heads = ("system", "Pf", "rate", "world", "lab", "sim", "points", "data lab", "sim")
+    table = columns(*heads, left=("system",))
     for one in replays:
         s, f = one.cell.settings, one.cell.metrics
         data = one.cell.traffic.data / max(1, f.expected)

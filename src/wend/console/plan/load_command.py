@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @asks_peer
 def load(at: PeerOptions = LOCAL_PEER, as_json: Json = False) -> None:
-    """Make a peer read the plan of its configuration again. SIGHUP does the same."""
+    """Make a peer read its plan again. SIGHUP does the same."""
 
     async def reload(client: "Client") -> tuple[int, int]:
         plan = await client.load_plan()

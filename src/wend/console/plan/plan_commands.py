@@ -2,7 +2,6 @@
 `load` draw workloads, and draw, check and load plans."""
 
 import json
-import sys
 import time
 from collections.abc import Iterator
 from math import inf
@@ -15,6 +14,7 @@ from wend.console.options import TOPOLOGIES, Degree, Json, Peers, Seed, Topology
 from wend.console.outputs import Overwrite, check_file, check_out, drafted, write_text
 from wend.console.plan import load_command, push_command, watch_command
 from wend.console.plan.measured_input import measured_links, measured_workload
+from wend.console.scenario_flags import overlay_of_flags
 from wend.console.show import compiling, counted, facts, messages, output, percent, remark, stoppable
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate, parse_rate
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 
-group = typer.Typer(help="Plan the routes of flows such that no message is dropped.", invoke_without_command=True)
+group = typer.Typer(help="Plan the routes of flows so that no message is dropped.", invoke_without_command=True)
 
 TopologyName = Annotated[str | None, typer.Option(help=TOPOLOGIES)]
 LinkCapacity = Annotated[
     str | None,
-    typer.Option(help="Capacity, in each direction, of links for which the topology states none: 40msg/s, 10Mbit/s."),
+    typer.Option(help="The capacity in each direction of links for which the topology states none: 40msg/s, 10Mbit/s."),
 ]
 PeerCapacity = Annotated[
     str | None,
     typer.Option(
-        help="Receiving capacity of peers for which the topology states none: a rate, or `links`, the sum of theirs."
+        help="The rate at which peers can receive, if the topology states none, or `links` for the sum of their links."
     ),
 ]
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A plan.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a plan.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -59,10 +59,14 @@ def make(
     tables: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="DIR", help="Plan for the links and flows of tables that telemetry gave (wend data)."
+            "--from",
+            metavar="DIR",
+            help="Plan for measured links and flows: the folder of tables that `wend data` wrote.",
         ),
     ] = None,
-    goal: Annotated[str, typer.Option(help="min-usage, balance, or blend:B with B the weight of balance.")] = "balance",
+    goal: Annotated[
+        str, typer.Option(help="min-usage, balance, or blend:B, where B is the weight of balance.")
+    ] = "balance",
     k: Annotated[int, typer.Option("--k", help="The most paths to each receiver.")] = 5,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the plan to this folder.")] = None,
     overwrite: Overwrite = False,
@@ -71,9 +75,7 @@ def make(
     partial: Annotated[
         bool, typer.Option("--partial", help="If not everything fits, plan the most valuable part that does.")
     ] = False,
-    survive: Annotated[
-        int, typer.Option(min=0, max=1, help="Plan also for the failure of any so many links: 0 or 1.")
-    ] = 0,
+    survive: Annotated[int, typer.Option(min=0, max=1, help="How many links may fail at a time: 0 or 1.")] = 0,
     ranking: Annotated[
         str, typer.Option(help="Ranking of candidate paths: bottleneck-disjoint, capacity or rejecting.")
     ] = "bottleneck-disjoint",
@@ -85,7 +87,7 @@ def make(
     if context.invoked_subcommand is not None:
         return
     if tables is not None and (topology is not None or workload is not None):
-        raise ConfigError("--from has links and flows: leave --topology and --workload out")
+        raise ConfigError("--from already names links and flows: leave out --topology and --workload")
     if tables is None and (topology is None or workload is None):
         raise ConfigError("a plan needs --topology and --workload, or --from (wend plan --help)")
     from wend.planning.flow_workload import read_workload
@@ -99,7 +101,7 @@ def make(
         overlay = measured_links(str(tables), link_capacity)
         network = _network(overlay, None, peer_capacity)
     else:
-        overlay = _overlay(topology, peers, degree, seed)
+        overlay = overlay_of_flags(topology, peers, degree, seed)
         network = _network(overlay, link_capacity, peer_capacity)
     flows = (
         measured_workload(str(tables), network.names) if workload is None else read_workload(workload, network.names)
@@ -127,7 +129,7 @@ def draw(
     topology: Topology = None,
     receivers: Annotated[float, typer.Option(help="Share of the peers that receive.")] = 0.75,
     publishers: Annotated[float, typer.Option(help="Share of the peers that publish.")] = 0.10,
-    rate: Annotated[float, typer.Option(help="How often each message is published, per second.")] = 1.0,
+    rate: Annotated[float, typer.Option(help="How often each message is published per second.")] = 1.0,
     size_bytes: Annotated[float, typer.Option(help="Bytes of each message.")] = 0.0,
     peers: Peers = None,
     degree: Degree = None,
@@ -138,7 +140,7 @@ def draw(
     from wend.planning.flow_workload import draw_workload, write_workload
 
     check_file(out)
-    overlay = _overlay(topology or "regular", peers, degree, seed)
+    overlay = overlay_of_flags(topology or "regular", peers, degree, seed)
     flows = draw_workload(
         overlay.peers, messages, popularity=popularity, seed=1 if seed is None else seed, receivers=receivers,
         publishers=publishers, rate=rate, size_bytes=size_bytes,
@@ -153,10 +155,12 @@ def draw(
 @group.command("show")
 def show(
     folder: Folder,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The picture; by default plan.svg in DIR.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The file to draw. By default, plan.svg in DIR.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw the utilisation of links before and after a plan, and name the fullest."""
+    """Draw the utilisation of links before and after a plan, and name the fullest links."""
     from wend.model.plan import read_plan
     from wend.planning.plan_drawing import draw as picture
 
@@ -194,7 +198,7 @@ def verify(
     plan = read_plan(folder)
     network = None
     if topology is not None:
-        network = _network(_overlay(topology, peers, degree, seed), link_capacity, peer_capacity)
+        network = _network(overlay_of_flags(topology, peers, degree, seed), link_capacity, peer_capacity)
     with compiling():
         faults = check(plan, network)
     if as_json:
@@ -210,30 +214,17 @@ def verify(
         raise typer.Exit(2)
 
 
-def _overlay(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
-    from wend.console.scenario_flags import read_scenario
-    from wend.drivers.world import overlay_of
-
-    flags = {"topology": topology, "peers": peers, "degree": degree, "seed": seed}
-    return overlay_of(read_scenario(flags))
-
-
 def _network(overlay: "Overlay", link: str | None, peer: str | None) -> "FlowNetwork":
     from wend.planning.flow_network import AGGREGATE, FlowNetwork
 
     each = None if link is None else _rate(link, "--link-capacity")
+    unused = "changes nothing here: the topology states the capacity of every"
     if each is not None and all(min(e.capacity_msgs, e.capacity_bps) < inf for e in overlay.links):
-        print(
-            "wend: --link-capacity changes nothing here: the topology states the capacity of every link",
-            file=sys.stderr,
-        )
+        remark([f"--link-capacity {unused} link"])
     if peer in (None, AGGREGATE):
         return FlowNetwork(overlay, link=each, peer=peer)
     if all(min(stated) < inf for stated in overlay.capacities):
-        print(
-            "wend: --peer-capacity changes nothing here: the topology states the capacity of every peer",
-            file=sys.stderr,
-        )
+        remark([f"--peer-capacity {unused} peer"])
     return FlowNetwork(overlay, link=each, peer=_rate(str(peer), "--peer-capacity"))
 
 

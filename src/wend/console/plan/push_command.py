@@ -9,7 +9,7 @@ import typer
 
 from wend.console.options import Json
 from wend.console.peer_options import Keys, RootFile, TokenFile, key_options
-from wend.console.show import counted, messages, output, percent
+from wend.console.show import columns, counted, messages, output, percent
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, parse_duration
 
@@ -22,34 +22,40 @@ ROLLED_BACK = 1
 
 Addresses = Annotated[
     list[str] | None,
-    typer.Option("--peer", metavar="HOST:PORT", help="Where a peer takes clients; one for each peer of the plan."),
+    typer.Option(
+        "--peer", metavar="HOST:PORT", help="The address for clients of a peer; once for each peer of the plan."
+    ),
 ]
 AddressFile = Annotated[
-    Path | None, typer.Option("--peer-file", metavar="FILE", help="A file with such addresses, one a line.")
+    Path | None, typer.Option("--peer-file", metavar="FILE", help="A file with such addresses, one per line.")
 ]
-Watch = Annotated[str, typer.Option(help="How long to watch deliveries after the push; 0s: not at all.")]
+Watch = Annotated[str, typer.Option(help="How long to watch deliveries after the push; 0s for not at all.")]
 Before = Annotated[str, typer.Option(help="How long to count deliveries before the push, for comparison.")]
 Tolerance = Annotated[
-    float, typer.Option(min=0.0, max=100.0, help="Roll back if the share on time falls by more points than this.")
+    float,
+    typer.Option(
+        min=0.0, max=100.0, help="Roll back if the share of events on time falls by more percentage points than this."
+    ),
 ]
 
 
 def push(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A plan.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a plan.")],
     peer: Addresses = None,
     peers: AddressFile = None,
     watch: Watch = "30s",
     before: Before = "10s",
     tolerance: Tolerance = 2.0,
     version: Annotated[
-        int | None, typer.Option("--as", min=1, help="The version; by default one more than the peers have.")
+        int | None,
+        typer.Option("--as", min=1, help="The version of the plan. By default, one above the peers' version."),
     ] = None,
     keys: Keys = None,
     root: RootFile = None,
     token: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Hand a plan to all of its running peers: all follow it, or none. Exit code 1: it was rolled back."""
+    """Push a plan to its running peers. All follow it, or none. Exits with code 1 if it was rolled back."""
     from wend.model.plan import read_plan
 
     urls = addresses(peer, peers, secured=any((keys, root, token)))
@@ -134,13 +140,8 @@ def as_object(report: "PushReport") -> dict[str, Any]:
 
 
 def show(report: "PushReport") -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    console = output()
-    table = Table(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
-    for head in ("peer", "address", "before", "now"):
-        table.add_column(head, no_wrap=True)
+    console, heads = output(), ("peer", "address", "before", "now")
+    table = columns(*heads, left=heads)
     for each in report.peers:
         former = plan_text(each.former, each.former_version)
         lost = each.peer in report.astray

@@ -24,17 +24,23 @@ if TYPE_CHECKING:
 
 def watch(
     measured: Annotated[
-        str, typer.Option("--from", metavar="DIR", help="Tables that telemetry gave (wend data), with links and flows.")
+        str,
+        typer.Option("--from", metavar="DIR", help="The folder of tables with links and flows that `wend data` wrote."),
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The plan: read if it is there, and replaced by new ones.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the plan. New plans replace it.")],
     every: Annotated[str, typer.Option(help="How often to look.")] = "60s",
-    last: Annotated[str | None, typer.Option(help="Use only windows of links that are so new: 1h.")] = None,
+    last: Annotated[
+        str | None, typer.Option(help="Use only measurements of links that are younger than this: 1h.")
+    ] = None,
     change: Annotated[
-        float, typer.Option(min=0.0, help="Percent of the workload, or of a link's capacity, that must change.")
+        float,
+        typer.Option(
+            min=0.0, help="Plan again if this many percent of the workload or of a link's capacity have changed."
+        ),
     ] = 20.0,
-    goal: Annotated[str, typer.Option(help="As of `wend plan`.")] = "balance",
+    goal: Annotated[str, typer.Option(help="As in `wend plan`.")] = "balance",
     k: Annotated[int, typer.Option("--k", help="The most paths to each receiver.")] = 5,
-    survive: Annotated[int, typer.Option(min=0, max=1, help="As of `wend plan`.")] = 0,
+    survive: Annotated[int, typer.Option(min=0, max=1, help="As in `wend plan`.")] = 0,
     link_capacity: Annotated[
         str | None, typer.Option(help="Capacity of links for which nothing was measured: 40msg/s, 10Mbit/s.")
     ] = None,
@@ -47,10 +53,10 @@ def watch(
     keys: Keys = None,
     root: RootFile = None,
     token: TokenFile = None,
-    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Look once and stop.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Plan again when the workload or the links have changed noticeably; with --push, hand the plan to the peers."""
+    """Plan again whenever the workload or the links have changed enough, and push the plan with --push."""
     from wend.console.plan.push_command import addresses, push_settings
     from wend.planning.models import parse_goal
 

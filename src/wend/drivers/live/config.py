@@ -1,7 +1,7 @@
 """The configuration of one peer of a real overlay: a TOML file (`examples/peer.toml`).
 
-The driver's own settings are declared here; every other key of the file is a setting of the peer. The checks find
-mistakes before anything is opened, and report each in one sentence.
+This module declares the driver's own settings; every other key of the file is a setting of the peer. The checks find
+mistakes before anything is opened.
 """
 
 import ipaddress
@@ -51,7 +51,7 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reordering: float = 0.0
     """The probability that a datagram is held back, so that later ones overtake it."""
     reordering_delay: str = "50ms"
-    """The longest time for which it is held back."""
+    """The longest time for which a datagram is held back."""
 
     def check(self, neighbour: PeerId) -> None:
         for name, value in (("delay", self.delay), ("reordering_delay", self.reordering_delay)):
@@ -129,8 +129,8 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     insecure: Annotated[
         bool,
         everyday(
-            "Whether addresses other than loopback are allowed without keys. Whoever can send a packet to them can "
-            "then speak for a neighbour or a client."
+            "Whether the peer may listen on other addresses than loopback without keys. Anybody who can reach them can "
+            "then pretend to be a neighbour or a client."
         ),
     ] = False
     sign: Annotated[
@@ -142,7 +142,8 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     grants: Annotated[
         dict[str, Grant],
         everyday(
-            "What groups of clients and peers may do: tables by group. None: whoever may connect may do all.",
+            "What groups of clients and peers may do: a table for each group. Without grants, every client may do "
+            "everything.",
             check=_check_grants,
         ),
     ] = msgspec.field(default_factory=dict)
@@ -151,26 +152,26 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     ] = None
     neighbours: Annotated[
         tuple[NeighbourEntry, ...],
-        everyday("Peers that this one can reach: tables of id, address, delay, reliability and shape."),
+        everyday("The peers to which this one has links: tables of id, address, delay, reliability and shape."),
     ] = ()
     join: Annotated[
         tuple[str, ...],
         everyday(
-            "Addresses of some peers of the overlay that this one joins, such as 127.0.0.1:7701. If links are given, "
-            "it is linked with these peers; else the membership decides. On a ring, none: this peer begins one."
+            "Addresses of peers of the overlay to join, such as 127.0.0.1:7701. If links are given, the peer links "
+            "with these peers; otherwise the membership decides. The first peer of a ring joins nobody."
         ),
     ] = ()
     admit: Annotated[
         bool,
         setting(
-            "Whether this peer makes links with peers that join by it, if links are given. Memberships admit all "
-            "peers that find them."
+            "Whether other peers may join through this one, if links are given. A membership admits every peer that "
+            "finds it."
         ),
     ] = True
     cluster_prefix: Annotated[
         int | None,
         setting(
-            "Leading bits of the listen address that name the peer's cluster, if neither cluster nor a traced path "
+            "How many leading bits of the listen address name the peer's cluster, if neither cluster nor a traced path "
             "does; 24, or 64 for IPv6.",
             low=1,
             high=128,
@@ -179,8 +180,8 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     multicast_address: Annotated[
         str,
         setting(
-            "Where plug-ins multicast to other peers: auto (a group's address follows from its name), the ADDRESS:PORT "
-            "of all groups, or off.",
+            "Where plug-ins multicast to other peers: auto (the address follows from the name of the group), one "
+            "ADDRESS:PORT for all groups, or off.",
             check=_check_multicast,
         ),
     ] = AUTO
@@ -191,18 +192,19 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     advertise: Annotated[
         tuple[str, ...],
         everyday(
-            "Filters of the events that this peer will publish. Others work, a little later.", check=_check_filters
+            "Filters of the events that this peer will publish. It announces others when it publishes them.",
+            check=_check_filters,
         ),
     ] = ()
     store: Annotated[
         str | None, everyday("The file in which a peer with persistence stores events, relative to the peer's file.")
     ] = None
-    sync: Annotated[bool, setting("Whether stored events also survive a loss of power; it is slower.")] = False
+    sync: Annotated[bool, setting("Whether stored events also survive a loss of power. This is slower.")] = False
     away_ns: Annotated[
         Nanos,
         everyday(
-            "After a graceful shutdown: how long other peers keep events for the durable subscriptions of this one; "
-            "0: it leaves for good.",
+            "How long other peers keep events for this peer's durable subscriptions after a graceful shutdown; 0 if it "
+            "leaves for good.",
             unit="min",
         ),
     ] = 24 * HOUR
@@ -215,7 +217,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         everyday("A folder for telemetry, relative to the peer's file: segments that `wend data` reads."),
     ] = None
     telemetry_sample: Annotated[
-        float, everyday("The share of events that all peers write about; the same ones.", low=0, high=1)
+        float, everyday("The share of events that peers write about. All peers choose the same events.", low=0, high=1)
     ] = 0.01
     telemetry_period_ns: Annotated[
         Nanos, setting("How often the peer writes about its links and counters.", unit="s", above=0)
@@ -223,7 +225,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     telemetry_bytes: Annotated[
         int, setting("The disk space for closed segments. Beyond it, the oldest are removed.", low=MIB)
     ] = 1024 * MIB
-    telemetry_segment_age_ns: Annotated[Nanos, setting("A segment is closed when it is so old.", unit="s", above=0)] = (
+    telemetry_segment_age_ns: Annotated[Nanos, setting("The age at which a segment is closed.", unit="s", above=0)] = (
         60 * SECOND
     )
     experiments: Annotated[bool, setting("Whether clients may cut and heal links (client.cut, client.heal).")] = False
@@ -240,14 +242,14 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
 
     @property
     def opens(self) -> bool:
-        """Whether peers may come that the file does not name."""
+        """Whether peers that the file does not name may join."""
         if self._needs_contacts:
             return bool(self.join) or not self.neighbours
         return bool(self.join) or self.admit
 
     @property
     def _needs_contacts(self) -> bool:
-        """Whether the membership needs no neighbours, but contacts."""
+        """Whether the membership starts from contacts instead of neighbours."""
         decides = membership_of(self.strategy, self.membership)
         return decides is not None and joins_by_contacts(decides)
 
@@ -358,7 +360,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         return Started(neighbours=tuple(n.link() for n in self.neighbours), advertisements=self.advertise)
 
     def changes(self, other: "PeerFile") -> list[str]:
-        """The settings that differ in another file, but for those that are taken over without a restart."""
+        """The settings that differ in another file and that need a restart."""
         names = [name for name in self.__struct_fields__ if name not in ("neighbours", "grants", "settings")]
         changed = [name for name in names if getattr(self, name) != getattr(other, name)]
         settings = sorted({*self.settings, *other.settings})
@@ -385,7 +387,7 @@ def load(path: Path, *, insecure: bool = False, join: Sequence[str] = ()) -> Pee
         file.check()
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    # Files are relative to the one that names them, wherever the process was started.
+    # Files are relative to the file that names them, not to the folder in which the process was started.
     beside = {
         name: str(path.parent / place)
         for name in ("store", "plan", "paths", "keys", "grants_folder", "telemetry")

@@ -112,11 +112,11 @@ class PeerDriver:
         `Refused` if the peer cannot take it."""
         publication.check()
         if self._held and self.store.full:
-            raise Refused("the peer's store cannot be written, and no more events can wait for it")
+            raise Refused("the peer's store cannot be written, and no more events can wait for it", code="store-full")
         for effect in self.ask(publication):
             if type(effect) is Receipt:
                 return self._with_promise(effect)
-        raise Refused("the peer could not take the event; its log says why")
+        raise Refused("the peer could not take the event; its log says why", code="internal")
 
     def _with_promise(self, receipt: Receipt) -> Receipt:
         """The receipt with the promise of this peer's store: only the driver knows whether it survives a crash. An
@@ -132,15 +132,15 @@ class PeerDriver:
         """Handle an input for a caller who waits. Carries out the effects, and returns them. A mistake of the caller is
         raised; a mistake of ours becomes `Refused`."""
         if not self.running:
-            raise Refused("the peer is not running")
+            raise Refused("the peer is not running", code="not-running")
         self._queue.bundle_turn()
         try:
             effects = self.peer.handle(self._clock(), event)
         except WendError:
             raise
         except Exception:
-            self.failed("handle", event)
-            raise Refused("the peer failed inside; its log says how") from None
+            self.failed("handle-input", event)
+            raise Refused("the peer failed inside; its log says how", code="internal") from None
         if self.observers.asked:
             self.observers.tell(self.observers.asked, event, event)
         self.perform(effects)
@@ -158,7 +158,7 @@ class PeerDriver:
         try:
             effects = self.peer.handle(self._clock(), event)
         except Exception:
-            self.failed("handle", event)
+            self.failed("handle-input", event)
         else:
             self.perform(effects)
 
@@ -237,7 +237,7 @@ class PeerDriver:
             try:
                 effects = handle(self._clock(), event)
             except Exception:
-                self.failed("handle", event)
+                self.failed("handle-input", event)
             else:
                 self.perform(effects)
         if bundles:
@@ -253,7 +253,7 @@ class PeerDriver:
             try:
                 self._performers[type(effect)](effect)
             except Exception:
-                self.failed("carry out", effect)
+                self.failed("carry-out-effect", effect)
 
     def _send(self, effect: Send) -> None:
         peer, message = effect.peer, effect.message

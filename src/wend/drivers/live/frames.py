@@ -2,9 +2,9 @@
 
     frame = length 4 | msgpack
 
-The first frame in each direction names the protocol version. A request carries a number that its answer repeats, so a
-client can send several requests before the first answer. Frames are bounded, unknown fields are ignored, and bytes that
-cannot be read are a `WireError`. `transport/wire.py` encodes and decodes them.
+The first frame in each direction names the protocol version. The answer to a request repeats its number, so a client
+can send several requests before the first answer. The size of a frame is bounded. Receivers ignore unknown fields.
+`transport/wire.py` encodes and decodes frames.
 """
 
 import msgspec
@@ -14,7 +14,7 @@ from wend.model.events import Attributes, DurableOptions, Event, EventId, Header
 from wend.model.publication import Publication
 from wend.model.units import Nanos
 
-VERSION = 2
+VERSION = 3
 MAX_FRAME_BYTES = 384 * 1024
 
 # ---------------------------------------------------------------- from the client
@@ -25,9 +25,9 @@ class Greet(msgspec.Struct, frozen=True, gc=False, tag="greet"):
 
     version: int = VERSION
     batches: bool = False
-    """Whether the client takes `Deliveries`."""
+    """Whether the client accepts `Deliveries`."""
     token: str = ""
-    """By TLS, from a client without a certificate: the token that `wend key token` made for it."""
+    """The token that `wend key token` made, from a client that connects by TLS without a certificate."""
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False, tag="publish"):
@@ -38,11 +38,11 @@ class Publish(msgspec.Struct, frozen=True, gc=False, tag="publish"):
     payload: bytes = b""
     headers: Headers = {}
     ttl_ns: Nanos | None = None
-    """The age from which on nobody needs the event."""
+    """The age at which the event expires."""
     to: PeerId | None = None
-    """Set: the event is for subscriptions at this peer alone that were not announced, as a reply is for an inbox."""
+    """The only peer that gets the event, for subscriptions that were not announced, such as the inbox of replies."""
     retain: str = ""
-    """The name of an attribute: the peer retains the newest event for each of its values, for later subscriptions."""
+    """The name of an attribute. For each of its values, the peer retains the newest event for later subscriptions."""
 
     def publication(self) -> Publication:
         return Publication(self.attributes, self.payload, self.headers, self.ttl_ns, self.to, self.retain)
@@ -62,7 +62,7 @@ class PostedEvent(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Post(msgspec.Struct, frozen=True, gc=False, tag="post"):
-    """Publish events, in this order; the answer to all of them is `Posted`."""
+    """Publish events in this order; one `Posted` answers them all."""
 
     ref: int
     events: tuple[PostedEvent, ...]
@@ -73,85 +73,85 @@ class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):
 
     ref: int
     handle: int
-    """The client's own number for the subscription, from 1 on; deliveries repeat it."""
+    """The client's own number for the subscription, 1 or higher; deliveries repeat it."""
     filter: str
     deadline_ns: Nanos | None = None
     reliability: float | None = None
     order: bool = False
-    """Whether events of one publisher come in the order of their publication."""
+    """Whether the peer delivers events of one publisher in the order of their publication."""
     expire: bool = False
     """Whether the peer drops events that are past the deadline."""
     durable: DurableOptions | None = None
-    """Set: the subscription has a name and waits for its client. It is made, or changed, or found again by its name."""
+    """Makes the subscription durable. A subscription that exists under the same name is changed."""
     window: int = 256
-    """Of a durable subscription: how many deliveries the client gets that it has not confirmed."""
+    """The number of unconfirmed deliveries that the client of a durable subscription may have."""
     group: str = ""
-    """The queue group: of all subscriptions with this group, at any peers, one gets each event; empty: none."""
+    """The queue group: one of the subscriptions in the group, at any peer, gets each event. Empty: no group."""
     announced: bool = True
-    """Whether other peers are told of it. If not, it gets only events that are published for this peer alone."""
+    """Whether other peers learn of the subscription. If not, it gets only events published for this peer alone."""
     retained: bool = True
-    """Whether it gets matching events that peers retain. Durable subscriptions and queue groups get none."""
+    """Whether the client gets matching events that peers retain. Durable subscriptions and queue groups get none."""
 
 
 class Confirm(msgspec.Struct, frozen=True, gc=False, tag="confirm"):
-    """The client has processed these deliveries of a durable subscription. There is no answer."""
+    """The client has processed these deliveries of a durable subscription. The peer does not answer."""
 
     handle: int
     positions: tuple[int, ...]
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, gc=False, tag="unsubscribe"):
-    """End a subscription; the answer is `Completed`. A durable one stays at the peer and waits for its client."""
+    """End a subscription; the answer is `Completed`. A durable one stays at the peer and waits for a client."""
 
     ref: int
     handle: int
 
 
 class PingFrame(msgspec.Struct, frozen=True, gc=False, tag="ping"):
-    """The answer is `Completed`, after everything that the peer wrote before."""
+    """Ask for a sign of life; the answer is `Completed`, after everything that the peer wrote before it."""
 
     ref: int
 
 
 class Unretain(msgspec.Struct, frozen=True, gc=False, tag="unretain"):
-    """Forget the event that the peer retains for this value of an attribute; the answer is `Completed`."""
+    """Remove the event that the peer retains for this value of an attribute; the answer is `Completed`."""
 
     ref: int
     attribute: str
     value: Value
 
 
-class AskStatus(msgspec.Struct, frozen=True, gc=False, tag="status?"):
+class AskStatus(msgspec.Struct, frozen=True, gc=False, tag="get-status"):
     """Ask for the status snapshot; the answer is `StatusFrame`."""
 
     ref: int
 
 
-class ListSubscriptions(msgspec.Struct, frozen=True, gc=False, tag="subscriptions?"):
+class ListSubscriptions(msgspec.Struct, frozen=True, gc=False, tag="list-subscriptions"):
     """Ask for the durable subscriptions of the peer; the answer is `Subscriptions`."""
 
     ref: int
     after: str = ""
-    """The last name of the answer before, if there are more."""
+    """The last name in the previous answer, to get the next page."""
 
 
-class RemoveSubscription(msgspec.Struct, frozen=True, gc=False, tag="remove"):
+class RemoveSubscription(msgspec.Struct, frozen=True, gc=False, tag="remove-subscription"):
     """Remove a durable subscription and its backlog; the answer is `Completed`."""
 
     ref: int
     name: str
 
 
-class SetLink(msgspec.Struct, frozen=True, gc=False, tag="link"):
-    """Cut or heal the link to a neighbour; refused unless the peer's configuration allows experiments."""
+class SetLink(msgspec.Struct, frozen=True, gc=False, tag="set-link"):
+    """Cut or heal the link to a neighbour; the answer is `Completed`. The peer's file must allow experiments."""
 
     ref: int
     peer: PeerId
     up: bool
 
 
-class AddLink(msgspec.Struct, frozen=True, gc=False, tag="link+"):
-    """Link the peer with one more neighbour; the answer is `Completed`."""
+class AddLink(msgspec.Struct, frozen=True, gc=False, tag="add-link"):
+    """Make a link to another neighbour; the answer is `Completed`."""
 
     ref: int
     peer: PeerId
@@ -161,31 +161,31 @@ class AddLink(msgspec.Struct, frozen=True, gc=False, tag="link+"):
     reliability: float = 1.0
 
 
-class RemoveLink(msgspec.Struct, frozen=True, gc=False, tag="link-"):
-    """End the link with a neighbour for good; the answer is `Completed`."""
+class RemoveLink(msgspec.Struct, frozen=True, gc=False, tag="remove-link"):
+    """Remove the link to a neighbour; the answer is `Completed`."""
 
     ref: int
     peer: PeerId
 
 
-class LoadPlan(msgspec.Struct, frozen=True, gc=False, tag="plan?"):
-    """Read the plan that the peer's configuration names again, and follow it; the answer is `Following`."""
+class LoadPlan(msgspec.Struct, frozen=True, gc=False, tag="load-plan"):
+    """Read the plan that the peer's file names again, and follow it; the answer is `Following`."""
 
     ref: int
 
 
-class PreparePlan(msgspec.Struct, frozen=True, gc=False, tag="plan+"):
-    """A piece of this peer's part of a plan; the answer is `Completed`. After the last piece the peer checks the part,
-    and holds it for a minute."""
+class PreparePlan(msgspec.Struct, frozen=True, gc=False, tag="prepare-plan"):
+    """Send a piece of the peer's part of a plan; the answer is `Completed`. After the last piece the peer checks the
+    part and holds it for a minute."""
 
     ref: int
     version: int
-    """Higher than that of any plan that the peer follows."""
+    """Must be higher than that of the plan that the peer follows."""
     data: bytes
     last: bool = True
 
 
-class CommitPlan(msgspec.Struct, frozen=True, gc=False, tag="plan!"):
+class CommitPlan(msgspec.Struct, frozen=True, gc=False, tag="commit-plan"):
     """Follow the plan that the peer holds; the answer is `Following`."""
 
     ref: int
@@ -193,8 +193,8 @@ class CommitPlan(msgspec.Struct, frozen=True, gc=False, tag="plan!"):
     version: int
 
 
-class RevertPlan(msgspec.Struct, frozen=True, gc=False, tag="plan-"):
-    """Forget a plan that the peer holds, or follow the one before it again; the answer is `Completed`."""
+class RevertPlan(msgspec.Struct, frozen=True, gc=False, tag="revert-plan"):
+    """Drop a plan that the peer holds, or return to the previous one; the answer is `Completed`."""
 
     ref: int
     plan: int
@@ -236,11 +236,11 @@ class Accepted(msgspec.Struct, frozen=True, gc=False, tag="accepted", omit_defau
     ref: int
     id: EventId
     targets: int
-    """How many peers are to get the event."""
+    """How many peers the event is for."""
     kept: bool
     """Whether the event survives a crash of this peer."""
     congested: bool = False
-    """Whether so much waits for a link of this peer that the client should pause."""
+    """Whether the client should pause, because too much waits for a link of this peer."""
 
 
 class Posted(msgspec.Struct, frozen=True, gc=False, tag="posted", omit_defaults=True):
@@ -248,15 +248,18 @@ class Posted(msgspec.Struct, frozen=True, gc=False, tag="posted", omit_defaults=
 
     ref: int
     accepted: int
-    """How many of its events the peer accepted."""
+    """How many events the peer accepted."""
     refused: int = 0
+    """How many the peer refused."""
+    code: str = ""
+    """Why the peer refused the first of these, for programs."""
     why: str = ""
-    """Why the first one that the peer refused was."""
+    """The same as a sentence, for people."""
     congested: bool = False
-    """As of `Accepted`."""
+    """As in `Accepted`."""
 
 
-class Completed(msgspec.Struct, frozen=True, gc=False, tag="done"):
+class Completed(msgspec.Struct, frozen=True, gc=False, tag="completed"):
     """The request was carried out."""
 
     ref: int
@@ -269,54 +272,55 @@ class StatusFrame(msgspec.Struct, frozen=True, gc=False, tag="status"):
     status: StatusSnapshot
 
 
-class Following(msgspec.Struct, frozen=True, gc=False, tag="plan"):
+class Following(msgspec.Struct, frozen=True, gc=False, tag="following"):
     """The id of the plan that the peer follows from now on."""
 
     ref: int
     plan: int
 
 
-class No(msgspec.Struct, frozen=True, gc=False, tag="no"):
-    """A refusal, and the sentence why. With `ref` 0 it is about the connection itself."""
+class RefusedFrame(msgspec.Struct, frozen=True, gc=False, tag="refused"):
+    """The peer did not carry out the request. With `ref` 0 it ends the connection."""
 
     ref: int
+    code: str
+    """What happened, for programs."""
     why: str
-    filter: bool = False
-    """Whether the filter is to blame."""
+    """The same as a sentence, for people."""
 
 
-class Delivery(msgspec.Struct, frozen=True, gc=False, tag="event", omit_defaults=True):
+class Delivery(msgspec.Struct, frozen=True, gc=False, tag="delivery", omit_defaults=True):
     """An event for a subscription of the client."""
 
     handle: int
     event: Event
     age_ns: Nanos
-    """The time since its publication, as peers added it up."""
+    """The time since publication, as the peers on the route added it up."""
     late: bool
-    """Whether the age is above the deadline of the subscription."""
+    """Whether the age exceeds the deadline of the subscription."""
     position: int = 0
-    """Of a durable subscription: what the client confirms; 0 for other subscriptions."""
-    again: bool = False
-    """Whether a client of this durable subscription got it before and did not confirm it."""
+    """What the client of a durable subscription confirms; 0 for other subscriptions."""
+    redelivered: bool = False
+    """Whether a client of this durable subscription got the event before and did not confirm it."""
     retained: bool = False
-    """Whether it was published before the subscription, and a peer retained it."""
+    """Whether the event is older than the subscription, and a peer retained it."""
 
 
-class Deliveries(msgspec.Struct, frozen=True, gc=False, tag="events"):
-    """Several deliveries, in their order, to a client that greeted with `batches`."""
+class Deliveries(msgspec.Struct, frozen=True, gc=False, tag="deliveries"):
+    """Several deliveries in order, for a client that greeted with `batches`."""
 
     deliveries: tuple[Delivery, ...]
 
 
 class MissedFrame(msgspec.Struct, frozen=True, gc=False, tag="missed"):
-    """Events that this subscription will not get, by reason."""
+    """The number of events that this subscription will not get, by reason."""
 
     handle: int
     counts: dict[str, int]
 
 
 class Replaced(msgspec.Struct, frozen=True, gc=False, tag="replaced"):
-    """Another client attached to the durable subscription: this one gets no further deliveries."""
+    """Another client attached to the durable subscription; this client gets no more deliveries."""
 
     handle: int
 
@@ -329,10 +333,10 @@ class DurableStatus(msgspec.Struct, frozen=True):
     attached: bool
     """Whether a client is attached to it."""
     events: int
-    """How many events wait, or are not confirmed yet."""
+    """How many events wait or are unconfirmed."""
     bytes: int
     missed: dict[str, int] = {}
-    """What its client was not told of yet, by reason."""
+    """The number of lost events that no client has been told of yet, by reason."""
 
 
 class Subscriptions(msgspec.Struct, frozen=True, gc=False, tag="subscriptions"):
@@ -341,15 +345,15 @@ class Subscriptions(msgspec.Struct, frozen=True, gc=False, tag="subscriptions"):
     ref: int
     durable: tuple[DurableStatus, ...]
     more: bool = False
-    """Whether there are others after these, to be asked for."""
+    """Whether there is another page."""
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False, tag="dropped"):
-    """The client read too slowly: the peer dropped so many deliveries of this subscription."""
+    """The client read too slowly, and the peer dropped deliveries of this subscription."""
 
     handle: int
     count: int
 
 
-Answer = Accepted | Posted | Completed | StatusFrame | Following | No | Subscriptions
+Answer = Accepted | Posted | Completed | StatusFrame | Following | RefusedFrame | Subscriptions
 ToClient = Welcome | Answer | Delivery | Deliveries | Dropped | MissedFrame | Replaced

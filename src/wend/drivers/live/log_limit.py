@@ -1,10 +1,10 @@
-"""A bound on log lines of one kind: whatever others send, the log stays readable and the disk does not fill."""
+"""A limit on log lines of one kind, so that other hosts can neither fill the disk nor make the log unreadable."""
 
 from wend.model.units import Nanos
 
 
 class LogLimit:
-    """Allows so many lines in each period, and counts those that it suppresses."""
+    """Allows a number of lines in each period, and counts the lines that it suppresses."""
 
     def __init__(self, lines: int, period_ns: Nanos) -> None:
         self._lines = lines
@@ -12,7 +12,7 @@ class LogLimit:
         self._begun_ns: Nanos | None = None
         self._logged = 0
         self.suppressed = 0
-        """Lines that were not allowed since the last one that was."""
+        """Lines suppressed since the last line that was allowed."""
 
     def allows(self, now: Nanos) -> bool:
         """Whether one more line may be logged now."""
@@ -25,6 +25,6 @@ class LogLimit:
         return True
 
     def take_suppressed(self) -> int:
-        """How many lines were suppressed, to be reported with the next one."""
+        """Return and reset the number of suppressed lines, to log it with the next line."""
         count, self.suppressed = self.suppressed, 0
         return count

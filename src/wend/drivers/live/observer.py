@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from wend.drivers.live.counters import FailureCode
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.messages import Data
@@ -42,7 +43,7 @@ Hooks = tuple[Callable[..., None], ...]
 class Observers:
     """The observers of one peer: for each method of `Observer`, those that override it."""
 
-    def __init__(self, failed: Callable[[str, Input | Effect], None]) -> None:
+    def __init__(self, failed: Callable[[FailureCode, Input | Effect], None]) -> None:
         """`failed` counts a mistake of an observer, with the input or effect that it heard of."""
         self._failed = failed
         self._all: list[Observer] = []
@@ -67,7 +68,7 @@ class Observers:
             try:
                 hook(*arguments)
             except Exception:
-                self._failed("observe", about)
+                self._failed("tell-observer", about)
 
     def _sort(self) -> None:
         self.asked = self._overrides("asked")

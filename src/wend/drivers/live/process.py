@@ -115,17 +115,17 @@ class PeerService:
         file, warnings = self._file, []
         if file.insecure and self.keys is None:
             warnings.append(
-                "INSECURE: other peers are not authenticated; whoever can send a packet to this one can read events "
-                "and speak for any peer"
+                "INSECURE: other peers are not authenticated; anyone who can send a packet to this peer can read "
+                "events and pretend to be any peer"
             )
         elif file.insecure and self.admission.context is None:
             warnings.append(
-                "INSECURE: clients are not authenticated; whoever can reach this peer can speak for any client"
+                "INSECURE: clients are not authenticated; anyone who can reach this peer can pretend to be any client"
             )
         return warnings
 
     async def leave(self) -> None:
-        """End and tell no other peer: one that has the same id goes on."""
+        """Stop without telling other peers, because another process may run with the same id."""
         self._names.close()
         await self.listener.stop()
         self.peer.close()
@@ -139,14 +139,14 @@ class PeerService:
         await self._end_telemetry()
 
     async def _end_telemetry(self) -> None:
-        """Close the last segments, and wait for the disk in a thread, not for ever."""
+        """Close the last segments. A thread waits for the disk, for a limited time."""
         if self.recorder is not None:
             self.recorder.end()
             if not await asyncio.to_thread(self.recorder.writer.join):
-                log.warning("peer %d stops before its last telemetry is written", self.peer.id)
+                log.warning("peer %d stops before it has written its last telemetry", self.peer.id)
 
     async def reload(self, read: Callable[[], PeerFile] | None = None) -> None:
-        """Read the peer's file again, and take over its neighbours and its plan. Nobody waits for an answer."""
+        """Read the peer's file again, and use its neighbours, keys, grants and plan. Errors are counted and logged."""
         if read is not None:
             try:
                 self._take_over(await in_thread(read))
@@ -161,16 +161,16 @@ class PeerService:
         await self._reload_plan()
 
     def _take_over(self, file: PeerFile) -> None:
-        """Make the links those of another file. Everything else needs a restart."""
+        """Use the neighbours, keys and grants of another file. Everything else needs a restart."""
         former, self._file = self._file, msgspec.structs.replace(self._file, neighbours=file.neighbours)
         self.links.update(former.neighbours, file.neighbours)
         self._renew(file)
         log.info("peer %d has read its file again", self.peer.id)
         if changed := former.changes(file):
-            log.warning("peer %d needs a restart for what else has changed: %s", self.peer.id, ", ".join(changed))
+            log.warning("peer %d must be restarted to use these changes: %s", self.peer.id, ", ".join(changed))
 
     def _renew(self, file: PeerFile) -> None:
-        """Take over certificates, revoked serials, tokens and grants. Those that cannot be read change nothing."""
+        """Use new certificates, revoked serials, tokens and grants. If one cannot be read, nothing changes."""
         try:
             keys = None if self.keys is None else read_keys(self._file)
             grants = read_grant_table(msgspec.structs.replace(self._file, grants=file.grants))
@@ -204,7 +204,7 @@ class PeerService:
                 log.info("peer %d follows plan %08x", self.peer.id, plan)
 
     def _add_contact(self, address: Address) -> None:
-        """Join by an address that is a name, once it is resolved."""
+        """Join through an address with a host name, once the name is resolved."""
         joining = self.peer.joining
         if joining is not None and not is_numeric(address):
             joining.unresolved.add(address)
@@ -212,7 +212,7 @@ class PeerService:
 
 
 def _recorder(peer: LivePeer, file: PeerFile, folder: Path) -> "TelemetryRecorder":
-    """A recorder that observes a peer. If there can be none, the peer is closed."""
+    """Make a recorder that observes a peer. Closes the peer if that fails."""
     from wend.drivers.live.telemetry.recorder import TelemetryOptions, TelemetryRecorder
 
     options = TelemetryOptions(
@@ -253,8 +253,8 @@ def read_grant_table(file: PeerFile) -> GrantTable:
 async def serve(
     file: PeerFile, on_ready: Callable[[PeerService], None], read: Callable[[], PeerFile] | None = None
 ) -> dict[str, int]:
-    """Run a peer until SIGTERM or Ctrl-C. Returns its counters. SIGHUP makes it read its file again, by `read`, and its
-    plan."""
+    """Run a peer until SIGTERM or Ctrl-C. Returns its counters. On SIGHUP it calls `read` for its file, and reads its
+    plan again."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -282,7 +282,9 @@ async def serve(
     await stop.wait()
     if refused:
         await service.leave()
-        raise ConfigError(f"peer {file.id} runs already, at {show(refused[0])}: give this one another id")
+        raise ConfigError(
+            f"peer {file.id} runs already, at {show(refused[0])}: give this one another id", code="id-in-use"
+        )
     counted = service.broker.status().counters()
     await service.stop()
     return counted

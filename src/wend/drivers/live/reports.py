@@ -1,9 +1,9 @@
-"""What a live peer reports: drops, notices, refusals and failures, to its counters, its log and its observers."""
+"""Reports drops, notices, refusals and failures of a live peer to its counters, its log and its observers."""
 
 import logging
 
 from wend.drivers.live.addressing.joining import Joining
-from wend.drivers.live.counters import Counters
+from wend.drivers.live.counters import Counters, FailureCode
 from wend.drivers.live.observer import Observers
 from wend.drivers.live.transport.link_log import LinkLog
 from wend.model.events import PeerId
@@ -15,23 +15,22 @@ log = logging.getLogger("wend.peer")
 
 _LOGGED_FAILURES = 20
 _DOUBTS: tuple[NoticeName, ...] = ("retransmit", "undelivered")
-"""After these a peer without a link may have another address."""
+"""Notices after which a peer without a link may have another address."""
 _LINK_CHANGES: dict[NoticeName, bool] = {LINK_UP: True, "linked": True, LINK_DOWN: False, "unlinked": False}
 
 
 class FailureLog:
-    """Counts mistakes of our own, and logs the first few with their cause."""
+    """Counts mistakes in Wend itself, and logs the first few with their cause."""
 
     def __init__(self, peer: PeerId, counters: Counters) -> None:
         self._peer = peer
         self._counters = counters
 
-    def failed(self, doing: str, what: Input | Effect) -> None:
-        """To be called while the exception is handled."""
-        kind = type(what).__name__
-        self._counters.failed[f"{doing.replace(' ', '-')}-{kind.lower()}"] += 1
-        if sum(self._counters.failed.values()) <= _LOGGED_FAILURES:
-            log.exception("peer %d failed to %s %s and goes on", self._peer, doing, kind)
+    def failed(self, code: FailureCode, what: Input | Effect) -> None:
+        """Call it while the exception is handled."""
+        self._counters.failed[code] += 1
+        if self._counters.failed.total() <= _LOGGED_FAILURES:
+            log.exception("peer %d goes on after a failure: %s (%s)", self._peer, code, type(what).__name__)
 
 
 class PeerReports:

@@ -24,9 +24,9 @@ class PlanStatus(msgspec.Struct, frozen=True):
     id: int | None
     """The id of the plan; nil while the peer follows none."""
     version: int = 0
-    """The version that `wend plan push` gave it; 0 for the plan of the peer's folder."""
+    """The version that `wend plan push` gave the plan; 0 for the plan in the peer's folder."""
     prepared: int = 0
-    """The version of a plan that was checked here and waits for its commit; 0: there is none."""
+    """The version of a plan that the peer has checked and that waits for its commit; 0 if there is none."""
 
 
 class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     membership: str | None = None
     """The membership plug-in; nil if the links are given."""
     plan: PlanStatus | None = None
-    """The plan that the peer follows, or is about to; nil if there is none."""
+    """The plan that the peer follows or has prepared; nil if there is none."""
     subscriptions: int = 0
     """Subscriptions that the peer has for its clients; equal ones count once."""
     published: int = 0
@@ -59,7 +59,7 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     delivered: int = 0
     """Deliveries to the peer's subscriptions."""
     late: int = 0
-    """Those after the deadline of their subscription."""
+    """Deliveries after the deadline of their subscription."""
     in_flight: int = 0
     """Events that wait for an acknowledgement of the next hop."""
     waiting: int = 0
@@ -69,15 +69,15 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     data: int = 0
     """Data packets sent, retransmissions included."""
     data_unicast: int = 0
-    """The same, with one packet for each destination that a packet is for."""
+    """The same, but each packet counts once for each of its destinations."""
     control: Counts = {}
     """Control packets sent, by the plug-in that sent them; `acks` and `hellos` are the link layer's."""
     notices: Counts = {}
-    """Occurrences that an operator may want to know of, by name."""
+    """Events in the life of the peer that an operator may want to know of, by name."""
     drops: Counts = {}
-    """Destinations that events were dropped for, by reason."""
+    """Destinations for which an event was dropped, by reason."""
     refused: Counts = {}
-    """Mistakes of others, by reason."""
+    """Mistakes of other hosts, by reason."""
     failed: Counts = {}
     """Failures of this peer and its machine."""
     paths: Counts = {}
@@ -87,7 +87,7 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     clients: Counts = {}
     """Connections and requests of clients; `now` is how many are connected."""
     plugins: dict[str, Counts] = {}
-    """A section for each plug-in that has a status of its own."""
+    """A section for each plug-in that reports a status."""
 
     def link(self, neighbour: PeerId) -> LinkStatus | None:
         """The link to this neighbour, or None."""
@@ -120,7 +120,7 @@ _GAUGE = ("clients", "now")
 def snapshot(
     counters: Counters, status: PeerStatus, links: tuple[LinkStatus, ...], shaper: Counts, **fields: Any
 ) -> StatusSnapshot:
-    """The status of a peer, but for its clients."""
+    """The status of a peer, without its clients."""
     return StatusSnapshot(
         peer=status.peer,
         incarnation=status.incarnation,

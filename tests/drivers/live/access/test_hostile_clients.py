@@ -13,7 +13,6 @@ from wend.drivers.live import frames
 from wend.drivers.live.access import access
 from wend.drivers.live.access.admission import ClientAdmission
 from wend.drivers.live.access.grants import Grant, GrantTable, UsageLimits
-from wend.drivers.live.broker.broker import MAX_GROUPS_BYTES
 from wend.drivers.live.broker.listener import QUEUE_MSGS
 from wend.drivers.live.broker.retained import ASK, RETAINED, TOPIC
 from wend.model.events import DurableOptions, Range
@@ -46,9 +45,7 @@ def test_an_inbox_is_neither_durable_nor_of_a_group(ring: KeyRing, options: dict
             await admin.publish({"topic": "plant.1"}, b"for alice")
             mallory = await s.raw("mallory", "plant")
             answers = await mallory.tell(inbox(**options))
-            assert refusals(answers) == [
-                "a subscription that is not announced is for replies: it has no name and no queue group"
-            ]
+            assert refusals(answers) == ["invalid-subscription"]
             assert not deliveries(answers)
             (kept,) = s.site.broker.durable.status()
             assert (kept.name, kept.events, kept.attached) == ("alice/orders", 1, False)
@@ -99,7 +96,7 @@ def test_a_client_replies_to_no_topic_but_the_inbox_of_a_request(ring: KeyRing, 
                 assert deliveries(first) == [b""]  # she has received a request
                 headers = {REPLY_TO: f"{INBOX}/1", RETAINED: '[1,[77,1,1],5,"plant.1"]'}
                 answers = await mallory.tell(frames.Publish(4, {"topic": topic}, b"true", headers, to=0))
-                assert refusals(answers) == ["this client may reply only to requests that it has received"]
+                assert refusals(answers) == ["reply-refused"]
                 assert not deliveries(await mallory.tell())
                 assert s.counts["reply-refused"] == 1
                 mallory.close()
@@ -117,7 +114,11 @@ def test_the_newest_requests_can_be_answered(ring: KeyRing, monkeypatch: pytest.
             asked = [frames.Publish(2, {"topic": "office"}, headers={REPLY_TO: f"{INBOX}{n}/1"}) for n in (0, 1, 0, 2)]
             assert len(deliveries(await service.tell(*asked))) == 4
             replies = [frames.Publish(9, {"topic": f"{INBOX}{n}"}, b"reply", to=0) for n in (0, 1, 2)]
-            assert [isinstance(answer, frames.No) for answer in await service.tell(*replies)] == [False, True, False]
+            assert [isinstance(answer, frames.RefusedFrame) for answer in await service.tell(*replies)] == [
+                False,
+                True,
+                False,
+            ]
             service.close()
 
     run(scene())
@@ -137,8 +138,7 @@ def test_a_range_without_values_grants_nothing(ring: KeyRing) -> None:
             mallory = await s.raw("mallory", "plant", "levels")
             none = Range(1.0, 1.0000000000000002, True, True)
             event = {"topic": Range("a", "z"), "level": none}
-            (why,) = refusals(await mallory.tell(frames.Publish(1, event, b"not granted")))
-            assert "this client may publish only events with" in why
+            assert refusals(await mallory.tell(frames.Publish(1, event, b"not granted"))) == ["publish-refused"]
             mallory.close()
 
     run(scene())
@@ -155,10 +155,8 @@ def test_what_is_refused_or_gone_is_not_counted_as_kept(ring: KeyRing) -> None:
 
             assert not refusals(await client.tell(publish("a", 80_000)))
             forged = publish("a", 0, headers={"wend-signature": "mine"})
-            assert refusals(await client.tell(forged)) == [
-                "the headers wend-signature and wend-signed-by are the peer's own"
-            ]
-            assert refusals(await client.tell(publish("b", 80_000))) == ["this client may keep 100000 bytes"]
+            assert refusals(await client.tell(forged)) == ["invalid-event"]
+            assert refusals(await client.tell(publish("b", 80_000))) == ["kept-refused"]
             assert refusals(await client.tell(publish("b", 10, to=0)))
             # once it has expired, its bytes are free again
             assert not refusals(await client.tell(publish("a", 80_000, ttl_ns=1)))
@@ -206,7 +204,7 @@ def test_many_queue_groups_do_not_silence_other_subscribers(ring: KeyRing) -> No
                 for n in range(1, 200)
             ]
             refused = refusals(await mallory.tell(*wanted))
-            assert {*refused} == {f"the names of all queue groups of a peer may have {MAX_GROUPS_BYTES} bytes"}
+            assert {*refused} == {"too-many-subscriptions"}
             await one.publish({"topic": "office"}, b"first")
             assert (await anext(events)).payload == b"first"
             (got, *_) = [one for one in await mallory.tell() if isinstance(one, frames.Delivery)]

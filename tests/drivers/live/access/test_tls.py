@@ -11,6 +11,7 @@ import pytest
 import wend
 from tests.drivers.live.key_ring import KeyRing, add_token, revoke
 from tests.drivers.live.net import RawClient, Site, overlay, run, until
+from tests.errors import raises
 from wend.drivers.live import frames
 from wend.drivers.live.access import admission, tls
 from wend.drivers.live.access.admission import ClientAdmission
@@ -18,7 +19,7 @@ from wend.drivers.live.access.grants import NO_GRANTS, Grant, GrantTable
 from wend.drivers.live.access.key_files import read_folder
 from wend.drivers.live.access.tls import client_tls
 from wend.drivers.live.clock import wall_s
-from wend.model.errors import ConfigError, ConnectionLost, Refused
+from wend.model.errors import ErrorCode
 
 
 @asynccontextmanager
@@ -44,10 +45,6 @@ async def round_trip(client: Any) -> None:
     async with client.subscribe("topic = 'a'") as events:
         await client.publish({"topic": "a"}, b"x" * 100_000)
         assert (await anext(events)).payload == b"x" * 100_000
-
-
-def refused_with(why: str) -> Any:
-    return pytest.raises(Refused, match=why)
 
 
 # ---------------------------------------------------------------- who is served
@@ -115,13 +112,14 @@ def test_strangers_are_told_why(ring: KeyRing, tmp_path: Path) -> None:
             revoke(folder, read_folder(gone).credentials.identity.serial)
             renew(site, folder)
             mine = other.enrol("eve")
-            for options, why in (
-                ({"keys": mine}, "certificate is not trusted"),
-                ({"keys": gone}, "the certificate of gone is revoked"),
-                ({"root": ring.root, "token": "wend-token-guessed"}, "does not know the token"),
-                ({"root": ring.root, "token": late}, "the token of late has ended"),
-            ):
-                with refused_with(why):
+            refusals: list[tuple[dict[str, Any], ErrorCode]] = [
+                ({"keys": mine}, "untrusted"),
+                ({"keys": gone}, "credentials-revoked"),
+                ({"root": ring.root, "token": "wend-token-guessed"}, "untrusted"),
+                ({"root": ring.root, "token": late}, "credentials-expired"),
+            ]
+            for options, code in refusals:
+                with raises(code):
                     await wend.connect(url, **options)
             assert site.counts["not-admitted"] == 3
             await until(lambda: site.counts["tls-failed"] == 1)
@@ -155,7 +153,9 @@ def test_a_client_without_certificate_and_token_is_turned_away(ring: KeyRing) ->
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             client = await RawClient.connect(site.listener.address, ssl=context)
             client.send(frames.Greet(), frames.Publish(1, {"topic": "a"}))
-            assert await client.receive() == [frames.No(0, "this peer needs a certificate or a token")]
+            assert await client.receive() == [
+                frames.RefusedFrame(0, "untrusted", "this peer needs a certificate or a token")
+            ]
             assert await client.reader.read() == b""
             assert site.peer.counters.publications == 0
 
@@ -168,7 +168,7 @@ def test_a_request_before_the_token_ends_the_connection(ring: KeyRing) -> None:
             tls = client_tls(root=ring.root, token="none")
             client = await RawClient.connect(site.listener.address, ssl=tls.context, server_hostname="x")
             client.send(frames.Publish(1, {"topic": "a"}))
-            assert await client.receive() == [frames.No(0, "a client has to greet first")]
+            assert await client.receive() == [frames.RefusedFrame(0, "not-greeted", "a client has to greet first")]
             assert site.peer.counters.publications == 0
 
     run(scene())
@@ -181,7 +181,7 @@ def test_the_first_frame_of_a_stranger_is_short(ring: KeyRing) -> None:
             client = await RawClient.connect(site.listener.address, ssl=tls.context, server_hostname="x")
             client.send(frames.Greet(token="t" * 5000))
             (answer,) = await client.receive()
-            assert isinstance(answer, frames.No) and "may have 1..4096 bytes" in answer.why
+            assert isinstance(answer, frames.RefusedFrame) and answer.code == "too-large"
 
     run(scene())
 
@@ -189,12 +189,12 @@ def test_the_first_frame_of_a_stranger_is_short(ring: KeyRing) -> None:
 def test_a_client_that_speaks_no_tls_is_turned_away_and_told_so(ring: KeyRing) -> None:
     async def scene() -> None:
         async with served(ring) as (site, url, _):
-            with pytest.raises(ConnectionLost, match="perhaps it takes wends:// only"):
+            with raises("unreachable"):
                 await wend.connect(site.url, timeout=5)
             await until(lambda: site.counts["tls-failed"] == 1)
         async with overlay([]) as (plain,):
             url = plain.url.replace("wend://", "wends://")
-            with refused_with("it does not speak TLS"):
+            with raises("untrusted"):
                 await wend.connect(url, keys=ring.enrol("alice"))
 
     run(scene())
@@ -219,7 +219,7 @@ def test_a_client_cannot_serve_as_a_peer_and_a_peer_not_as_another(ring: KeyRing
         ):
             admission = ClientAdmission(read_folder(folder), tls=True)
             async with overlay([], admission=admission) as (site,):
-                with refused_with(why):
+                with raises("untrusted", match=why):
                     await wend.connect(site.url.replace("wend://", "wends://"), keys=ring.enrol("alice"))
 
     run(scene())
@@ -230,7 +230,7 @@ def test_a_client_does_not_trust_a_revoked_peer(ring: KeyRing) -> None:
         async with served(ring) as (_, url, folder):
             mine = ring.enrol("careful")
             revoke(mine, read_folder(folder).credentials.identity.serial)
-            with refused_with("is not trusted: the certificate of site is revoked"):
+            with raises("credentials-revoked"):
                 await wend.connect(url, keys=mine)
 
     run(scene())
@@ -253,9 +253,9 @@ def test_a_client_that_is_revoked_or_withdrawn_is_disconnected_at_once(ring: Key
                 revoke(folder, read_folder(mine).credentials.identity.serial)
                 (folder / "tokens.jsonl").unlink()
                 renew(site, folder)
-                with refused_with("the certificate of mallory is revoked"):
+                with raises("credentials-revoked"):
                     await anext(streams[0])
-                with refused_with("this peer does not know the token"):
+                with raises("untrusted"):
                     await anext(streams[1])
                 await round_trip(third)
                 assert third.reconnects == 0
@@ -276,7 +276,7 @@ def test_a_certificate_that_ends_while_its_client_is_connected_disconnects_it(
             for place in (admission, tls):
                 monkeypatch.setattr(place, "wall_s", lambda: now_s + 700)
             site.listener.recheck()
-            with refused_with("the certificate of short has ended"):
+            with raises("invalid-setting", match="the certificate of short has ended"):
                 await anext(stream)
             assert site.counts["not-admitted"] == 1
 
@@ -329,21 +329,21 @@ def test_a_renewed_certificate_of_the_peer_is_shown_to_new_clients(ring: KeyRing
     ],
 )
 def test_options_that_do_not_fit(url: str, options: dict[str, str], why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
+    with pytest.raises(wend.ConfigError, match=why):
         wend.connect(url, **options)  # type: ignore[arg-type]
 
 
 def test_a_certificate_that_cannot_work_is_told_at_once(ring: KeyRing, tmp_path: Path) -> None:
     other = KeyRing(tmp_path, "other").enrol("eve")
     files = {"root": ring.root, "certificate": other / "certificate.pem", "key": other / "signing.key"}
-    with pytest.raises(ConfigError, match=r"certificate\.pem: the certificate is not signed by the root"):
+    with raises("invalid-setting", match=r"certificate\.pem: the certificate is not signed by the root"):
         wend.connect("wends://127.0.0.1:1", **files)
-    with pytest.raises(ConfigError, match="the certificate of ended has ended"):
+    with raises("invalid-setting", match="the certificate of ended has ended"):
         wend.connect("wends://127.0.0.1:1", keys=ring.enrol("ended", ends_s=-5))
 
 
 def test_a_key_that_others_can_read_is_not_used(ring: KeyRing) -> None:
     mine = ring.enrol("careless")
     (mine / "signing.key").chmod(0o644)
-    with pytest.raises(ConfigError, match="other users can read or write"):
+    with raises("invalid-setting", match="other users can read or write"):
         wend.connect("wends://127.0.0.1:1", keys=mine)

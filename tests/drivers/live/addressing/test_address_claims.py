@@ -4,12 +4,12 @@ import pytest
 
 from tests.drivers.live import datagrams
 from tests.drivers.live.locators import Net, at, datagram, message, ring
+from tests.errors import raises
 from wend.drivers.live.addressing import address_messages
 from wend.drivers.live.addressing.address_claims import CLAIM_TRIES, MOST_CLAIMS
 from wend.drivers.live.addressing.address_messages import ANYONE, AddressQuery, AddressReply, KnownAddress
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.wire import Header
-from wend.model.errors import WireError
 from wend.model.units import MS
 
 STRANGER = "stranger"
@@ -182,6 +182,6 @@ def test_an_answer_is_never_longer_than_its_question() -> None:
 
 
 def test_questions_about_addresses_are_no_messages_of_the_protocol() -> None:
-    with pytest.raises(WireError):
+    with raises("malformed"):
         datagrams.decode(datagram(QUERY))
     assert wire.unframe(datagram(QUERY)).kind == wire.ADDRESSES and wire.ADDRESSES not in wire.MESSAGES

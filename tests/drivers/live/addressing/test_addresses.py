@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.errors import raises
 from wend.drivers.live.addressing.addresses import bind, resolve
 from wend.drivers.live.peer import LivePeer
-from wend.model.errors import ConfigError
 from wend.protocol.config import PeerConfig
 
 
@@ -24,7 +24,7 @@ def test_a_name_is_resolved_in_the_family_of_the_socket(monkeypatch: pytest.Monk
 
 def test_an_address_of_another_family_is_one_sentence() -> None:
     peer = LivePeer(PeerConfig(peer=0))
-    with pytest.raises(ConfigError, match=r"cannot reach \[::1\]:5 from a peer that listens on an IPv4 address"):
+    with raises("invalid-setting", match=r"cannot reach \[::1\]:5 from a peer that listens on an IPv4 address"):
         peer.add_peer(1, ("::1", 5))
     peer.close()
 
@@ -34,12 +34,12 @@ def test_no_more_sockets_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(socket, "socket", none_left)
-    with pytest.raises(ConfigError, match="may not open more files"):
+    with raises("invalid-setting", match="may not open more files"):
         bind(("127.0.0.1", 0), socket.SOCK_DGRAM)
 
 
 def test_only_loopback_unless_the_owner_knows() -> None:
-    with pytest.raises(ConfigError, match=r"refusing to listen on 0\.0\.0\.0:0 without keys"):
+    with raises("invalid-setting", match=r"refusing to listen on 0\.0\.0\.0:0 without keys"):
         LivePeer(PeerConfig(peer=0), listen=("0.0.0.0", 0))
     LivePeer(PeerConfig(peer=0), listen=("0.0.0.0", 0), insecure=True).close()
     LivePeer(PeerConfig(peer=0), listen=("localhost", 0)).close()
@@ -47,6 +47,6 @@ def test_only_loopback_unless_the_owner_knows() -> None:
 
 def test_a_port_in_use_is_one_sentence() -> None:
     first = LivePeer(PeerConfig(peer=0))
-    with pytest.raises(ConfigError, match="the port is in use"):
+    with raises("address-in-use"):
         LivePeer(PeerConfig(peer=1), listen=first.address)
     first.close()

@@ -12,11 +12,11 @@ import pytest
 import wend
 from tests.drivers.live.net import run, take, until
 from tests.drivers.live.processes import Process
+from tests.errors import raises
 from tests.ports import free_ports
 from wend.drivers.live.addressing.addresses import show
 from wend.drivers.live.config import PeerFile, load
 from wend.drivers.live.process import PeerService
-from wend.model.errors import Refused
 
 
 def file_of(peer: int, *neighbours: tuple[int, str], **fields: Any) -> PeerFile:
@@ -88,9 +88,9 @@ def test_a_link_that_cannot_be_is_refused(fields: dict[str, Any], neighbour: int
         async with AsyncExitStack() as stack:
             service = await started(stack, file_of(1, (2, "127.0.0.1:7702"), **fields))
             client = await stack.enter_async_context(client_of(service))
-            with pytest.raises(Refused, match=sentence):
+            with raises("invalid-link", match=sentence):
                 await client.add_link(neighbour, address)
-            with pytest.raises(Refused, match="not linked with peer 9" if not fields else "membership random"):
+            with raises("invalid-link", match="not linked with peer 9" if not fields else "membership random"):
                 await client.remove_link(9)
             assert 3 not in service.peer.addresses.reachable
 
@@ -117,7 +117,7 @@ def test_a_file_that_is_read_again_changes_links_and_says_what_needs_a_restart(
             assert [link.neighbour for link in service.peer.status().links] == [2, 3, 7]
             await until(lambda: working(service) == {2, 3})
             texts = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-            assert "peer 0 needs a restart for what else has changed: advertise, grace" in texts
+            assert "peer 0 must be restarted to use these changes: advertise, grace" in texts
             # peer 2 is at another address now
             moved = await started(stack, file_of(2, (0, at[0])))
             third = file_of(0, (2, show(moved.peer.address)), (3, at[3]), listen=at[0])

@@ -10,11 +10,11 @@ import pytest
 
 import wend
 from tests.drivers.live.net import run, until
+from tests.errors import raises
 from tests.ports import free_ports
 from wend.drivers.live.addressing.addresses import Address, show
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.process import PeerService, serve
-from wend.model.errors import ConfigError
 
 
 def file_of(peer: int, *join: Address, **fields: Any) -> PeerFile:
@@ -123,7 +123,7 @@ def test_a_second_peer_with_an_id_is_refused() -> None:
     async def scene() -> None:
         async with started(file_of(1)) as first, started(file_of(2, first.peer.address)) as second:
             await until(lambda: working(first) == {2})
-            with pytest.raises(ConfigError, match=f"^peer 2 runs already, at {show(second.peer.address)}: give"):
+            with raises("id-in-use", match=f"^peer 2 runs already, at {show(second.peer.address)}: give"):
                 await serve(file_of(2, first.peer.address), lambda service: None)
             assert working(first) == {2}
 

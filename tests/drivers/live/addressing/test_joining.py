@@ -12,13 +12,13 @@ import pytest
 import wend
 from tests.drivers.live.locators import datagram as about_addresses
 from tests.drivers.live.net import run, until
+from tests.errors import raises
 from tests.ports import free_ports
 from wend.drivers.live.addressing import address_messages, contacts, joining
 from wend.drivers.live.addressing.addresses import Address, show
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.process import PeerService, serve
 from wend.drivers.live.transport import wire
-from wend.model.errors import ConfigError
 from wend.model.units import MS
 
 
@@ -89,7 +89,7 @@ def test_a_second_peer_with_an_id_is_refused_and_the_first_goes_on() -> None:
         async with started(file_of(0)) as first, started(file_of(5, first.peer.address)) as fifth:
             await until(lambda: ring(fifth)["joined"] == 1)
             for taken, at in ((0, first), (5, fifth)):
-                with pytest.raises(ConfigError, match=f"^peer {taken} runs already, at {show(at.peer.address)}: give"):
+                with raises("id-in-use", match=f"^peer {taken} runs already, at {show(at.peer.address)}: give"):
                     await serve(file_of(taken, first.peer.address), lambda service: None)
             assert first.peer.addresses.reachable[5] == fifth.peer.address
             assert ring(first)["leaf-set"] == ring(fifth)["leaf-set"] == 1

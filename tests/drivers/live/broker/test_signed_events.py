@@ -10,8 +10,8 @@ import pytest
 import wend
 from tests.drivers.live.key_ring import KeyRing
 from tests.drivers.live.net import PAIR, Site, fresh, known, overlay, run
+from tests.errors import raises
 from wend.drivers.live.broker.signed_events import SignedEvents
-from wend.model.errors import Refused
 from wend.model.events import SIGNATURE_HEADER, SIGNED_BY_HEADER
 from wend.model.publication import Publication
 
@@ -80,7 +80,7 @@ def test_without_signing_events_have_no_signer(tmp_path: Path) -> None:
 def test_a_client_cannot_sign_by_itself(tmp_path: Path, header: str) -> None:
     async def scene() -> None:
         async with signing(tmp_path, signs=False) as (a, _), wend.connect(a.url) as here:
-            with pytest.raises(Refused, match="are the peer's own"):
+            with raises("invalid-event", match="are the peer's own"):
                 await here.publish({"topic": "x"}, b"", {header: "here"})
 
     run(scene())

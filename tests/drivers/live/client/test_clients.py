@@ -9,9 +9,9 @@ import pytest
 
 import wend
 from tests.drivers.live.net import PAIR, RawClient, fresh, known, overlay, run, take, until
+from tests.errors import raises
 from wend.drivers.live import frames
 from wend.drivers.live.transport import wire
-from wend.model.errors import WireError
 
 
 def test_an_event_crosses_the_overlay_with_its_receipt() -> None:
@@ -43,7 +43,7 @@ def test_scalars_of_numpy_are_published_as_numbers_and_truth_values() -> None:
                 }
                 await client.publish(given)
                 assert (await anext(events)).attributes == {"x": 1.5, "n": 3, "ok": True, "r": wend.Range(4)}
-            with pytest.raises(wend.ClientError, match="attribute 'x' must be a truth value"):
+            with raises("invalid-event", match="attribute 'x' must be a truth value"):
                 await client.publish({"x": np.array(3)})
 
     run(scene())
@@ -55,7 +55,7 @@ def test_awaiting_a_connection_is_the_other_way_to_use_it() -> None:
             client = await wend.connect(a.url)
             assert (await client.publish({"topic": "x"})).targets == 0
             await client.close()
-            with pytest.raises(wend.ClientError, match="closed"):
+            with raises("closed"):
                 await client.publish({"topic": "x"})
 
     run(scene())
@@ -64,27 +64,27 @@ def test_awaiting_a_connection_is_the_other_way_to_use_it() -> None:
 def test_the_peers_no_is_raised_with_its_sentence() -> None:
     async def scene() -> None:
         async with overlay([]) as (a,), wend.connect(a.url) as client:
-            with pytest.raises(wend.FilterError, match="cannot read the filter"):
+            with raises("filter-syntax"):
                 async with client.subscribe("temperature >"):
                     pass
-            with pytest.raises(wend.Refused, match="payload may have 262144 bytes"):
+            with raises("too-large"):
                 await client.publish({"topic": "x"}, bytes(262_145))
-            with pytest.raises(wend.Refused, match="attributes of an event may have 48000 bytes"):
+            with raises("too-large"):
                 await client.publish({"topic": "x" * 50_000})
-            with pytest.raises(wend.Refused, match="attributes and headers of an event may have 48000 bytes"):
+            with raises("too-large"):
                 await client.publish({"topic": "x"}, b"", {"trace": "x" * 50_000})
-            with pytest.raises(wend.Refused, match="may have 64 headers, this one has 65"):
+            with raises("too-large"):
                 await client.publish({"topic": "x"}, b"", {str(number): "" for number in range(65)})
-            with pytest.raises(WireError, match="frame may have"):
+            with raises("too-large"):
                 wire.encode_frame(frames.Publish(999, {"topic": "x"}, bytes(500_000)))
-            with pytest.raises(wend.ClientError, match="deadline"):
+            with raises("invalid-call", match="deadline"):
                 client.subscribe("topic = 'x'", deadline=-1)
-            with pytest.raises(wend.ClientError, match=r"a reliability must lie above 0 and up to 1, got 1\.5"):
+            with raises("invalid-call", match=r"a reliability must lie above 0 and up to 1, got 1\.5"):
                 client.subscribe("topic = 'x'", reliability=1.5)
-            with pytest.raises(wend.Refused, match="a deadline must be above 0 and up to 4611686018 s"):
+            with raises("invalid-subscription"):
                 async with client.subscribe("topic = 'x'", deadline=1e10):
                     pass
-            with pytest.raises(wend.Refused, match="experiments"):
+            with raises("experiments-off"):
                 await client.cut(1)
             assert (await client.publish({"topic": "x"})).targets == 0
 
@@ -114,7 +114,7 @@ def test_what_is_no_event_is_not_sent() -> None:
     async def scene() -> None:
         async with overlay([]) as (a,), wend.connect(a.url) as client:
             for said, why in NO_EVENTS:
-                with pytest.raises(wend.ClientError, match=why) as found:
+                with raises("invalid-event", match=why) as found:
                     await client.publish(*said)
                 assert not isinstance(found.value, wend.ConnectionLost)
             edges = {"least": -(2**63), "most": 2**64 - 1, "between": wend.Range(-(2**63), 2**64 - 1)}
@@ -130,21 +130,21 @@ def test_what_is_no_event_is_not_sent() -> None:
 def test_a_subscription_is_entered_or_awaited_and_else_says_so() -> None:
     async def scene() -> None:
         async with overlay([]) as (a,), wend.connect(a.url) as client:
-            with pytest.raises(wend.ClientError, match=r"enter it first: async with client\.subscribe\(\.\.\.\)"):
+            with raises("not-connected"):
                 await anext(client.subscribe("topic = 'x'"))
             for deadline in ("200ms", True, [1]):
-                with pytest.raises(wend.ClientError, match="a deadline is a number, in seconds, got"):
+                with raises("invalid-call", match="a deadline is a number, in seconds, got"):
                     client.subscribe("topic = 'x'", deadline=deadline)  # type: ignore[arg-type]
-            with pytest.raises(wend.ClientError, match=r"a reliability is a number, got '0\.9'"):
+            with raises("invalid-call", match=r"a reliability is a number, got '0\.9'"):
                 client.subscribe("topic = 'x'", reliability="0.9")  # type: ignore[arg-type]
-            with pytest.raises(wend.ClientError, match="a filter is a text, got 5"):
+            with raises("invalid-call", match="a filter is a text, got 5"):
                 client.subscribe(5)  # type: ignore[arg-type]
             events = await client.subscribe("topic = 'x'")
             async with events as same:  # which asks no second time
                 await client.publish({"topic": "x"}, b"once")
                 assert same is events and (await anext(events)).payload == b"once"
             assert [event async for event in events] == [] and not a.broker.subscriptions
-            with pytest.raises(wend.ClientError, match="this subscription is closed"):
+            with raises("closed"):
                 await events
 
     run(scene())
@@ -165,17 +165,16 @@ def test_what_would_burn_a_peer_is_answered_with_a_sentence_and_counted() -> Non
                 with pytest.raises(wend.FilterError, match=reason):
                     async with client.subscribe(text):
                         pass
-            with pytest.raises(wend.ClientError, match="a frame may have"):
+            with raises("too-large"):
                 async with client.subscribe("x = '" + "a" * 10_000_000 + "'"):
                     pass
-            with pytest.raises(wend.Refused, match="may have 1024 attributes, this one has 1000000"):
+            with raises("too-large"):
                 await client.publish({str(number): number for number in range(1_000_000)})
             # A client that does not check is told the same.
             raw = await RawClient.connect(a.listener.address)
             raw.send(frames.Greet(), frames.Publish(999, {str(number): number for number in range(20_000)}))
             _, refusal = await raw.receive(2)
-            assert isinstance(refusal, frames.No) and refusal.ref == 999
-            assert "may have 1024 attributes, this one has 20000" in refusal.why
+            assert isinstance(refusal, frames.RefusedFrame) and (refusal.ref, refusal.code) == (999, "too-large")
             raw.close()
             assert a.counts["denied"] == len(MONSTERS) + 1
             assert (await client.publish({"topic": "x"})).targets == 0
@@ -250,7 +249,7 @@ def test_drain_waits_for_what_was_received() -> None:
             await draining
             assert len(got) == 20 and all(task.done() for task in sending)
             await client.publish({"topic": "x"})
-            with pytest.raises(wend.ClientError, match="not everything"):
+            with raises("timeout"):
                 await client.drain(timeout=0.05)
 
     run(scene())

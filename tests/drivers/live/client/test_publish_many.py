@@ -7,6 +7,7 @@ import pytest
 
 import wend
 from tests.drivers.live.net import overlay, run, take, until
+from tests.errors import raises
 from wend.drivers.live import frames
 from wend.drivers.live.client import batches, client
 from wend.drivers.live.transport import wire
@@ -56,7 +57,7 @@ def test_a_batch_is_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_an_invalid_event_is_named_and_nothing_is_sent() -> None:
     async def scene() -> None:
         async with overlay([]) as (a,), wend.connect(a.url) as client:
-            with pytest.raises(wend.ClientError, match="event 1 of many: attribute 'n' must be"):
+            with raises("invalid-event", match="event 1 of many: attribute 'n' must be"):
                 await client.publish_many([{"topic": "x"}, {"n": None}])  # type: ignore[dict-item]
             assert (await client.publish({"topic": "x"})).id.sequence == 1
 
@@ -74,7 +75,7 @@ def test_a_refusal_of_one_event_loses_no_receipt_of_the_others(monkeypatch: pyte
                 return publish(publication)
 
             monkeypatch.setattr(a.peer, "publish", picky)
-            with pytest.raises(wend.PartlyPublished, match=r"1 of 3 events .*: not this one") as caught:
+            with raises("partly-published", match=r"1 of 3 events .*: not this one") as caught:
                 await client.publish_many([({"topic": "x"}, b"%d" % number) for number in range(3)])
             first, second, third = caught.value.results
             assert isinstance(second, wend.Refused)
@@ -97,7 +98,7 @@ def test_a_broken_connection_ends_it_and_says_what_was_accepted(monkeypatch: pyt
                 return publish(publication)
 
             monkeypatch.setattr(a.peer, "publish", dying)
-            with pytest.raises(wend.PartlyPublished) as caught:
+            with raises("partly-published") as caught:
                 await client.publish_many([({"topic": "x"}, b"%d" % number) for number in range(20)])
             results = caught.value.results
             assert len(results) == 20
@@ -119,7 +120,7 @@ def test_a_peer_that_does_not_answer_is_waited_for_once() -> None:
         server = await asyncio.start_server(deaf, "127.0.0.1", 0)
         async with wend.connect(f"wend://127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
             client.timeout = 0.05
-            with pytest.raises(wend.PartlyPublished, match=r"did not answer within 0\.05 s"):
+            with raises("partly-published", match=r"did not answer within 0\.05 s"):
                 await client.publish_many([{"topic": "x"}] * 1000)
         server.close()
 
@@ -139,7 +140,7 @@ def test_try_publish_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
             await a.listener.stop()
             await until(lambda: not client.connected)
             assert await client.try_publish({"topic": "x"}) is None
-            with pytest.raises(wend.ClientError, match="attribute 'n' must be"):
+            with raises("invalid-event", match="attribute 'n' must be"):
                 await client.try_publish({"n": None})  # type: ignore[dict-item]
 
     run(scene())

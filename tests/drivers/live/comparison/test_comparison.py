@@ -36,7 +36,7 @@ def test_publishing_begins_when_the_trees_stand() -> None:
     done = run(duration="0.5s", pf=0.0)
     assert done.waits_for == ()
     assert [overlay.meter.notices["queued"] for overlay in done.overlays] == [0, 0]
-    assert "did not stand" not in up.closing(done)
+    assert "were not ready" not in up.closing(done)
 
 
 def test_publishing_begins_when_all_peers_have_joined_the_ring() -> None:
@@ -66,7 +66,8 @@ def test_trees_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
     done = run(duration="0.1s", pf=0.0)
     assert done.waits_for == ("mrst",)
     assert done.overlays[0].meter.notices["queued"] > 0
-    assert "The trees or the ring of mrst did not stand in time, and first events waited for them." in up.closing(done)
+    late = "The trees or the ring of mrst were not ready in time, and the first events waited for them."
+    assert late in up.closing(done)
 
 
 def test_no_link_fails_while_trees_are_waited_for() -> None:
@@ -107,7 +108,8 @@ def test_a_stop_measures_what_was_published_so_far(monkeypatch: pytest.MonkeyPat
 def test_a_stop_before_the_first_publication_says_so() -> None:
     done = stopped(-200)
     assert {row.expected for row in done.summaries().values()} == {0}
-    assert up.closing(done) == "Nothing was measured: peers find their routes for 0.3 s, and only then publish."
+    nothing = "Nothing was measured: publishing starts after 0.3 s, when peers have found their routes."
+    assert up.closing(done) == nothing
 
 
 def test_a_killed_coordinator_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

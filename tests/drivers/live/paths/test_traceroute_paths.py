@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from tests.drivers.live.net import until
 from tests.drivers.live.routers import Line, line, needs_routers
+from tests.errors import raises
 from tests.lab.labs import needs
 from wend.console.app import app
 from wend.drivers.live.addressing.addresses import Address
@@ -151,10 +152,10 @@ def test_a_path_source_is_chosen_by_name_or_file(tmp_path: Path, monkeypatch: py
 
     assert [kind(name) for name in ("none", "trace")] == [NoPaths, TraceroutePaths]
     assert kind(str(tmp_path / "trace")).__name__ == "PathTable"
-    with pytest.raises(ConfigError, match="cannot read the paths in tracing"):
+    with raises("invalid-setting", match="cannot read the paths in tracing"):
         kind("tracing")
     monkeypatch.setattr(traceroute_program, "where", lambda: None)
-    with pytest.raises(ConfigError, match="no program called traceroute"):
+    with raises("invalid-setting", match="no program called traceroute"):
         kind("traceroute")
 
 

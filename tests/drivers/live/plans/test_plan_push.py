@@ -12,6 +12,7 @@ import typer
 
 import wend
 from tests.drivers.live.net import known, run, until
+from tests.errors import raises
 from tests.plans import Flow, plan_of
 from tests.ports import free_ports
 from wend.console.plan.push_command import push as push_command
@@ -21,7 +22,7 @@ from wend.drivers.live.plans import push as plan_push
 from wend.drivers.live.plans.push import OnTimeCount, PushReport, PushSettings, counted_between, fault_of, push_plan
 from wend.drivers.live.process import PeerService
 from wend.drivers.live.status import PlanStatus, StatusSnapshot
-from wend.model.errors import ConfigError, Refused, TryAgain, WendError
+from wend.model.errors import Refused, WendError
 from wend.model.plan import Plan
 from wend.model.plan_slice import PlanSlice, packed, slice_of, unpacked
 
@@ -249,16 +250,16 @@ def test_a_plan_that_one_peer_cannot_take_changes_nothing_anywhere(tmp_path: Pat
             await unchanged(net, made(*FIRST, links=others), Refused, sentence)
             # a version that is not newer
             stale = PushSettings(version=1, watch_s=0.0)
-            with pytest.raises(Refused, match="follows version 1 already, and 1 is not newer"):
+            with raises("refused", match="follows version 1 already, and 1 is not newer"):
                 await push_plan(made(*SECOND_PLAN), net.urls, stale, wend.connect)
             # a peer too few, and a peer twice
             for urls, said in ((net.urls[:-1], "no address leads to peer 7"), ([*net.urls, net.urls[3]], "are both")):
-                with pytest.raises(ConfigError, match=said):
+                with raises("invalid-setting", match=said):
                     await push_plan(made(*SECOND_PLAN), urls, PushSettings(watch_s=0.0), wend.connect)
             # a peer that is gone
             gone = net.services.pop()
             await gone.leave()
-            with pytest.raises(TryAgain, match=f"nothing was changed: cannot reach a peer at {net.urls[0][:16]}"):
+            with raises("try-again", match=f"nothing was changed: cannot reach a peer at {net.urls[0][:16]}"):
                 await push_plan(
                     made(*SECOND_PLAN), [*net.urls, "wend://127.0.0.1:1"], PushSettings(watch_s=0.0), wend.connect
                 )
@@ -298,13 +299,13 @@ def test_a_plan_that_waits_keeps_others_out_until_it_is_forgotten(
             assert net.plans()[3] == PlanStatus(None, 0, 7)
             sentence = "nothing was changed: peer 3: version 7 of another plan waits for its commit"
             await unchanged(net, made(*SECOND_PLAN), Refused, sentence)
-            with pytest.raises(Refused, match="was not checked here"):
+            with raises("plan-not-prepared"):
                 await client.commit_plan(plan.id, 8)
             await client.revert_plan(plan.id, 7)
             assert net.plans()[3] is None
             monkeypatch.setattr(followed_plan, "HOLD_S", 0)
             await client.prepare_plan(7, packed(slice_of(plan, 3)))
-            with pytest.raises(Refused, match="was not checked here, or too long ago"):
+            with raises("plan-not-prepared"):
                 await client.commit_plan(plan.id, 7)
 
     run(scene())
@@ -386,7 +387,7 @@ def test_a_part_is_what_its_peer_needs_and_garbage_is_refused() -> None:
     ):  # fmt: skip
         bad.append(PlanSlice(**(fields | changed)))
     for each in bad:
-        with pytest.raises(WendError):
+        with raises("malformed"):
             unpacked(each if isinstance(each, bytes) else packed(each))
 
 
@@ -400,7 +401,7 @@ def test_the_command_tells_what_it_did(tmp_path: Path, capsys: pytest.CaptureFix
             def call(folder: str, **options: object) -> None:
                 push_command(tmp_path / folder, peers=tmp_path / "peers", watch="0s", **options)  # type: ignore[arg-type]
 
-            with pytest.raises(ConfigError, match="plan is not sound"):
+            with raises("invalid-setting", match="plan is not sound"):
                 await asyncio.to_thread(call, "plan")  # its header was made by hand
             honest = plan_of(PEERS, LINKS, *FIRST, honest=True)
             honest.write(tmp_path / "plan")
@@ -423,7 +424,7 @@ def test_the_command_ends_with_1_if_it_rolled_back(tmp_path: Path, monkeypatch: 
     with pytest.raises(typer.Exit) as ended:
         push_command(tmp_path / "plan", peer=["127.0.0.1:1"])
     assert ended.value.exit_code == 1
-    with pytest.raises(ConfigError, match="name the peers of the plan"):
+    with raises("invalid-setting", match="name the peers of the plan"):
         push_command(tmp_path / "plan")
-    with pytest.raises(ConfigError, match="names several peers"):
+    with raises("invalid-setting", match="names several peers"):
         push_command(tmp_path / "plan", peer=["a:1,b:2"])

@@ -8,16 +8,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 import wend
 from tests.drivers.live.net import known, until
 from tests.drivers.live.processes import Process
+from tests.errors import raises
 from tests.plans import Flow, plan_of
 from tests.ports import free_ports
 from wend.drivers.live.config import load
 from wend.drivers.live.process import PeerService
-from wend.model.errors import ConfigError, Refused
 
 # Two ways from 0 to 3, and 4 behind it.
 LINKS = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)]
@@ -130,10 +128,10 @@ def test_what_cannot_be_loaded_is_said_and_changes_nothing(tmp_path: Path) -> No
         put(tmp_path, "plan-0", FIRST)
         async with overlay(tmp_path) as opened, wend.connect(url(opened[0])) as client:
             plan_of(PEERS, [(0, 4)], (0, (4,), 1.0, [(1.0, [(0, 4)])])).write(tmp_path / "plan-0")
-            with pytest.raises(Refused, match="which is not its neighbour"):
+            with raises("invalid-setting", match="which is not its neighbour"):
                 await client.load_plan()
             (tmp_path / "plan-0" / "plan.json").unlink()
-            with pytest.raises(Refused, match="is not a plan"):
+            with raises("invalid-setting", match="is not a plan"):
                 await client.load_plan()
             assert (await client.status()).notices["plan-adopted"] == 1
 
@@ -145,7 +143,7 @@ def test_a_peer_of_another_strategy_says_so(tmp_path: Path) -> None:
     path = write_config(tmp_path, 0, ports)
     text = path.read_text()
     path.write_text(text.replace('"planned"', '"dcrd"'))
-    with pytest.raises(ConfigError, match=r"a plan is followed by strategy = .*, not by 'dcrd'"):
+    with raises("invalid-setting", match=r"a plan is followed by strategy = .*, not by 'dcrd'"):
         load(path)
     path.write_text(text.replace('plan = "plan"\n', ""))
 
@@ -153,7 +151,7 @@ def test_a_peer_of_another_strategy_says_so(tmp_path: Path) -> None:
         opened = PeerService(load(path))
         await opened.start()
         async with wend.connect(url(opened)) as client:
-            with pytest.raises(Refused, match="names no plan"):
+            with raises("no-plan"):
                 await client.load_plan()
         await opened.stop()
 

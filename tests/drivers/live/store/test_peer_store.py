@@ -11,11 +11,11 @@ import pytest
 from tests.drivers.live import datagrams
 from tests.drivers.live.net import Record, until
 from tests.drivers.live.pairs import Pair, run
+from tests.errors import raises
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.store import writer as store_writer
 from wend.drivers.live.store.store import Store
 from wend.drivers.live.transport import wire
-from wend.model.errors import Refused
 from wend.model.events import Event, EventId, SubscriptionId
 from wend.model.publication import Publication
 from wend.protocol.config import PeerConfig
@@ -66,7 +66,7 @@ def test_while_nothing_can_be_stored_nothing_is_acknowledged_or_promised(
         with monkeypatch.context() as patch:
             patch.setattr(store, "append", full)
             peer.perform(effects)
-            assert peer.counters.failed == {"carry-out-persist": 1, "withheld-ack": 1}
+            assert peer.counters.failed == {"store-record": 1, "withheld-ack": 1}
             assert not delivered and [r.kept for r in receipts] == [False]
             assert peer.timer.wake_ns is not None, "time goes on"
             peer.perform([Send(1, Ack(7))])  # the sender tried again
@@ -111,7 +111,7 @@ def test_what_a_full_disk_has_no_room_for_is_left_to_its_sender(
         with monkeypatch.context() as patch:
             patch.setattr(store, "append", full)
             arrive(0)
-            with pytest.raises(Refused, match="no more events can wait"):
+            with raises("store-full"):
                 peer.publish(Publication({"topic": "x"}))
             peer.perform([Persist(StateRecord(LINK_STATE, 1, LinkState(1, (1, 1), ())))])
             assert (got(), acks()) == ([], 0)

@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.errors import raises
 from wend.drivers.live.store import compaction
 from wend.drivers.live.store import store as stores
 from wend.drivers.live.store.store import Store
-from wend.model.errors import ConfigError
 from wend.model.events import DurableOptions, Event, EventId, Qos
 from wend.model.units import SECOND
 from wend.protocol.records import (
@@ -330,7 +330,7 @@ def test_a_file_that_cannot_be_compacted_serves_on(
         patch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
         for sequence in range(100):
             store.append(kept(sequence))
-    assert "cannot be compacted and grows on" in caplog.text
+    assert "cannot be compacted and keeps growing" in caplog.text
     for sequence in range(100, 200):
         store.append(kept(sequence))
     store.close()
@@ -363,11 +363,11 @@ def test_a_disk_that_fails_while_it_is_waited_for_leaves_the_old_file(
 
 def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     store = Store(tmp_path / "s")
-    with pytest.raises(ConfigError, match="in use by another peer"):
+    with raises("store-in-use"):
         Store(tmp_path / "s")
     store.close()
     (tmp_path / "other").write_bytes(b"something else")
-    with pytest.raises(ConfigError, match="not a store"):
+    with raises("store-unreadable"):
         Store(tmp_path / "other")
-    with pytest.raises(ConfigError, match="cannot use the store"):
+    with raises("unwritable"):
         Store(tmp_path / "missing" / "s")

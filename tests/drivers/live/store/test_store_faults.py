@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.drivers.live.store_records import damage, pending
+from tests.errors import raises
 from wend.drivers.live.store import compaction
 from wend.drivers.live.store.format import (
     DamagedBytes,
@@ -24,7 +25,6 @@ from wend.drivers.live.store.format import (
     encode_record,
 )
 from wend.drivers.live.store.store import Store
-from wend.model.errors import ConfigError
 from wend.model.events import DurableOptions, EventId, Qos
 from wend.model.units import SECOND
 from wend.protocol.records import (
@@ -193,7 +193,7 @@ def test_the_rest_is_used_and_the_damaged_file_stays(tmp_path: Path, caplog: pyt
         assert begin < at < begin + size
         assert f"{size} bytes at byte {begin} cannot be read" in caplog.text
         assert asides(path)[-1].read_bytes() == content
-        assert f"the damaged file stays as {asides(path)[-1]}" in caplog.text
+        assert f"the damaged file was kept as {asides(path)[-1]}" in caplog.text
         store.append(pending(10 * lost))
         store.close()
     again = Store(path)
@@ -212,7 +212,7 @@ def test_a_file_of_which_nothing_can_be_read_is_said_and_stays(
 
     content = damage(path, erase)
     store = Store(path)
-    assert store.records == () and "nothing of it can be read" in caplog.text
+    assert store.records == () and "cannot be read at all" in caplog.text
     assert [aside.read_bytes() for aside in asides(path)] == [content]
     store.close()
 
@@ -254,14 +254,14 @@ def _header(line: bytes) -> bytes:
         (_header(b"wend-store 12\n") + b"anything", r"newer version of Wend: it has format 12, "),
         (b"wend-store 5\nof another kind", "newer version of Wend: it has format 5"),
         (b"wend-store 1\n" + bytes(100), "older version of Wend: it has format 1"),
-        (b"something else", "is not a store of a Wend peer"),
-        (b"wend-st", "is not a store of a Wend peer"),
+        (b"something else", "is not the store of a Wend peer"),
+        (b"wend-st", "is not the store of a Wend peer"),
     ],
 )
 def test_a_store_of_another_version_is_refused_and_not_changed(tmp_path: Path, content: bytes, says: str) -> None:
     path = tmp_path / "s"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=says):
+    with raises("store-unreadable", match=says):
         Store(path)
     assert path.read_bytes() == content and not asides(path)
 
@@ -290,7 +290,7 @@ def test_a_disk_that_is_full_at_the_start_changes_nothing(tmp_path: Path, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(compaction, "write_whole", full)
-        with pytest.raises(ConfigError, match=f"cannot use the store {path}: No space left on device"):
+        with raises("unwritable", match=f"cannot use the store {path}: No space left on device"):
             Store(path)
     assert path.read_bytes() == content and not path.with_name("s.new").exists()
     again = Store(path)

@@ -16,12 +16,12 @@ from tests.drivers.live.key_ring import KeyRing
 from tests.drivers.live.net import run, until
 from tests.drivers.live.processes import Process
 from tests.drivers.live.telemetry.tables import rows
+from tests.errors import raises
 from tests.ports import free_ports
 from wend.drivers.live.addressing.addresses import show
 from wend.drivers.live.config import PeerFile, load
 from wend.drivers.live.process import PeerService
 from wend.drivers.live.telemetry import segments
-from wend.model.errors import ConfigError
 from wend.model.events import EventId
 from wend.model.telemetry import is_sampled, sample_bound
 
@@ -199,7 +199,7 @@ def test_a_peer_that_is_stopped_closes_its_segments_and_one_that_is_killed_leave
 def test_a_peer_says_what_is_wrong_with_its_folder_and_closes_its_socket(tmp_path: Path) -> None:
     (tmp_path / "peer-1").write_text("")
     ports = free_ports(2)
-    with pytest.raises(ConfigError, match=r"cannot write telemetry to .*peer-1: "):
+    with raises("invalid-setting", match=r"cannot write telemetry to .*peer-1: "):
         service(1, ports, tmp_path)
     (tmp_path / "peer-1").unlink()
 
@@ -216,5 +216,5 @@ def test_the_folder_is_relative_to_the_file(tmp_path: Path) -> None:
     file.write_text('id = 1\ntelemetry = "seen"\n')
     assert load(file).telemetry == str(tmp_path / "seen")
     file.write_text("id = 1\ntelemetry_sample = 1.5\n")
-    with pytest.raises(ConfigError, match="telemetry_sample"):
+    with raises("invalid-setting", match="telemetry_sample"):
         load(file)

@@ -227,7 +227,7 @@ def test_an_event_with_a_number_that_no_row_can_hold_is_counted_and_harms_no_oth
             here.peer.perform([Deliver(SubscriptionId(0, 1), Event(EventId(1, 1, sequence), {}), 5, None)])
         here.end()
         assert [row["sequence"] for row in here.table("deliveries")] == [1, 3]
-        assert here.peer.counters.failed == {"observe-deliver": 1}
+        assert here.peer.counters.failed == {"tell-observer": 1}
 
     run(scene())
 

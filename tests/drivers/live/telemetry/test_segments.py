@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.drivers.live.telemetry.tables import rows
+from tests.errors import raises
 from wend.drivers.live.telemetry import segments
 from wend.drivers.live.telemetry.row_batch import RowBatch
 from wend.drivers.live.telemetry.segments import SegmentFolder, SegmentWriter
-from wend.model.errors import ConfigError
 from wend.model.telemetry import Segment, segment_of
 
 WIDTH = 8
@@ -95,7 +95,7 @@ def _full(_: int) -> None:
 
 def test_a_folder_that_cannot_be_used_gets_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"cannot write telemetry to .*file"):
+    with raises("invalid-setting", match=r"cannot write telemetry to .*file"):
         opened(tmp_path / "file")
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.errors import raises
 from wend.drivers.live.telemetry.ship import LocalDestination, Shipper, destination_of
-from wend.model.errors import ConfigError
 from wend.model.telemetry import Segment
 
 
@@ -96,13 +96,13 @@ def test_shipped_segments_are_removed_on_request_and_others_may_vanish(
 
 
 def test_an_address_that_nobody_can_reach_gets_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"PyArrow cannot reach gopher://x/y: .*copy the files"):
+    with raises("invalid-setting", match=r"PyArrow cannot reach gopher://x/y: .*copy the files"):
         destination_of("gopher://x/y")
-    with pytest.raises(ConfigError, match="there is no folder"):
+    with raises("invalid-setting", match="there is no folder"):
         Shipper(tmp_path / "nowhere", str(tmp_path))
     segment(tmp_path / "here", 1)
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"cannot ship telemetry: .*Not a directory"):
+    with raises("invalid-setting", match=r"cannot ship telemetry: .*Not a directory"):
         Shipper(tmp_path / "here", str(tmp_path / "file" / "x")).ship()
 
 

@@ -14,9 +14,9 @@ from tests.cores import pure_only
 from tests.drivers.live import datagrams
 from tests.drivers.live.net import known, overlay, until
 from tests.drivers.live.pairs import Pair, run
+from tests.errors import raises
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.transport import wire
-from wend.model.errors import WireError
 from wend.model.events import Event, EventId, Subscription, SubscriptionId
 from wend.model.publication import Publication
 from wend.protocol.messages import (
@@ -183,7 +183,7 @@ def test_a_neighbours_events_and_filters_without_measure_are_refused_and_counted
             wanted = PeerInterest(1, (1, number), (Subscription(SubscriptionId(1, 1), text),), ())
             place.say(datagrams.encode(head, Control((1 << TX_SHIFT) + 1 + number, FLOODED, wanted)))
         await until(lambda: refused["filter-syntax"] == len(filters))
-        with pytest.raises(WireError, match="length <= 1024"):
+        with raises("malformed", match="length <= 1024"):
             datagrams.decode(datagrams.encode(head, Data((1 << TX_SHIFT) + 9, many, 0, (0,))))
         assert not place.peer.counters.failed
         assert place.peer.publish(Publication({"topic": "x"})).id.publisher == 0

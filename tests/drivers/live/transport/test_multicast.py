@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from tests.drivers.live.net import run, until
+from tests.errors import raises
 from tests.multicasters import CASTS, GROUP, Casts, Number
 from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.multicast import MulticastOptions, group_address, group_number, parse_multicast
-from wend.model.errors import ConfigError
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import Ack, PlainMessage
@@ -317,11 +317,11 @@ def test_the_file_says_where_to_multicast() -> None:
     assert stated.multicast_options == MulticastOptions(True, ("239.1.2.3", 7000), 4, "127.0.0.2")
     assert not PeerFile(id=1, multicast_address="off").multicast_options.on
     for text in ("on", "127.0.0.1:7000", "239.1.2.3:0", "[ff05::1]:7000", "239.1.2.3"):
-        with pytest.raises(ConfigError, match=r"multicast_address is \"auto\", \"off\" or|cannot read"):
+        with raises("invalid-setting", match=r"multicast_address is \"auto\", \"off\" or|cannot read"):
             parse_multicast(text)
-    with pytest.raises(ConfigError, match="not 'eth0'"):
+    with raises("invalid-setting", match="not 'eth0'"):
         PeerFile(id=1, multicast_interface="eth0").check()
-    with pytest.raises(ConfigError, match="insecure = true"):
+    with raises("invalid-setting", match="insecure = true"):
         PeerFile(id=1, multicast_interface="203.0.113.1").check()
-    with pytest.raises(ConfigError, match="multicast_ttl"):
+    with raises("invalid-setting", match="multicast_ttl"):
         PeerFile(id=1, multicast_ttl=300)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.drivers.live.net import Record, run, until
+from tests.errors import raises
 from wend.drivers.live.config import load
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.transport.shaper import PacketFaults
-from wend.model.errors import ConfigError
 from wend.model.events import Qos
 from wend.model.publication import Publication
 from wend.model.units import MS
@@ -68,5 +68,5 @@ def test_corrupted_datagrams_are_refused_and_every_event_arrives_once() -> None:
 def test_a_shape_that_cannot_be_is_one_sentence(shape: str, why: str, tmp_path: Path) -> None:
     file = tmp_path / "peer.toml"
     file.write_text(f'id = 1\n[[neighbours]]\nid = 2\naddress = "127.0.0.1:7"\n[neighbours.shape]\n{shape}\n')
-    with pytest.raises(ConfigError, match=re.escape(why)):
+    with raises("invalid-setting", match=re.escape(why)):
         load(file)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from tests.drivers.live import datagrams
 from tests.drivers.live.net import PAIR, Record, Site, fresh, known, run, until
+from tests.errors import raises
 from tests.security.roots import Laboratory
 from wend.console.app import app
 from wend.drivers.live.addressing.addresses import Address, show
@@ -24,7 +25,6 @@ from wend.drivers.live.process import PeerService
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.shaper import PacketFaults
 from wend.drivers.live.transport.socket import PeerSocket
-from wend.model.errors import Untrusted
 from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
 from wend.protocol.config import PeerConfig
@@ -246,7 +246,7 @@ def test_a_revoked_neighbour_is_out_and_a_renewed_one_stays() -> None:
             identity = a.peer.sealed.identity(1)
             assert identity is not None and (identity.name, identity.groups) == ("site-1", ("plant",))
             b.peer.sealed.renew(LAB.credentials(1, serial=900), LAB.verifier())
-            with pytest.raises(Untrusted):
+            with raises("untrusted"):
                 b.peer.sealed.renew(LAB.credentials(0), LAB.verifier())
             a.peer.sealed.renew(LAB.credentials(0), LAB.verifier(101))  # the former serial of peer 1
             await until(lambda: (found := a.peer.sealed.identity(1)) is not None and found.serial == 900)  # type: ignore[union-attr]

@@ -3,15 +3,13 @@
 import asyncio
 import time
 
-import pytest
-
+from tests.errors import raises
 from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.clock import monotonic
 from wend.drivers.live.pipes import PeerPipes
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.shaper import PacketFaults, Pipe
 from wend.drivers.live.transport.socket import PeerSocket, SendQueue
-from wend.model.errors import ConfigError
 from wend.model.units import MS
 
 
@@ -157,9 +155,9 @@ def test_multicast_loses_what_it_would_corrupt() -> None:
 
 
 def test_mistakes_are_one_sentence() -> None:
-    with pytest.raises(ConfigError, match=r"corrupt 1\.5"):
+    with raises("invalid-setting", match=r"corrupt 1\.5"):
         Link(faults=PacketFaults(corruption=1.5))
-    with pytest.raises(ConfigError, match="no link to peer 3"):
+    with raises("invalid-setting", match="no link to peer 3"):
         Socket().pipes().cut(3)
-    with pytest.raises(ConfigError, match="loss of 2"):
+    with raises("invalid-setting", match="loss of 2"):
         Link(loss=2.0)

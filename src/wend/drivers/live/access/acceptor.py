@@ -1,7 +1,7 @@
-"""Accepts connections of clients: with TLS if the peer has keys, and never more strangers than it can afford.
+"""Accepts connections of clients, with TLS if the peer has keys, and limits the strangers among them.
 
 The loop accepts a connection, and asks `StrangerLimits` before it spends anything on it. A TLS handshake has a time
-limit. The session that follows says when its client is known, or gone.
+limit. The session that follows reports when its client is known or has left.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ BACKLOG = 1024
 HANDSHAKE_S = 5.0
 _AGAIN_S = 0.1
 """The pause before it accepts again, after the process has run out of files."""
+_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 
 class Acceptor:
@@ -68,7 +69,8 @@ class Acceptor:
             task.add_done_callback(self._handshakes.discard)
 
     async def _begin(self, connection: socket.socket, source: str) -> None:
-        """Shake hands, and start a session, which then says when its client is known or gone."""
+        """Shake hands, and start a session, which then reports when its client is known or has left."""
+        _set_options(connection)
         context = self._context()
         timeout = None if context is None else HANDSHAKE_S
         try:
@@ -81,3 +83,13 @@ class Acceptor:
             if isinstance(error, asyncio.CancelledError):
                 connection.close()
                 raise
+
+
+def _set_options(connection: socket.socket) -> None:
+    # Receipts and events are small, and clients wait for them.
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # Without keepalive, a client whose host has crashed would stay connected for ever.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,9 +1,9 @@
-"""Access: what one connection may still do, under the grants and limits of its client and of the client's groups.
+"""Access: what a connection may do, under the grants and limits of its client and of the client's groups.
 
 Limits bound the usage of this peer: by a client over all of its connections, and by a group over all of its clients.
-Usage outlives connections, so that a client gains nothing by connecting again. If there is a limit of bytes, retained
-events count for as long as the peer retains them, until it restarts. Every refusal is a `NotGranted` with one sentence
-for the client and the name of the operator's counter.
+Usage outlives connections, so that a client gains nothing by connecting again. With a limit of bytes, retained events
+count for as long as the peer retains them, until it restarts. Every refusal is a `Refused`, and its code names the
+operator's counter.
 """
 
 from collections import OrderedDict
@@ -12,23 +12,24 @@ from typing import Protocol
 
 import msgspec
 
-from wend.drivers.live.access.grants import NotGranted, Rights, UsageLimits, check_inbox, is_inbox
+from wend.drivers.live.access.grants import Rights, UsageLimits, check_inbox, is_inbox
 from wend.drivers.live.broker.retained import REPLY_TO
 from wend.drivers.live.frames import DurableStatus
+from wend.model.errors import Refused
 from wend.model.events import Attributes, DurableOptions, Event, PeerId, Value, event_bytes
 from wend.security.token_buckets import TokenBucket
 
 SEPARATOR = "/"
-"""Between the client's name and its own name of a durable subscription."""
+"""Separates the name of a client from the name of its durable subscription."""
 MAX_REQUESTS = 4096
-"""Requests that a client has received and may still answer, at most."""
+"""The most requests that a client has received and may still answer."""
 _RETAINED, _DURABLE = "retained", "durable"
 KeptKey = tuple[str, str, Value]
-"""A retained event by its attribute and value, or a durable subscription by its name."""
+"""Names a retained event by its attribute and value, or a durable subscription by its name."""
 MAX_KEPT = 20_000
-"""With more entries, a client or group is checked for those that the peer no longer keeps."""
+"""With more entries than this, entries that the peer no longer keeps are removed."""
 LOOK_S = 1.0
-"""The shortest time between two such checks."""
+"""The shortest time between two such removals."""
 
 
 class Keeper(Protocol):
@@ -48,7 +49,7 @@ class Usage:
 
     def __init__(self, who: str, limits: UsageLimits, now_s: float) -> None:
         self.who = who
-        """As the subject of a sentence."""
+        """The client or group, as the subject of a sentence."""
         self.limits = limits
         self.connections = 0
         self.subscriptions = 0
@@ -60,14 +61,14 @@ class Usage:
         self.bytes = _bucket(limits.bytes_per_s, now_s)
 
     def change(self, limits: UsageLimits, now_s: float) -> None:
-        """Use other limits. Present usage still counts."""
+        """Use other limits. Earlier usage still counts."""
         if limits != self.limits:
             self.limits = limits
             self.events = _changed(self.events, limits.events_per_s, now_s)
             self.bytes = _changed(self.bytes, limits.bytes_per_s, now_s)
 
     def is_idle(self, now_s: float) -> bool:
-        """Whether nothing is lost if this is forgotten."""
+        """Whether this can be dropped without losing information."""
         buckets = (self.events, self.bytes)
         return not (self.connections or self.subscriptions or self._kept) and all(
             bucket is None or bucket.is_full(now_s) for bucket in buckets
@@ -76,19 +77,19 @@ class Usage:
     def check_connection(self) -> None:
         limit = self.limits.connections
         if limit is not None and self.connections >= limit:
-            raise NotGranted("connections-refused", f"{self.who} may have {limit} connections")
+            raise Refused(f"{self.who} may have {limit} connections", code="connections-refused")
 
     def check_subscription(self) -> None:
         limit = self.limits.subscriptions
         if limit is not None and self.subscriptions >= limit:
-            raise NotGranted("subscriptions-refused", f"{self.who} may have {limit} subscriptions")
+            raise Refused(f"{self.who} may have {limit} subscriptions", code="subscriptions-refused")
 
     def check_rate(self, now_s: float, size: int) -> None:
         limits = self.limits
         if self.events is not None and not self.events.has(now_s, 1.0):
-            raise NotGranted("rate-refused", f"{self.who} may publish {limits.events_per_s:g} events a second")
+            raise Refused(f"{self.who} may publish {limits.events_per_s:g} events a second", code="rate-refused")
         if self.bytes is not None and not self.bytes.has(now_s, size):
-            raise NotGranted("rate-refused", f"{self.who} may publish {limits.bytes_per_s:g} bytes a second")
+            raise Refused(f"{self.who} may publish {limits.bytes_per_s:g} bytes a second", code="rate-refused")
 
     def spend(self, size: int) -> None:
         if self.events is not None:
@@ -99,7 +100,7 @@ class Usage:
     # ---------------------------------------------------------------- what the peer keeps
 
     def keep(self, key: KeptKey, size: int) -> None:
-        """Count the bytes that are kept under this key. Without a limit, retained events are not worth the memory."""
+        """Count the bytes kept under this key. Without a limit, retained events are not counted, to save memory."""
         if key[0] == _DURABLE or self.limits.kept_bytes is not None:
             self.release(key)
             self._kept[key] = size
@@ -109,8 +110,8 @@ class Usage:
         self._kept_bytes -= self._kept.pop(key, 0)
 
     def room(self, key: KeptKey, size: int, keeper: Keeper, now_s: float) -> int | None:
-        """How many bytes may be kept under this key, for a request of this size; None: any number. Raises `NotGranted`
-        if none."""
+        """How many bytes may be kept under this key, for a request of this size; None for any number. Raises `Refused`
+        if there is no room."""
         limit = self.limits.kept_bytes
         if limit is None:
             return None
@@ -119,11 +120,11 @@ class Usage:
             self._release_gone(keeper)
         left = self._left(limit, key)
         if left <= 0:
-            raise NotGranted("kept-refused", f"{self.who} may keep {limit} bytes, and they are in use")
+            raise Refused(f"{self.who} may keep {limit} bytes, and they are in use", code="kept-refused")
         return left
 
     def _release_gone(self, keeper: Keeper) -> None:
-        """Release entries that the peer has dropped, that have expired, or that somebody else has removed."""
+        """Release entries that the peer has dropped, that have expired, or that another client has removed."""
         for key in list(self._kept):
             kind, name, value = key
             is_kept = keeper.has_durable(name) if kind == _DURABLE else keeper.held(name, value) is not None
@@ -143,7 +144,7 @@ def _burst(rate_per_s: float) -> float:
 
 
 def _changed(bucket: TokenBucket | None, rate_per_s: float | None, now_s: float) -> TokenBucket | None:
-    """A bucket for another rate. A client with two certificates gains nothing by alternating them."""
+    """The bucket with another rate. It keeps its level, so alternating between two certificates gains nothing."""
     if bucket is None or rate_per_s is None:
         return _bucket(rate_per_s, now_s)
     bucket.change(rate_per_s, _burst(rate_per_s), now_s)
@@ -163,7 +164,7 @@ class Access:
         self._clock_s = clock_s
         self._handles: set[int] = set()
         self._requests: OrderedDict[tuple[str, PeerId], None] = OrderedDict()
-        """Inboxes of requests that it has received, with their peers, oldest first."""
+        """The inboxes of received requests, with their peers, oldest first."""
         self._closed = False
         for usage in usages:
             usage.check_connection()
@@ -182,21 +183,21 @@ class Access:
 
     def check_admin(self) -> None:
         if not self.rights.admin:
-            raise NotGranted("admin-refused", "this client may not administer the peer")
+            raise Refused("this client may not administer the peer", code="admin-refused")
 
     # ---------------------------------------------------------------- publications
 
     def check_publication(self, attributes: Attributes) -> None:
-        """Check what the client publishes for all who want it."""
+        """Check an event for all subscribers."""
         self.rights.check_publication(attributes)
 
     def check_reply(self, topic: Value | None, to: PeerId) -> None:
-        """Check what the client publishes for one peer alone."""
+        """Check an event for one peer alone, which must be a reply."""
         if not isinstance(topic, str) or (topic, to) not in self._requests:
-            raise NotGranted("reply-refused", "this client may reply only to requests that it has received")
+            raise Refused("this client may reply only to requests that it has received", code="reply-refused")
 
     def spend(self, size: int) -> None:
-        """Count a publication of so many bytes, if its rate is not too high."""
+        """Count a publication of this size, and check the rate."""
         now_s = self._clock_s()
         for usage in self._usages:
             usage.check_rate(now_s, size)
@@ -204,19 +205,19 @@ class Access:
             usage.spend(size)
 
     def check_retained(self, attribute: str, value: Value, size: int) -> None:
-        """Check that an event of so many bytes may be retained for this value."""
+        """Check that an event of this size may be retained for this value."""
         self.check_replace(attribute, value)
         for usage in self._usages:
             room = usage.room((_RETAINED, attribute, value), size, self._keeper, self._clock_s())
             if room is not None and size > room:
-                raise NotGranted("kept-refused", f"{usage.who} may keep {usage.limits.kept_bytes} bytes")
+                raise Refused(f"{usage.who} may keep {usage.limits.kept_bytes} bytes", code="kept-refused")
 
     def check_replace(self, attribute: str, value: Value) -> None:
         """Check that this client may replace or remove the event that is retained for a value."""
         former = self._keeper.held(attribute, value)
         if former is not None and not self.rights.admin and not self.rights.may_publish(former.attributes):
-            raise NotGranted(
-                "publish-refused", "the event that is retained for this value is not this client's to change"
+            raise Refused(
+                "the event that is retained for this value is not this client's to change", code="publish-refused"
             )
 
     def retained(self, attribute: str, value: Value) -> None:
@@ -235,7 +236,7 @@ class Access:
     def subscription(
         self, text: str, durable: DurableOptions | None, announced: bool
     ) -> tuple[str, DurableOptions | None]:
-        """The subscription that the client gets for the one that it asks for. Raises `NotGranted` or `FilterError`."""
+        """The subscription that is granted to the client for a request. Raises `Refused` or `FilterError`."""
         for usage in self._usages:
             usage.check_subscription()
         if not announced:
@@ -275,11 +276,11 @@ class Access:
             usage.release(_backlog(name))
 
     def full_name(self, name: str) -> str:
-        """The name of a durable subscription, with that of the client, so that no client takes over another's."""
+        """The full name of a durable subscription. It has the client's name, so no other client can take it over."""
         return f"{self.name}{SEPARATOR}{name}"
 
     def removable(self, name: str) -> str:
-        """The durable subscription that the client means: its own, or as an administrator any by its full name."""
+        """The durable subscription that the client may remove: its own, or as an administrator any by its full name."""
         return name if self.rights.admin and SEPARATOR in name else self.full_name(name)
 
     def visible(self, durable: Iterable[DurableStatus]) -> tuple[DurableStatus, ...]:
@@ -296,8 +297,8 @@ class Access:
     # ---------------------------------------------------------------- deliveries
 
     def takes(self, event: Event, durable: bool) -> bool:
-        """Whether an event may be delivered. The backlog of a durable subscription may hold events that are no longer
-        granted. Requests are noted, so that the client can answer them."""
+        """Whether an event may be delivered. A backlog may have events that are no longer granted. It remembers
+        requests, so that the client may answer them."""
         if durable and not self.rights.may_receive(event.attributes):
             return False
         inbox, slash, _ = event.headers.get(REPLY_TO, "").rpartition("/") if event.headers else ("", "", "")

@@ -1,7 +1,7 @@
 """Admission: which clients may connect to a peer, and what they may do.
 
-A client shows a certificate of the overlay's root, or a token whose hash the peer knows. Clients without TLS, which a
-peer admits on loopback only unless it is set to be insecure, are the group `local`. Keys and grants can be replaced
+A client shows a certificate of the overlay's root, or a token whose hash the peer knows. Clients without TLS belong to
+the group `local`; a peer admits them on loopback only, unless it is set to be insecure. Keys and grants can be replaced
 while the peer runs.
 """
 
@@ -24,7 +24,7 @@ _PRUNE = 1024
 
 
 class ClientAdmission:
-    """Decides about the clients of one peer."""
+    """Decides which clients one peer admits, and keeps their usage."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class ClientAdmission:
         self.keys = keys
         self.grants = grants
         self.context: ssl.SSLContext | None = None if keys is None or not tls else _tls_context(keys)
-        """For TLS; None: clients connect without."""
+        """For TLS; None if clients connect without it."""
         self._clock_s = clock_s
         self._usages: dict[tuple[str, str], Usage] = {}
         """By "client" or "group", and its name."""
@@ -46,19 +46,19 @@ class ClientAdmission:
         """Use renewed keys and changed grants."""
         context = None if self.context is None or keys is None else _tls_context(keys)
         self.keys, self.context = keys, context
-        if grants != self.grants:  # equal ones stay, so that clients stay connected
+        if grants != self.grants:  # so that clients stay connected if nothing has changed
             self.grants = grants
 
     # ---------------------------------------------------------------- who it is
 
     def by_certificate(self, certificate: bytes) -> Identity:
-        """Who a certificate names. Raises `Untrusted`."""
+        """The identity in a certificate. Raises `Untrusted`."""
         if self.keys is None:
             raise Untrusted("this peer has no keys")
         return self.keys.verifier.verify(certificate, wall_s())
 
     def by_token(self, token: str) -> Identity:
-        """Who a token names. Raises `Untrusted`."""
+        """The identity of a token. Raises `Untrusted`."""
         if not token:
             raise Untrusted("this peer needs a certificate or a token")
         identity = None if self.keys is None or len(token) > MAX_TOKEN_CHARS else self.keys.by_token(token)
@@ -68,29 +68,29 @@ class ClientAdmission:
         return identity
 
     def check(self, identity: Identity) -> Identity:
-        """Check a client again that was admitted before. Returns who it is now: the groups of a token may have changed.
-        Raises `Untrusted`."""
+        """Check an admitted client again. Returns its present identity: the groups of a token may have changed. Raises
+        `Untrusted`."""
         if self.keys is None:
             raise Untrusted("this peer has no keys")
         is_token = not identity.signing_key
         what = "token" if is_token else "certificate"
         now_s = wall_s()
         if identity.serial in self.keys.verifier.revoked:
-            raise Untrusted(f"the {what} of {identity.name} is revoked")
+            raise Untrusted(f"the {what} of {identity.name} is revoked", code="credentials-revoked")
         if now_s > identity.not_after_s:
-            raise Untrusted(f"the {what} of {identity.name} has ended")
+            raise Untrusted(f"the {what} of {identity.name} has ended", code="credentials-expired")
         if not is_token:
             return identity
         renewed = self.keys.by_serial(identity.serial)
         if renewed is None:
-            raise Untrusted(f"the token of {identity.name} is withdrawn")
+            raise Untrusted(f"the token of {identity.name} is withdrawn", code="credentials-revoked")
         return renewed
 
     # ---------------------------------------------------------------- what it may do
 
     def open(self, identity: Identity | None, durable: Iterable[DurableOptions], keeper: Keeper) -> Access | None:
-        """The access of a new connection; None: it may do everything. `durable`: the durable subscriptions of the peer,
-        which is the `keeper`. Raises `NotGranted` if the client has too many connections."""
+        """The access of a new connection; None if it may do everything. `durable` are the durable subscriptions of the
+        peer, which is the `keeper`. Raises `Refused` if the client has too many connections."""
         name = "" if identity is None else identity.name  # no certificate or token has an empty name
         rights = self.grants.rights(None if identity is None else identity.groups)
         if rights is None:
@@ -117,7 +117,7 @@ class ClientAdmission:
         return usage
 
     def is_changed(self, identity: Identity | None, access: Access | None) -> bool:
-        """Whether the rights of a client have changed since it connected. Raises `NotGranted` if it has none."""
+        """Whether the rights of a client have changed since it connected. Raises `Refused` if they are too large."""
         rights = self.grants.rights(None if identity is None else identity.groups)
         if rights is None or access is None:
             return (rights is None) != (access is None)

@@ -1,8 +1,8 @@
-"""Forwarding grants: neighbours may forward events of the publishers that the grants of their groups name.
+"""Forwarding grants: which publishers' events a neighbour may forward to this peer.
 
-A compromised site can forge events of any publisher whose events it forwards. A grant with `publishers` bounds that: a
-site at the edge may bring only its own events. The driver refuses other events before the peer sees them, and does not
-acknowledge them, so that the neighbour tries other routes.
+A compromised site can forge events of any publisher whose events it forwards. A grant with `publishers` limits that: a
+site at the edge may send only its own events. The driver refuses other events before the peer sees them. It does not
+acknowledge them, so the neighbour tries other routes.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class ForwardingGrants:
 
 
 def publishers_of(message: Message) -> set[PeerId]:
-    """The publishers of the event that a message carries; empty: it carries none."""
+    """The publishers of the event in a message; empty if it has no event."""
     match message:
         case Data(event=event):
             return _publishers(event)
@@ -41,5 +41,5 @@ def publishers_of(message: Message) -> set[PeerId]:
 
 
 def _publishers(event: Event) -> set[PeerId]:
-    """Two for an event that a member of a queue group has passed on."""
+    """The publisher; also the original one, for an event that a member of a queue group has passed on."""
     return {event.id.publisher} if event.origin is None else {event.id.publisher, event.origin.publisher}

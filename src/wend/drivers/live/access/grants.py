@@ -5,22 +5,22 @@
     subscribe = "topic prefix 'plant.' and secret absent"
     client_limits = { connections = 4, events_per_s = 100 }
 
-A publication must match `publish`. `subscribe` is conjoined with every subscription, so that the overlay does not even
-learn of interest in events that are not granted. A client with several groups has the rights of all of them together.
-If a peer has grants, a client in no group with a grant may do nothing; if it has none, all clients that may connect may
-do everything. The group `local` stands for clients on this machine that connect without TLS; it is not limited unless a
-grant says so.
+A publication must match `publish`. The peer combines `subscribe` with every subscription by `and`, so the overlay does
+not learn of interest in events that are not granted. A client with several groups has the rights of all of them. If a
+peer has grants, a client that is in no group with a grant may do nothing. If a peer has no grants, every client that
+may connect may do everything. The group `local` stands for clients on this machine that connect without TLS; it has all
+rights unless a grant names it.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard, get_args
 
 import msgspec
 
 from wend.matching.filters import Filter, parse, topic_filter
 from wend.matching.printer import name_text, value_text
-from wend.model.errors import ClientError, ConfigError, FilterError
+from wend.model.errors import ConfigError, FilterError, Refused
 from wend.model.events import Attributes, PeerId, Range, Value
 from wend.model.scenario import read_toml
 
@@ -28,7 +28,7 @@ LOCAL = "local"
 """The group of clients on this machine that show no certificate and no token."""
 NOTHING = "false"
 OWN = "own"
-"""Among publishers: the neighbour itself."""
+"""Stands for the neighbour itself among `publishers`."""
 INBOX = "wend.inbox."
 """The prefix of the topics of inboxes for replies, which have random names."""
 MIN_INBOX_CHARS = len(INBOX) + 16
@@ -39,28 +39,21 @@ Denial = Literal[
     "not-admitted", "rights-changed", "publish-refused", "subscribe-refused", "reply-refused", "admin-refused",
     "rate-refused", "connections-refused", "subscriptions-refused", "kept-refused", "status-refused",
 ]  # fmt: skip
-"""The counters of refusals."""
-
-
-class NotGranted(ClientError):
-    """A client may not do this. The operator counts each such refusal under a name of its own."""
-
-    def __init__(self, counter: Denial, sentence: str) -> None:
-        super().__init__(sentence)
-        self.counter = counter
+DENIALS: frozenset[str] = frozenset(get_args(Denial))
+"""The codes of refusals that the operator counts, each under its own name."""
 
 
 class UsageLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much of one peer a client, or all clients of a group together, may use. None: no limit."""
+    """How much of a peer a client, or all clients of a group together, may use. None means no limit."""
 
     connections: int | None = None
     subscriptions: int | None = None
     events_per_s: float | None = None
-    """Publications, on average; within a second as many at once."""
+    """The average rate of publications. A burst may have the publications of one second."""
     bytes_per_s: float | None = None
-    """The same for their bytes."""
+    """The same for the bytes of publications."""
     kept_bytes: int | None = None
-    """For backlogs of durable subscriptions, and for retained events."""
+    """The bytes of backlogs and retained events."""
 
     def check(self, whose: str) -> None:
         for name in self.__struct_fields__:
@@ -73,16 +66,16 @@ NO_LIMITS = UsageLimits()
 
 
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The rights of one group. Nothing else is granted, except that limits and publishers are unbounded by default."""
+    """The rights of one group. By default it has no rights, and no limits either."""
 
     publish: str = NOTHING
     subscribe: str = NOTHING
     admin: bool = False
-    """Whether its clients may change links, plans, and the subscriptions and retained events of others."""
+    """Whether its clients may change links and plans, and subscriptions and retained events of other clients."""
     publishers: tuple[PeerId | str, ...] | None = None
-    """Of peers: the publishers whose events they may forward to this peer, by id, and "own" for themselves."""
+    """For groups of peers: the ids of publishers whose events they may forward to this peer; "own" for themselves."""
     client_limits: UsageLimits = NO_LIMITS
-    """For each of its clients. A client with several groups has the highest limit of them."""
+    """For each of its clients. A client with several groups has their highest limits."""
     group_limits: UsageLimits = NO_LIMITS
     """For all of its clients together."""
 
@@ -101,7 +94,7 @@ class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rights:
-    """The rights of a client: the grants of all of its groups together."""
+    """The rights of a client: the grants of all its groups together."""
 
     def __init__(self, granted: Mapping[str, Grant]) -> None:
         self.granted = dict(granted)
@@ -116,9 +109,9 @@ class Rights:
         self._publish_names = _names(self._publish)
 
     def check_publication(self, attributes: Attributes) -> None:
-        """Raise `NotGranted` for an event that the client may not publish."""
+        """Raise `Refused` for an event that the client may not publish."""
         if not self.may_publish(attributes):
-            raise NotGranted("publish-refused", f"this client may publish only events with {self._publish}")
+            raise Refused(f"this client may publish only events with {self._publish}", code="publish-refused")
 
     def may_publish(self, attributes: Attributes) -> bool:
         """Whether a client may publish an event. All values of a range must be granted; matching needs only one."""
@@ -127,40 +120,40 @@ class Rights:
         if not any(isinstance(value, Range) for value in attributes.values()):
             return True
         event = _as_filter(attributes, self._publish_names)
-        return bool(event.conjunctions) and self._publish.covers(event)  # a range without values is not granted
+        return bool(event.conjunctions) and self._publish.covers(event)  # an empty range is not granted
 
     def may_receive(self, attributes: Attributes) -> bool:
         return self._receives.matches(attributes)
 
     def granted_filter(self, text: str) -> str:
-        """The subscription that the client gets for a filter. Raises `FilterError` or `NotGranted`."""
+        """The part of a filter that is granted to the client. Raises `FilterError` or `Refused`."""
         request = parse(text)
         if not self._receives.conjunctions:
-            raise NotGranted("subscribe-refused", "this client may not subscribe")
+            raise Refused("this client may not subscribe", code="subscribe-refused")
         if self.subscribe == "true":
             return text
         try:
             granted = parse(f"({self.subscribe}) and ({request})")
         except FilterError:
             sentence = f"together with what is granted ({self.subscribe}) this filter is too large"
-            raise NotGranted("subscribe-refused", sentence) from None
+            raise Refused(sentence, code="subscribe-refused") from None
         if request.conjunctions and not granted.conjunctions:
-            raise NotGranted("subscribe-refused", f"this client may subscribe only to events with {self._receives}")
+            raise Refused(f"this client may subscribe only to events with {self._receives}", code="subscribe-refused")
         return str(granted)
 
 
 def is_inbox(topic: object) -> TypeGuard[str]:
-    """Whether this is the topic of an inbox, which nobody can guess."""
+    """Whether this is the topic of an inbox. Nobody can guess such a topic."""
     return isinstance(topic, str) and topic.startswith(INBOX) and MIN_INBOX_CHARS <= len(topic) <= MAX_INBOX_CHARS
 
 
 def check_inbox(text: str) -> None:
-    """Raise `NotGranted` unless a subscription that is not announced is for replies, at a topic that nobody can guess.
-    Any other could see the replies to other clients."""
+    """Raise `Refused` unless a subscription that is not announced is for an inbox. Any other subscription could see the
+    replies to other clients."""
     topic = parse(text).topic
     if not is_inbox(topic) or text != topic_filter(topic):
-        raise NotGranted(
-            "subscribe-refused", "this client may have subscriptions that are not announced for replies only"
+        raise Refused(
+            "this client may have subscriptions that are not announced for replies only", code="subscribe-refused"
         )
 
 
@@ -179,9 +172,9 @@ class GrantTable:
     __hash__ = None  # type: ignore[assignment]
 
     def rights(self, groups: Sequence[str] | None) -> Rights | None:
-        """The rights of a client of these groups; None: it may do everything. Groups of None: it shows neither
-        certificate nor token, and is `local`, which no certificate can claim to be. Raises `NotGranted` if the grants
-        of the groups are too large together."""
+        """The rights of a client of these groups; None if it may do everything. `groups` is None for a local client,
+        which shows neither certificate nor token. Raises `Refused` if the grants of the groups are too large
+        together."""
         if not self._grants:
             return None
         names = {LOCAL} if groups is None else {*groups} - {LOCAL}
@@ -189,11 +182,11 @@ class GrantTable:
         if groups is None and not mine:
             return None
         key = tuple(mine)
-        if key not in self._rights:  # as many as there are combinations of groups, which certificates name
+        if key not in self._rights:  # certificates bound how many combinations there are
             try:
                 self._rights[key] = Rights(mine)
             except ConfigError as error:
-                raise NotGranted("not-admitted", f"{', '.join(key)}: {error}") from None
+                raise Refused(f"{', '.join(key)}: {error}", code="not-admitted") from None
         return self._rights[key]
 
     def may_forward(self, neighbour: PeerId, groups: Sequence[str], publishers: set[PeerId]) -> bool:
@@ -207,7 +200,7 @@ class GrantTable:
 
     @property
     def limits_neighbours(self) -> bool:
-        """Whether some group of peers may forward only some events."""
+        """Whether the grants limit what some peers may forward."""
         return any(grant.publishers is not None for grant in self._grants.values())
 
 

@@ -1,4 +1,4 @@
-"""Key files: the folder with the keys of a site, a client or a root, read with suspicion and written with care.
+"""Key files: the folder with the keys of a site, a client or a root.
 
     signing.key, session.key   private keys, PEM, mode 0600; they never leave their folder
     request.pem                the request for a certificate
@@ -8,7 +8,7 @@
     tokens.jsonl               hashes of tokens by which clients may connect
     root.key, issued/          at the root alone: its private key, and the certificates that it signed
 
-Only the lists of tokens and of revoked serials are overwritten. Mistakes end in `ConfigError`.
+Only the lists of tokens and of revoked serials are ever overwritten. All functions raise `ConfigError` for mistakes.
 """
 
 import fcntl
@@ -16,9 +16,9 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from cryptography import x509
@@ -50,6 +50,7 @@ ISSUED: Final = "issued"
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 TOKEN_PREFIX: Final = "wend-token-"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+T = TypeVar("T")
 
 
 class ClientToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,12 +78,12 @@ class KeyFolder(msgspec.Struct, frozen=True):
         return self.folder / CERTIFICATE, self.folder / SIGNING_KEY
 
     def by_token(self, token: str) -> Identity | None:
-        """Who a token names; None if it is unknown."""
+        """The client of a token; None if the token is unknown."""
         known = self.tokens.get(token_hash(token))
         return None if known is None else token_identity(known)
 
     def by_serial(self, serial: int) -> Identity | None:
-        """Who the token with this serial number names; None if there is none."""
+        """The client of the token with this serial number; None if there is none."""
         known = next((token for token in self.tokens.values() if token.serial == serial), None)
         return None if known is None else token_identity(known)
 
@@ -91,7 +92,7 @@ class KeyFolder(msgspec.Struct, frozen=True):
 
 
 def read_folder(folder: Path) -> KeyFolder:
-    """The keys of a site. Raises `ConfigError` for keys that do not work, or that other users could have read."""
+    """The keys of a site. Raises `ConfigError` for keys that do not work, or that other users may have read."""
     certificates = read_certificates(folder / CERTIFICATE)
     session, signing = read_session_key(folder / SESSION_KEY), read_signing_key(folder / SIGNING_KEY)
     try:
@@ -99,7 +100,7 @@ def read_folder(folder: Path) -> KeyFolder:
         verifier = RootVerifier(_roots(folder, certificates[1:]), read_revoked(folder / REVOKED))
         verifier.verify(credentials.certificate, wall_s())
     except Untrusted as error:
-        raise ConfigError(f"{folder / CERTIFICATE}: {error.reason}") from None
+        raise ConfigError(f"{folder / CERTIFICATE}: {error}") from None
     except ConfigError as error:
         raise ConfigError(f"{folder / CERTIFICATE}: {error}") from None
     tokens = {token.hash: token for token in read_tokens(folder / TOKENS)}
@@ -115,9 +116,9 @@ def _roots(folder: Path, beside: Sequence[bytes]) -> list[bytes]:
 
 
 def read_bytes(path: Path, *, private: bool = False) -> bytes:
-    """The content of a file. A private file must not be open to other users, and no file writable for all."""
+    """The content of a file. Other users must not be able to read a private file, or to write any file."""
     try:
-        # a pipe would have the reader wait for a writer
+        # not to wait for a writer if it is a pipe
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
@@ -128,9 +129,9 @@ def read_bytes(path: Path, *, private: bool = False) -> bytes:
                 raise ConfigError(f"all users can change {path}: chmod o-w, and check its content")
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}", code="unreadable") from None
     if len(data) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path} has more than {MAX_FILE_BYTES} bytes: it is no file of keys")
+        raise ConfigError(f"{path} has more than {MAX_FILE_BYTES} bytes: it is not a file of keys")
     return data
 
 
@@ -158,37 +159,32 @@ def read_session_key(path: Path) -> bytes:
 
 
 def _private_key(path: Path) -> object:
-    try:
-        return load_pem_private_key(read_bytes(path, private=True), None)
-    except ConfigError:
-        raise
-    except Exception:
-        raise ConfigError(f"{path} is not a private key in PEM format without a passphrase") from None
+    content, wrong = read_bytes(path, private=True), "is not a private key in PEM format without a passphrase"
+    return _parsed(path, wrong, lambda: load_pem_private_key(content, None))
 
 
 def read_certificates(path: Path) -> list[bytes]:
     """The certificates of a PEM file, as DER, at least one."""
-    try:
-        certificates = x509.load_pem_x509_certificates(read_bytes(path))
-    except ConfigError:
-        raise
-    except Exception:
-        raise ConfigError(f"{path} holds no certificate in PEM format") from None
+    content, wrong = read_bytes(path), "has no certificate in PEM format"
+    certificates = _parsed(path, wrong, lambda: x509.load_pem_x509_certificates(content))
     return [one.public_bytes(Encoding.DER) for one in certificates]
 
 
 def read_request_file(path: Path) -> bytes:
     """The request of a PEM file, as DER."""
+    content, wrong = read_bytes(path), "has no certificate request in PEM format"
+    return _parsed(path, wrong, lambda: x509.load_pem_x509_csr(content).public_bytes(Encoding.DER))
+
+
+def _parsed(path: Path, wrong: str, parse: Callable[[], T]) -> T:
     try:
-        return x509.load_pem_x509_csr(read_bytes(path)).public_bytes(Encoding.DER)
-    except ConfigError:
-        raise
-    except Exception:
-        raise ConfigError(f"{path} holds no certificate request in PEM format") from None
+        return parse()
+    except Exception:  # the library raises many kinds
+        raise ConfigError(f"{path} {wrong}") from None
 
 
 def read_revoked(path: Path) -> frozenset[int]:
-    """The revoked serials; none if there is no file. A link that leads nowhere is a mistake."""
+    """The revoked serials; none if there is no file. A broken symbolic link is a mistake."""
     if not os.path.lexists(path):
         return frozenset()
     serials = set()
@@ -247,11 +243,11 @@ def new_serial() -> int:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that other users cannot look into, unless there is one."""
+    """Make a folder that other users cannot read, unless it exists."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"cannot make the folder {folder}: {error.strerror}") from None
+        raise ConfigError(f"cannot make the folder {folder}: {error.strerror}", code="unwritable") from None
 
 
 def write_signing_key(path: Path, secret: bytes) -> None:
@@ -267,7 +263,7 @@ def _write_key(path: Path, key: Ed25519PrivateKey | X25519PrivateKey) -> None:
 
 
 def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    """Write a file that must not exist. If that fails, no file is left."""
+    """Write a new file. Raises `ConfigError` if it exists. A failure leaves no file."""
     try:
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
@@ -280,16 +276,20 @@ def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
             path.unlink(missing_ok=True)
             raise
     except FileExistsError:
-        raise ConfigError(f"{path} exists already, and keys and certificates are not overwritten") from None
+        raise ConfigError(
+            f"{path} exists already, and keys and certificates are not overwritten", code="file-exists"
+        ) from None
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}", code="unwritable") from None
 
 
 def check_new(*paths: Path) -> None:
     """Raise `ConfigError` if one of the files exists."""
     for path in paths:
         if os.path.lexists(path):
-            raise ConfigError(f"{path} exists already, and keys and certificates are not overwritten")
+            raise ConfigError(
+                f"{path} exists already, and keys and certificates are not overwritten", code="file-exists"
+            )
 
 
 def pem_of_certificates(certificates: Iterable[bytes]) -> bytes:
@@ -301,13 +301,13 @@ def pem_of_request(request: bytes) -> bytes:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add a line to a list. Several commands may do so at once. A crash leaves the old list or the new one. If the path
-    is a link, the file that it leads to is changed."""
+    """Add a line to a list, also if several commands do so at once. A crash leaves the old list or the new one. If the
+    path is a symbolic link, the file behind it is changed."""
     place = Path(os.path.realpath(path))
     try:
         folder = os.open(place.parent, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}", code="unwritable") from None
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         before = _text(place) if os.path.lexists(place) else ""
@@ -327,7 +327,7 @@ def new_token() -> str:
 
 
 def token_hash(token: str) -> str:
-    """The hash by which a peer knows a token. Tokens are random, so a plain hash is enough."""
+    """The hash under which a peer stores a token. Tokens are random, so a plain hash is enough."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -343,5 +343,5 @@ def read_token_file(path: Path) -> str:
 
 
 def token_identity(token: ClientToken) -> Identity:
-    """Who a token names, as an identity without keys."""
+    """The client of a token, as an identity without keys."""
     return Identity(token.serial, token.name, None, token.groups, b"", b"", 0, token.ends_s)

@@ -1,8 +1,8 @@
-"""Limits on strangers, by the address that they come from.
+"""Limits on strangers, by their address.
 
-Before a client has shown who it is, it may cost a peer little: few connections wait at a time, in all and from each
-source, and new ones come at a bounded rate. The memory is bounded, too: only the sources that were seen last are
-remembered. Loopback has no limits, since its users are on this machine.
+A client that has not shown who it is yet may cost a peer little. The number of such connections and their rate are
+limited, in all and for each source. Memory is bounded, too: the peer remembers only the latest sources. Loopback has no
+limits, since its users are on this machine.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Final
 from wend.security.token_buckets import LOOPBACK, SourceBuckets, TokenBucket, source_of
 
 MAX_WAITING: Final = 256
-"""Connections that have not shown who they are, from all sources."""
+"""The most connections of strangers, from all sources."""
 MAX_WAITING_PER_SOURCE: Final = 32
 RATE_PER_S: Final = 100.0
 """New connections from all sources, after a burst of `BURST`. A TLS handshake takes about 3 ms of a core."""
@@ -19,7 +19,7 @@ BURST: Final = 300.0
 SOURCE_RATE_PER_S: Final = 20.0
 SOURCE_BURST: Final = 60.0
 STATUS_PER_S: Final = 10.0
-"""Status calls of a client that shows keys, over all its connections; five times as many at once."""
+"""The rate of status calls of a client with keys, over all its connections. A burst has five seconds of calls."""
 STATUS_PER_SOURCE_S: Final = 50.0
 
 
@@ -32,7 +32,7 @@ class StrangerLimits:
         self._all = TokenBucket(RATE_PER_S, BURST, clock_s())
         self._sources = SourceBuckets(SOURCE_RATE_PER_S, SOURCE_BURST)
         self._waiting: dict[str, int] = {}
-        """By source: connections that have not shown who they are. It has at most `MAX_WAITING` entries."""
+        """By source: the number of connections of strangers. It has at most `MAX_WAITING` entries."""
         self.waiting = 0
 
     def __len__(self) -> int:
@@ -40,7 +40,7 @@ class StrangerLimits:
         return len(self._sources)
 
     def admit(self, host: str) -> str | None:
-        """The source of a new connection, to be passed to `known` later; None: it may not connect."""
+        """The source of a new connection, to be passed to `known` later; None if it may not connect."""
         source = source_of(host)
         if self._exempt_loopback and source == LOOPBACK:
             return source

@@ -1,6 +1,6 @@
-"""Throw-away keys: a root that lives as long as the process that made it, for demonstrations and experiments.
+"""Throw-away keys: a root that exists only in the process that made it, for demonstrations and experiments.
 
-Peers of one such root speak over sealed links like any others, and need no enrolment.
+Peers of such a root use sealed links like any others, without enrolment.
 """
 
 from pathlib import Path

@@ -1,8 +1,8 @@
 """TLS 1.3 between clients and peers, with certificates of the overlay's root.
 
-A peer shows its certificate; a client shows its own, or a token in its first frame. X.509's own extension in a
-certificate limits its use: that of a client is valid for clients only, so a client cannot pretend to be a peer. Host
-names are not checked, because peers are known by their ids: the id in the peer's first frame must be its certificate's.
+A peer shows its certificate; a client shows its own, or a token in its first frame. The X.509 extension for key usage
+makes a client's certificate valid for clients only, so a client cannot pretend to be a peer. Host names are not
+checked, because ids identify peers: the id in the peer's first frame must be the one in its certificate.
 """
 
 import ssl
@@ -35,7 +35,7 @@ class ClientTls(msgspec.Struct, frozen=True):
     token: str = ""
 
     def check(self, certificate: bytes | None) -> Identity:
-        """The peer of a certificate. Raises `Untrusted`: it may be revoked, or not a peer's."""
+        """The peer of a certificate. Raises `Untrusted` if it is revoked, or not the certificate of a peer."""
         identity = self.verifier.verify(certificate or b"", wall_s())
         if identity.peer is None:
             raise Untrusted(f"the certificate of {identity.name} is a client's")
@@ -58,8 +58,8 @@ def client_tls(
     key: str | Path | None = None,
     token: str | Path | None = None,
 ) -> ClientTls:
-    """TLS for a client, from a folder as `wend key new` made it, or from single files. A token is a text or, as a
-    `Path`, a private file. Raises `ConfigError`."""
+    """TLS for a client, from a folder made by `wend key new`, or from single files. A token is a text or the `Path` of
+    a private file. Raises `ConfigError`."""
     revoked: frozenset[int] = frozenset()
     if keys is not None:
         folder = Path(keys)
@@ -120,7 +120,7 @@ def _load_chain(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """Why TLS failed, in words."""
+    """Why TLS failed, for a sentence."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     code = getattr(error, "reason", None)

@@ -74,7 +74,7 @@ def resolve_all(address: Address, family: int = socket.AF_UNSPEC) -> list[Addres
         if family != socket.AF_UNSPEC and _exists(address):
             kind = "IPv6" if family == socket.AF_INET6 else "IPv4"
             raise ConfigError(f"cannot reach {show(address)} from a peer that listens on an {kind} address") from None
-        raise ConfigError(f"cannot find the host {address[0]!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot find the host {address[0]!r}: {error.strerror}", code="unreachable") from None
     except UnicodeError:
         raise ConfigError(f"cannot find the host {address[0]!r}: it is no name of a host") from None
     return list(dict.fromkeys((str(place[0]), int(place[1])) for *_, place in entries))
@@ -112,7 +112,8 @@ def bind(address: Address, kind: socket.SocketKind) -> socket.socket:
         bound.bind(address)
     except OSError as error:
         bound.close()
-        why = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror
-        raise ConfigError(f"cannot listen on {show(address)}: {why}") from None
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(f"cannot listen on {show(address)}: the port is in use", code="address-in-use") from None
+        raise ConfigError(f"cannot listen on {show(address)}: {error.strerror}") from None
     bound.setblocking(False)
     return bound

@@ -1,5 +1,8 @@
 """What an administrator may do with a peer: change its links and its plan."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from wend.drivers.live.addressing.given_links import GivenLinks
 from wend.drivers.live.config import NeighbourEntry
 from wend.drivers.live.peer import LivePeer
@@ -23,36 +26,38 @@ class Administration:
     def set_link(self, neighbour: PeerId, up: bool) -> None:
         """Cut or heal the link to a neighbour, for experiments."""
         if not self._experiments:
-            raise Refused("this peer allows no experiments: set experiments = true in its configuration")
-        try:
+            raise Refused(
+                "this peer allows no experiments: set experiments = true in its configuration", code="experiments-off"
+            )
+        with _refusing_links():
             (self._peer.pipes.heal if up else self._peer.pipes.cut)(neighbour)
-        except ConfigError as error:
-            raise Refused(str(error)) from None
 
     def add_link(self, entry: NeighbourEntry) -> None:
-        """Link the peer with one more neighbour."""
-        try:
+        with _refusing_links():
             self._given_links().add(entry)
-        except ConfigError as error:
-            raise Refused(str(error)) from None
 
     def remove_link(self, neighbour: PeerId) -> None:
-        """End the link with a neighbour for good."""
-        try:
+        with _refusing_links():
             self._given_links().remove(neighbour)
-        except ConfigError as error:
-            raise Refused(str(error)) from None
 
     def _given_links(self) -> GivenLinks:
         if self._links is None:
-            raise Refused("this peer's links cannot be changed: no file describes them")
+            raise Refused("this peer's links cannot be changed: no file describes them", code="invalid-link")
         return self._links
 
     def followed_plan(self) -> FollowedPlan:
-        """What decides which plan the peer follows."""
+        """The part that decides which plan the peer follows."""
         if self._plan is None:
-            raise Refused("this peer has no configuration to name a plan")
+            raise Refused("this peer has no configuration to name a plan", code="no-plan")
         return self._plan
 
     def plan_status(self) -> PlanStatus | None:
         return None if self._plan is None else self._plan.status()
+
+
+@contextmanager
+def _refusing_links() -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as error:
+        raise Refused(str(error), code="invalid-link") from None

@@ -1,11 +1,11 @@
-"""Who the client of one session is, and what it may do: by its certificate, by a token, or because anybody may."""
+"""Who the client of one session is, and what it may do. A certificate, a token or a local connection identifies it."""
 
 import time
 from typing import TYPE_CHECKING, Any
 
 from wend.drivers.live.access.access import Access
-from wend.drivers.live.access.grants import NotGranted
 from wend.drivers.live.access.source_limits import STATUS_PER_S, STATUS_PER_SOURCE_S
+from wend.model.errors import Refused
 from wend.security.identity import Identity
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ class AdmittedClient:
         self._is_stranger = True
         self._by_tls = False
         self._identity: Identity | None = None
-        """None: it did not connect by TLS, or is not known yet."""
+        """None if the client did not connect by TLS, or is not known yet."""
         self._certificate: bytes | None = None
-        """The certificate that it showed."""
+        """The certificate that the client showed."""
         self._verified_by: object = None
-        """What has verified that."""
+        """The verifier that accepted the certificate."""
         self.access: Access | None = None
-        """What the client may do; None: everything."""
+        """What the client may do; None for everything."""
 
     def connect(self, tls: Any) -> None:
         """Verify the certificate that the client shows by TLS, if any. Raises `Untrusted`."""
@@ -38,7 +38,7 @@ class AdmittedClient:
             self._check_certificate(self._certificate)
 
     def admit(self, token: str) -> None:
-        """Find out who the client is, and what it may do. Raises `Untrusted` or `NotGranted`."""
+        """Find out who the client is, and what it may do. Raises `Untrusted` or `Refused`."""
         if self._by_tls and self._identity is None:
             self._identity = self._admission.by_token(token)
         broker = self._listener.broker
@@ -47,29 +47,29 @@ class AdmittedClient:
         self._end_strangeness()
 
     def recheck(self) -> None:
-        """Check the client again. Raises `Untrusted` if its keys have ended or are no longer trusted, and `NotGranted`
-        if it may do other things now than when it connected."""
+        """Check the client again. Raises `Untrusted` if its keys have expired or are not trusted any longer, and
+        `Refused` if its rights have changed since it connected."""
         if self._certificate is not None:
             self._check_certificate(self._certificate)
         elif self._identity is not None:
             self._identity = self._admission.check(self._identity)
         if not self._is_stranger and self._admission.is_changed(self._identity, self.access):
-            raise NotGranted("rights-changed", "what this client may do has changed: it connects again")
+            raise Refused("the rights of this client have changed: it may connect again", code="rights-changed")
 
     def check_status(self) -> None:
-        """Raise `NotGranted` for a client that asks for the status too often: over all connections of a client that
-        shows keys, and over all clients of one source."""
+        """Raise `Refused` if the client asks for the status too often. The limits are for all connections of a client
+        with keys, and for all clients of one host."""
         if self._identity is None:
             return
         listener, now_s = self._listener, time.monotonic()
         if not listener.status_of_clients.take(self._identity.name, now_s):
-            raise NotGranted("status-refused", f"a client may ask for the status {STATUS_PER_S:g} times a second")
+            raise Refused(f"a client may ask for the status {STATUS_PER_S:g} times a second", code="status-refused")
         if not listener.status_of_sources.take(self._source, now_s):
             most = f"{STATUS_PER_SOURCE_S:g} times a second"
-            raise NotGranted("status-refused", f"clients of one host may ask for the status {most}")
+            raise Refused(f"clients of one host may ask for the status {most}", code="status-refused")
 
     def leave(self) -> None:
-        """The connection is gone."""
+        """The connection has ended."""
         self._end_strangeness()
         if self.access is not None:
             self.access.close()
@@ -80,7 +80,7 @@ class AdmittedClient:
             self._listener.limits.known(self._source)
 
     def _check_certificate(self, certificate: bytes) -> None:
-        """Verify the client's certificate, or only look whether it has ended if nothing else has changed."""
+        """Verify the client's certificate. With the same verifier as before, check only that it has not expired."""
         keys = self._admission.keys
         verifier = None if keys is None else keys.verifier
         if self._identity is None or verifier is not self._verified_by:

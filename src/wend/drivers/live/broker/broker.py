@@ -1,8 +1,8 @@
 """The broker of a live peer: local subscriptions of clients, fan-out of deliveries, publications.
 
-It knows nothing of connections. A listener (`listener.py` for `wend://`) translates between its clients and the
-broker; several listeners can share one broker. Clients that want the same filter with the same quality of service share
-one subscription of the peer, so the interest that the overlay learns does not grow with their number.
+The broker knows no connections. A listener (`listener.py` for `wend://`) translates between its clients and the broker.
+Clients with the same filter and quality of service share one subscription of the peer, so the interest that the overlay
+learns does not grow with the number of clients.
 """
 
 import logging
@@ -38,13 +38,13 @@ log = logging.getLogger("wend.clients")
 
 MAX_HANDLES = 100_000
 MAX_GROUPS_BYTES = 8 * 1024
-"""The names of all queue groups at one peer. Events carry the names of all groups that want them."""
+"""The limit for the names of all queue groups at one peer, because events carry the names of groups."""
 _UNNAMED = "this peer's strategy does not name the destinations of events, so {}"
 
 USUAL = Qos()
 SharedKey = str | tuple[str, Qos, bool]
-"""What clients share a subscription by: a filter; with the quality of service and whether it is announced, if these are
-not the usual ones. There may be very many."""
+"""The key under which clients share a subscription: the filter, with the quality of service and whether it is announced
+if these are not the usual ones. There may be very many keys, so the usual ones are small."""
 Subscriber = tuple["BrokerClient", int]
 """A client, and its handle for the subscription."""
 
@@ -54,11 +54,11 @@ class BrokerClient(Protocol):
 
     @property
     def stalled(self) -> bool:
-        """Whether it takes deliveries more slowly than they come."""
+        """Whether deliveries come faster than the client takes them."""
         ...
 
     def deliver(self, handle: int, effect: Deliver) -> None:
-        """Take an event for the subscription that this client made as `handle`. It must not block or raise."""
+        """Take an event for the subscription `handle`. Must not block or raise."""
         ...
 
     def missed(self, handle: int, counts: dict[MissedCode, int]) -> None:
@@ -71,7 +71,7 @@ class BrokerClient(Protocol):
 
 
 class Broker:
-    """Between one live peer and the clients of all its listeners."""
+    """Serves the clients of one live peer."""
 
     def __init__(
         self,
@@ -83,30 +83,30 @@ class Broker:
         keys: "KeyFolder | None" = None,
         signs: bool = False,
     ) -> None:
-        """`signs`: whether it signs what its clients publish, with the peer's `keys`."""
+        """`signs`: whether it signs the events of its clients with the peer's `keys`."""
         self.peer = peer
         self.scheduler = FairScheduler()
         self.counts: Counter[str] = Counter()
-        """Of clients, by all listeners. `now` is how many are connected."""
+        """Counters about clients. `now` is the number of connected clients."""
         self.signatures = SignedEvents(self.counts, keys, signs=signs)
         self.administration = Administration(peer, plan, links, experiments=experiments)
         self.durable = DurableAttachments(peer)
         self.stopping = False
         self._handles: dict[BrokerClient, dict[int, SharedKey | int]] = {}
-        """By client and handle: the key of a shared subscription, or the number of a durable one."""
+        """By client and handle: the key of a shared subscription, or the number of a durable subscription."""
         self._numbers: dict[SharedKey, int] = {}
         self._subscribers: dict[int, Subscriber | dict[Subscriber, None]] = {}
-        """By number: the only subscriber, which most subscriptions have, or all of them."""
+        """By number: all subscribers, or the only one, which is what most subscriptions have."""
         self._group_of: dict[int, str] = {}
-        """The numbers of subscriptions of queue groups, and the groups."""
+        """By number: the queue group of a subscription."""
         self._groups: Counter[str] = Counter()
-        """How many such subscriptions each group has."""
+        """The number of subscriptions of each queue group."""
         self._next_number = 1
         self.retained = RetainedExchange(self)
         peer.serve(self)
 
     def begin(self) -> None:
-        """Take over the durable subscriptions that the peer found in its store; to be called once it runs."""
+        """Take over the durable subscriptions from the peer's store. Call it once the peer runs."""
         self._next_number = max(self._next_number, self.durable.recall() + 1)
         if len(self.peer.peer.retained):
             self.retained.offer()
@@ -136,12 +136,12 @@ class Broker:
         window: int = 1,
         announced: bool = True,
     ) -> None:
-        """Subscribe a client, which numbers its subscriptions by handles. Raises `FilterError` or `Refused`."""
+        """Subscribe a client. It chooses the handle. Raises `FilterError` or `Refused`."""
         handles = self._handles.get(client, {})
         if handle in handles:
-            raise Refused(f"subscription {handle} exists already")
+            raise Refused(f"subscription {handle} exists already", code="invalid-subscription")
         if len(handles) >= MAX_HANDLES:
-            raise Refused(f"a client may have {MAX_HANDLES} subscriptions")
+            raise Refused(f"a client may have {MAX_HANDLES} subscriptions", code="too-many-subscriptions")
         _check_qos(qos)
         if qos.order:
             self._check_names_everyone("it cannot keep their order")
@@ -150,7 +150,8 @@ class Broker:
         if not announced:
             self._check_names_everyone("nobody can reply to a client")
             if durable is not None or qos.group:
-                raise Refused("a subscription that is not announced is for replies: it has no name and no queue group")
+                sentence = "a subscription that is not announced is for replies: it has no name and no queue group"
+                raise Refused(sentence, code="invalid-subscription")
         if durable is not None:
             self._attach(client, handle, LocalSubscription(self._next_number, filter, qos, durable), window)
             return
@@ -167,17 +168,23 @@ class Broker:
 
     def _check_names_everyone(self, otherwise: str) -> None:
         if not self.peer.peer.names_everyone:
-            raise Refused(_UNNAMED.format(otherwise))
+            raise Refused(_UNNAMED.format(otherwise), code="not-supported")
 
     def _check_group(self, qos: Qos, durable: DurableOptions | None) -> None:
         self._check_names_everyone("queue groups cannot share them")
         if len(qos.group) > MAX_GROUP_CHARS:
-            raise Refused(f"the name of a queue group may have {MAX_GROUP_CHARS} characters")
+            raise Refused(
+                f"the name of a queue group may have {MAX_GROUP_CHARS} characters", code="invalid-subscription"
+            )
         if durable is not None or qos.order:
             what = "ordered" if durable is None else "durable"
-            raise Refused(f"a member of a queue group gets some of the events, so it cannot be {what}")
+            raise Refused(
+                f"a member of a queue group gets some of the events, so it cannot be {what}",
+                code="invalid-subscription",
+            )
         if qos.group not in self._groups and sum(map(group_bytes, (*self._groups, qos.group))) > MAX_GROUPS_BYTES:
-            raise Refused(f"the names of all queue groups of a peer may have {MAX_GROUPS_BYTES} bytes")
+            sentence = f"the names of all queue groups of a peer may have {MAX_GROUPS_BYTES} bytes"
+            raise Refused(sentence, code="too-many-subscriptions")
 
     def _subscribe_peer(self, key: SharedKey) -> int:
         text, qos, announced = (key, USUAL, True) if isinstance(key, str) else key
@@ -192,7 +199,7 @@ class Broker:
         return number
 
     def _attach(self, client: BrokerClient, handle: int, request: LocalSubscription, window: int) -> None:
-        """Attach a client to the durable subscription of that name, which is made or changed if need be."""
+        """Attach a client to a durable subscription, and make or change the subscription if necessary."""
         number = self.durable.make(request)
         self._next_number = max(self._next_number, number + 1)
         self._replace(number)
@@ -208,7 +215,7 @@ class Broker:
             client.replaced(handle)
 
     def unsubscribe(self, client: BrokerClient, handle: int) -> None:
-        """End a subscription of a client; one that it does not have is no mistake."""
+        """End a subscription of a client, if the client has it."""
         key = self._handles.get(client, {}).pop(handle, None)
         if key is None:
             return
@@ -236,10 +243,8 @@ class Broker:
                 del self._groups[group]
 
     def disconnect(self, client: BrokerClient) -> None:
-        """End all subscriptions of a client that is gone.
-
-        While the peer stops they stay: the peer decides which ones it withdraws.
-        """
+        """End all subscriptions of a client that has left. While the peer stops they stay: the peer decides which ones
+        it withdraws."""
         if self.stopping:
             return
         for handle in list(self._handles.get(client, ())):
@@ -247,7 +252,7 @@ class Broker:
         self._handles.pop(client, None)
 
     def confirm(self, client: BrokerClient, handle: int, positions: tuple[int, ...]) -> None:
-        """A client has processed deliveries. One that is no longer attached confirms nothing."""
+        """Confirm deliveries of a durable subscription, if the client is still attached to it."""
         number = self._handles.get(client, {}).get(handle)
         if isinstance(number, int):
             self.durable.confirm(number, positions)
@@ -275,8 +280,8 @@ class Broker:
             self.retained.delivered(client, handle, delivery.event.id)
 
     def _hand(self, client: BrokerClient, handle: int, delivery: Deliver) -> None:
-        """Hand an event to a client, with the name of who signed it. Answers about retained events carry the signature
-        of another event, which is verified later."""
+        """Hand an event to a client, with the name of its signer. An answer about a retained event carries the
+        signature of that event, which is verified later."""
         if delivery.event.headers and client is not self.retained:
             event = self.signatures.verified(delivery.event, monotonic())
             delivery = delivery if event is delivery.event else delivery.of(event)
@@ -289,7 +294,7 @@ class Broker:
         return (subscribers,) if isinstance(subscribers, tuple) else tuple(subscribers)
 
     def _next_member(self, number: int) -> Subscriber:
-        """The client of a queue group whose turn it is. Those that read too slowly are passed over, if not all do."""
+        """Whose turn it is in a queue group. Clients that read too slowly are skipped, unless all do."""
         members = self._subscribers[number]
         if isinstance(members, tuple):
             return members
@@ -300,7 +305,7 @@ class Broker:
         return chosen
 
     def report_missed(self, missed: Missed) -> None:
-        """Tell the clients of a subscription what it misses."""
+        """Tell the clients of a subscription which events it misses."""
         number = missed.subscription.number
         attached = self.durable.subscriber(number)
         for client, handle in (*([] if attached is None else [attached]), *self._subscribers_of(number)):
@@ -309,8 +314,8 @@ class Broker:
     # ---------------------------------------------------------------- publications
 
     def publish(self, publication: Publication, access: "Access | None" = None) -> Receipt:
-        """Publish for a client, as far as its access allows; None: it may do everything. Raises `WendError` if the
-        event is refused."""
+        """Publish for a client. Without `access` the client may do everything. Raises `WendError` if the event is
+        refused."""
         if access is not None:
             _check_access(publication, access)
         if publication.retain:
@@ -325,11 +330,12 @@ class Broker:
 
     def _check_retained(self, publication: Publication) -> None:
         if publication.to is not None:
-            raise Refused("an event for one peer alone cannot be retained")
+            raise Refused("an event for one peer alone cannot be retained", code="invalid-event")
         self._check_names_everyone("nobody could ask for events that it retains")
         attribute = publication.retain
         if attribute not in publication.attributes:
-            raise Refused(f"the event is to be retained by its attribute {attribute!r}, which it does not have")
+            sentence = f"the event is to be retained by its attribute {attribute!r}, which it does not have"
+            raise Refused(sentence, code="invalid-event")
 
     # ---------------------------------------------------------------- what the peer keeps (`Keeper`)
 
@@ -343,13 +349,15 @@ class Broker:
 
 def _check_qos(qos: Qos) -> None:
     if qos.deadline_ns is not None and not 0 < qos.deadline_ns <= MAX_DEADLINE_NS:
-        raise Refused(f"a deadline must be above 0 and up to {MAX_DEADLINE_NS // SECOND} s")
+        raise Refused(
+            f"a deadline must be above 0 and up to {MAX_DEADLINE_NS // SECOND} s", code="invalid-subscription"
+        )
     if qos.reliability is not None and not 0.0 < qos.reliability <= 1.0:
-        raise Refused("a reliability must lie above 0 and up to 1")
+        raise Refused("a reliability must lie above 0 and up to 1", code="invalid-subscription")
 
 
 def _check_access(publication: Publication, access: "Access") -> None:
-    """Check an event before it is published, and count it. Raises `NotGranted`."""
+    """Check an event against the client's grants and limits, and count it. Raises `Refused`."""
     attributes, retain = publication.attributes, publication.retain
     if publication.to is None:
         access.check_publication(attributes)

@@ -1,7 +1,7 @@
-"""The requests of one client, but for publications, carried out at the broker as far as the client may.
+"""Carries out the requests of one client at the broker, except publications.
 
-A session hands over what a client that has greeted asks for. The answers go to the client's output. Whatever is refused
-is counted, and the client is told why.
+A session hands over the requests of a client that has greeted. The answers go to the client's output. Refusals are
+counted, and the client gets the reason.
 """
 
 import asyncio
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wend.drivers.live import frames
-from wend.drivers.live.access.grants import NotGranted
+from wend.drivers.live.access.grants import DENIALS
 from wend.drivers.live.broker.admitted_client import AdmittedClient
 from wend.drivers.live.broker.broker import Broker, BrokerClient
 from wend.drivers.live.config import NeighbourEntry
 from wend.drivers.live.plans.pieces import PlanPieces
-from wend.model.errors import FilterError, Refused, WendError
+from wend.model.errors import Refused, WendError
 from wend.model.events import Qos, Value
 from wend.protocol.ports import Unretained
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wend.drivers.live.broker.client_session import ClientOutput
 
 PAGE_BYTES = frames.MAX_FRAME_BYTES // 2
-"""What a list of durable subscriptions may take in one frame."""
+"""The size limit for a list of durable subscriptions in one frame."""
 
 
 class ClientRequests:
@@ -85,9 +85,9 @@ class ClientRequests:
     def refuse(self, ref: int, error: WendError) -> None:
         """Tell the client why a request was not carried out."""
         self._broker.counts["denied"] += 1
-        if isinstance(error, NotGranted):
-            self._broker.counts[error.counter] += 1
-        self._output.answer(frames.No(ref, str(error), filter=isinstance(error, FilterError)))
+        if error.code in DENIALS:
+            self._broker.counts[error.code] += 1
+        self._output.answer(frames.RefusedFrame(ref, error.code, str(error)))
 
     def _check_admin(self) -> None:
         if self._access is not None:
@@ -95,7 +95,7 @@ class ClientRequests:
 
     def _subscribe(self, frame: frames.Subscribe) -> None:
         if frame.handle < 1:
-            raise Refused(f"a subscription's number starts at 1, got {frame.handle}")
+            raise Refused(f"a subscription's number starts at 1, got {frame.handle}", code="invalid-subscription")
         qos = Qos(
             deadline_ns=frame.deadline_ns,
             reliability=frame.reliability,
@@ -133,7 +133,7 @@ class ClientRequests:
 
 
 def _page(ref: int, durable: list[frames.DurableStatus]) -> frames.Subscriptions:
-    """As many of these as fit a frame, in their order."""
+    """A frame with as many of these as it can hold, in order."""
     left, page = PAGE_BYTES, list[frames.DurableStatus]()
     for one in durable:
         left -= len(msgspec.msgpack.encode(one))

@@ -1,10 +1,10 @@
-"""The session of one client over TCP, which can hold up neither the peer nor another client.
+"""The session of one client over TCP. It can block neither the peer nor another client.
 
-A session reads frames (`frames.py`), admits its client (`admitted_client.py`), publishes what it sends, and has
-`client_requests.py` serve all else, in turns with other clients. A client that reads nothing for a minute while
-something waits for it (`stalled_queue.py`) is disconnected, as is one that does not greet. While a client does not read
-its answers, its requests are not read either. Nor are the requests of a client that publishes while too much waits for
-the links of the peer: so publishers become as slow as the network.
+A session reads frames (`frames.py`), admits its client (`admitted_client.py`), publishes the client's events, and lets
+`client_requests.py` serve the other requests, in turns with other clients. It disconnects a client that does not greet,
+and one that reads nothing for a minute while something waits for it (`stalled_queue.py`). While a client does not read
+its answers, the session does not read its requests. Neither does it while the client publishes and too much waits for
+the links of the peer, so publishers become as slow as the network.
 """
 
 import asyncio
@@ -17,21 +17,19 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from wend.drivers.live import frames
-from wend.drivers.live.access.grants import NotGranted
+from wend.drivers.live.access.grants import DENIALS
 from wend.drivers.live.broker.admitted_client import AdmittedClient
 from wend.drivers.live.broker.client_requests import ClientRequests
 from wend.drivers.live.broker.posting import Posting
 from wend.drivers.live.broker.publisher_pause import PublisherPause
 from wend.drivers.live.broker.stalled_queue import StalledQueue
-from wend.drivers.live.broker.tcp_options import set_options
 from wend.drivers.live.transport import wire
-from wend.model.errors import WendError, WireError
+from wend.model.errors import Refused, Untrusted, WendError, WireError
 from wend.model.events import event_bytes
 from wend.model.publication import Publication
 from wend.model.units import Nanos
 from wend.protocol.notices import MissedCode
 from wend.protocol.ports import Deliver, Receipt
-from wend.security.identity import Untrusted
 
 if TYPE_CHECKING:
     from wend.drivers.live.broker.listener import TcpListener
@@ -39,14 +37,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("wend.clients")
 
 STRANGER_FRAME_BYTES = 4096
-"""The first frame of a client that is not known yet."""
+"""The size limit for the first frame of a client that is not known yet."""
 WRITE_HIGH_BYTES = 256 * 1024
 GATHER_BYTES = 64 * 1024
-"""So much is written before the turn of the event loop ends."""
+"""Output beyond this size is written before the turn of the event loop ends."""
 
 
 class ClientOutput:
-    """The frames on their way to one client: gathered, and written once in a turn of the event loop."""
+    """Gathers the frames for one client, and writes them once in a turn of the event loop."""
 
     def __init__(
         self, counts: Counter[str], queue_msgs: int, queue_bytes: int, confirm: Callable[[int, tuple[int, ...]], None]
@@ -55,14 +53,14 @@ class ClientOutput:
         self.stalled = False
         """Whether the client reads more slowly than frames are written."""
         self.batches = False
-        """Whether the client takes several deliveries in one frame."""
+        """Whether the client accepts several deliveries in one frame."""
         self.queue = StalledQueue(counts, queue_msgs, queue_bytes, self._encode_delivery, confirm)
         self.counts = counts
         self._transport: asyncio.Transport | None = None
         self._unwritten: list[bytes] = []
         """Frames that are written when this turn of the event loop ends."""
         self._gathered: list[frames.Delivery] = []
-        """Deliveries after them, for one frame."""
+        """Deliveries after those frames, to be sent in one frame."""
         self._unwritten_bytes = 0
 
     def open(self, transport: asyncio.Transport) -> None:
@@ -70,12 +68,12 @@ class ClientOutput:
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES - GATHER_BYTES)
 
     def end(self) -> None:
-        """Write what was gathered, and take nothing more."""
+        """Write the gathered frames, and accept no more."""
         self.flush()
         self._transport = None
 
     def clear(self) -> None:
-        """Forget everything: the connection is gone."""
+        """Drop everything, because the connection has ended."""
         self._transport = None
         self.queue.clear()
         self._unwritten.clear()
@@ -98,7 +96,7 @@ class ClientOutput:
             self.answer(frames.MissedFrame(handle, counts))
 
     def answer(self, frame: frames.ToClient) -> None:
-        """Write an answer behind the deliveries that wait, so that the answer to a ping comes after them."""
+        """Write an answer after the deliveries that wait, so that a client may rely on the order."""
         if self._transport is None:
             return
         encoded = wire.encode_frame(frame)
@@ -110,7 +108,7 @@ class ClientOutput:
             self._unwritten.append(encoded)
 
     def flush(self) -> None:
-        """Write what was gathered in this turn of the event loop."""
+        """Write the frames gathered in this turn of the event loop."""
         self._unwritten_bytes = 0
         self._close_batch()
         if self._unwritten:
@@ -120,7 +118,7 @@ class ClientOutput:
                 self._transport.write(encoded)
 
     def resume(self) -> None:
-        """Write what waits, as far as the client reads."""
+        """Write the frames that wait, as long as the client reads."""
         if self._transport is None:
             return
         self.stalled = False
@@ -139,7 +137,7 @@ class ClientOutput:
         self._unwritten_bytes += size
 
     def _close_batch(self) -> None:
-        """Make frames of the deliveries that were gathered."""
+        """Turn the gathered deliveries into frames."""
         gathered = self._gathered
         if not gathered:
             return
@@ -156,7 +154,7 @@ class ClientOutput:
         return self._encode(_delivery(handle, effect, waited_ns))
 
     def _encode(self, delivery: frames.Delivery) -> bytes:
-        """The frame of a delivery. Instead of one that cannot be encoded, the client is told that it misses it."""
+        """The frame of a delivery. If it cannot be encoded, the frame says that the client misses an event."""
         try:
             return wire.encode_frame(delivery)
         except WireError as error:
@@ -169,7 +167,7 @@ def _delivery(handle: int, effect: Deliver, waited_ns: Nanos) -> frames.Delivery
     age = effect.age_ns + waited_ns
     late = effect.deadline_ns is not None and age > effect.deadline_ns
     event = effect.event
-    if event.groups or event.previous:  # these are for peers, and may be long
+    if event.groups or event.previous:  # these fields are for peers, and may be long
         event = msgspec.structs.replace(event, groups=(), previous=())
     return frames.Delivery(handle, event, age, late, effect.position, effect.again, effect.retained)
 
@@ -186,11 +184,11 @@ class ClientSession(asyncio.Protocol):
         self._client = AdmittedClient(listener, source)
         self._output = ClientOutput(self._broker.counts, listener.queue_msgs, listener.queue_bytes, self._confirm)
         self._requests: ClientRequests | None = None
-        """Serves the client; None until it has greeted."""
+        """None until the client has greeted."""
         self._posting: Posting | None = None
-        """The `Post` that is being served. It may take several turns."""
+        """The `Post` that the session is serving."""
         self._until = 0.0
-        """When its turn ends, by the monotonic clock."""
+        """The monotonic time at which the session's turn ends."""
         self._pause = PublisherPause(lambda: self._broker.peer.is_crowded, self._schedule)
         self._reading = True
         self._scheduled = False
@@ -203,20 +201,19 @@ class ClientSession(asyncio.Protocol):
 
     @property
     def queued_bytes(self) -> int:
-        """What waits for a client that does not read."""
+        """The size of the queue of a client that does not read."""
         return self._output.queue.size_bytes
 
     # ---------------------------------------------------------------- the connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
-        set_options(transport.get_extra_info("socket"))
         self._output.open(self.transport)
         self._broker.counts["connected"] += 1
         most = self._listener.max_clients
         if len(self._listener.sessions) >= most:
             self._broker.counts["refused"] += 1
-            self._dismiss(f"this peer serves {most} clients and takes no more")
+            self._dismiss(Refused(f"this peer accepts at most {most} clients", code="too-many-clients"))
             return
         self._listener.sessions.add(self)
         self._broker.counts["now"] += 1
@@ -237,11 +234,11 @@ class ClientSession(asyncio.Protocol):
         self._broker.disconnect(self)
 
     def end(self) -> None:
-        """Close the connection. The client can read the frames written before, for as long as it may stall. It gets no
-        more events: other members of its queue groups do."""
+        """Close the connection. The client has as long as it may stall to read the frames written before. Other members
+        of its queue groups get its further events."""
         transport, self.transport = self.transport, None
         if transport is None:
-            return  # it has ended, and a timer makes sure of it
+            return  # it has ended already
         self._cancel_timer()
         self._output.end()
         self._broker.disconnect(self)
@@ -251,26 +248,27 @@ class ClientSession(asyncio.Protocol):
             self._call_in(self._listener.stall_s, transport.abort)
             transport.close()  # by TLS it may be lost before this returns
 
-    def _dismiss(self, why: str) -> None:
-        self._output.answer(frames.No(0, why))
+    def _dismiss(self, error: WendError) -> None:
+        """Tell the client why its session ends, and end it."""
+        self._output.answer(frames.RefusedFrame(0, error.code, str(error)))
         self.end()
 
-    def _turn_away(self, error: Untrusted | NotGranted) -> None:
+    def _turn_away(self, error: Untrusted | Refused) -> None:
         """End the session of a client that may not connect, or no longer may."""
-        self._broker.counts[error.counter if isinstance(error, NotGranted) else "not-admitted"] += 1
-        self._dismiss(str(error))
+        self._broker.counts[error.code if error.code in DENIALS else "not-admitted"] += 1
+        self._dismiss(error)
 
     def recheck(self) -> None:
         """End the session if the client's keys have ended or are no longer trusted, or if its rights have changed."""
         if self.transport is not None:
             try:
                 self._client.recheck()
-            except (Untrusted, NotGranted) as error:
+            except (Untrusted, Refused) as error:
                 self._turn_away(error)
 
     def _not_greeted(self) -> None:
         self._broker.counts["silent"] += 1
-        self._dismiss(f"a client has to greet within {self._listener.greet_s:g} s")
+        self._dismiss(WireError(f"a client has to greet within {self._listener.greet_s:g} s", code="not-greeted"))
 
     def _call_in(self, wait_s: float, do: Callable[..., None], *arguments: int) -> None:
         self._cancel_timer()
@@ -288,13 +286,13 @@ class ClientSession(asyncio.Protocol):
         self._schedule()
 
     def _schedule(self) -> None:
-        """Answer the requests that were read; until that is done, no more are read."""
+        """Serve the requests that were read, before reading more."""
         if self.transport is not None and not self._scheduled:
             self._scheduled = True
             self._broker.scheduler.add(self)
 
     def work(self, until: float) -> bool:
-        """Answer requests until then; whether some are left."""
+        """Serve requests until this time. Returns whether some are left."""
         self._scheduled = False
         self._until = until
         if self._is_held_up():
@@ -303,7 +301,7 @@ class ClientSession(asyncio.Protocol):
             return self._answer_requests()
         except WireError as error:
             self._broker.counts["garbage"] += 1
-            self._dismiss(str(error))
+            self._dismiss(error)
         except Exception:
             self._broker.counts["failed"] += 1
             log.exception("the session of a client failed and is closed; the peer goes on")
@@ -311,7 +309,7 @@ class ClientSession(asyncio.Protocol):
         return False
 
     def _is_held_up(self) -> bool:
-        """Whether it can serve no request now: it has ended, its client does not read, or links are congested."""
+        """Whether it cannot serve requests now: it has ended, its client does not read, or links are congested."""
         return self.transport is None or self._output.stalled or self._pause.is_active
 
     def _must_pause(self) -> bool:
@@ -350,7 +348,7 @@ class ClientSession(asyncio.Protocol):
         if isinstance(frame, frames.Greet):
             self._greet(frame)
         elif requests is None:
-            raise WireError("a client has to greet first")
+            raise WireError("a client has to greet first", code="not-greeted")
         elif isinstance(frame, frames.Confirm):
             self._confirm(frame.handle, frame.positions)
         elif isinstance(frame, frames.Post):
@@ -369,11 +367,12 @@ class ClientSession(asyncio.Protocol):
 
     def _greet(self, frame: frames.Greet) -> None:
         if frame.version != frames.VERSION:
-            raise WireError(f"the client speaks version {frame.version}, this peer version {frames.VERSION}")
+            sentence = f"the client speaks version {frame.version}, this peer version {frames.VERSION}"
+            raise WireError(sentence, code="other-version")
         if self._requests is None:
             try:
                 self._client.admit(frame.token)
-            except (Untrusted, NotGranted) as error:
+            except (Untrusted, Refused) as error:
                 self._turn_away(error)
                 return
             self._splitter.limit = frames.MAX_FRAME_BYTES
@@ -389,7 +388,7 @@ class ClientSession(asyncio.Protocol):
     # ---------------------------------------------------------------- publications
 
     def _publish(self, publication: Publication) -> Receipt:
-        """Raises `WendError` if the event is refused. While links are congested, the client has to wait."""
+        """Publish for the client, and pause the client if links are congested. Raises `WendError` if it is refused."""
         receipt = self._broker.publish(publication, self._client.access)
         if receipt.congested:
             self._pause_reading()
@@ -410,16 +409,16 @@ class ClientSession(asyncio.Protocol):
         if self.transport is None:
             return
         access = self._client.access
-        checks = access is not None and (effect.position or effect.event.headers)  # others are what it subscribed to
+        checks = access is not None and (effect.position or effect.event.headers)  # others match what it subscribed to
         if access is None or not checks or access.takes(effect.event, effect.position > 0):
             self._output.deliver(handle, effect)
         else:
             self._withhold(handle, effect.position)
 
     def _withhold(self, handle: int, position: int) -> None:
-        """Skip an event of a backlog that came there when more was granted."""
+        """Skip an event in a backlog that the client may no longer receive."""
         self._broker.counts["withheld"] += 1
-        self._output.missed(handle, {"not granted": 1})
+        self._output.missed(handle, {"not-granted": 1})
         # Not now: the peer is handing over the event.
         asyncio.get_running_loop().call_soon(self._confirm, handle, (position,))
 
@@ -438,7 +437,7 @@ class ClientSession(asyncio.Protocol):
             self._schedule()
 
     def _still_stalled(self, unread_before: int) -> None:
-        """End the session of a client that has read nothing since so many bytes waited for it."""
+        """End the session if the client has read nothing since the last check."""
         if self.transport is None:
             return
         unread = self.transport.get_write_buffer_size()

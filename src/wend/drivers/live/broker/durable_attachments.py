@@ -1,7 +1,7 @@
 """The durable subscriptions of a peer, as its broker serves them.
 
-A durable subscription belongs to no client: a client attaches to it by its name, and takes it over from one that was
-attached. The peer itself holds the events that wait (`protocol/delivery/durable.py`).
+A durable subscription belongs to no client. A client attaches to it by its name, and takes it over from the client that
+was attached. The peer itself stores the events that wait (`protocol/delivery/durable.py`).
 """
 
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ MAX_WINDOW = 10_000
 
 
 class DurableAttachments:
-    """By name and by number, with the client that is attached to each."""
+    """The durable subscriptions by name and by number, and the client that is attached to each."""
 
     def __init__(self, peer: LivePeer) -> None:
         self._peer = peer
@@ -33,23 +33,24 @@ class DurableAttachments:
         return name in self._numbers
 
     def recall(self) -> int:
-        """Take over those that the peer found in its store. Returns the highest number of them, or 0."""
+        """Take over the durable subscriptions from the peer's store. Returns the highest number among them, or 0."""
         backlogs = self._peer.peer.durable
         self._numbers.update((backlog.options.name, number) for number, backlog in backlogs.items())
         return max(backlogs, default=0)
 
     def make(self, request: LocalSubscription) -> int:
-        """Make or change the subscription that a client wants. A new one gets the number of the request. Returns its
-        number. Raises `FilterError` or `Refused`."""
+        """Make or change a subscription. A new one gets the number of the request. Returns the number of the
+        subscription. Raises `FilterError` or `Refused`."""
         assert request.durable is not None
         parse(request.filter)
         name = request.durable.name
         try:
             check_durable(request.durable)
         except ClientError as error:
-            raise Refused(str(error)) from None
+            raise Refused(str(error), code="invalid-subscription") from None
         if name not in self._numbers and len(self._numbers) >= MAX_DURABLE:
-            raise Refused(f"this peer has {MAX_DURABLE} durable subscriptions and takes no more")
+            sentence = f"this peer has {MAX_DURABLE} durable subscriptions and takes no more"
+            raise Refused(sentence, code="too-many-subscriptions")
         number = self._numbers.get(name, request.number)
         self._peer.ask(Subscribed(LocalSubscription(number, request.filter, request.qos, request.durable)))
         self._numbers[name] = number
@@ -73,18 +74,18 @@ class DurableAttachments:
         self._peer.tell(Confirmed(number, positions))
 
     def number(self, name: str) -> int:
-        """Raises `Refused` if there is none of this name."""
+        """The number of a subscription. Raises `Refused` if no subscription has this name."""
         number = self._numbers.get(name)
         if number is None:
-            raise Refused(f"this peer has no durable subscription {name!r}")
+            raise Refused(f"this peer has no durable subscription {name!r}", code="unknown-subscription")
         return number
 
     def remove(self, name: str) -> None:
-        """Remove a subscription without a client, with the events that wait for it."""
+        """Remove a subscription without a client, and the events that wait for it."""
         self._peer.ask(Unsubscribed(self._numbers.pop(name)))
 
     def status(self) -> tuple[DurableStatus, ...]:
-        """Of all, by name."""
+        """The status of all subscriptions, by name."""
         backlogs = self._peer.peer.durable
         numbers = [number for _, number in sorted(self._numbers.items()) if number in backlogs]
         return tuple(self._status(backlogs[number]) for number in numbers)

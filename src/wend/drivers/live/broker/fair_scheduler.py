@@ -6,12 +6,12 @@ from collections import deque
 from typing import Protocol
 
 TURN_S = 0.003
-"""How long clients are served before the loop sees to sockets and timers again."""
+"""How long clients are served before the event loop handles sockets and timers again."""
 
 
 class Worker(Protocol):
     def work(self, until: float) -> bool:
-        """Work until then by the monotonic clock, or a little longer; whether some work is left."""
+        """Work until this monotonic time, or a little longer. Returns whether work is left."""
         ...
 
 
@@ -22,7 +22,7 @@ class FairScheduler:
         self._waiting: deque[Worker] = deque()
 
     def add(self, worker: Worker) -> None:
-        """Let a worker work: at once if no other waits, else in turn. One that waits already must not be added."""
+        """Let a worker work: at once if no other worker waits, otherwise in turn. Do not add a worker twice."""
         self._waiting.append(worker)
         if len(self._waiting) == 1:
             self._run()
@@ -35,7 +35,7 @@ class FairScheduler:
                 left = worker.work(until)
             except BaseException:
                 self._waiting.popleft()
-                if self._waiting:  # whatever has failed, the others are served
+                if self._waiting:  # the other workers are served in any case
                     asyncio.get_running_loop().call_soon(self._run)
                 raise
             self._waiting.popleft()

@@ -1,4 +1,4 @@
-"""The listener for `wend://` and `wends://`: accepts clients over TCP, and ends the sessions of those who may not stay.
+"""The listener for `wend://` and `wends://`: accepts clients over TCP, and ends sessions whose clients may not stay.
 
 `acceptor.py` accepts connections and shakes hands, `client_session.py` serves each client.
 """
@@ -21,7 +21,7 @@ STALL_S = 60.0
 GREET_S = 10.0
 MAX_CLIENTS = 1_000
 RECHECK_S = 30.0
-"""How often it looks whether the keys of connected clients have ended."""
+"""How often to check whether the keys of connected clients have expired."""
 
 
 class TcpListener:
@@ -59,13 +59,13 @@ class TcpListener:
         return SCHEME if self.admission.context is None else TLS_SCHEME
 
     def bind(self, listen: Address, *, insecure: bool = False) -> None:
-        """Take the address, so that it is known whether it can be used. Nobody can connect before `start`."""
+        """Bind the address, to find out whether it can be used. Nobody can connect before `start`."""
         secure = self.admission.context is not None
         self._bound = bind(check_listen(listen, insecure or secure), socket.SOCK_STREAM)
         self.address = self._bound.getsockname()[:2]
 
     async def start(self, listen: Address = ("127.0.0.1", 0), *, insecure: bool = False) -> None:
-        """Accept clients, at the address that was bound before, if one was."""
+        """Accept clients. Binds the address unless `bind` has done so."""
         if self._bound is None:
             self.bind(listen, insecure=insecure)
         assert self._bound is not None
@@ -79,8 +79,7 @@ class TcpListener:
         self._recheck()
 
     def recheck(self) -> None:
-        """End the sessions of clients whose keys have ended or are revoked, or whose rights have changed. The latter
-        connect again."""
+        """End the sessions of clients whose keys have expired or are revoked, or whose rights have changed."""
         for session in list(self.sessions):
             session.recheck()
 

@@ -1,16 +1,16 @@
-"""The pause of a client that publishes while too much waits for the links of the peer."""
+"""Pauses a client that publishes while too much waits for the links of the peer."""
 
 import asyncio
 from collections.abc import Callable
 
 ROOM_S = 0.005
-"""How often it looks whether the peer can take more."""
+"""How often to check whether the peer has room again."""
 MAX_PAUSE_S = 2.0
-"""After so long another request is served all the same, so that the client does not believe the peer gone."""
+"""The longest pause. Then one more request is served, so that the client does not think that the peer has died."""
 
 
 class PublisherPause:
-    """Ends by itself, as soon as there is room."""
+    """A pause that ends as soon as there is room."""
 
     def __init__(self, is_crowded: Callable[[], bool], resume: Callable[[], None]) -> None:
         self._is_crowded = is_crowded

@@ -2,8 +2,8 @@
 
 A broker whose peer retains events announces it by a subscription to the topic `wend.retained`, which no event has. When
 a client subscribes, its broker hands over the events that its own peer retains, and asks every peer that announced it.
-Question and answers are events for one peer alone, so no other subscription sees them. Peers may become known a little
-later, so the broker looks for new ones for some seconds.
+Questions and answers are events for one peer alone, so no other subscription sees them. The broker may learn of peers a
+little later, so it looks for new ones for some seconds.
 """
 
 import asyncio
@@ -31,26 +31,26 @@ TOPIC = "wend.retained"
 ASK = "wend.retained.ask"
 REPLY_TO = "wend-reply-to"
 RETAINED = "wend-retained"
-"""The header of an answer: what the event is that it carries."""
+"""The header of an answer: a `CarriedEvent`."""
 MAX_ANSWERS = 1_000
-"""The newest events that a peer sends to one question."""
+"""The most events that a peer sends in answer to one question. They are the newest."""
 LOOK_S = 1.0
 OPEN_S = 5.0
-"""How long a new subscription may get retained events of peers that become known after it."""
+"""How long a new subscription can get retained events of peers that become known later."""
 _NONE: frozenset[EventId] = frozenset()
-"""Of most subscriptions: there may be very many."""
+"""Shared by most subscriptions, because there may be very many."""
 _ANNOUNCED, _QUESTIONS, _ANSWERS = 1, 2, 3
-"""Its own subscriptions."""
+"""Handles of the exchange's own subscriptions."""
 
 
 class CarriedEvent(msgspec.Struct, frozen=True, array_like=True):
-    """What an answer says of the event that it carries. Attributes, payload and headers are those of the answer."""
+    """Describes the event in an answer. The answer itself has its attributes, payload and headers."""
 
     question: int
     id: EventId
     age_ns: Nanos
     topic: bool | int | float | str | None
-    """Its topic, since the answer has another; nil: it has none."""
+    """The topic of the event, since the answer has another topic; nil if it has none."""
 
 
 class Question:
@@ -65,7 +65,7 @@ class Question:
         self.until_s = until_s
         self.asked: tuple[PeerId, ...] = ()
         self.delivered: set[EventId] | frozenset[EventId] = _NONE
-        """The events that it has, as they were published or as they were retained."""
+        """The events that the subscription got already, fresh or retained."""
 
     def got(self, id_: EventId) -> None:
         if isinstance(self.delivered, frozenset):
@@ -87,15 +87,15 @@ class RetainedExchange:
         """Whether a timer is set to look for peers that retain events."""
         self._next = 1
         self._questions: dict[int, Question] = {}
-        """Those of the last seconds, by number."""
+        """The questions of the last seconds, by number."""
         self._numbers: dict[tuple[BrokerClient, int], int] = {}
         self._new: list[int] = []
-        """Those that nobody was asked yet."""
+        """Questions that the broker has not sent yet."""
 
     # ---------------------------------------------------------------- for clients of this broker
 
     def subscribed(self, client: "BrokerClient", handle: int, filter: str) -> None:
-        """Give a new subscription what matches it."""
+        """Deliver retained events to a new subscription."""
         loop = asyncio.get_running_loop()
         question = Question(client, handle, filter, loop.time() + OPEN_S)
         for event, age_ns in self._broker.peer.retained(filter):
@@ -125,7 +125,7 @@ class RetainedExchange:
             self._questions[number].got(id_)
 
     def ended(self, client: "BrokerClient", handle: int) -> None:
-        """A subscription ended."""
+        """A subscription has ended."""
         number = self._numbers.pop((client, handle), None)
         if number is not None:
             del self._questions[number]
@@ -135,7 +135,7 @@ class RetainedExchange:
         return [other for other in peer.wanting({"topic": TOPIC}) if other != peer.id]
 
     def _look(self) -> None:
-        """Ask peers that became known since. Forget old questions."""
+        """Ask peers that became known meanwhile. Drop old questions."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         for question in [each for each in self._questions.values() if each.until_s < now]:

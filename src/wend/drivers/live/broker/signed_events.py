@@ -1,7 +1,7 @@
-"""Signed events at a live peer: it signs what its clients publish, and tells its clients who signed what they get.
+"""Signed events at a live peer: it signs the events of its clients, and tells its clients who signed an event.
 
-A client learns the signer by a header that its own peer sets. The same header from anywhere else is removed, and a
-signature that does not verify is removed and counted, so that a client never sees a name that was not verified.
+The peer sets a header with the name of the signer. It removes this header from events of others, and it removes and
+counts signatures that do not verify. So a client never sees a name that was not verified.
 """
 
 import logging
@@ -34,7 +34,7 @@ class SignedEvents:
         self._signs = signs
         self._limit = LogLimit(LINES_PER_MINUTE, MINUTE)
         self._last: tuple[Event, Event] | None = None
-        """The event that was verified last, as it came and as clients see it: it may have several subscribers."""
+        """The event that was verified last, as it came and as clients see it. It may have several subscribers."""
         self.replace(keys)
 
     def replace(self, keys: "KeyFolder | None") -> None:
@@ -45,21 +45,23 @@ class SignedEvents:
         return self._signer is not None
 
     def signed(self, id_: EventId, publication: Publication) -> Publication:
-        """A publication with the signature of what it becomes under this id. Raises `Refused` for headers that are the
-        peer's."""
+        """The publication with a signature of the event that it becomes under this id. Raises `Refused` if it has
+        headers that only the peer may set."""
         headers = publication.headers
         if SIGNATURE_HEADER in headers or SIGNED_BY_HEADER in headers:
-            raise Refused(f"the headers {SIGNATURE_HEADER} and {SIGNED_BY_HEADER} are the peer's own")
+            raise Refused(
+                f"the headers {SIGNATURE_HEADER} and {SIGNED_BY_HEADER} are the peer's own", code="invalid-event"
+            )
         if self._signer is None:
             return publication
         try:
             headers = self._signer.sign(id_, publication.attributes, publication.payload, headers)
         except (OverflowError, ValueError) as error:
-            raise Refused(f"the event cannot be signed: {error}") from None
+            raise Refused(f"the event cannot be signed: {error}", code="invalid-event") from None
         return msgspec.structs.replace(publication, headers=headers)
 
     def verified(self, event: Event, now: Nanos) -> Event:
-        """An event as clients see it: with the name of who signed it, or without any."""
+        """The event as clients see it: with the name of its signer, if it is signed."""
         headers = event.headers
         if not headers or (SIGNATURE_HEADER not in headers and SIGNED_BY_HEADER not in headers):
             return event

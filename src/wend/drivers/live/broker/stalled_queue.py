@@ -1,7 +1,7 @@
 """The queue of a client that does not read: answers, and a bounded number of deliveries.
 
-A full queue drops the oldest deliveries, and the client is told their number once it reads again. Answers are never
-dropped. What subscriptions miss is added up meanwhile.
+A full queue drops the oldest deliveries, and tells the client their number once it reads again. Answers are never
+dropped. Meanwhile the queue adds up what subscriptions miss.
 """
 
 from collections import Counter, deque
@@ -15,11 +15,11 @@ from wend.model.units import Nanos
 from wend.protocol.ports import Deliver
 
 Encode = Callable[[int, Deliver, Nanos], bytes]
-"""Makes the frame of a delivery: its handle, the delivery, and how long it waited."""
+"""Makes a frame from a handle, a delivery, and the time that the delivery has waited."""
 
 
 class StalledQueue:
-    """What waits for one client."""
+    """The frames and deliveries that wait for one client."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class StalledQueue:
         self._encode = encode
         self._confirm = confirm
         self._items: deque[tuple[int, int, bytes | tuple[Deliver, Nanos]]] = deque()
-        """With the handle and the size: the frame of an answer, with 0 for a handle, or a delivery, with the time since
-        which it waits. A delivery is encoded when it is written, because it grows older until then."""
+        """A handle and a size, with the frame of an answer (handle 0), or with a delivery and the time when it came. A
+        delivery is encoded when it is written, because its age grows until then."""
         self._dropped: Counter[int] = Counter()
         self._missed: dict[int, Counter[str]] = {}
-        """By handle: what the subscription missed since the client does not read, by reason."""
+        """By handle: the events that a subscription missed since the client stopped reading, by reason."""
 
     def __bool__(self) -> bool:
         return bool(self._items)
@@ -59,7 +59,7 @@ class StalledQueue:
         self._missed.setdefault(handle, Counter()).update(counts)
 
     def forget(self, handle: int) -> None:
-        """The client no longer wants to hear of this subscription."""
+        """Drop the reports about a subscription that has ended."""
         self._dropped.pop(handle, None)
         self._missed.pop(handle, None)
 
@@ -68,7 +68,7 @@ class StalledQueue:
         self._items.clear()
 
     def drain(self) -> Iterator[bytes]:
-        """The frames that wait, in their order. Those that the caller does not take stay."""
+        """The frames that wait, in order. Frames that the caller does not take stay."""
         dropped, self._dropped = self._dropped, Counter()
         missed, self._missed = self._missed, {}
         reports: list[frames.ToClient] = [frames.Dropped(handle, count) for handle, count in sorted(dropped.items())]
@@ -87,7 +87,7 @@ class StalledQueue:
                 yield self._encode(handle, effect, waited_ns)
 
     def _expired(self, handle: int, effect: Deliver) -> bytes:
-        """A delivery waited here for longer than its event lives."""
+        """Report a delivery whose event expired in the queue."""
         self.counts["expired"] += 1
         if effect.position:
             self._confirm(handle, (effect.position,))
@@ -98,8 +98,9 @@ class StalledQueue:
         self.size_bytes += size
 
     def _drop_oldest(self) -> bool:
-        """Drop the oldest delivery. Answers stay; they are few, since no requests are read now. So do deliveries of
-        durable subscriptions: their windows bound them, and nobody would send them again to a client that stays."""
+        """Drop the oldest delivery, if there is one. Answers stay: they are few, because no requests are read now.
+        Deliveries of durable subscriptions stay, too: windows bound them, and nobody would send them again to a client
+        that stays connected."""
         for place, (handle, size, item) in enumerate(self._items):
             if isinstance(item, tuple) and not item[0].position:
                 del self._items[place]

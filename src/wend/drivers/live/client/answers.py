@@ -1,7 +1,7 @@
-"""The answers that a client waits for, over whatever connection it has at the moment.
+"""The answers that a client waits for.
 
-Every request has a number, and its answer names it. A request fails with `ConnectionLost` if the connection breaks
-before the answer, or if none comes in time, since nobody can know whether the peer accepted it.
+Every request has a number, which its answer repeats. A request fails with `ConnectionLost` if the connection breaks
+before the answer, or if no answer comes in time, because nobody can know whether the peer accepted it.
 """
 
 import asyncio
@@ -12,22 +12,21 @@ from typing import Protocol, TypeVar
 
 from wend.drivers.live import frames
 from wend.drivers.live.client.connection import PeerConnection
-from wend.model.errors import ClientError, ConnectionLost, FilterError, Refused, WendError
+from wend.model.errors import ClientError, ConnectionLost, refusal
 
 BATCH_BYTES = 256 * 1024
-"""A client with more unsent bytes waits until the peer has read some."""
-MISFIT = "the peer gave an answer that does not fit the request"
+"""With more unsent bytes than this, a client waits until the peer has read some."""
 A = TypeVar("A", frames.Accepted, frames.Completed, frames.StatusFrame, frames.Following, frames.Subscriptions)
 
 
 class PendingBatch(Protocol):
-    """Publications that are written at once, and answered one by one or together."""
+    """Publications that are written together."""
 
     complete: asyncio.Future[None]
-    """Done when all have an answer, or will get none."""
+    """Done when each publication has an answer, or will get none."""
 
     def answered(self, frame: frames.Answer) -> None:
-        """The answer to one request of it came."""
+        """Take the answer to a request of this batch."""
         ...
 
     def failed(self, error: ClientError) -> None:
@@ -36,15 +35,15 @@ class PendingBatch(Protocol):
 
 
 class PendingAnswers:
-    """Numbers the requests of a client, and matches answers to them."""
+    """Numbers the requests of a client, and assigns answers to them."""
 
     def __init__(self, connection: PeerConnection, timeout: float) -> None:
         self.timeout = timeout
         """How long an answer may take, in seconds."""
         self.number: Callable[[], int] = itertools.count(1).__next__
-        """A number for the next request or subscription."""
+        """Returns a number for the next request or subscription."""
         self.calls: dict[int, asyncio.Future[frames.Answer] | PendingBatch] = {}
-        """By number: the requests that wait for an answer."""
+        """The requests that wait for an answer, by number."""
         self._connection = connection
         self._deadlines = AnswerDeadlines(self.calls, self._overdue)
 
@@ -62,14 +61,14 @@ class PendingAnswers:
             raise self._no_answer() from None
         finally:
             self.calls.pop(ref, None)
-        if isinstance(answer, frames.No):
-            raise refusal(answer)
+        if isinstance(answer, frames.RefusedFrame):
+            raise refusal(answer.code, answer.why)
         if not isinstance(answer, expected):
-            raise ClientError(f"{self._connection.at} gave an answer that does not fit the request")
+            raise unexpected_answer(self._connection.at)
         return answer
 
     def answered(self, frame: frames.Answer) -> None:
-        """The peer answered a request."""
+        """Take an answer of the peer."""
         call = self.calls.get(frame.ref)
         if isinstance(call, asyncio.Future):
             if not call.done():
@@ -78,13 +77,13 @@ class PendingAnswers:
             call.answered(frame)
 
     async def complete(self) -> None:
-        """Wait until the requests sent so far are answered."""
+        """Wait until all requests so far are answered."""
         calls = [call if isinstance(call, asyncio.Future) else call.complete for call in self.calls.values()]
         if calls:
             await asyncio.wait(calls)
 
     def fail(self, error: ClientError) -> None:
-        """Fail all requests: no answer will come over the connection that broke."""
+        """Fail all requests, because the connection broke."""
         for call in self.calls.values():
             if not isinstance(call, asyncio.Future):
                 call.failed(error)
@@ -92,7 +91,7 @@ class PendingAnswers:
                 call.set_exception(error)
 
     def _no_answer(self) -> ConnectionLost:
-        return ConnectionLost(f"{self._connection.at} did not answer within {self.timeout:g} s")
+        return no_answer(self._connection.at, self.timeout)
 
     def _overdue(self, ref: int) -> None:
         call = self.calls.get(ref)
@@ -101,11 +100,11 @@ class PendingAnswers:
 
 
 class AnswerDeadlines:
-    """One timer for the time limits of all requests. Most of them may wait equally long, so they become overdue in the
+    """One timer for the time limits of all requests. Most requests have the same limit, so they become overdue in the
     order in which they were sent."""
 
     def __init__(self, waiting: Container[int], overdue: Callable[[int], None]) -> None:
-        """`waiting` has the numbers of requests without an answer; `overdue` is called for those that wait too long."""
+        """`waiting` has the numbers of requests without an answer. `overdue` is called for each that waits too long."""
         self._waiting = waiting
         self._overdue = overdue
         self._due: deque[tuple[float, int]] = deque()
@@ -113,11 +112,11 @@ class AnswerDeadlines:
         self._timer_at = 0.0
 
     def add(self, ref: int, timeout: float) -> None:
-        """A request was sent."""
+        """Start the time limit of a request."""
         self._forget_answered()
         when = asyncio.get_running_loop().time() + timeout
         due, place = self._due, len(self._due)
-        while place and due[place - 1][0] > when:  # its timeout is shorter than those before
+        while place and due[place - 1][0] > when:  # its timeout is shorter than that of earlier requests
             place -= 1
         due.insert(place, (when, ref))
         if self._timer is None or self._timer_at > when:
@@ -145,6 +144,9 @@ class AnswerDeadlines:
             self._arm(self._due[0][0])
 
 
-def refusal(answer: frames.No) -> WendError:
-    """The error that a refused request raises."""
-    return (FilterError if answer.filter else Refused)(answer.why)
+def no_answer(url: str, timeout: float) -> ConnectionLost:
+    return ConnectionLost(f"{url} did not answer within {timeout:g} s", code="timeout")
+
+
+def unexpected_answer(url: str) -> ClientError:
+    return ClientError(f"{url} gave an answer that does not fit the request", code="unexpected-answer")

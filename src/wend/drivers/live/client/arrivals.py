@@ -1,4 +1,4 @@
-"""What a client gets: the receipt of a publication, and an event."""
+"""What a client gets from a peer: the receipt of a publication, and an event."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from wend.model.events import SIGNED_BY_HEADER, Attributes, EventId, Headers, Pe
 from wend.model.publication import Publication
 
 REPLY_TO = "wend-reply-to"
-"""The header of a request: the topic of the inbox, a slash, and the number of the request."""
+"""The header of a request: the topic of the inbox, a slash and the number of the request."""
 REPLY = "wend-reply"
 """The header of a reply: the number of the request."""
 EventTuple = tuple[Attributes, bytes] | tuple[Attributes, bytes, Headers]
@@ -22,11 +22,11 @@ class PublishReceipt(msgspec.Struct, frozen=True):
 
     id: EventId
     targets: int
-    """How many peers are to get it, as far as the publishing peer knows."""
+    """How many peers the event is for, as far as the publishing peer knows."""
     kept: bool
-    """Whether it survives a crash of the publishing peer."""
+    """Whether the event survives a crash of the publishing peer."""
     congested: bool = False
-    """Whether so much waits for a link of that peer that the publisher should pause."""
+    """Whether the publisher should pause, because too much waits for a link of its peer."""
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -38,14 +38,14 @@ class Arrival(msgspec.Struct, frozen=True):
     age: float
     """Seconds from publication to delivery at the subscriber's peer."""
     late: bool
-    """Whether that is more than the subscription's deadline."""
+    """Whether the age exceeds the subscription's deadline."""
     headers: Headers = {}
     stream: Any = None
-    """The subscription that it came by."""
+    """The subscription that got the event."""
     retained: bool = False
-    """Whether it was published before the subscription, and a peer retained it."""
+    """Whether the event is older than the subscription, and a peer retained it."""
     signed_by: str | None = None
-    """The name of the site that signed it, as the subscriber's peer verified; None: nobody that it trusts."""
+    """The site that signed the event, as the subscriber's peer verified; None without a trusted signature."""
 
     async def reply(
         self, payload: bytes = b"", attributes: Attributes | None = None, headers: Headers | None = None
@@ -59,12 +59,12 @@ class DurableArrival(Arrival, frozen=True):
     """An event of a durable subscription."""
 
     redelivered: bool = False
-    """Whether a client of this subscription got it before and did not confirm it."""
+    """Whether a client of this subscription got the event before and did not confirm it."""
     peer: PeerId = -1
     position: int = 0
 
     def ack(self) -> None:
-        """Confirm that it is processed: the peer forgets it. To confirm it twice does no harm."""
+        """Confirm that the event is processed, so that the peer can forget it. Confirming it twice does no harm."""
         self.stream.confirm(self.peer, self.position)
 
 
@@ -72,9 +72,9 @@ def reply_to(request: Arrival, payload: bytes, attributes: Attributes | None, he
     """The publication that answers a request. Raises `ClientError` if the event is not a request."""
     topic, slash, number = request.headers.get(REPLY_TO, "").rpartition("/")
     if not slash:
-        raise ClientError("this event is no request: it names nobody to reply to")
+        raise ClientError("this event is not a request: it names nobody to reply to")
     if attributes is not None and "topic" in attributes:
-        raise ClientError("a reply has the topic of the requester's inbox: give it other attributes")
+        raise ClientError("the topic of a reply is the inbox of the requester: leave out topic")
     named = {**(headers or {}), REPLY: number}
     return Publication({**(attributes or {}), "topic": topic}, payload, named, to=request.id.publisher)
 
@@ -84,7 +84,7 @@ def receipt_of(accepted: frames.Accepted) -> PublishReceipt:
 
 
 def signer_of(headers: Headers) -> tuple[Headers, str | None]:
-    """The headers of the application, and who signed the event, as the peer says."""
+    """The headers of the application, and the signer of the event that the peer names."""
     if not headers or SIGNED_BY_HEADER not in headers:
         return headers, None
     rest = dict(headers)

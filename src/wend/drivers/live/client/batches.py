@@ -1,28 +1,28 @@
-"""Batches of publications: many events in one write, and the answer to each.
+"""Batches of publications: many events in one write, each with an answer.
 
-Waiting for each receipt before the next event is sent costs a round trip for every event. `Client.publish_many` writes
-a batch while the receipts of the batch before are on their way, so that the peer always has something to read.
+Waiting for a receipt before the next event would cost a round trip for every event. `Client.publish_many` writes a
+batch while the receipts of the previous batch are in transit, so that the peer always has something to read.
 """
 
 import asyncio
 from collections.abc import Iterator
 
 from wend.drivers.live import frames
-from wend.drivers.live.client.answers import BATCH_BYTES, MISFIT, PendingAnswers
+from wend.drivers.live.client.answers import BATCH_BYTES, PendingAnswers, no_answer, unexpected_answer
 from wend.drivers.live.client.arrivals import PublishReceipt, receipt_of
 from wend.drivers.live.client.connection import PeerConnection
 from wend.drivers.live.transport import wire
-from wend.model.errors import ClientError, ConnectionLost, Refused
+from wend.model.errors import ClientError, ConnectionLost, WendError, refusal
 
 BATCH_MSGS = 256
 
 
 class PublishBatch:
-    """Publications that are written at once, each with a receipt of its own."""
+    """Publications that are written together, each with its own receipt."""
 
     def __init__(self, requests: list[frames.Publish]) -> None:
         self.error: ClientError | None = None
-        """Why publications without an answer will get none."""
+        """Why publications without an answer failed."""
         self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._requests = requests
         self._answers: dict[int, frames.Answer] = {}
@@ -44,29 +44,29 @@ class PublishBatch:
             self.error = error
             self.complete.set_result(None)
 
-    def results(self, unsent: ClientError) -> list[PublishReceipt | ClientError]:
+    def results(self, unsent: ClientError, url: str) -> list[PublishReceipt | WendError]:
         """In the order of the publications: the receipt, or the reason why there is none."""
-        return [_result(self._answers.get(ref, self.error or unsent)) for ref in self.refs]
+        return [_result(self._answers.get(ref, self.error or unsent), url) for ref in self.refs]
 
 
-def _result(answer: frames.Answer | ClientError) -> PublishReceipt | ClientError:
+def _result(answer: frames.Answer | ClientError, url: str) -> PublishReceipt | WendError:
     match answer:
         case frames.Accepted():
             return receipt_of(answer)
-        case frames.No(why=why):
-            return Refused(why)
+        case frames.RefusedFrame(_, code, why):
+            return refusal(code, why)
         case ClientError():
             return answer
-    return ClientError(MISFIT)
+    return unexpected_answer(url)
 
 
 async def send_batches(
     connection: PeerConnection, answers: PendingAnswers, requests: list[frames.Publish]
-) -> list[PublishReceipt | ClientError]:
-    """Send publications in batches, each batch while the one before it is answered. After an error the rest is not
-    sent, so that no event overtakes one whose fate is unknown."""
+) -> list[PublishReceipt | WendError]:
+    """Send publications in batches, each while the peer answers the previous one. After an error the rest is not sent,
+    so that no event overtakes one whose fate is unknown."""
     batches, calls, timeout = list(_batched(requests)), answers.calls, answers.timeout
-    unsent = ConnectionLost("it was not sent, because an event before it got no answer")
+    unsent = ConnectionLost("the event was not sent, because an earlier event got no answer", code="not-sent")
     before: PublishBatch | None = None
     try:
         for batch in batches:
@@ -82,11 +82,11 @@ async def send_batches(
         if before is not None:
             await _complete(before, connection.at, timeout)
     except ClientError as error:
-        unsent = error if isinstance(error, ConnectionLost) else ConnectionLost(str(error))
+        unsent = error if isinstance(error, ConnectionLost) else ConnectionLost(str(error), code=error.code)
     finally:
         for ref in (ref for batch in batches for ref in batch.refs):
             calls.pop(ref, None)
-    return [result for batch in batches for result in batch.results(unsent)]
+    return [result for batch in batches for result in batch.results(unsent, connection.at)]
 
 
 async def _complete(batch: PublishBatch, url: str, timeout: float) -> None:
@@ -94,7 +94,7 @@ async def _complete(batch: PublishBatch, url: str, timeout: float) -> None:
         async with asyncio.timeout(timeout):
             await asyncio.shield(batch.complete)
     except TimeoutError:
-        batch.failed(ConnectionLost(f"{url} did not answer within {timeout:g} s"))
+        batch.failed(no_answer(url, timeout))
 
 
 def _batched(requests: list[frames.Publish]) -> Iterator[PublishBatch]:

@@ -7,9 +7,9 @@
 
 One task reads the connection at all times, so a slow application fills only the bounded buffer of its own subscription.
 A full buffer drops the oldest events and counts them in `dropped`. When the connection breaks, the client connects
-again, to the same peer or to the next one that its URL names, and restores its subscriptions. It misses the events that
-reach the peer meanwhile (but see `protocol/delivery/pending.py`). A request that was not answered fails with
-`ConnectionLost`, since nobody can know whether the peer accepted it.
+again, to the same peer or to the next one in its URL, and restores its subscriptions. It misses the events that reach
+the peer meanwhile (but see `protocol/delivery/pending.py`). A request without an answer fails with `ConnectionLost`,
+because nobody can know whether the peer accepted it.
 """
 
 import asyncio
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 BUFFER_MSGS = 10_000
 BUFFER_BYTES = 16 * 1024 * 1024
 WINDOW_MSGS = 1024
-"""`try_publish` sends nothing while so many requests of the client are unanswered."""
+"""`try_publish` sends nothing while this many requests of the client are unanswered."""
 
 CONGESTED_S = 0.1
-"""Nor for so long after a receipt that said `congested`."""
+"""`try_publish` sends nothing for this time after a receipt that says `congested`."""
 _PIECE_BYTES = 256 * 1024
-"""Of a plan, in one frame."""
+"""The size of a piece of a plan in one frame."""
 
 
 class Client:
@@ -106,7 +106,7 @@ class Client:
 
     @property
     def reconnects(self) -> int:
-        """How often a new connection replaced a broken one."""
+        """How often a new connection has replaced a broken one."""
         return self._connection.reconnects
 
     # ---------------------------------------------------------------- called by the application
@@ -120,10 +120,11 @@ class Client:
         ttl: float | None = None,
         retain: bool | str = False,
     ) -> PublishReceipt:
-        """Hand an event to the peer, and wait until it has accepted it. An invalid event is not sent.
+        """Publish an event, and wait until the peer has accepted it. An invalid event is not sent.
 
-        Peers drop the event when it is older than `ttl` seconds. `retain=True`: the peer retains it for subscriptions
-        that come later, until another one with its topic replaces it; `retain="sensor"`: with its sensor.
+        Peers drop the event when it is older than `ttl` seconds. With `retain=True` the peer retains the event for
+        later subscriptions, until another event with the same topic replaces it. `retain="sensor"` does the same for
+        the attribute `sensor`.
         """
         return await self._publish(as_publication(attributes, payload, headers, ttl, retain))
 
@@ -136,16 +137,16 @@ class Client:
         ttl: float | None = None,
         retain: bool | str = False,
     ) -> None:
-        """Publish as `publish` does, but do not wait for the receipt: the fastest way to publish many events.
+        """Publish an event without waiting for its receipt: the fastest way to publish many events.
 
-        It waits only while too many posted events are unanswered. An invalid event raises at once; that the peer
-        refused one, or that the connection broke before the answer, is raised by the next `flush`.
+        It waits only while too many posted events are unanswered. An invalid event raises at once. If the peer refuses
+        an event, or the connection breaks before the answer, the next `flush` raises.
         """
         await self._posts.add(as_publication(attributes, payload, headers, ttl, retain))
 
     async def flush(self, timeout: float | None = None) -> int:
-        """Wait until the peer has answered everything that was posted. Returns how many events it accepted since the
-        last flush. Raises `Refused` or `ConnectionLost` with the number of the others, and the first cause."""
+        """Wait until the peer has answered all posted events. Returns how many it accepted since the last flush. Raises
+        `Refused` or `ConnectionLost` with the number of the others, and the first cause."""
         return await self._posts.flush(self.timeout if timeout is None else timeout)
 
     async def request(
@@ -169,8 +170,8 @@ class Client:
         *,
         ttl: float | None = None,
     ) -> PublishReceipt | None:
-        """Publish as `publish` does, but only if the event can be sent at once. None: it was not sent, because there
-        is no connection, the peer is behind with this client's requests, or its links were just congested."""
+        """Publish an event if it can be sent at once. Returns None if it was not sent: there is no connection, the
+        peer has many unanswered requests of this client, or its links were congested a moment ago."""
         publication = as_publication(attributes, payload, headers, ttl)
         if not self.connected or len(self._answers.calls) >= WINDOW_MSGS or self._connection.unsent_bytes > BATCH_BYTES:
             return None
@@ -179,18 +180,18 @@ class Client:
         return await self._publish(publication)
 
     async def publish_many(self, events: Iterable[Attributes | EventTuple]) -> list[PublishReceipt]:
-        """Hand many events to the peer, in this order, and wait for all receipts.
+        """Publish many events in this order, and wait for all receipts.
 
-        An event is its attributes, or a tuple of attributes, payload and headers. All are checked before the first is
-        sent. If the peer refuses some, it publishes the others all the same. If the connection breaks, the rest is not
-        sent. In both cases `PartlyPublished` has the result of each event.
+        An event is its attributes, or a tuple of attributes, payload and headers. All events are checked before the
+        first is sent. If the peer refuses some events, it still publishes the others. If the connection breaks, the
+        rest is not sent. In both cases `PartlyPublished` has the result of each event.
         """
         requests: list[frames.Publish] = []
         for number, event in enumerate(events):
             try:
                 publication = as_publication(*(event if isinstance(event, tuple) else (event,)))
             except ClientError as error:
-                raise type(error)(f"event {number} of many: {error}") from None
+                raise type(error)(f"event {number} of many: {error}", code=error.code) from None
             requests.append(self._publish_frame(publication))
         results = await send_batches(self._connection, self._answers, requests)
         receipts = [result for result in results if isinstance(result, PublishReceipt)]
@@ -219,15 +220,15 @@ class Client:
     ) -> EventStream:
         """A subscription: enter it with `async with`, or await it; then iterate.
 
-        `deadline` is in seconds; `reliability` is the share of events that is enough at the first attempt, for peers
-        that send on several trees. `order="publisher"`: events of one publisher come in the order of publication.
-        `expire=True`: the peer drops events that are past the deadline. `group="workers"`: of all subscriptions with
-        this group, at any peers, one gets each event. `retained=False`: no events that peers retain.
+        `deadline` is in seconds. `reliability` is the share of events that is enough at the first attempt, if peers
+        send on several trees. `order="publisher"` delivers events of one publisher in the order of publication.
+        `expire=True` lets the peer drop events that are past the deadline. `group="workers"` makes the subscription a
+        member of a queue group: one member, at any peer, gets each event. `retained=False` excludes retained events.
 
-        With a `name` the subscription is durable: it stays at the peer when the client is gone, its events wait for the
-        next client that gives the name, and the peer repeats each until the client has confirmed it: by `ack="auto"`
-        when the application asks for the next one, by `ack="explicit"` when it calls `event.ack()`. At most `window`
-        events are on the way unconfirmed. What waits is bounded by `max_events`, `max_bytes` and `max_age` (seconds).
+        With a `name` the subscription is durable. It stays at the peer when the client leaves, and its events wait for
+        the next client with this name. The peer repeats an event until the client has confirmed it: with `ack="auto"`
+        when the application asks for the next event, with `ack="explicit"` when it calls `event.ack()`. At most
+        `window` events are unconfirmed. `max_events`, `max_bytes` and `max_age` (seconds) bound the events that wait.
         """
         if buffer_msgs < 1 or buffer_bytes < 1:
             raise ClientError(f"a buffer of {buffer_msgs} messages and {buffer_bytes} bytes holds nothing")
@@ -249,14 +250,14 @@ class Client:
         return EventStream(self._streams, request, buffer_msgs, buffer_bytes, None if name is None else ack)
 
     async def drain(self, timeout: float | None = None) -> None:
-        """Wait until everything published is acknowledged and everything received is consumed."""
+        """Wait until the peer has answered all requests and the application has consumed all events."""
         try:
             async with asyncio.timeout(timeout):
                 await self._answers.complete()
                 await self._ask(frames.PingFrame(self._number()))
                 await self._streams.consumed()
         except TimeoutError:
-            raise ClientError(f"not everything was consumed within {timeout} s") from None
+            raise ClientError(f"not everything was consumed within {timeout} s", code="timeout") from None
 
     async def close(self) -> None:
         await self._connection.close()
@@ -268,7 +269,7 @@ class Client:
         return (await self._call(frames.AskStatus(self._number()), frames.StatusFrame)).status
 
     async def cut(self, neighbour: PeerId) -> None:
-        """Have the peer lose everything that it sends to this neighbour; for experiments."""
+        """Make the peer lose everything that it sends to this neighbour, for experiments."""
         await self._ask(frames.SetLink(self._number(), neighbour, False))
 
     async def heal(self, neighbour: PeerId) -> None:
@@ -276,32 +277,32 @@ class Client:
         await self._ask(frames.SetLink(self._number(), neighbour, True))
 
     async def add_link(self, neighbour: PeerId, address: str, *, delay: str = "20ms", reliability: float = 1.0) -> None:
-        """Have the peer make a link with one more neighbour, until it restarts. The neighbour makes it, too, unless its
-        file says `admit = false`."""
+        """Make the peer link to another neighbour, until it restarts. The neighbour does so, too, unless its file
+        says `admit = false`."""
         request = frames.AddLink(self._number(), neighbour, address, delay, reliability)
         await self._ask(request)
 
     async def remove_link(self, neighbour: PeerId) -> None:
-        """Have the peer end the link with a neighbour. What is in flight over it takes other routes."""
+        """Make the peer remove the link to a neighbour. Events in flight over it take other routes."""
         await self._ask(frames.RemoveLink(self._number(), neighbour))
 
     async def load_plan(self) -> int:
-        """Have the peer read its plan again and follow it, without losing or doubling an event; the plan's id."""
+        """Make the peer read its plan again and follow it, without losing or doubling events. Returns its id."""
         return (await self._call(frames.LoadPlan(self._number()), frames.Following)).plan
 
     async def prepare_plan(self, version: int, part: bytes) -> None:
-        """Have the peer check its part of a plan (`wend.model.plan_slice`), and hold it for a minute."""
+        """Make the peer check its part of a plan (`wend.model.plan_slice`), and hold it for a minute."""
         pieces = [part[place : place + _PIECE_BYTES] for place in range(0, len(part), _PIECE_BYTES)]
         for number, piece in enumerate(pieces, 1):
             request = frames.PreparePlan(self._number(), version, piece, last=number == len(pieces))
             await self._ask(request)
 
     async def commit_plan(self, plan: int, version: int) -> None:
-        """Have the peer follow the plan that it holds."""
+        """Make the peer follow the plan that it holds."""
         await self._call(frames.CommitPlan(self._number(), plan, version), frames.Following)
 
     async def revert_plan(self, plan: int, version: int) -> None:
-        """Have the peer forget a plan that it holds, or follow the one before it again."""
+        """Make the peer drop a plan that it holds, or return to the previous one."""
         await self._ask(frames.RevertPlan(self._number(), plan, version))
 
     async def subscriptions(self) -> tuple[frames.DurableStatus, ...]:
@@ -321,7 +322,7 @@ class Client:
         await self._ask(frames.RemoveSubscription(self._number(), name))
 
     async def unretain(self, value: Value, attribute: str = "topic") -> None:
-        """Have the peer forget the event that it retains for this topic, or this value of another attribute."""
+        """Make the peer forget the event that it retains for a topic, or for a value of another attribute."""
         check_types({attribute: value}, b"", {})
         await self._ask(frames.Unretain(self._number(), attribute, value))
 
@@ -349,7 +350,7 @@ class Client:
         try:
             data = wire.encode_frame(request)
         except WireError as error:
-            raise ClientError(str(error)) from None
+            raise ClientError(str(error), code=error.code) from None
         connection = self._connection
         if connection.writer is None:
             await connection.opened()
@@ -399,12 +400,12 @@ def connect(
 ) -> Client:
     """A client of the peer at `url`: enter it with `async with`, or await it.
 
-    A URL with several peers, such as `wend://site-a:7700,site-b:7700`, lets the client go to another one when its own
-    is gone. In seconds: `timeout` bounds each attempt to connect, and each answer once the request is sent; `patience`
-    is how long a broken connection is tried again. Requests that are made meanwhile wait.
+    With several peers in the URL, such as `wend://site-a:7700,site-b:7700`, the client goes to another peer if its own
+    fails. `timeout` limits each attempt to connect and each answer. `patience` is how long the client tries to restore
+    a broken connection; requests made meanwhile wait. Both are in seconds.
 
-    `wends://` connects by TLS. The client shows a certificate: `keys` is its folder, as `wend key new` made it, or
-    `root`, `certificate` and `key` are single files. Or it shows a `token`, a text or the `Path` of a private file.
+    `wends://` connects by TLS. The client shows a certificate: `keys` is a folder made by `wend key new`, or `root`,
+    `certificate` and `key` are single files. Or it shows a `token`, a text or the `Path` of a private file.
     """
     options = {"keys": keys, "root": root, "certificate": certificate, "key": key, "token": token}
     names = [name for name, value in options.items() if value is not None]
@@ -416,5 +417,5 @@ def connect(
     from wend.drivers.live.access.tls import client_tls
 
     read = partial(client_tls, **options)
-    read()  # a mistake is told now
+    read()  # to report a mistake now
     return Client(url, timeout=timeout, patience=patience, tls=read)

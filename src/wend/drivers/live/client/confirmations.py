@@ -1,9 +1,9 @@
-"""What a client has confirmed of a durable subscription.
+"""The events of a durable subscription that a client has confirmed.
 
 The peer repeats an event until the client confirms it. The client confirms an event when the application asks for the
-next one (`ack="auto"`), or when the application says so (`event.ack()`). Over a new connection the peer sends again
-what it has no confirmation of. The client leaves out what the application has already, so while the client lives, the
-application sees each event once.
+next one (`ack="auto"`), or when the application says so (`event.ack()`). Over a new connection the peer sends all
+unconfirmed events again. The client skips those that the application has already, so the application sees each event
+once as long as the client lives.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from wend.model.events import PeerId
 
 AUTO, EXPLICIT = "auto", "explicit"
 _REMEMBERED = 20_000
-"""Confirmed positions that are remembered, in case the confirmation was lost with the connection."""
+"""The most confirmed positions to remember, in case a confirmation was lost with the connection."""
 
 
 class Confirmations:
@@ -27,11 +27,11 @@ class Confirmations:
         if ack not in (AUTO, EXPLICIT):
             raise ClientError(f'ack is "{AUTO}" or "{EXPLICIT}", got {ack!r}')
         self.moves = 0
-        """How often the subscription went on at another peer."""
+        """How often the subscription moved to another peer."""
         self._is_automatic = ack == AUTO
         self._send = send
         self.peer: PeerId = -1
-        """The peer that the positions are of."""
+        """The peer that assigned the positions."""
         self._current: DurableArrival | None = None
         """The event that the application has."""
         self._held: set[int] = set()
@@ -42,8 +42,8 @@ class Confirmations:
         self._flushes = False
 
     def move(self, peer: PeerId) -> bool:
-        """Go on at this peer. Returns whether it was another one before: positions mean other events here, and the
-        former peer still has what was not confirmed."""
+        """Continue at this peer. Returns whether it was another one before. Its positions mean other events; the former
+        peer still has the unconfirmed ones."""
         if peer == self.peer:
             return False
         was_elsewhere, self.peer = self.peer != -1, peer
@@ -75,13 +75,13 @@ class Confirmations:
         self._current = None
 
     def forget_current(self) -> None:
-        """The application failed with the event that it has: the next client gets it again."""
+        """The application failed with its event, so the next client gets the event again."""
         self._current = None
 
     def confirm(self, peer: PeerId, position: int) -> None:
         """Confirm an event."""
         if peer != self.peer or position not in self._held:
-            return  # it was confirmed, or it is of another peer, which will send it again
+            return  # it is confirmed already, or of another peer, which will send it again
         self._held.discard(position)
         self._confirmed_set.add(position)
         self._confirmed.append(position)
@@ -93,7 +93,7 @@ class Confirmations:
             asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
-        """Tell the peer what is confirmed."""
+        """Send the confirmations to the peer."""
         self._flushes = False
         if self._unsent and self._send(tuple(self._unsent)):
             self._unsent.clear()

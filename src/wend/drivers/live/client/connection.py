@@ -1,12 +1,12 @@
 """The connection of a client to a peer: made once, and made again when it breaks.
 
-A client may know several peers. It tries them in the order of its URL, at first from the first one on, later from the
-one that it was connected to. The first connection fails at once and says why. One that breaks later is tried again,
-after longer and longer waits, until the client's patience ends. A peer that is silent for a while is asked for an
-answer. If none comes, the connection counts as broken, because the host may be gone.
+A client may know several peers. It tries them in the order of its URL, later from the last peer on. If the first
+connection fails, the client raises at once. If a connection breaks later, the client tries again, after longer and
+longer pauses, until its patience ends. It asks a silent peer for an answer. If none comes, the connection counts as
+broken, because the host may have crashed.
 
-The connection knows nothing of requests and subscriptions. It tells `client.py` what it read, when to subscribe again,
-and when everything that waits has to fail.
+The connection knows no requests and subscriptions. It tells `client.py` what it read, when to subscribe again, and when
+all that wait have to fail.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from wend.drivers.live import frames
 from wend.drivers.live.addressing.addresses import Address, parse_urls, scheme_of, show
 from wend.drivers.live.transport import wire
-from wend.model.errors import ClientError, ConfigError, ConnectionLost, Refused, WireError
+from wend.model.errors import ClientError, ConfigError, ConnectionLost, Refused, WireError, refusal
 from wend.model.events import PeerId
 
 if TYPE_CHECKING:  # most clients connect without TLS
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # most clients connect without TLS
 FIRST_BACKOFF_S = 0.05
 LAST_BACKOFF_S = 2.0
 SILENCE_S = 10.0
-"""A peer that is silent for so long is asked for an answer. Another such time without one: it is gone."""
+"""After this silence the client asks the peer for an answer. After another one, the connection counts as broken."""
 _CHUNK_BYTES = 256 * 1024
 
 
@@ -47,7 +47,7 @@ class PeerConnection:
         ended: Callable[[ClientError], None],
         tls: "Callable[[], ClientTls] | None" = None,
     ) -> None:
-        """`tls` reads the client's keys, anew for each connection: certificates are renewed."""
+        """`tls` reads the client's keys, again for each connection, because certificates are renewed."""
         self.url = url
         self._tls = tls
         self.timeout = timeout
@@ -58,15 +58,15 @@ class PeerConnection:
         """None while there is no connection."""
         self._addresses = parse_urls(url)
         self._last = 0
-        """The place of the address that it is connected to, or was last."""
+        """The index of the address that it is connected to, or was last."""
         self._received = received
         """Called with every frame that the peer sends."""
         self._restore = restore
         """Called when a new connection replaces a broken one."""
         self._lost = lost
-        """Called when the connection breaks: no answer will come to requests written before."""
+        """Called when the connection breaks. Requests that were written before get no answer."""
         self._ended = ended
-        """Called when there will be no other connection."""
+        """Called when the client gives up or is closed."""
         self.unwritten: list[bytes] = []
         """Frames of this turn of the event loop, which are written at once; see `write_soon`."""
         self._writes_soon = False
@@ -96,7 +96,7 @@ class PeerConnection:
             if self._error is not None:
                 raise self._error
             if self._task is None:
-                raise ClientError("connect first: async with wend.connect(...), or await it")
+                raise ClientError("connect first: async with wend.connect(...), or await it", code="not-connected")
             await self._ready.wait()
 
     def write_soon(self) -> None:
@@ -113,14 +113,14 @@ class PeerConnection:
 
     @property
     def unsent_bytes(self) -> int:
-        """What was written and is not sent yet."""
+        """How many bytes were written but not sent yet."""
         return 0 if self.writer is None else self.writer.transport.get_write_buffer_size()
 
     async def drain(self) -> None:
         """Wait while the peer reads more slowly than frames are written."""
         self._write()
         if self.writer is not None:
-            with suppress(OSError):  # a broken connection fails the answers, too, and says so better
+            with suppress(OSError):  # a broken connection fails the answers, with a better sentence
                 await self.writer.drain()
 
     async def close(self) -> None:
@@ -129,10 +129,10 @@ class PeerConnection:
             with suppress(asyncio.CancelledError):
                 await self._task
             self._task = None
-        self._finish(ClientError("the client is closed"))
+        self._finish(ClientError("the client is closed", code="closed"))
 
     async def _connect(self) -> AsyncIterator[frames.ToClient]:
-        """Connect to the first peer that can be reached, from the last one on. All attempts share the timeout."""
+        """Connect to the first peer that can be reached, starting with the last one. All attempts share the timeout."""
         count = len(self._addresses)
         failures: list[ClientError] = []
         for place in ((self._last + step) % count for step in range(count)):
@@ -146,7 +146,10 @@ class PeerConnection:
         if count == 1:
             raise failures[0]
         refused = all(isinstance(failure, Refused) for failure in failures)
-        raise (Refused if refused else ConnectionLost)("; ".join(map(str, failures)))
+        sentences = "; ".join(map(str, failures))
+        if refused:
+            raise Refused(sentences, code=failures[0].code)
+        raise ConnectionLost(sentences, code="unreachable")
 
     async def _connect_to(self, address: Address, timeout: float) -> AsyncIterator[frames.ToClient]:
         url = self._url(address)
@@ -159,14 +162,14 @@ class PeerConnection:
                     match await anext(frames_read, None):
                         case frames.Welcome(peer=peer, version=frames.VERSION):
                             if certified not in (None, peer):
-                                raise Refused(
-                                    f"{url} says that it is peer {peer}, but has the certificate of peer {certified}"
-                                )
+                                said = f"says that it is peer {peer}, but has the certificate of peer {certified}"
+                                raise Refused(f"{url} {said}", code="untrusted")
                             self.peer = peer
-                        case frames.No(why=why):
-                            raise Refused(why)
+                        case frames.RefusedFrame(_, code, why):
+                            raise refusal(code, why)
                         case None:
-                            raise ConnectionLost(f"{url} closed the connection; perhaps {self._why_closed()}")
+                            sentence = f"{url} closed the connection; perhaps {self._why_closed()}"
+                            raise ConnectionLost(sentence, code="unreachable")
                         case _:
                             raise WireError("it did not welcome us")
                 except BaseException:
@@ -175,14 +178,15 @@ class PeerConnection:
         except (OSError, TimeoutError) as error:
             raise self._unreached(url, error) from None
         except WireError as error:
-            raise ConnectionLost(f"{url} is not a Wend peer of this version: {error}") from None
+            sentence = f"{url} is not a Wend peer of this version: {error}"
+            raise ConnectionLost(sentence, code="other-version") from None
         self.writer = writer
         self._ready.set()
         return frames_read
 
     async def _open(self, address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str, PeerId | None]:
-        """A connection and, by TLS, the token to show and the peer whose certificate it has. Raises `Refused` for one
-        that is not trusted."""
+        """A connection and, with TLS, the token to show and the peer in the certificate. Raises `Refused` if it is not
+        trusted."""
         if self._tls is None:
             return *await asyncio.open_connection(*address), "", None
         from wend.security.identity import Untrusted
@@ -190,29 +194,28 @@ class PeerConnection:
         try:
             tls = self._tls()
         except ConfigError as error:
-            raise Refused(str(error)) from None
-        # The name is not checked, but has to be given.
+            raise Refused(str(error), code=error.code) from None
+        # The name is required, although nobody checks it.
         reader, writer = await asyncio.open_connection(*address, ssl=tls.context, server_hostname=address[0])
         try:
             identity = tls.check(writer.get_extra_info("ssl_object").getpeercert(True))
         except Untrusted as error:
             writer.close()
-            raise Refused(f"{self._url(address)} is not trusted: {error}") from None
+            raise Refused(f"{self._url(address)} is not trusted: {error}", code=error.code) from None
         return reader, writer, tls.token, identity.peer
 
     def _why_closed(self) -> str:
-        """The likeliest reason for which a peer answers nothing."""
+        """The likeliest reason why a peer closes the connection without an answer."""
         return "it takes wends:// only" if self._tls is None else "it does not trust this client's certificate"
 
     def _unreached(self, url: str, error: Exception) -> ClientError:
-        """What a connection that could not be made means. One that is not trusted is not tried again."""
+        """The error for a failed connection. The client does not try again if TLS failed."""
         if self._tls is None or not isinstance(error, SSLError):
-            return ConnectionLost(
-                f"cannot reach a peer at {url}: {getattr(error, 'strerror', None) or 'it does not answer'}"
-            )
+            why = getattr(error, "strerror", None) or "it does not answer"
+            return ConnectionLost(f"cannot reach a peer at {url}: {why}", code="unreachable")
         from wend.drivers.live.access.tls import reason
 
-        return Refused(f"{url}: {reason(error)}")
+        return Refused(f"{url}: {reason(error)}", code="untrusted")
 
     async def _run(self, frames_read: AsyncIterator[frames.ToClient]) -> None:
         try:
@@ -226,20 +229,20 @@ class PeerConnection:
         except ClientError as error:
             self._finish(error)
         finally:
-            self._broken(ClientError("the client is closed"))
+            self._broken(ClientError("the client is closed", code="closed"))
 
     async def _reconnect(self) -> AsyncIterator[frames.ToClient]:
         loop = asyncio.get_running_loop()
         give_up = loop.time() + self.patience
         wait = FIRST_BACKOFF_S
         while True:
-            # Spread out, so that the clients of a restarted peer do not all come at once.
+            # The pauses differ, so that the clients of a restarted peer do not all come at once.
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))
             try:
                 frames_read = await self._connect()
             except ConnectionLost as error:
                 if loop.time() > give_up:
-                    raise ConnectionLost(f"{error}; gave up after {self.patience:g} s") from None
+                    raise ConnectionLost(f"{error}; gave up after {self.patience:g} s", code=error.code) from None
                 wait = min(2 * wait, LAST_BACKOFF_S)
             else:
                 self._restore()
@@ -256,7 +259,7 @@ class PeerConnection:
         self._lost(error)
 
     def _finish(self, error: ClientError) -> None:
-        """Give up connecting, and end everything that waits."""
+        """Give up connecting, and fail all that wait."""
         self._error = self._error or error
         self._broken(error)
         self._ready.set()
@@ -265,7 +268,7 @@ class PeerConnection:
     async def _frames(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> AsyncIterator[frames.ToClient]:
-        """What the peer sends. Raises `TimeoutError` if it stays silent although it was asked."""
+        """The frames of the peer. Raises `TimeoutError` if it stays silent when asked."""
         splitter = wire.Splitter()
         asked = False
         while True:

@@ -1,7 +1,7 @@
 """The subscriptions of a client: the stream of events of each, and the table of all that are open.
 
-A stream is what the application iterates over. The table opens and closes streams at the peer, hands them what the peer
-sends, and subscribes them again over a new connection.
+The application iterates over a stream. The table opens and closes subscriptions at the peer, hands them their
+deliveries, and restores them over a new connection.
 """
 
 import asyncio
@@ -13,12 +13,11 @@ from typing import Any, Protocol
 import msgspec
 
 from wend.drivers.live import frames
-from wend.drivers.live.client.answers import refusal
 from wend.drivers.live.client.arrivals import Arrival, DurableArrival, PublishReceipt, reply_to, signer_of
 from wend.drivers.live.client.confirmations import Confirmations
 from wend.drivers.live.client.connection import PeerConnection
 from wend.drivers.live.transport import wire
-from wend.model.errors import ClientError, FilterError, Refused, WendError
+from wend.model.errors import ClientError, FilterError, Refused, WendError, refusal
 from wend.model.events import Attributes, Headers, PeerId, event_bytes
 from wend.model.publication import Publication
 from wend.model.units import SECOND
@@ -44,20 +43,20 @@ class OpenSubscription(Protocol):
         ...
 
     def subscribed(self, peer: PeerId) -> None:
-        """A peer has confirmed the subscription: at first, and whenever it was restored, here or at another peer."""
+        """The peer has made or restored the subscription."""
         ...
 
     def end(self, error: WendError | None) -> None:
-        """It gets no more events, for this reason; None: the application closed it."""
+        """It gets no more events, for this reason; None if the application closed it."""
         ...
 
     async def consumed(self) -> None:
-        """Wait until the application has all events."""
+        """Wait until the application has taken all events."""
         ...
 
 
 class EventStreams:
-    """The open subscriptions of a client, by their number."""
+    """The open subscriptions of a client, by number."""
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class EventStreams:
         except BaseException as error:
             self._open.pop(stream.handle, None)
             if self._connection.writer is not None and not isinstance(error, FilterError | Refused):
-                # Nobody waits for the answer any longer, and it may be yes.
+                # Nobody waits for the answer any longer, and the peer may accept.
                 self._write(frames.Unsubscribe(self._number(), stream.handle))
             raise
 
@@ -127,7 +126,7 @@ class EventStreams:
                 stream.deliver(delivery)
 
     def report(self, frame: frames.Dropped | frames.MissedFrame | frames.Replaced) -> None:
-        """The peer says what became of a subscription."""
+        """Take a report about a subscription."""
         stream = self._open.get(frame.handle)
         if stream is None:
             return
@@ -138,21 +137,21 @@ class EventStreams:
                 stream.missed.update(counts)
             case frames.Replaced(handle):
                 del self._open[handle]
-                stream.end(ClientError("another client took over this durable subscription"))
+                stream.end(ClientError("another client took over this durable subscription", code="taken-over"))
 
     def answered(self, frame: frames.Answer) -> None:
-        """The peer answered a request. It may be one of `restore`."""
+        """Take an answer. It may be for a subscription that is being restored."""
         stream = self._restoring.pop(frame.ref, None)
         if stream is None:
             return
-        if isinstance(frame, frames.No):
+        if isinstance(frame, frames.RefusedFrame):
             self._open.pop(stream.handle, None)
-            stream.end(refusal(frame))
+            stream.end(refusal(frame.code, frame.why))
         else:
             stream.subscribed(self.peer)
 
     def restore(self) -> None:
-        """Subscribe again to everything, over a new connection."""
+        """Restore all subscriptions over a new connection."""
         for stream in self._open.values():
             request = stream.request(self._number())
             self._restoring[request.ref] = stream
@@ -163,7 +162,7 @@ class EventStreams:
         self._restoring.clear()
 
     def end(self, error: ClientError) -> None:
-        """End all: there will be no other connection."""
+        """End all subscriptions."""
         for stream in list(self._open.values()):
             stream.end(error)
         self._open.clear()
@@ -172,14 +171,14 @@ class EventStreams:
 class BufferedSubscription:
     """A subscription whose events wait in a buffer until the application takes them.
 
-    The buffer is bounded by messages and by bytes, because either bound alone allows a gigabyte. A full buffer drops
-    the oldest event. The buffer of a durable subscription drops nothing: its window bounds it.
+    The buffer is bounded by messages and by bytes, because one bound alone would allow a gigabyte. A full buffer drops
+    the oldest event. The buffer of a durable subscription drops nothing, because the window bounds it.
     """
 
     def __init__(
         self, streams: EventStreams, request: frames.Subscribe, buffer_msgs: int, buffer_bytes: int, ack: str | None
     ) -> None:
-        """`ack`: of a durable subscription, how events are confirmed."""
+        """`ack`: how the events of a durable subscription are confirmed."""
         self.handle = request.handle
         self.missed: Counter[str] = Counter()
         self.dropped = 0
@@ -247,11 +246,11 @@ class BufferedSubscription:
             self.confirmations.flush()
 
     def _move(self, peer: PeerId) -> None:
-        """Go on at this peer. If it is another one, the former peer has what is buffered, as it is not confirmed."""
+        """Continue at this peer. If it is another one, drop the buffer: the former peer has its unconfirmed events."""
         if self.confirmations is not None and self.confirmations.move(peer):
             self._buffer.clear()
             self._bytes = 0
-            self._changed.set()  # somebody may wait until all of them are consumed
+            self._changed.set()  # somebody may wait until the buffer is empty
 
     def end(self, error: WendError | None) -> None:
         self.ended = True
@@ -274,7 +273,7 @@ class EventStream:
         self.deadline_ns = request.deadline_ns
         self.reliability = request.reliability
         self.name = None if request.durable is None else request.durable.name
-        """Of a durable subscription."""
+        """The name of a durable subscription; None for others."""
         self._streams = streams
         self._subscription = BufferedSubscription(streams, request, buffer_msgs, buffer_bytes, ack)
         self._confirmations = self._subscription.confirmations
@@ -282,13 +281,13 @@ class EventStream:
 
     @property
     def dropped(self) -> int:
-        """Events that were dropped because the application or the client reads too slowly, here and at the peer."""
+        """Events that the client or the peer dropped because the application or the client read too slowly."""
         return self._subscription.dropped
 
     @property
     def missed(self) -> Counter[str]:
-        """By reason: events that expired, gaps that an ordered subscription skipped, and events that the peer could not
-        hold for a durable subscription."""
+        """By reason: events that expired, gaps that an ordered subscription skipped, and events for which a backlog had
+        no room."""
         return self._subscription.missed
 
     @property
@@ -298,13 +297,13 @@ class EventStream:
 
     @property
     def moves(self) -> int:
-        """How often a durable subscription went on at another peer. The events that waited at the former one stay
+        """How often a durable subscription moved to another peer. The events that waited at the former peer stay
         there."""
         return 0 if self._confirmations is None else self._confirmations.moves
 
     async def __aenter__(self) -> "EventStream":
         if self._subscription.ended:
-            raise ClientError("this subscription is closed: make another")
+            raise ClientError("this subscription is closed: make another", code="closed")
         if not self._entered:
             await self._streams.open(self._subscription)
             self._entered = True
@@ -319,8 +318,8 @@ class EventStream:
         await self.close()
 
     async def close(self) -> None:
-        """End the subscription; events in the buffer can still be read. A durable one stays at the peer, and events
-        wait for its next client."""
+        """End the subscription. Events in the buffer can still be read. A durable subscription stays at the peer, and
+        its events wait for the next client."""
         if self._confirmations is not None:
             self._confirmations.confirm_current()
             self._confirmations.flush()
@@ -331,9 +330,9 @@ class EventStream:
         return self
 
     async def __anext__(self) -> Arrival:
-        """Ends when the subscription is closed; raises when the peer did not come back, or refused it then."""
+        """Ends when the subscription is closed. Raises if the peer did not come back, or refused the subscription."""
         if not self._entered and not self._subscription.ended:
-            raise ClientError("enter it first: async with client.subscribe(...)")
+            raise ClientError("enter it first: async with client.subscribe(...)", code="not-connected")
         if self._confirmations is None:
             return arrival_of(await self._subscription.take(), self)
         self._confirmations.confirm_current()
@@ -378,7 +377,7 @@ def _durable_arrival(delivery: frames.Delivery, stream: EventStream, peer: PeerI
         headers,
         stream,
         signed_by=signer,
-        redelivered=delivery.again,
+        redelivered=delivery.redelivered,
         peer=peer,
         position=delivery.position,
     )

@@ -1,17 +1,17 @@
 """Posted events: publications whose receipts nobody awaits one by one.
 
-`Client.post` gathers the events of one turn of the event loop into one request, and the peer answers all of them at
-once. At most `WINDOW_MSGS` events are unanswered; then `post` waits. The events that the peer refused, or that a broken
-connection lost, are counted, and the next `Client.flush` raises the first cause.
+`Client.post` gathers the events of one turn of the event loop into one request, and the peer answers them all at once.
+If `WINDOW_MSGS` events are unanswered, `post` waits. Events that the peer refuses or a broken connection loses are
+counted, and the next `Client.flush` raises the first cause.
 """
 
 import asyncio
 
 from wend.drivers.live import frames
-from wend.drivers.live.client.answers import MISFIT, PendingAnswers
+from wend.drivers.live.client.answers import PendingAnswers, no_answer, unexpected_answer
 from wend.drivers.live.client.connection import PeerConnection
 from wend.drivers.live.transport import wire
-from wend.model.errors import ClientError, ConnectionLost, Refused, WireError
+from wend.model.errors import ClientError, ConnectionLost, WendError, WireError, refusal
 from wend.model.publication import Publication
 
 POST_MSGS = 64
@@ -35,11 +35,11 @@ class PostBatch:
         if isinstance(frame, frames.Posted):
             self._posts.accepted += frame.accepted
             if frame.refused:
-                self._posts.refuse(frame.refused, Refused(frame.why))
-        elif isinstance(frame, frames.No):
-            self._posts.refuse(self._count, Refused(frame.why))
+                self._posts.refuse(frame.refused, refusal(frame.code, frame.why))
+        elif isinstance(frame, frames.RefusedFrame):
+            self._posts.refuse(self._count, refusal(frame.code, frame.why))
         else:
-            self._posts.refuse(self._count, ClientError(MISFIT))
+            self._posts.refuse(self._count, unexpected_answer(self._posts.url))
         self._end()
 
     def failed(self, error: ClientError) -> None:
@@ -66,7 +66,11 @@ class Posts:
         self.accepted = 0
         """Since the last flush."""
         self._failures = 0
-        self._failure: ClientError | None = None
+        self._failure: WendError | None = None
+
+    @property
+    def url(self) -> str:
+        return self._connection.at
 
     async def add(self, event: Publication) -> None:
         """Send an event with others; wait while too many are unanswered."""
@@ -74,7 +78,7 @@ class Posts:
         try:
             encoded = wire.encode_posted(posted)
         except WireError as error:
-            raise ClientError(str(error)) from None
+            raise ClientError(str(error), code=error.code) from None
         if self._connection.writer is None:
             await self._connection.opened()
         while self._unanswered >= WINDOW_MSGS or self._unanswered_bytes >= WINDOW_BYTES:
@@ -100,17 +104,16 @@ class Posts:
                 while self._unanswered:
                     await self._change()
         except TimeoutError:
-            raise ConnectionLost(f"{self._connection.at} did not answer within {timeout:g} s") from None
+            raise no_answer(self.url, timeout) from None
         accepted, failures, failure = self.accepted, self._failures, self._failure
         self.accepted, self._failures, self._failure = 0, 0, None
         if failure is not None:
             count = f"{failures} of {accepted + failures} posted events"
-            if isinstance(failure, ConnectionLost):
-                raise ConnectionLost(f"{count} got no receipt: {failure}")
-            raise type(failure)(f"{count} were refused: {failure}")
+            fate = "got no receipt" if isinstance(failure, ConnectionLost) else "were refused"
+            raise type(failure)(f"{count} {fate}: {failure}", code=failure.code)
         return accepted
 
-    def refuse(self, count: int, error: ClientError) -> None:
+    def refuse(self, count: int, error: WendError) -> None:
         """Events were refused or lost."""
         self._failures += count
         self._failure = self._failure or error
@@ -129,7 +132,7 @@ class Posts:
         self._answers.calls[ref] = batch
         batch.complete.add_done_callback(lambda _: self._answers.calls.pop(ref, None))
         if self._connection.writer is None:
-            batch.failed(ConnectionLost(f"the connection to {self._connection.at} broke"))
+            batch.failed(ConnectionLost(f"the connection to {self.url} broke"))
         else:
             self._connection.unwritten.append(wire.encode_post(ref, events))
             self._connection.write_soon()

@@ -2,8 +2,8 @@
 
 A request is an event with the header `wend-reply-to`, which names the requester's inbox and the number of the request.
 A reply is an event for the peer at which the request was published, and for the inbox alone. The id of the request
-names that peer. So no other peer has to know of the inbox, and a reply costs one route. The inbox is a subscription
-that the client makes at its first request, and that its peer does not announce. Only the first reply counts.
+names that peer. So no other peer has to know of the inbox, and a reply costs one route. The client subscribes to its
+inbox at its first request, and its peer does not announce the subscription. Only the first reply counts.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class Inbox:
         self._streams = streams
         self._topic = f"wend.inbox.{secrets.token_hex(8)}"
         self._peer: PeerId = -1
-        """The peer that it is subscribed at, or was last."""
+        """The peer that has the subscription, or had it last."""
         self._opening = asyncio.Lock()
         self._opened = False
         self._numbers = itertools.count(1)
@@ -50,7 +50,7 @@ class Inbox:
                 headers = {**publication.headers, REPLY_TO: f"{self._topic}/{number}"}
                 receipt = await self._streams.publish(msgspec.structs.replace(publication, headers=headers))
                 if not receipt.targets:
-                    raise NoReply("nobody is subscribed to this request")
+                    raise NoReply("nobody is subscribed to this request", code="nobody-subscribed")
                 return await reply
         except TimeoutError:
             raise NoReply(f"no reply came within {timeout:g} s") from None
@@ -61,7 +61,7 @@ class Inbox:
     async def reply(
         self, request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None
     ) -> PublishReceipt:
-        """Answer a reply that is a request, too; `Arrival.reply` calls it."""
+        """Answer a reply that is itself a request; `Arrival.reply` calls it."""
         return await self._streams.publish(reply_to(request, payload, attributes, headers))
 
     async def _open(self) -> None:
@@ -82,15 +82,15 @@ class Inbox:
 
     def subscribed(self, peer: PeerId) -> None:
         if self._peer not in (-1, peer):
-            self._fail(ConnectionLost("the client went to another peer, where the reply cannot reach it"))
+            self._fail(ConnectionLost("the client moved to another peer, where the reply cannot reach it"))
         self._peer = peer
 
     def end(self, error: WendError | None) -> None:
         self.ended = True
-        self._fail(error or ClientError("the client is closed"))
+        self._fail(error or ClientError("the client is closed", code="closed"))
 
     async def consumed(self) -> None:
-        """Replies do not wait: somebody waits for them."""
+        """Replies never wait in a buffer."""
 
     def _fail(self, error: WendError) -> None:
         for reply in self._waiting.values():

@@ -29,7 +29,7 @@ def subscribe_frame(
     max_age: float | None,
     window: int,
 ) -> frames.Subscribe:
-    """The request that these options stand for. Raises `ClientError` with a sentence."""
+    """The request for a subscription with these options. Raises `ClientError` for invalid ones."""
     if not isinstance(filter, str):
         raise ClientError(f"a filter is a text, got {filter!r}")
     soon = _number("deadline", deadline)
@@ -41,7 +41,7 @@ def subscribe_frame(
     if order not in (None, PUBLISHER):
         raise ClientError(f'order is "{PUBLISHER}" or None, got {order!r}')
     if expire and soon is None:
-        raise ClientError("expire drops what is past the deadline: give a deadline, too")
+        raise ClientError("expire drops events that are past the deadline: give a deadline, too")
     deadline_ns = None if soon is None else max(1, seconds(soon))
     durable = _durable(name, max_events, max_bytes, max_age)
     if isinstance(window, bool) or not isinstance(window, int) or window < 1:
@@ -99,7 +99,7 @@ def _durable(
 
 
 def check_durable(options: DurableOptions) -> None:
-    """Raise `ClientError` for options that a durable subscription cannot have."""
+    """Raise `ClientError` for invalid options of a durable subscription."""
     check_name(options.name)
     for bound, value in (("max_events", options.max_events), ("max_bytes", options.max_bytes)):
         if not 0 < value <= MAX_BOUND:
@@ -109,7 +109,7 @@ def check_durable(options: DurableOptions) -> None:
 
 
 def check_name(name: Any) -> None:
-    """Raise `ClientError` for what cannot be the name of a durable subscription."""
+    """Raise `ClientError` for an invalid name of a durable subscription."""
     _check_text("the name of a durable subscription", name)
 
 

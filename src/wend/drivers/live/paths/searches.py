@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from wend.drivers.live.addressing.addresses import Address
+from wend.drivers.live.counters import FailureCode
 from wend.drivers.live.paths.source import PathSource
 from wend.model.events import PeerId
 from wend.model.paths import Path
@@ -19,7 +20,7 @@ class PathSearches:
         source: PathSource,
         addresses: Mapping[PeerId, Address],
         tell: Callable[[PathFound], None],
-        failed: Callable[[str, FindPath], None],
+        failed: Callable[[FailureCode, FindPath], None],
     ) -> None:
         """`tell` gets each answer; `failed` counts a mistake of the source."""
         self._me = me
@@ -52,5 +53,5 @@ class PathSearches:
             if address is not None:
                 path = await self._source.find(self._me, effect.peer, address)
         except Exception:
-            self._failed("carry out", effect)
+            self._failed("carry-out-effect", effect)
         self._tell(PathFound(effect.peer, path))

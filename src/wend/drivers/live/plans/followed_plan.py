@@ -125,7 +125,7 @@ class FollowedPlan:
     async def load(self) -> int:
         """Follow the plan in the folder. Returns its id. A plan that cannot be read changes nothing."""
         if self._folder is None:
-            raise Refused("this peer's configuration names no plan")
+            raise Refused("this peer's configuration names no plan", code="no-plan")
         async with self._turn:
             plan = VersionedPlan(0, await self._read_folder())
             await self._change(plan, NOTHING)
@@ -153,17 +153,19 @@ class FollowedPlan:
         """Check this peer's part of a plan, and hold it. Raises `Refused`."""
         if not self._peer.follows_plan:
             strategy = self._peer.config.strategy
-            raise Refused(f'its strategy is {strategy}, which follows no plan: set strategy = "planned" in its file')
+            sentence = f'its strategy is {strategy}, which follows no plan: set strategy = "planned" in its file'
+            raise Refused(sentence, code="not-supported")
         async with self._turn:
             try:
                 candidate = await asyncio.to_thread(_unpack_plan, version, data)
             except WireError as error:
-                raise Refused(str(error)) from None
+                raise Refused(str(error), code="invalid-plan") from None
             pending = self._pending()
             if pending is not None and (pending.id, pending.version) != (candidate.id, version):
-                raise Refused(f"version {pending.version} of another plan waits for its commit")
+                raise Refused(f"version {pending.version} of another plan waits for its commit", code="plan-not-newer")
             if version <= self._current.version:
-                raise Refused(f"it follows version {self._current.version} already, and {version} is not newer")
+                sentence = f"it follows version {self._current.version} already, and {version} is not newer"
+                raise Refused(sentence, code="plan-not-newer")
             self._check_links(candidate)
             self._ask(Planned(candidate.plan, publish=False))
             self._prepared, self._until_ns = candidate, monotonic() + HOLD_S * SECOND
@@ -175,7 +177,8 @@ class FollowedPlan:
                 return
             pending = self._pending()
             if pending is None or (pending.id, pending.version) != (plan, version):
-                raise Refused(f"version {version} of plan {plan:08x} was not checked here, or too long ago")
+                sentence = f"version {version} of plan {plan:08x} was not checked here, or too long ago"
+                raise Refused(sentence, code="plan-not-prepared")
             await self._change(pending, self._current)
 
     async def revert(self, plan: int, version: int) -> None:
@@ -204,13 +207,14 @@ class FollowedPlan:
             await self._store(to, former)
         except ConfigError as error:
             self._follow(self._current.plan)
-            raise Refused(str(error)) from None
+            raise Refused(str(error), code="unwritable") from None
         self._current, self._former, self._prepared = to, former, None
 
     def _follow(self, plan: "Forwarding | None") -> None:
         """Publish by this plan, or by none, from now on. Raises `Refused` if the strategy follows none."""
         if not self._peer.follows_plan:
-            raise Refused(f"this peer's strategy is {self._peer.config.strategy}, which follows no plan")
+            sentence = f"this peer's strategy is {self._peer.config.strategy}, which follows no plan"
+            raise Refused(sentence, code="not-supported")
         self._ask(Planned(plan))
 
     def _check_links(self, candidate: VersionedPlan) -> None:
@@ -218,10 +222,12 @@ class FollowedPlan:
             return
         part, here = _read_part(candidate.part), sorted(self._peer.links)
         if part.peer != self._me:
-            raise Refused(f"this part of the plan is for peer {part.peer}, and this is peer {self._me}")
+            sentence = f"this part of the plan is for peer {part.peer}, and this is peer {self._me}"
+            raise Refused(sentence, code="invalid-plan")
         if list(part.neighbours) != here:
             there, have = _peer_list(part.neighbours), _peer_list(here)
-            raise Refused(f"the plan is for another topology: there its links are with {there}, and here with {have}")
+            sentence = f"the plan is for another topology: there its links are with {there}, and here with {have}"
+            raise Refused(sentence, code="invalid-plan")
 
     # ---------------------------------------------------------------- the file of a pushed plan
 

@@ -34,5 +34,5 @@ class PlanPieces:
     def _gather(self, data: bytes) -> None:
         if len(self._gathered) + len(data) > MAX_PACKED_BYTES:
             self._gathered.clear()
-            raise Refused(f"a part of a plan may have {MAX_PACKED_BYTES} bytes")
+            raise Refused(f"a part of a plan may have {MAX_PACKED_BYTES} bytes", code="too-large")
         self._gathered += data

@@ -1,1 +1,1 @@
-"""A crash-safe file for the records that must outlive the process."""
+"""A crash-safe file for the records that must survive the process."""

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 STEP_BYTES = 4 * 1024
 TAIL_BYTES = 1024 * 1024
-"""Copied at once; more than any record has, so that the copy catches up with the records appended meanwhile."""
+"""The size of one step; larger than any record, so that the copy catches up with records appended meanwhile."""
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a FIFO",
@@ -29,7 +29,7 @@ _KINDS = {
 
 
 class CompactedCopy:
-    """A copy that begins with `frames` and goes on with the bytes of the store from `since` on."""
+    """A copy that begins with `frames` and continues with the bytes of the store after `since`."""
 
     def __init__(self, store: Path, frames: Iterator[bytes], since: int) -> None:
         self._store = store
@@ -54,7 +54,7 @@ class CompactedCopy:
         return self._syncing.is_done() and self._at == size
 
     def finish(self) -> BinaryIO:
-        """Copy all frames at once and replace the store, if nobody waits for it."""
+        """Copy all frames at once and replace the store. Only for a store that nobody uses yet."""
         while self._copy_frames():
             pass
         os.fsync(self._file.fileno())
@@ -78,7 +78,7 @@ class CompactedCopy:
             self._beside.unlink(missing_ok=True)
 
     def _copy_frames(self) -> bool:
-        """Write some of the frames. Returns whether any were left."""
+        """Write some of the frames. Returns whether there were any."""
         step = bytearray()
         for frame in self._frames:
             step += frame
@@ -96,7 +96,7 @@ class CompactedCopy:
 
 
 class BackgroundSync:
-    """Writes a file to the disk in a thread; the process goes on meanwhile."""
+    """Writes a file to the disk in a thread, so that the process can go on."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._number = os.dup(file.fileno())  # a descriptor of its own: the file may be closed before the disk is done

@@ -1,14 +1,14 @@
-"""The bytes of a store: how records become frames, and how a reader finds them in a damaged file.
+"""The format of a store: how records become frames, and how a reader finds them in a damaged file.
 
     file   = "wend-store 3\\n" | marker 4 | crc32 4 | frame*
     frame  = marker 4 | length 4 | crc32 4 | msgpack
 
 The marker is random for each file, so that nothing in an event can be mistaken for a frame. The first checksum covers
-the bytes before it. That of a frame covers its body, and begins with the CRC32 of the marker, xor the length. If a
-reader finds bytes that are not a frame, it goes on at the next marker that begins one. So damage loses only the records
-that it hit. If the first line or the marker itself is damaged, the reader recovers it from the frames. Every later
-version begins with a line, a marker and their checksum as well, so that a reader can tell a newer store from a damaged
-one.
+the bytes before it. The checksum of a frame covers its body, and begins with the CRC32 of the marker, xor the length.
+If a reader finds bytes that are not a frame, it continues at the next marker that begins one. So damage loses only the
+records that it hit. If the first line or the marker itself is damaged, the reader recovers it from the frames. Every
+later version will begin with a line, a marker and their checksum, too, so that a reader can tell a newer store from a
+damaged one.
 
 Version 2 had neither a first checksum nor markers. It is read, and rewritten as version 3.
 """
@@ -38,7 +38,7 @@ _FRAME = struct.Struct(f"!{MARKER_BYTES}sII")
 _FRAME_2 = struct.Struct("!II")
 _ANY_LINE = re.compile(rb"wend-store (\d{1,9})\n")
 _TAG = b"\xa4type"
-"""How every record begins in msgpack, after one byte: with the name of the field that says its kind."""
+"""Every record in msgpack begins with this after one byte: the name of the field for its kind."""
 
 
 class IncarnationRecord(msgspec.Struct, frozen=True, gc=False, tag="incarnation"):
@@ -52,7 +52,7 @@ class ClockRecord(msgspec.Struct, frozen=True, gc=False, tag="clock"):
 
     ahead_ns: Nanos
     boot: str = ""
-    """The boot of the host that this monotonic time belongs to; empty if it is unknown."""
+    """The boot of the host to which this monotonic time belongs; empty if it is unknown."""
 
 
 StoredRecord = Record | IncarnationRecord | ClockRecord
@@ -106,12 +106,12 @@ class Framing:
         return _FRAME.size + len(body)
 
     def next_at(self, content: FileBytes, at: int) -> int:
-        """Where the next frame may begin; negative: nowhere."""
+        """Where the next frame may begin; negative if there is none."""
         return content.find(self.marker, at)
 
 
 class Framing2:
-    """How records were framed in version 2. The field that every record begins with serves as a marker."""
+    """How records were framed in version 2. The field with which every record begins serves as a marker."""
 
     def body_at(self, content: FileBytes, at: int) -> bytes | None:
         head = content[at : at + _FRAME_2.size]
@@ -141,12 +141,12 @@ class StoreReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.damaged: list[DamagedBytes] = []
-        """In their order; complete when all records have been read."""
+        """The damaged parts in order; complete when all records have been read."""
         self.count = 0
         """Records that were read."""
 
     def records(self) -> Iterator[tuple[StoredRecord, bytes]]:
-        """Each record, and its body. Raises `ConfigError` for a file that is no store, or one of another version."""
+        """Each record and its body. Raises `ConfigError` if the file is not a store, or has another version."""
         if not self.path.exists() or not self.path.stat().st_size:
             return
         with self.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -191,7 +191,8 @@ class StoreReader:
             return 0, framing
         if line is None:
             raise ConfigError(
-                f"{self.path} is not a store of a Wend peer, or damaged so much that nothing of it is left"
+                f"{self.path} is not the store of a Wend peer, or is damaged so badly that nothing can be read",
+                code="store-unreadable",
             )
         if version != VERSION:
             raise self._another(version)
@@ -201,7 +202,8 @@ class StoreReader:
         which = "a newer version of Wend" if version > VERSION else "an older version of Wend"
         return ConfigError(
             f"{self.path} is a store of {which}: it has format {version}, and this version of Wend reads formats 2 and "
-            f"{VERSION}; the file was not changed"
+            f"{VERSION}; the file was not changed",
+            code="store-unreadable",
         )
 
 

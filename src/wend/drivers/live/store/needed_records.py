@@ -1,4 +1,4 @@
-"""The records of a store that a restart still needs: none of a finished event, and only the newest of a state."""
+"""The records that a restart still needs: none of finished events, and only the newest of each state."""
 
 from collections import Counter, deque
 from typing import Any, TypeVar
@@ -32,7 +32,7 @@ R = TypeVar("R", bound=Record)
 
 
 class NeededRecords:
-    """Follows the records as they are written."""
+    """Selects the needed records from all that are written."""
 
     def __init__(self) -> None:
         self._pending: dict[EventId, PendingRecord] = {}
@@ -65,8 +65,8 @@ class NeededRecords:
         return [*states, *self._delivered, *self._backlogs.records(), *self._pending.values()]
 
     def replayed(self, by_ns: Nanos, now: Nanos) -> None:
-        """All records of earlier incarnations have been added: move their times. An event with a time in the future,
-        from a wrong clock, counts as born now."""
+        """Move the times of the records of earlier incarnations, which have all been added. If a wrong clock put the
+        time of an event in the future, it counts as published now."""
         _shift(self._pending, by_ns, now)
         _shift(self._retained, by_ns, now)
         _shift(self._states, by_ns, now)

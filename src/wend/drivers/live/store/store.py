@@ -44,7 +44,7 @@ log = logging.getLogger("wend.store")
 
 GROWTH_BYTES = 64 * 1024 * 1024
 CLOCK_JUMP_NS = SECOND
-"""A wall clock that moved by more against monotonic time was set."""
+"""If the wall clock moves by more than this against monotonic time, somebody has set it."""
 _LOGGED_DAMAGE = 10
 # An incarnation is a number of ticks since this moment, so that a peer without a store never repeats one.
 _EPOCH_NS = 1_735_689_600 * 10**9
@@ -52,7 +52,7 @@ _TICK_NS = 10 * MS
 
 
 def fresh_incarnation() -> int:
-    """An incarnation above all earlier ones, as long as nobody sets the host's clock back."""
+    """An incarnation above all earlier ones, unless the host's clock was set back."""
     return max(1, (time.time_ns() - _EPOCH_NS) // _TICK_NS)
 
 
@@ -80,7 +80,7 @@ class Store:
             self._replaced()
         except OSError as error:
             self._lock.close()
-            raise ConfigError(f"cannot use the store {path}: {error.strerror or error}") from None
+            raise ConfigError(f"cannot use the store {path}: {error.strerror or error}", code="unwritable") from None
         except ConfigError:
             self._lock.close()
             raise
@@ -132,7 +132,7 @@ class Store:
         except OSError as error:
             self._discard_copy()
             self._rewrite_at = self._size + GROWTH_BYTES
-            log.warning("%s cannot be compacted and grows on: %s", self.path, error)
+            log.warning("%s cannot be compacted and keeps growing: %s", self.path, error)
 
     def _discard_copy(self) -> None:
         if self._copy is not None:
@@ -164,7 +164,7 @@ class Store:
                 self._needed.add(with_times_moved(record, -clock.ahead_ns), body)
         self.damaged = tuple(reader.damaged)
         if reader.damaged and not reader.count:
-            log.error("%s: nothing of it can be read, and the peer starts without it", self.path)
+            log.error("%s cannot be read at all, and the peer starts without it", self.path)
         # The records now have the monotonic time of the boot in which they were written, or wall-clock time.
         same_boot = bool(clock.boot) and clock.boot == self._clock.boot
         self._needed.replayed(0 if same_boot else clock.ahead_ns - self._clock.ahead_ns, time.monotonic_ns())
@@ -201,7 +201,7 @@ class Store:
 def _set_aside(path: Path, damaged: tuple[DamagedBytes, ...]) -> None:
     """Keep a damaged file beside the one that replaces it, and log it."""
     for each in damaged[:_LOGGED_DAMAGE]:
-        log.warning("%s: %s cannot be read; what they held is lost, and the rest is used", path, each)
+        log.warning("%s: %s cannot be read; the records in them are lost", path, each)
     if len(damaged) > _LOGGED_DAMAGE:
         log.warning("%s: %d other places cannot be read either", path, len(damaged) - _LOGGED_DAMAGE)
     name = f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
@@ -213,7 +213,7 @@ def _set_aside(path: Path, damaged: tuple[DamagedBytes, ...]) -> None:
         os.link(path, aside)  # it needs no space
     except OSError:
         shutil.copyfile(path, aside)
-    log.warning("%s: the damaged file stays as %s", path, aside)
+    log.warning("%s: the damaged file was kept as %s", path, aside)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -233,7 +233,7 @@ def _checked(path: Path) -> Path:
         for beside in (_lock_of(store), copy_of(store)):
             check_regular(beside)
     except OSError as error:
-        raise ConfigError(f"cannot use the store {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot use the store {path}: {error.strerror or error}", code="unwritable") from None
     except ValueError as error:
         raise ConfigError(f"cannot use the store {str(path)!r}: {error}") from None
     return store
@@ -248,12 +248,12 @@ def _lock(path: Path) -> BinaryIO:
     try:
         lock = _lock_of(path).open("ab")
     except OSError as error:
-        raise ConfigError(f"cannot use the store {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot use the store {path}: {error.strerror or error}", code="unwritable") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         lock.close()
-        raise ConfigError(f"the store {path} is in use by another peer") from None
+        raise ConfigError(f"the store {path} is in use by another peer", code="store-in-use") from None
     return lock
 
 

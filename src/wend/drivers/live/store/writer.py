@@ -1,9 +1,9 @@
 """Writes records to the store, and holds effects back while the disk does not take one.
 
-While a record is not stored, the peer promises nothing that depends on later ones: it sends no ACK, delivers nothing
-and gives no receipt as `kept`. A sender that gets no ACK sends again or takes another route. Timers and other messages
-go on. When too many effects wait, the writer refuses events before the peer has seen them: their senders still have
-them, and the peer does not mistake the next attempt for a duplicate.
+While a record cannot be stored, the peer sends no ACK, delivers nothing, and no receipt says `kept`. A sender that gets
+no ACK sends again or takes another route. Timers and other messages go on. If too many effects wait, the writer refuses
+events before the peer has seen them: their senders still have them, and the peer does not mistake the next attempt for
+a duplicate.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 from wend.drivers.live.clock import Clock, monotonic
-from wend.drivers.live.counters import Counters
+from wend.drivers.live.counters import Counters, FailureCode
 from wend.drivers.live.store.store import Store
 from wend.model.events import EventId, PeerId
 from wend.model.units import SECOND, Nanos
@@ -24,7 +24,7 @@ log = logging.getLogger("wend.peer")
 
 RETRY_S = 0.1
 MAX_HELD = 10_000
-"""Records and deliveries that wait for the disk; an event that was accepted earlier may add a few."""
+"""The most records and deliveries that wait for the disk. Events that were accepted earlier may add a few."""
 
 
 class StoreWriter:
@@ -33,7 +33,7 @@ class StoreWriter:
         peer: PeerId,
         store: Store | None,
         deliver: Callable[[Deliver], None],
-        failed: Callable[[str, Effect], None],
+        failed: Callable[[FailureCode, Effect], None],
         counters: Counters,
         clock: Clock = monotonic,
     ) -> None:
@@ -44,8 +44,8 @@ class StoreWriter:
         self._counters = counters
         self._clock = clock
         self.held: deque[tuple[Persist | Deliver, Nanos]] = deque()
-        """Effects that wait for the disk, oldest first, with the time since when. While there are some, ask `must_wait`
-        for each new one."""
+        """Effects that wait for the disk, oldest first, each with the time when it came. While there are any, ask
+        `must_wait` about each new effect."""
         self.queued: EventId | None = None
         """The event that was last stored for durable subscriptions here."""
         self._retry: asyncio.TimerHandle | None = None
@@ -53,16 +53,16 @@ class StoreWriter:
 
     @property
     def safe(self) -> bool:
-        """Whether the records so far survive a crash."""
+        """Whether all records so far survive a crash."""
         return self._store is not None and not self.held
 
     @property
     def full(self) -> bool:
-        """Whether the effects of another event could not wait."""
+        """Whether there is no room for the effects of another event."""
         return len(self.held) >= MAX_HELD
 
     def refuses(self, event: Input) -> bool:
-        """Whether to refuse an input. Ask while effects wait."""
+        """Whether to refuse an input. Ask only while effects wait."""
         if isinstance(event, Received) and isinstance(event.message, Data | Fragment) and self.full:
             self._counters.refused["store-full"] += 1
             return True
@@ -76,14 +76,14 @@ class StoreWriter:
             if type(effect.record) is QueuedRecord:
                 self.queued = effect.record.event.id
         except OSError as error:
-            self._counters.failed["carry-out-persist"] += 1
+            self._counters.failed["store-record"] += 1
             log.warning(
                 "peer %d cannot write its store %s: %s; it acknowledges and delivers nothing, and tries again",
                 self._peer, self._store.path, error.strerror or error,
             )  # fmt: skip
             self._hold(effect)
         except Exception:  # the record is not stored, for whatever reason
-            self._failed("carry out", effect)
+            self._failed("store-record", effect)
             self._hold(effect)
 
     def _hold(self, effect: Persist) -> None:
@@ -91,7 +91,7 @@ class StoreWriter:
         self._retry_later()
 
     def must_wait(self, effect: Effect) -> bool:
-        """Whether an effect is held back, or dropped because its sender or a neighbour repeats it."""
+        """Whether an effect is held back, or is dropped because its sender or a neighbour will repeat it."""
         if isinstance(effect, Send | SendEach):
             if isinstance(effect.message, Ack):
                 self._counters.failed["withheld-ack"] += 1
@@ -113,7 +113,7 @@ class StoreWriter:
         self._write_held()
         if self._store is not None:
             if self.held:
-                log.error("peer %d stops with %d records and deliveries not stored", self._peer, len(self.held))
+                log.error("peer %d stops without storing %d records and deliveries", self._peer, len(self.held))
             self._store.close()
 
     def _retry_later(self) -> None:
@@ -121,7 +121,7 @@ class StoreWriter:
             self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._write_held)
 
     def _write_held(self) -> None:
-        """Carry out the effects that wait, in their order, until the disk fails again."""
+        """Carry out the effects that wait, in order, until the disk fails again."""
         self._retry = None
         began = self.held[0][1] if self.held else 0
         while self.held:
@@ -136,7 +136,7 @@ class StoreWriter:
                     log.debug("peer %d still cannot store: %s", self._peer, error)
                     self._retry_later()
                     return
-                self._failed("carry out", effect)
+                self._failed("carry-out-effect", effect)
             self.held.popleft()
         if began:
-            log.warning("peer %d stores again, after %.1f s", self._peer, (self._clock() - began) / SECOND)
+            log.warning("peer %d can write its store again, after %.1f s", self._peer, (self._clock() - began) / SECOND)

@@ -221,7 +221,7 @@ _to_client: msgspec.msgpack.Decoder[frames.ToClient] = msgspec.msgpack.Decoder(f
 def encode_frame(frame: frames.ToPeer | frames.ToClient) -> bytes:
     body = _encode(frame, "a frame")
     if len(body) > frames.MAX_FRAME_BYTES:
-        raise WireError(f"a frame may have {frames.MAX_FRAME_BYTES} bytes, this one has {len(body)}")
+        raise WireError(f"a frame may have {frames.MAX_FRAME_BYTES} bytes, this one has {len(body)}", code="too-large")
     return _LENGTH.pack(len(body)) + body
 
 
@@ -266,7 +266,8 @@ class Splitter:
         while len(self._rest) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._rest)
             if not 0 < length <= self.limit:
-                raise WireError(f"a frame may have 1..{self.limit} bytes, this one claims {length}")
+                sentence = f"a frame may have 1..{self.limit} bytes, this one claims {length}"
+                raise WireError(sentence, code="too-large")
             end = _LENGTH.size + length
             if len(self._rest) < end:
                 return
