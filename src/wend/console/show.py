@@ -153,15 +153,16 @@ def quarantine_row(rows: int, out: str) -> list[tuple[str, str, str]]:
     return [("quarantined", f"{rows:,}", f"rows that could not be used: {out}/_quarantine")] if rows else []
 
 
-def columns(*heads: str, left: Container[str] = (), title: str | None = None) -> "Table":
-    """An empty table. Its columns are aligned to the right, except those in `left`."""
+def columns(*heads: str, left: Container[str] = (), wrapped: Container[str] = (), title: str | None = None) -> "Table":
+    """An empty table. Its columns are aligned to the right, except those in `left`. Those in `wrapped` may have several
+    lines on a narrow terminal."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
     table.padding, table.pad_edge, table.collapse_padding = (0, 1), False, True
     for head in heads:
-        table.add_column(head, justify="left" if head in left else "right", no_wrap=True)
+        table.add_column(head, justify="left" if head in left else "right", no_wrap=head not in wrapped)
     return table
 
 

@@ -286,7 +286,7 @@ _COUNTED = ("packets", "bytes", "data", "down", "loss", "queue", "corrupted", "r
 def _show_status(there: "Lab", now: "EmulatorStatus", counters: "Sequence[LinkCounter]") -> None:
     names = there.overlay.names
     counted_as = ("packets", "data", "while down", "lost", "queue-full", "corrupted", "reordered")
-    table = columns("link", "ends", "delay", "state", *counted_as, left=("ends", "state"))
+    table = columns("link", "ends", "delay", "state", *counted_as, left=("ends", "state"), wrapped=counted_as)
     for row in _links(there.overlay, counters):
         state = "[red]down[/]" if row["link"] in now.down else "up"
         counts = [str(row[what]) for what in _COUNTED if what != "bytes"]
