@@ -117,18 +117,18 @@ class Notifications:
         self, now: Nanos, sender: PeerId, table: EntryTable | None, message: MatchEvent, born_ns: Nanos
     ) -> Iterator[Output]:
         """Match an event in a region of this peer that is not split. The table is None if nobody subscribes there."""
-        event = message.event
-        one = RegionEvent(message.region, event, born_ns, message.hops)
+        event, region = message.event, message.region
         if message.stored:
-            yield from self._match_stored(now, one, table)
-        elif self._matched.add(one.key):
+            yield from self._match_stored(now, RegionEvent(region, event, born_ns, message.hops), table)
+        elif self._matched.add((region, event.id)):
             subscribers: list[PeerId] = []
             if table is not None:
                 subscribers = table.subscribers(event)
-                yield from self._owned.count_event(now, one.region, event)
+                yield from self._owned.count_event(now, region, event)
                 yield from self.notify(now, subscribers, event, born_ns, message.hops)
             unsure_until_ns = self._owned.unsure_until_ns
             if now < unsure_until_ns:
+                one = RegionEvent(region, event, born_ns, message.hops)
                 self._second[one.key] = SecondMatch(one, subscribers, unsure_until_ns)
                 yield Timer(now + RETRY_NS, RETRY)
         else:
