@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.oracles import topology_inference as inference
+from tests.oracles.topology_inference import Traceroute
 from tests.spark import needs_java
 from wend.model.errors import ConfigError, WendError
 from wend.pipeline.underlay_inference import infer, read_records
@@ -20,7 +21,7 @@ from wend.topology.catalog import make
 from wend.topology.link_overlap import overlaps
 from wend.topology.overlays import scattered
 from wend.topology.placement import Placement, place
-from wend.topology.traceroute import Tracer, Traceroute
+from wend.topology.traceroute import Tracer
 from wend.topology.traceroute_counts import RECORDS
 from wend.topology.traceroute_records import Flaws, score, write_records
 

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.drivers.live.datagrams import decode, encode
 from tests.protocol.talk import sent
 from tests.strategies.adaptive.test_adaptive import FAR, LEFT, ME, MIDDLE, RIGHT, Talk, hops
-from wend.drivers.live.transport.wire import decode, encode, header
+from wend.drivers.live.transport.wire import header
 from wend.model.events import Event, EventId
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
