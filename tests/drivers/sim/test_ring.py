@@ -18,7 +18,7 @@ def ring(
     settings: dict[str, object], contacts: Iterable[tuple[int, tuple[int, ...]]] | None, *changes: PeerChange
 ) -> Swarm:
     config = SwarmConfig(
-        peers=PEERS, strategy=f"{HERE}:Unrouted", interest=f"{HERE}:Spread", membership="pastry", loss=0.02,
+        peers=PEERS, strategy=f"{HERE}:Spread", membership="pastry", loss=0.02,
         first_settings=settings,
     )  # fmt: skip
     return Swarm(config, UniformLatencies(1), Workload(changes=changes), contacts)

@@ -40,7 +40,7 @@ BYES = MessageClass(f"{HERE}:Echo", "Bye")
 def swarm(workload: Workload, loss: float = 0.0, seed: int = 3, **settings: object) -> Swarm:
     """Everybody knows everybody."""
     config = SwarmConfig(
-        peers=PEERS, strategy=f"{HERE}:Unrouted", interest=f"{HERE}:Spread", membership=f"{HERE}:Echo", loss=loss,
+        peers=PEERS, strategy=f"{HERE}:Spread", membership=f"{HERE}:Echo", loss=loss,
         seed=seed, settings=settings,
     )  # fmt: skip
     late = {peer for change in workload.changes if change.what == "join" for peer in change.peers}

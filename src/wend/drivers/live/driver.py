@@ -112,7 +112,7 @@ class PeerDriver:
         that only local subscribers want is stored if they are durable."""
         kept = False
         if self.store.safe:
-            others = not self.peer.names_everyone or any(target != self.id for target in receipt.targets)
+            others = not self.peer.knows_all_subscribers or any(target != self.id for target in receipt.targets)
             queued = self.store.queued == receipt.id and receipt.targets == (self.id,)
             kept = (receipt.kept and others) or queued
         return receipt if kept == receipt.kept else msgspec.structs.replace(receipt, kept=kept)

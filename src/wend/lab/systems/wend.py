@@ -20,7 +20,8 @@ from wend.model.choices import Redundancy
 from wend.model.events import PeerId
 from wend.model.settings import settings_of
 from wend.model.units import MS, SECOND
-from wend.strategies.registry import ROUTING
+from wend.protocol.plugins import Routing
+from wend.strategies.registry import routing_of
 
 PORT = 7701
 CLIENTS_PORT = 7700
@@ -40,7 +41,7 @@ class Wend:
         self.name = name
         setting = (
             f", redundancy {redundancy}"
-            if any(one.name == "redundancy" for one in settings_of(ROUTING[strategy].settings))
+            if any(one.name == "redundancy" for one in settings_of((routing_of(strategy) or Routing).settings))
             else ""
         )
         links = ", links sealed with keys (data packets as its peers count them)" if sealed else ""

@@ -72,9 +72,10 @@ class Simulations:
 
 
 def _effort(strategy: str) -> float:
-    from wend.strategies.registry import ROUTING
+    from wend.protocol.plugins import Routing
+    from wend.strategies.registry import STRATEGIES, routing_of
 
-    return effort if (effort := getattr(ROUTING.get(strategy), "effort", None)) else _ORACLE
+    return (routing_of(strategy) or Routing).effort if strategy in STRATEGIES else _ORACLE
 
 
 SIMULATIONS = Simulations()

@@ -54,15 +54,14 @@ class ReplayFields(msgspec.Struct, frozen=True):
 def play_recording(fields: ReplayFields, seed: int) -> Mapping[str, float]:
     """Play one window. The metrics are shares of the expected deliveries, packets for each of them, and delays."""
     from wend.drivers.sim.run import play
-    from wend.strategies.registry import ROUTING
+    from wend.strategies.registry import STRATEGIES, follows_plan
 
     recording = _decoded(fields.recording)
     settings = {**msgspec.json.decode(fields.settings), "strategy": fields.strategy}
     if fields.redundancy:
         settings["redundancy"] = fields.redundancy
     world = recorded_world(recording, seed, settings, moved=fields.times != RECORDED)
-    routing = ROUTING.get(fields.strategy)
-    if routing is not None and routing.needs.plan:
+    if fields.strategy in STRATEGIES and follows_plan(fields.strategy):
         _plan(world)
     summary = play(world).summary
     nothing = float("nan")
@@ -125,9 +124,10 @@ REPLAYS = Trials(
 
 def variants(strategies: Sequence[str], redundancies: Sequence[str]) -> list[tuple[str, str]]:
     """Strategies with each redundancy, if they have that setting. Raises `ConfigError` for an unknown one."""
+    from wend.drivers.arrivals import ORACLE
     from wend.drivers.sim.run import STRATEGIES, known
     from wend.strategies.adaptive.plugin import AdaptiveSettings
-    from wend.strategies.registry import ROUTING, load
+    from wend.strategies.registry import load, routing_of
 
     allowed = get_args(Redundancy)
     for text in redundancies:
@@ -138,7 +138,7 @@ def variants(strategies: Sequence[str], redundancies: Sequence[str]) -> list[tup
         load("routing", name)
         if not known(name):
             raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(STRATEGIES)}, or MODULE:CLASS")
-        routing = ROUTING.get(name)
+        routing = None if name == ORACLE else routing_of(name)
         has = routing is not None and issubclass(routing.settings, AdaptiveSettings)
         pairs += [(name, text) for text in redundancies] if has else [(name, "")]
     if not pairs:

@@ -137,7 +137,9 @@ class TelemetryRecorder(Observer):
         event, self._published = self._published, _NOTHING
         topic = event.attributes.get("topic", "")
         batch = self._batches["publications"]
-        others = sum(peer != self._peer.id for peer in receipt.targets) if self._peer.peer.names_everyone else NONE
+        others = (
+            sum(peer != self._peer.id for peer in receipt.targets) if self._peer.peer.knows_all_subscribers else NONE
+        )
         text = batch.text(topic if isinstance(topic, str) else "")
         self._add(batch, (self._now(), *receipt.id, text, len(event.payload), others))
 
