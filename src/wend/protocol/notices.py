@@ -100,7 +100,7 @@ DROPS: dict[DropCode, str] = {
     "host, events of the first moments do, too.",
     "beyond-duplicate-filter": "So many later events came that nobody knows whether this one was delivered.",
     "no-reconnect": "The event came after a restart, and nobody subscribed to it again in time.",
-    "restarted": "An earlier incarnation was responsible for the event. It is stored, so this is not counted.",
+    "restarted": "An earlier incarnation was responsible for the event: it is stored, so this is not counted.",
     "not-joined": "The event was published before its peer had joined the ring.",
     "expired": "The event is older than its ttl, or past the deadline of a subscription that expires events.",
     "overtaken": "An ordered subscription had gone on without the event when it came.",

@@ -72,10 +72,12 @@ class Simulations:
 
 
 def _effort(strategy: str) -> float:
-    from wend.protocol.plugins import Routing
     from wend.strategies.registry import STRATEGIES, routing_of
 
-    return (routing_of(strategy) or Routing).effort if strategy in STRATEGIES else _ORACLE
+    if strategy not in STRATEGIES:
+        return _ORACLE
+    routing = routing_of(strategy)
+    return 1.0 if routing is None else routing.effort
 
 
 SIMULATIONS = Simulations()
