@@ -41,7 +41,7 @@ from wend.protocol.messages import (
 )
 from wend.protocol.notices import MISFIT, TOO_OLD
 from wend.protocol.packet_outcomes import PacketOutcomes
-from wend.protocol.plugin_effects import PluginEffects
+from wend.protocol.plugin_effects import ACTIONS, PluginEffects
 from wend.protocol.plugins import (
     Acked,
     Arrived,
@@ -344,7 +344,11 @@ class Peer:
             if type(answer) is Forward and one.kind == "routing":
                 self._forward(now, answer, effects)
             elif not self._host.carries_out(now, one, answer, effects):
-                self._plugin_effects.carry_out(now, one, answer, effects)
+                action = ACTIONS.get(type(answer))
+                if action is None:
+                    effects.append(answer)  # type: ignore[arg-type]
+                else:
+                    action(self._plugin_effects, now, one, answer, effects)
 
     def _forward(self, now: Nanos, forward: Forward, effects: Effects) -> None:
         if forward.peer not in self.links:

@@ -18,7 +18,6 @@ from wend.protocol.plugins import (
     GiveUp,
     InterestLearned,
     MakeLink,
-    PluginEffect,
     Reroute,
     RouteEvent,
     SendTo,
@@ -46,13 +45,6 @@ class PluginEffects:
         self._mode = mode
         self._store = store
         self._outcomes = outcomes
-
-    def carry_out(self, now: Nanos, one: Hosted, answer: PluginEffect, effects: Effects) -> None:
-        action = ACTIONS.get(type(answer))
-        if action is None:
-            effects.append(answer)  # type: ignore[arg-type]
-        else:
-            action(self, now, one, answer, effects)
 
     def _give_up(self, now: Nanos, one: Hosted, stuck: GiveUp, effects: Effects) -> None:
         self._mode.give_up(now, stuck, effects)
