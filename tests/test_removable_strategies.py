@@ -20,8 +20,8 @@ CORE_TESTS = (
     "tests/drivers/sim/test_detection.py",
 )
 NAMES = """
-from wend.strategies.registry import PLUGINS
-print(*[name for table in PLUGINS.values() for name in table])
+from wend.strategies.registry import PLUGINS, STRATEGIES
+print(*[name for table in (*PLUGINS.values(), STRATEGIES) for name in table])
 [plugin for table in PLUGINS.values() for plugin in table.values()]
 """
 

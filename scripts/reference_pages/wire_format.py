@@ -11,9 +11,9 @@ from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Qos, Subscription
 from wend.model.publication import MAX_ATTRIBUTES_BYTES, MAX_PAYLOAD_BYTES
 from wend.model.units import SECOND
 from wend.protocol import messages
-from wend.protocol.plugins import Plugin, Routing
+from wend.protocol.plugins import Plugin
 from wend.security import handshakes, packets, replay, session_layer, transport
-from wend.strategies.registry import PLUGINS
+from wend.strategies.registry import INTEREST, PLUGINS, STRATEGIES, routing_of
 from wend.strategies.trees.messages import SequencedMessage, TreeMessage
 
 PAGE = """\
@@ -287,9 +287,11 @@ def _messages(plugin: type[Plugin]) -> tuple[type[msgspec.Struct], ...]:
 
 def _packet_headers() -> str:
     alike: dict[type[msgspec.Struct], list[str]] = {}
-    for name, made in PLUGINS["routing"].items():
-        if issubclass(made, Routing) and made.header is not None:
-            alike.setdefault(made.header, []).append(name)
+    for name, strategy in STRATEGIES.items():
+        interest, routing = INTEREST[strategy.interest], routing_of(name)
+        header = getattr(interest, "header", None) or getattr(routing, "header", None)
+        if header is not None:
+            alike.setdefault(header, []).append(name)
     rows = "".join(
         f"| {', '.join(f'`{name}`' for name in names)} | `{struct.__name__}` | "
         f"{', '.join(_field(each) for each in fields(struct))} | {summary(struct)} |\n"

@@ -17,7 +17,7 @@ from wend.model.settings import Settings
 from wend.pipeline.sweeps.simulations import SIMULATIONS
 from wend.protocol.plugins import Needs
 from wend.strategies.adaptive.plugin import AdaptiveSettings
-from wend.strategies.registry import ROUTING
+from wend.strategies.registry import ROUTING, STRATEGIES
 from wend.strategies.source_trees.plugin import DelayTree
 
 
@@ -35,8 +35,8 @@ class Steered(DelayTree):
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, kind in (("mine", Mine), ("steered", Steered)):
         monkeypatch.setitem(ROUTING, name, kind)
-    monkeypatch.setattr("wend.drivers.sim.run.STRATEGIES", tuple(ROUTING))
-    monkeypatch.setattr("wend.drivers.sim.STRATEGIES", tuple(ROUTING))
+    monkeypatch.setattr("wend.drivers.sim.run.STRATEGIES", tuple(STRATEGIES))
+    monkeypatch.setattr("wend.drivers.sim.STRATEGIES", tuple(STRATEGIES))
 
 
 @pytest.mark.usefixtures("registered")

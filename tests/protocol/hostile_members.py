@@ -51,7 +51,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.strategies.registry import ROUTING, make_peer
+from wend.strategies.registry import STRATEGIES, make_peer
 
 HONEST, HOSTILE, STRANGER = (0, 1, 2, 3), 9, 50
 DELAY_NS: Nanos = 5 * MS
@@ -162,7 +162,7 @@ class HostileOverlay:
         self._bodies = {name: inspect.type_info(kind) for name, kind in one.message_types.items()}
         self._header = None if one.header_type is type(None) else inspect.type_info(one.header_type)
         wanted = [LocalSubscription(1, "topic = 'a'"), LocalSubscription(2, "x > 1")]
-        if one.names_everyone:
+        if one.knows_all_subscribers:
             wanted += [
                 LocalSubscription(3, "topic = 'b'", Qos(order=True)),
                 LocalSubscription(4, "x > 2", Qos(group="g")),
@@ -300,10 +300,10 @@ def main() -> None:
     about, *_ = (__doc__ or "").partition("\n")
     asked = argparse.ArgumentParser(prog="python -m tests.protocol.hostile_members", description=about)
     asked.add_argument("count", type=int, help="hostile messages for each strategy")
-    asked.add_argument("strategies", nargs="*", metavar="STRATEGY", help=f"default: {', '.join(ROUTING)}")
+    asked.add_argument("strategies", nargs="*", metavar="STRATEGY", help=f"default: {', '.join(STRATEGIES)}")
     asked.add_argument("--seed", type=int, default=0)
     given = asked.parse_args()
-    for strategy in given.strategies or ROUTING:
+    for strategy in given.strategies or STRATEGIES:
         for persistence in (False, True) if can_store(strategy) else (False,):
             began = time.monotonic()
             HostileOverlay(strategy, given.seed, persistence).play(given.count)

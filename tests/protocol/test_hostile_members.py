@@ -3,9 +3,9 @@
 import pytest
 
 from tests.protocol.hostile_members import HostileOverlay, can_store
-from wend.strategies.registry import ROUTING
+from wend.strategies.registry import STRATEGIES
 
-PLAYED = [(name, stores) for name in ROUTING for stores in ((False, True) if can_store(name) else (False,))]
+PLAYED = [(name, stores) for name in STRATEGIES for stores in ((False, True) if can_store(name) else (False,))]
 
 
 @pytest.mark.parametrize(("strategy", "persistence"), PLAYED)

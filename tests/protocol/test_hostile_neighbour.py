@@ -270,9 +270,9 @@ def test_a_copy_of_a_copy_without_end_still_fits_a_message() -> None:
 
 BOUNDED = {
     # the events that it answers for, and of these at most `retry_limit` that wait
-    "_stored.queue._duties",
-    "_stored.queue._duties[].dests",
-    "_stored.queue._waiting[][].dests",
+    "_store.queue._duties",
+    "_store.queue._duties[].dests",
+    "_store.queue._waiting[][].dests",
     # the events that it forwarded last
     "_host.by_name[].plugin._taken._taken",
 }

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.drivers.sim.echoes import HERE, Spread, Unrouted
+from tests.drivers.sim.echoes import HERE, Spread
 from tests.multicasters import CASTS, GROUP, Casts, Number
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
@@ -13,7 +13,7 @@ from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import PlainMessage
 from wend.protocol.peer import Peer
-from wend.protocol.plugins import Arrived, Begun, Due, Plugin, PluginEffect, PluginInput, View
+from wend.protocol.plugins import Arrived, Begun, Due, Needs, Plugin, PluginEffect, PluginInput, Routing, View
 from wend.protocol.ports import (
     Effect,
     JoinMulticast,
@@ -50,7 +50,8 @@ class Undeclared(Casts):
         return [Multicast(GROUP, Begun(()))] if isinstance(event, Due | Begun) else []
 
 
-class RoutesByMulticast(Unrouted):
+class RoutesByMulticast(Routing):
+    needs = Needs()
     messages = Number
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
@@ -66,7 +67,7 @@ def own_tables() -> Iterator[None]:
         table.update(before[kind])
 
 
-def peer(membership: str = CASTS, interest: str = f"{HERE}:Spread", strategy: str = f"{HERE}:Unrouted") -> Peer:
+def peer(membership: str = CASTS, interest: str | None = None, strategy: str = f"{HERE}:Spread") -> Peer:
     load("membership", membership)
     load("interest", interest)
     load("routing", strategy)
@@ -131,6 +132,6 @@ def test_a_routing_may_not_multicast() -> None:
 def test_plugins_that_send_messages_need_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PLUGINS["membership"], "same", Casts)
     monkeypatch.setitem(PLUGINS["interest"], "same", Spread)
-    load("routing", f"{HERE}:Unrouted")
+    load("routing", f"{HERE}:Spread")
     with pytest.raises(ConfigError, match="names of their own: same, same"):
-        make_peer(PeerConfig(peer=ME, strategy=f"{HERE}:Unrouted", interest="same", membership="same"))
+        make_peer(PeerConfig(peer=ME, strategy=f"{HERE}:Spread", interest="same", membership="same"))

@@ -4,7 +4,7 @@ import pytest
 
 from wend.drivers.sim.run import simulate
 from wend.model.units import SECOND
-from wend.strategies.registry import ROUTING
+from wend.strategies import registry
 from wend.studies.claims import load_claims, parse_claims
 from wend.studies.esposito.fault_matrix import FAULTS, play
 from wend.studies.esposito.runs import (
@@ -31,8 +31,8 @@ SHORT = {"nodes": 24, "duration_s": 36.0}
 def test_the_study_has_the_papers_figures_and_only_strategies_that_there_are() -> None:
     assert {figure.name for figure in ESPOSITO.figures} >= {"10", "11"}
     assert {"scribe", "scribe-acks"} <= STRATEGIES.keys() <= KNOWN.keys()
-    assert {each.routing for each in STRATEGIES.values()} <= ROUTING.keys()
-    assert ESPOSITO.strategies() <= STRATEGIES.keys() | ROUTING.keys()
+    assert {each.routing for each in STRATEGIES.values()} <= registry.STRATEGIES.keys()
+    assert ESPOSITO.strategies() <= STRATEGIES.keys() | registry.STRATEGIES.keys()
 
 
 def test_claims_are_the_papers_and_name_figures_of_the_study() -> None:

@@ -91,10 +91,10 @@ def _hosted(s: "Scenario", strategy: str) -> Plugins:
     """The plug-ins of its peers; the oracle has none."""
     from wend.drivers.settings import load_chosen
     from wend.protocol.config import DeliverySettings
-    from wend.strategies.registry import ROUTING, hosted_plugins, plugin
+    from wend.strategies.registry import STRATEGIES, hosted_plugins, plugin
 
     load_chosen({"strategy": strategy})
-    if strategy not in ROUTING:
+    if strategy not in STRATEGIES:
         return []
     names = hosted_plugins(strategy, s.interest, s.membership, s.of(DeliverySettings).persistence)
     return [plugin(kind, name) for kind, name in names]
@@ -102,13 +102,13 @@ def _hosted(s: "Scenario", strategy: str) -> Plugins:
 
 def _of_other_plugins(s: "Scenario", strategy: str, hosted: Plugins) -> dict[str, str]:
     """The settings of plug-ins that the peers do not host."""
-    from wend.strategies.registry import PLUGINS, ROUTING, TITLES
+    from wend.strategies.registry import PLUGINS, STRATEGIES, TITLES
 
     unused: dict[str, str] = {}
     for kind, table in PLUGINS.items():
         for group in dict.fromkeys(each.settings for each in table.values()):
             if not _has(hosted, group):
-                users = [name for name in ROUTING if _has(_hosted(s, name), group)]
+                users = [name for name in STRATEGIES if _has(_hosted(s, name), group)]
                 owners = [name for name, each in table.items() if each.settings is group]
                 whom = f"{listed(users)}, not for {strategy}" if users else f"{TITLES[kind]} {either(owners)}"
                 unused |= dict.fromkeys((each.name for each in settings_of(group)), f"it is for {whom}")
@@ -122,17 +122,17 @@ def _has(plugins: Plugins, group: type[Settings]) -> bool:
 
 def _without_needs(s: "Scenario", strategy: str, hosted: Plugins) -> dict[str, str]:
     """The settings of things that none of the plug-ins asks for."""
-    from wend.strategies.registry import ROUTING
+    from wend.strategies.registry import STRATEGIES, follows_plan
 
     unused = {}
     if not any(plugin.needs.plan for plugin in hosted):
-        followers = either([name for name, plugin in ROUTING.items() if plugin.needs.plan])
+        followers = either([name for name in STRATEGIES if follows_plan(name)])
         unused["plan"] = f"only {followers} follows a plan, not {strategy}"
     if not any(plugin.needs.failure_detector for plugin in hosted):
         unused["detection"] = f"{strategy} does not use the failure detector"
     if s.underlay is None:
         unused["trace_paths"] = "there is no --underlay"
     elif not any(plugin.needs.paths for plugin in hosted):
-        users = [name for name in ROUTING if any(plugin.needs.paths for plugin in _hosted(s, name))]
+        users = [name for name in STRATEGIES if any(plugin.needs.paths for plugin in _hosted(s, name))]
         unused["trace_paths"] = f"it is for {listed(users)}, not for {strategy}"
     return unused

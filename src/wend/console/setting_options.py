@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 from wend.console.options import WORLD, option
-from wend.drivers.scenarios import Scenario
+from wend.drivers.scenarios import simulated_default
 from wend.drivers.settings import CHOSEN, known_settings, load_chosen, plugin_names
 from wend.model.settings import Setting, flag_of
 
@@ -38,7 +38,7 @@ class SettingOptions(msgspec.Struct, frozen=True):
         """Each with its default and its sentence, in the order of the help: everyday settings first."""
         names, known = plugin_names(), known_settings()
         world = [(WORLD[name], WORLD[name].default) for name in self.world]
-        peers = [(known[name], value) for name, value in Scenario.defaults(known).items() if name not in self.fixed]
+        peers = [(each, simulated_default(each)) for name, each in known.items() if name not in self.fixed]
         for each, default in sorted((*world, *peers), key=lambda pair: pair[0].tier):
             yield each, each.shown(default), _with_names(each, names.get(each.name))
 

@@ -117,18 +117,18 @@ def _allow_many_sockets() -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     from wend.drivers.arrivals import ORACLE
-    from wend.strategies.registry import ROUTING, load
+    from wend.strategies.registry import STRATEGIES, follows_plan, load
 
     names = tuple(dict.fromkeys(names_in(text)))
     for name in names:
         load("routing", name)
-    playable = [name for name, each in ROUTING.items() if not each.needs.plan]
+    playable = [name for name in STRATEGIES if not follows_plan(name)]
     for name in names:
         if name == ORACLE:
             raise ConfigError("every table shows the oracle: leave it out of --strategies")
-        if name in ROUTING and name not in playable:
+        if name in STRATEGIES and name not in playable:
             raise ConfigError(f"{name} follows a plan, and an overlay of `wend up` has none: wend sim --plan does it")
-        if name not in ROUTING:
+        if name not in STRATEGIES:
             raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(playable)}, or MODULE:CLASS")
     if not names:
         raise ConfigError("name at least one strategy")

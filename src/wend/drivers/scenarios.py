@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from wend.drivers.settings import ByName, Configuration
+from wend.drivers.settings import ByName, Chosen, Configuration, peer_settings
 from wend.model.choices import PluginChoices
 from wend.model.errors import ConfigError
 from wend.model.fault_settings import Congestion, DelaySpikes, Outages, Partitions
@@ -343,8 +343,13 @@ class Scenario(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
             raise ConfigError("an underlay without partitions needs outages of its links, and no router_outages")
 
     @classmethod
-    def defaults(cls, known: Mapping[str, Setting]) -> dict[str, Any]:
-        return {name: SIMULATED.get(name, each.default) for name, each in known.items()}
+    def default_settings(cls, chosen: Chosen) -> dict[str, Any]:
+        return {name: simulated_default(each) for name, each in peer_settings(chosen).items()}
+
+
+def simulated_default(setting: Setting) -> Any:
+    """The value of a setting of peers in a simulation if nobody states it."""
+    return SIMULATED.get(setting.name, setting.default)
 
 
 def make_scenario(fields: Mapping[str, Any]) -> Scenario:

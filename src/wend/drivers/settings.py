@@ -18,7 +18,7 @@ from wend.model.errors import ConfigError
 from wend.model.settings import Setting, Settings, SettingValue, settings_of
 
 if TYPE_CHECKING:
-    from wend.protocol.plugins import Kind, Plugin
+    from wend.protocol.plugins import Kind, Plugin, Routing
 
 S = TypeVar("S", bound=Settings)
 
@@ -60,12 +60,16 @@ def is_outside(plugin: str) -> bool:
 
 def plugin_names() -> dict[str, dict[str, str]]:
     """For each setting that names a plug-in: the possible names, each with a remark or an empty text."""
-    from wend.strategies.registry import PLUGINS
+    from wend.strategies.registry import PLUGINS, STRATEGIES, routing_of
 
-    return {
-        setting: {name: "needs a plan" if each.needs.plan else each.about for name, each in PLUGINS[kind].items()}
-        for setting, kind in CHOSEN.items()
-    }
+    names = {setting: {name: each.about for name, each in PLUGINS[kind].items()} for setting, kind in CHOSEN.items()}
+    return {**names, "strategy": {name: _remark(routing_of(name)) for name in STRATEGIES}}
+
+
+def _remark(routing: "type[Routing] | None") -> str:
+    if routing is None:
+        return ""
+    return "needs a plan" if routing.needs.plan else routing.about
 
 
 def load_chosen(chosen: Mapping[str, Any]) -> None:
@@ -90,6 +94,18 @@ def known_settings() -> dict[str, Setting]:
     return _by_name(setting_groups())
 
 
+def _settings_with(names: Iterable[str], chosen: Chosen) -> dict[str, Setting]:
+    """The settings of peers that host these plug-ins; those of all plug-ins if one of the names is not among them. So
+    most processes import no plug-in that they do not host."""
+    from wend.strategies.registry import hosted_setting_groups
+
+    try:
+        hosted = _by_name(hosted_setting_groups(chosen["strategy"] or "", chosen["interest"], chosen["membership"]))
+    except ConfigError:  # plug-ins that do not go together: a later check says so
+        return known_settings()
+    return hosted if hosted.keys() >= {*names} else known_settings()
+
+
 def _by_name(groups: Iterable[type[Settings]]) -> dict[str, Setting]:
     return {each.name: each for group in groups for each in settings_of(group)}
 
@@ -112,7 +128,8 @@ def read_values(group: type[Settings], fields: Mapping[str, Any]) -> dict[str, A
     own = {each.name: each for each in settings_of(group)}
     values = {name: each.read(fields[name]) for name, each in own.items() if name in fields}
     load_chosen(values)
-    known = known_settings()
+    chosen = {name: values.get(name, own[name].default) if name in own else None for name in CHOSEN}
+    known = _settings_with(fields.keys() - own.keys(), chosen)
     if both := own.keys() & known.keys():
         raise ConfigError(f"a plug-in declares the setting {min(both)!r}, which exists already")
     for name, value in fields.items():
@@ -159,12 +176,12 @@ class Configuration:
         load_chosen(chosen)
         others = {name: value for name, value in values.items() if name not in own}
         fields = {own[name].field: value for name, value in values.items() if name in own}
-        fields["settings"] = {**cls.defaults(peer_settings(chosen)), **others}
+        fields["settings"] = {**cls.default_settings(chosen), **others}
         return cls.with_fields(fields)  # type: ignore[attr-defined,no-any-return]
 
     @classmethod
-    def defaults(cls, known: Mapping[str, Setting]) -> dict[str, Any]:
-        """The values of these settings if nobody states them."""
+    def default_settings(cls, chosen: Chosen) -> dict[str, Any]:
+        """The values of the settings of peers with these plug-ins if nobody states them."""
         return {}
 
     @property
@@ -180,7 +197,7 @@ class Configuration:
 
     def field_values(self) -> dict[str, Any]:
         """The peers' settings that differ from the declared defaults, by field, as `PeerConfig` takes them."""
-        known = known_settings()
+        known = _settings_with(self.settings, self.chosen)
         return {known[name].field: value for name, value in self.settings.items() if value != known[name].default}
 
     def own_values(self) -> dict[str, Any]:

@@ -1,33 +1,40 @@
-"""The plug-in host: it makes the plug-ins that it is given, dispatches to them, and checks their answers.
+"""The plug-in host: it makes the plug-ins that it is given, dispatches inputs to them, and checks their effects.
 
 The host asks plug-ins in the order in which it is given them: membership, the link-state graph, interest, other graphs,
-routing. So a plug-in that builds on another hears of a change after it.
+routing. So a plug-in hears of a change after the plug-ins that it builds on.
 
-The peer carries out what plug-ins answer (`carry_out`), but for the effects that concern plug-ins alone: timers,
-changes, memory and multicast groups.
+The host carries out the effects that concern plug-ins alone: timers, changes, memory and multicast groups. It passes
+the others on (`plugin_effects.py`).
 """
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, get_args
 
 import msgspec
 
 from wend.model.errors import ConfigError, WendError
-from wend.model.events import PeerId
+from wend.model.events import EventId, PeerId
 from wend.model.units import Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.messages import ControlFragment
 from wend.protocol.plugins import (
     ALLOWED,
     LINK_STATE,
+    MISFIT,
     OUTSIDE,
+    Acked,
+    Arrived,
     Changed,
     Due,
+    Failed,
+    Forward,
+    GiveUp,
     Heard,
     Interest,
     Kind,
+    LinksChanged,
     LinkView,
     Membership,
     Needs,
@@ -40,6 +47,8 @@ from wend.protocol.plugins import (
     SendTo,
     Tell,
     Timer,
+    Unanswered,
+    Undelivered,
     View,
 )
 from wend.protocol.ports import JoinMulticast, LeaveMulticast, Multicast, Persist, Refuse
@@ -50,7 +59,8 @@ _WITH_MESSAGE = frozenset({Tell, SendTo, Multicast, Remember})
 NamedPlugins = tuple[tuple[str, type[Plugin]], ...]
 """The names and classes of the plug-ins that a peer hosts, in the order in which its host asks them."""
 CarryOut = Callable[[Nanos, "Hosted", list[PluginEffect], Effects], None]
-"""What the peer does about the effects of a plug-in."""
+"""What carries out the effects of a plug-in."""
+Handle = Callable[[Nanos, PluginInput, View], list[PluginEffect]]
 
 
 @cache
@@ -61,46 +71,49 @@ def _message_types(messages: Any) -> frozenset[type]:
 class Hosted:
     """A plug-in at work, with what the host needs at every step."""
 
-    __slots__ = ("_allowed", "_messages", "handle", "header", "kind", "name", "plugin", "types")
+    __slots__ = ("_allowed", "handle", "header", "kind", "name", "plugin", "types")
 
     def __init__(self, name: str, made: Plugin) -> None:
         self.name = name
         self.kind: Kind = made.kind
         self.plugin = made
-        self.handle = self._checked if OUTSIDE in name else made.handle
+        self.handle: Handle = self._checked if OUTSIDE in name else made.handle
         self.header: type = type(None)
         if isinstance(made, Routing) and made.header is not None:
             self.header = made.header
         self._allowed = ALLOWED[made.kind]
-        self._messages = made.messages
         self.types = _message_types(made.messages)
-        """The types of its messages. Fragments and empty bodies are none."""
+        """The types of its messages, without fragments and empty bodies."""
+
+    def carry_header(self, header: type) -> None:
+        """Let this routing forward packets with a header of the interest, which it does not know."""
+        self.header = header
+        self.handle = _WithHeader(self.handle).handle
 
     def _checked(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
-        """A mistake of a plug-in from outside the tree is its author's, and one sentence."""
-        handle: Any = self.plugin.handle  # its answer may be anything
+        """Handle an input. Raise a ConfigError of one sentence if a plug-in from outside the tree makes a mistake."""
+        handle: Any = self.plugin.handle  # it may return anything
         try:
-            answers = handle(now, event, view)
+            effects: list[PluginEffect] = handle(now, event, view)
         except WendError:
             raise
         except Exception as error:
             raise blamed(self, event, _failure(error)) from error
-        if type(answers) is not list:
-            raise blamed(self, event, f"answered {answers!r:.80} where a list of effects is due")
-        found: list[PluginEffect] = answers
-        return found
+        if type(effects) is not list:
+            raise blamed(self, event, f"answered {effects!r:.80} where a list of effects is due")
+        return effects
 
     @property
     def message_type(self) -> Any:
         """What the body of its control messages may be, for decoders."""
-        return ControlFragment if self._messages is None else self._messages | ControlFragment
+        return ControlFragment if self.plugin.messages is None else self.plugin.messages | ControlFragment
 
     def read(self, body: Any) -> Any:
         """A message from its stored form: itself, or plain values."""
-        return body if type(body) in self.types else msgspec.convert(body, self._messages)
+        return body if type(body) in self.types else msgspec.convert(body, self.plugin.messages)
 
     def mistake(self, answer: object) -> str | None:
-        """What is wrong with an answer, in words that follow "it"; None where all is well."""
+        """What is wrong with an effect, in words that follow "it"; None if it is allowed."""
         kind = type(answer)
         if kind not in self._allowed:
             return f"answered {answer!r:.80}, which no {self.kind} plug-in may"
@@ -111,10 +124,40 @@ class Hosted:
         return None
 
 
+class _WithHeader:
+    """Keeps the header of a packet through a routing that does not know it."""
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        if type(event) is Arrived:
+            if event.header is None:
+                return [Refuse(event.sender, MISFIT)]
+            header = event.header
+        elif type(event) is Failed or type(event) is Acked:
+            header = event.forward.header
+        else:
+            return self._handle(now, event, view)
+        return [_with_header(effect, header) for effect in self._handle(now, event, view)]
+
+
+def _with_header(effect: PluginEffect, header: Any) -> PluginEffect:
+    if type(effect) is Forward:
+        of = effect
+        route = (of.peer, of.event, of.born_ns, of.dests, of.path)
+        return Forward(*route, header, of.ranks, of.tried, of.tries, of.confirm, of.due, of.retries)
+    if type(effect) is GiveUp:
+        return GiveUp(effect.event, effect.born_ns, effect.dests, effect.code, effect.ranks, header)
+    return effect
+
+
 class Host:
     __slots__ = (
-        "_carry_out", "_joined", "_links", "_persistence", "_timers", "by_name", "hosted", "interest", "interested",
-        "membership", "router", "view",
+        "_carry_out", "_joined", "_links", "_persistence", "_timers", "by_name", "forms_links", "hosted", "interest",
+        "interested", "membership", "router", "view",
     )  # fmt: skip
 
     def __init__(
@@ -125,23 +168,27 @@ class Host:
         timers: Timers,
         carry_out: CarryOut,
     ) -> None:
-        self._timers = timers
         self._carry_out = carry_out
+        self._timers = timers
         self._links = links
         self._joined: dict[str, set[Hosted]] = {}
         """By multicast group: the plug-ins that joined it."""
         self._persistence = config.of(DeliverySettings).persistence
         self.view = View(config, links, self._persistence)
         self.hosted = self._make(config, plugins)
-        # a routing and its interest may share a name: messages are for the one that declares some
-        self.by_name = {one.name: one for one in sorted(self.hosted, key=_declares_messages)}
-        spoken = [one.name for one in self.hosted if _declares_messages(one)]
-        if len(spoken) > len(set(spoken)):
-            raise ConfigError(f"plug-ins that send messages need names of their own: {', '.join(sorted(spoken))}")
+        self.by_name = {one.name: one for one in self.hosted}
+        if len(self.by_name) < len(self.hosted):
+            names = sorted(one.name for one in self.hosted)
+            raise ConfigError(f"the plug-ins of a peer need names of their own: {', '.join(names)}")
+        self.forms_links = config.membership is not None
+        """Whether the peer makes its first links while it runs."""
         self.membership = next((one for one in self.hosted if isinstance(one.plugin, Membership)), None)
         (self.interested,) = (one for one in self.hosted if one.kind == "interest")
         self.interest: Interest = self.interested.plugin  # type: ignore[assignment]
-        self.router = self.hosted[-1]
+        self.router = next((one for one in self.hosted if one.kind == "routing"), self.interested)
+        """The routing; the interest if the strategy has no routing."""
+        if self.interest.header is not None and self.router is not self.interested:
+            self.router.carry_header(self.interest.header)
         if self._persistence and not self.interest.durable:
             raise ConfigError(f"{self.interested.name} does not store events: persistence needs another interest")
         self.view.interest = self.interest
@@ -162,12 +209,13 @@ class Host:
     def needs(self) -> tuple[Needs, ...]:
         return tuple(one.plugin.needs for one in self.hosted)
 
-    @property
-    def routing(self) -> Routing:
-        return self.router.plugin  # type: ignore[return-value]
+    def unfinished(self) -> Iterable[EventId]:
+        """Events that wait in the routing and nowhere else."""
+        routing = self.router.plugin
+        return routing.unfinished() if isinstance(routing, Routing) else ()
 
     def status(self) -> dict[str, dict[str, int]]:
-        """The sections of all plug-ins that have something to say, by name."""
+        """The sections of the status snapshot, by plug-in."""
         return {one.name: section for one in self.hosted if (section := one.plugin.status())}
 
     # ---------------------------------------------------------------- asking
@@ -179,6 +227,17 @@ class Host:
         for one in self.hosted:
             if one not in but:
                 self._carry_out(now, one, one.handle(now, event, self.view), effects)
+
+    def links_changed(self, now: Nanos, effects: Effects) -> None:
+        if len(self.view.neighbours) != len(self._links):
+            self.view.neighbours = tuple(sorted(self._links))
+        self.tell_all(now, LinksChanged(), effects)
+
+    def undelivered(self, now: Nanos, peer: PeerId, plugin: str, body: Any, effects: Effects) -> None:
+        """Nobody acknowledged a direct message of a plug-in."""
+        if self.membership is not None:
+            self.tell(now, self.membership, Unanswered(peer), effects)
+        self.tell(now, self.by_name[plugin], Undelivered(peer, body), effects)
 
     def heard(self, now: Nanos, sender: PeerId, name: str, message: Any, effects: Effects) -> None:
         """A message from another peer, for the plug-in that it names."""
@@ -193,7 +252,7 @@ class Host:
             self._carry_out(now, one, one.handle(now, Heard(sender, message), self.view), effects)
 
     def recall(self, now: Nanos, record: StateRecord, effects: Effects) -> None:
-        """A message that a plug-in stored in a former incarnation. One that nobody can read any more is void."""
+        """Give a plug-in a message that it stored in an earlier incarnation. Ignore those that it cannot read."""
         one = self.by_name.get(record.plugin)
         if one is None:
             return
@@ -206,7 +265,7 @@ class Host:
     # ---------------------------------------------------------------- effects that concern plug-ins alone
 
     def carries_out(self, now: Nanos, one: Hosted, answer: PluginEffect, effects: Effects) -> bool:
-        """Check an effect, and carry it out where it is the host's to do. False where it is the peer's."""
+        """Check an effect, and carry it out if it concerns plug-ins alone. Return whether it does."""
         mistake = one.mistake(answer)
         if mistake is not None:
             raise blamed(one, None, mistake)
@@ -241,10 +300,6 @@ class Host:
     def _due(self, now: Nanos, timer: tuple[Hosted, str], effects: Effects) -> None:
         one, name = timer
         self.tell(now, one, Due(name), effects)
-
-
-def _declares_messages(one: Hosted) -> bool:
-    return one.plugin.messages is not None
 
 
 def blamed(one: Hosted, event: PluginInput | None, mistake: str) -> ConfigError:

@@ -31,13 +31,13 @@ class Data(msgspec.Struct, frozen=True, gc=False, tag="d"):
     age_ns: Nanos
     """The age of the event when this packet was sent. Peers add up ages; they compare no clocks."""
     dests: tuple[PeerId, ...]
-    """The peers that it is for; empty where the interest does not name them."""
+    """The peers that it is for; empty if the interest does not name them."""
     path: tuple[PeerId, ...] = ()
     """The peers that forwarded this packet, in order, with repetition."""
     header: Any = None
     """The routing plug-in's own header, of the type that it declares."""
     ranks: tuple[int, ...] = ()
-    """How this copy ranks among others, per destination; empty where all are 0. `copy_ranks.py` explains it."""
+    """How this copy ranks among others, per destination; empty if all are 0. `copy_ranks.py` explains it."""
 
 
 class Fragment(msgspec.Struct, frozen=True, gc=False, tag="p"):
@@ -141,7 +141,7 @@ def as_unicast(message: Data | Fragment) -> int:
 
 
 def event_of(message: Message) -> EventId | None:
-    """The id of the event that a plug-in's own message carries; None where it carries none."""
+    """The id of the event that a plug-in's own message carries; None if it carries none."""
     event = getattr(getattr(message, "body", None), "event", None)
     return event.id if isinstance(event, Event) else None
 

@@ -167,7 +167,7 @@ class ContactFound(msgspec.Struct, frozen=True, gc=False):
 
 
 class LinkAdded(msgspec.Struct, frozen=True, gc=False):
-    """There is one more given link. Where a membership makes the links, there is none to add."""
+    """The driver gives one more link. It cannot if a membership makes the links."""
 
     neighbour: Neighbour
 

@@ -19,7 +19,7 @@ class PendingRecord(msgspec.Struct, frozen=True, gc=False, tag="pending"):
     born_ns: Nanos
     dests: tuple[PeerId, ...]
     ranks: tuple[int, ...] = ()
-    """How its copy ranks, per destination (`copy_ranks.py`); empty where all are 0."""
+    """How its copy ranks, per destination (`copy_ranks.py`); empty if all are 0."""
 
 
 class ReleasedRecord(msgspec.Struct, frozen=True, gc=False, tag="released"):
@@ -93,7 +93,7 @@ class GapRecord(msgspec.Struct, frozen=True, gc=False, tag="gap"):
 
 
 class RetainedRecord(msgspec.Struct, frozen=True, gc=False, tag="retained"):
-    """The event that is retained for a value of an attribute; nil: none any more. The newest counts."""
+    """The event that is retained for a value of an attribute; nil: none is. The newest record counts."""
 
     attribute: str
     value: Value

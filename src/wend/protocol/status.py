@@ -51,7 +51,7 @@ class PeerStatus(msgspec.Struct, frozen=True, kw_only=True):
     interest: str
     """The interest plug-in."""
     membership: str | None
-    """The membership plug-in; nil where the links are given."""
+    """The membership plug-in; nil if the links are given."""
     links: tuple[LinkStatus, ...]
     """One entry for each link, by neighbour."""
     in_flight: int

@@ -1,15 +1,20 @@
-"""The plug-ins by kind and name, and the peers that are made of them.
+"""The plug-ins by kind and name, the strategies that are made of them, and the peers that host them.
 
 A plug-in of the tree is a line in a table here: its name, and `module:Class` below this package. It is imported when
 somebody asks for it. If its folder is not there, neither is its name. A plug-in from outside the tree has
 `package.module:Class` for a name; Python looks for that module where it looks for all, then in the current folder.
+
+A strategy is a line, too: its routing, its interest and its membership. A routing from outside the tree is a strategy
+of the same name, and so is an interest that needs no routing.
 """
 
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+
+import msgspec
 
 from wend.model.error_text import either
 from wend.model.errors import ConfigError
@@ -17,6 +22,7 @@ from wend.model.settings import Settings, settings_of
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.peer import Peer
 from wend.protocol.plugins import (
+    FLOODED,
     LINK_STATE,
     OUTSIDE,
     Graph,
@@ -62,6 +68,10 @@ class PluginTable(MutableMapping[str, type[Plugin]]):
 
     def __delitem__(self, name: str) -> None:
         del self._classes[name]
+
+    def loaded(self) -> list[tuple[str, type[Plugin]]]:
+        """The plug-ins from outside the tree."""
+        return [(name, plugin_class) for name, plugin_class in self._classes.items() if name not in self._modules]
 
     def ships(self, name: str) -> bool:
         """Whether it is a plug-in of the tree."""
@@ -123,13 +133,6 @@ ROUTING = PluginTable(
         "planned-failover": "planned.failover:FailoverRouting",
         "mrst": "trees.routing:MrstRouting",
         "spt-k": "trees.routing:SptKRouting",
-        "scribe": "ring.routing:ScribeRouting",
-        "hermes": "ring.routing:HermesRouting",
-        "dmm": "dmm.routing:DmmRouting",
-        "dmm-ar": "dmm.routing:DmmArRouting",
-        "rendezvous": "rendezvous.routing:RendezvousRouting",
-        "clusters": "clusters.routing:ClustersRouting",
-        "clusters-adaptive": "clusters.adaptive:ClustersAdaptive",
     }
 )
 PLUGINS: dict[Kind, PluginTable] = {
@@ -149,6 +152,90 @@ _BASES: dict[Kind, type[Membership | Graph | Interest | Routing]] = {
 _ASKED_FIRST = {"membership": 0, "interest": 2, "routing": 4}
 
 
+class Strategy(msgspec.Struct, frozen=True):
+    """The plug-ins of a strategy, by name. The graphs follow from what these need."""
+
+    routing: str | None
+    """None: the interest sends events by messages of its own."""
+    interest: str = FLOODED
+    durable_interest: str = ""
+    """The interest with persistence, if it is another one."""
+    membership: str | None = None
+    """None: links are given, or a membership makes them."""
+
+    def interest_for(self, persistence: bool) -> str:
+        return (self.durable_interest if persistence else "") or self.interest
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the folders of its plug-ins are there."""
+        return (
+            (self.routing is None or self.routing in ROUTING)
+            and self.interest in INTEREST
+            and (self.membership is None or self.membership in MEMBERSHIP)
+        )
+
+
+class StrategyTable(Mapping[str, Strategy]):
+    """The strategies by name: those of the tree, and those that were loaded from outside."""
+
+    def __init__(self, shipped: dict[str, Strategy]) -> None:
+        self._shipped = shipped
+
+    def __getitem__(self, name: str) -> Strategy:
+        strategy = self._shipped.get(name)
+        if strategy is None:
+            strategy = self._loaded()[name]
+        elif not strategy.is_there:
+            raise KeyError(name)
+        return strategy
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (name for name, strategy in self._shipped.items() if strategy.is_there)
+        yield from (name for name in self._loaded() if name not in self._shipped)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def ships(self, name: str) -> bool:
+        """Whether it is a strategy of the tree."""
+        return name in self._shipped
+
+    def _loaded(self) -> dict[str, Strategy]:
+        alone = [(name, made) for name, made in INTEREST.loaded() if not getattr(made, "knows_all_subscribers", True)]
+        return {name: _declared(name, plugin_class) for name, plugin_class in [*ROUTING.loaded(), *alone]}
+
+
+def _declared(name: str, plugin_class: type[Plugin]) -> Strategy:
+    """The strategy that a plug-in from outside the tree makes."""
+    needs = plugin_class.needs
+    if issubclass(plugin_class, Interest):
+        return Strategy(None, name, membership=needs.membership)
+    return Strategy(name, needs.interest, needs.durable_interest, needs.membership)
+
+
+STRATEGIES = StrategyTable(
+    {
+        "adaptive": Strategy("adaptive"),
+        "dcrd": Strategy("dcrd"),
+        "d-tree": Strategy("d-tree"),
+        "r-tree": Strategy("r-tree"),
+        "multipath": Strategy("multipath"),
+        "planned": Strategy("planned"),
+        "planned-failover": Strategy("planned-failover"),
+        "mrst": Strategy("mrst", "trees", "trees-by-name"),
+        "spt-k": Strategy("spt-k", "trees", "trees-by-name"),
+        "scribe": Strategy(None, "scribe", membership="pastry"),
+        "hermes": Strategy(None, "hermes", membership="pastry"),
+        "dmm": Strategy(None, "dmm", membership="pastry"),
+        "dmm-ar": Strategy(None, "dmm-ar", membership="pastry"),
+        "rendezvous": Strategy(None, "rendezvous", membership="pastry"),
+        "clusters": Strategy(None, "cluster-trees", membership="clusters"),
+        "clusters-adaptive": Strategy("adaptive", "cluster-graph", membership="clusters-linked"),
+    }
+)
+
+
 # ---------------------------------------------------------------- looking up
 
 
@@ -157,24 +244,52 @@ def plugin(kind: Kind, name: str) -> type[Plugin]:
     try:
         return PLUGINS[kind][name]
     except KeyError:
-        names = ", ".join(PLUGINS[kind])
-        raise ConfigError(f"unknown {TITLES[kind]} {name!r}: choose one of {names}, or MODULE:CLASS") from None
+        raise _unknown(kind, name, PLUGINS[kind]) from None
+
+
+def strategy_named(name: str) -> Strategy:
+    """Raises ConfigError if the name is unknown."""
+    try:
+        return STRATEGIES[name]
+    except KeyError:
+        raise _unknown("routing", name, STRATEGIES) from None
+
+
+def _unknown(kind: Kind, name: str, names: Mapping[str, object]) -> ConfigError:
+    return ConfigError(f"unknown {TITLES[kind]} {name!r}: choose one of {', '.join(names)}, or MODULE:CLASS")
+
+
+def routing_of(strategy: str) -> type[Routing] | None:
+    """The routing of a strategy; None if it has none."""
+    name = strategy_named(strategy).routing
+    return None if name is None else ROUTING[name]  # type: ignore[return-value]
+
+
+def follows_plan(strategy: str) -> bool:
+    routing = routing_of(strategy)
+    return routing is not None and routing.needs.plan
 
 
 def linked_strategies() -> tuple[str, ...]:
     """The strategies that work on given links."""
-    return tuple(name for name, routing in ROUTING.items() if routing.needs.membership is None)
+    return tuple(name for name, strategy in STRATEGIES.items() if strategy.membership is None)
 
 
 def membership_of(strategy: str, membership: str | None) -> str | None:
     """The membership of such a peer: the one that its configuration names, or that its strategy needs."""
-    return membership or plugin("routing", strategy).needs.membership
+    return membership or strategy_named(strategy).membership
 
 
 def joins_by_contacts(membership: str) -> bool:
     """Whether peers with this membership join by any peer that they know."""
     plugin_class = plugin("membership", membership)
     return issubclass(plugin_class, Membership) and plugin_class.joins
+
+
+def hosted_setting_groups(strategy: str, interest: str | None, membership: str | None) -> tuple[type[Settings], ...]:
+    """The groups of settings of such a peer, with and without persistence."""
+    names = {name for on in (False, True) for name in hosted_plugins(strategy, interest, membership, on)}
+    return tuple(dict.fromkeys([LinkSettings, DeliverySettings, *(plugin(*name).settings for name in sorted(names))]))
 
 
 def setting_groups() -> tuple[type[Settings], ...]:
@@ -205,11 +320,10 @@ def hosted_plugins(
     strategy: str, interest: str | None, membership: str | None, persistence: bool
 ) -> tuple[tuple[Kind, str], ...]:
     """The plug-ins that such a peer hosts, by kind and name, in the order in which its host asks them."""
-    needs = plugin("routing", strategy).needs
-    hosted: list[tuple[Kind, str]] = [
-        ("routing", strategy),
-        ("interest", interest or (needs.durable_interest if persistence else needs.interest)),
-    ]
+    named = strategy_named(strategy)
+    hosted: list[tuple[Kind, str]] = [("interest", interest or named.interest_for(persistence))]
+    if named.routing is not None:
+        hosted.append(("routing", named.routing))
     decides = membership_of(strategy, membership)
     if decides is not None:
         _check_membership(strategy, decides)
@@ -228,14 +342,14 @@ def _order(hosted: tuple[Kind, str]) -> int:
 
 def _check_membership(strategy: str, membership: str) -> None:
     """Raise ConfigError if the strategy needs links and the membership makes none, or the other way."""
-    needed = plugin("routing", strategy).needs.membership
+    needed = STRATEGIES[strategy].membership
     makes_links = not joins_by_contacts(membership)
     if OUTSIDE in strategy:
         return
     if needed is None:
         if not makes_links:
-            strategies = [name for name in ROUTING if ROUTING[name].needs.membership is not None]
-            able = [name for name in strategies if ROUTING[name].needs.membership == membership] or strategies
+            strategies = {name: each.membership for name, each in STRATEGIES.items() if each.membership is not None}
+            able = [name for name, needs in strategies.items() if needs == membership] or [*strategies]
             raise ConfigError(f"{strategy} sends over links, and {membership} makes none: choose {either(able)}")
     elif OUTSIDE not in membership:
         if makes_links:
@@ -252,7 +366,7 @@ def load(kind: Kind, name: str | None) -> None:
     if name is not None and OUTSIDE in name and name not in PLUGINS[kind]:
         plugin_class = _import(kind, name)
         _check_settings(kind, name, plugin_class)
-        PLUGINS[kind][name] = plugin_class
+        PLUGINS[plugin_class.kind][name] = plugin_class
         for graph in plugin_class.needs.graphs:
             load("graph", graph)
 
@@ -292,6 +406,8 @@ def _import(kind: Kind, name: str) -> type[Plugin]:
 
 def _checked(kind: Kind, what: str, plugin_class: type) -> type[Plugin]:
     base = _BASES[kind]
+    if kind == "routing" and issubclass(plugin_class, Interest) and not plugin_class.knows_all_subscribers:
+        base = Interest  # it needs no routing
     if not issubclass(plugin_class, base):
         raise ConfigError(f"{what} does not inherit from wend.protocol.plugins.{base.__name__}")
     if plugin_class.handle is base.handle or not callable(plugin_class.handle):

@@ -37,14 +37,14 @@ def due(engine: ClientEngine, client: SimulatedClient) -> list[EventId]:
     peer, wanted = client.plan.peer, parse(client.plan.subscription.filter)
     if client.since_ns is None or client.plan.end_ns < FOREVER:
         return []
-    since_ns = client.since_ns if engine.names_everyone else client.since_ns + KNOWN_NS
+    since_ns = client.since_ns if engine.knows_all_subscribers else client.since_ns + KNOWN_NS
     return [
         id_
         for id_, sent in engine.sent.items()
         if sent.receipt is not None
         and sent.receipt.kept
         and sent.time_ns > since_ns
-        and (peer in sent.receipt.targets or not engine.names_everyone)
+        and (peer in sent.receipt.targets or not engine.knows_all_subscribers)
         and wanted.matches(sent.attributes)
     ]
 

@@ -129,9 +129,9 @@ class ClientEngine(Engine):
         """Deliveries after the ttl of their events."""
 
     @property
-    def names_everyone(self) -> bool:
+    def knows_all_subscribers(self) -> bool:
         """Whether receipts name all peers with subscribers."""
-        return all(peer.names_everyone for peer in self.peers if peer is not None)
+        return all(peer.knows_all_subscribers for peer in self.peers if peer is not None)
 
     # ---------------------------------------------------------------- the agenda
 

@@ -14,14 +14,11 @@ from wend.protocol.plugins import (
     Due,
     Heard,
     Interest,
-    LeaveToInterest,
     Membership,
-    Needs,
     PluginEffect,
     PluginInput,
     Recalled,
     Remember,
-    Routing,
     SendTo,
     Timer,
     View,
@@ -78,7 +75,7 @@ class Spread(Interest):
 
     messages = Copy
     hears_anyone: ClassVar[bool] = True
-    names_everyone: ClassVar[bool] = False
+    knows_all_subscribers: ClassVar[bool] = False
 
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config, OwnSubscriptions(config.peer))
@@ -90,10 +87,3 @@ class Spread(Interest):
         if isinstance(event, Heard):
             return [DeliverHere(event.message.event, event.message.born_ns)]
         return []
-
-
-class Unrouted(Routing):
-    needs = Needs()
-
-    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
-        return [LeaveToInterest(event)] if isinstance(event, Arrived) else []

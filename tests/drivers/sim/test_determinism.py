@@ -9,7 +9,8 @@ import pytest
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.run import STRATEGIES
-from wend.strategies.registry import INTEREST, ROUTING
+from wend.strategies import registry
+from wend.strategies.registry import INTEREST
 
 RUN = """
 import sys
@@ -24,7 +25,7 @@ print("underlay", simulate(troubled("adaptive").with_(underlay="power-law", outa
 """
 
 
-FORGETFUL = {name for name, made in ROUTING.items() if not INTEREST[made.needs.durable_interest].durable}
+FORGETFUL = {name for name, made in registry.STRATEGIES.items() if not INTEREST[made.interest_for(True)].durable}
 """Strategies that cannot store events."""
 
 

@@ -41,7 +41,7 @@ BYES = MessageClass(f"{HERE}:Echo", "Bye")
 def simulation(workload: Workload, loss: float = 0.0, seed: int = 3, **settings: object) -> DhtSimulation:
     """Everybody knows everybody."""
     config = DhtConfig(
-        peers=PEERS, strategy=f"{HERE}:Unrouted", interest=f"{HERE}:Spread", membership=f"{HERE}:Echo", loss=loss,
+        peers=PEERS, strategy=f"{HERE}:Spread", membership=f"{HERE}:Echo", loss=loss,
         seed=seed, settings=settings,
     )  # fmt: skip
     late = {peer for change in workload.changes if change.what == "join" for peer in change.peers}

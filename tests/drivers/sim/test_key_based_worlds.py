@@ -17,9 +17,9 @@ from wend.drivers.sim.dht_workload import (
 )
 from wend.model.events import Range
 from wend.model.units import MS, SECOND
-from wend.strategies.registry import ROUTING
+from wend.strategies.registry import STRATEGIES
 
-KEY_BASED = sorted(name for name, made in ROUTING.items() if made.needs.membership == "pastry")
+KEY_BASED = sorted(name for name, made in STRATEGIES.items() if made.membership == "pastry")
 JOINED = 12 * SECOND
 """By then all peers, which begin at once and each know one other, are in one ring."""
 SETTLING = JOINED + 20 * SECOND

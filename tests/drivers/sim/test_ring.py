@@ -19,7 +19,7 @@ def ring(
     settings: dict[str, object], contacts: Iterable[tuple[int, tuple[int, ...]]] | None, *changes: PeerChange
 ) -> DhtSimulation:
     config = DhtConfig(
-        peers=PEERS, strategy=f"{HERE}:Unrouted", interest=f"{HERE}:Spread", membership="pastry", loss=0.02,
+        peers=PEERS, strategy=f"{HERE}:Spread", membership="pastry", loss=0.02,
         first_settings=settings,
     )  # fmt: skip
     return DhtSimulation(config, UniformLatencies(1), Workload(changes=changes), contacts)

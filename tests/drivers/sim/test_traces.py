@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wend.strategies.registry import ROUTING
+from wend.strategies.registry import STRATEGIES
 
 _spec = importlib.util.spec_from_file_location("traces", Path(__file__).parents[3] / "scripts" / "traces.py")
 assert _spec is not None and _spec.loader is not None
@@ -26,5 +26,5 @@ def test_a_run_has_the_trace_and_the_counts_that_it_had(name: str) -> None:
 
 def test_every_strategy_has_recorded_runs() -> None:
     strategies = {run["scenario"]["strategy"] for run in RUNS.values()}
-    shipped = {name for name in ROUTING if ROUTING.ships(name)}
+    shipped = {name for name in STRATEGIES if STRATEGIES.ships(name)}
     assert strategies >= shipped - {"planned-failover"}  # it needs a plan with failover routes

@@ -8,16 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.matching.strategies import filters, range_events
-from tests.strategies.ring.interest_rings import INTEREST, ROUTING, RingNet
+from tests.strategies.ring.interest_rings import INTEREST, RingNet
 from wend.model.events import Attributes, Event, EventId, Range
 from wend.model.units import SECOND
 from wend.strategies.rendezvous.messages import MatchEvent, PlaceEntries, RegionsAre
 from wend.strategies.rendezvous.plugin import Rendezvous
-from wend.strategies.rendezvous.routing import RendezvousRouting
 from wend.strategies.ring.key_based import Entry, EntryId
 
 INTEREST["rendezvous"] = Rendezvous
-ROUTING["rendezvous"] = RendezvousRouting
 
 numbers = st.integers(1, 16)
 attributes = st.sampled_from(["a", "b", "c"])

@@ -45,10 +45,8 @@ from wend.protocol.ports import (
 from wend.protocol.records import Record
 from wend.strategies import registry
 from wend.strategies.dmm.plugin import Dmm, DmmAr
-from wend.strategies.dmm.routing import DmmArRouting, DmmRouting
 from wend.strategies.registry import make_peer
 from wend.strategies.ring.hermes import Hermes
-from wend.strategies.ring.routing import HermesRouting, ScribeRouting
 from wend.strategies.ring.scribe import Scribe
 
 IDEAL = "ideal-ring"
@@ -58,13 +56,6 @@ Delivery = tuple[PeerId, int, EventId]
 """The peer, the number of its subscription, and the event."""
 
 INTEREST: dict[str, type[Plugin]] = {"scribe": Scribe, "hermes": Hermes, "dmm": Dmm, "dmm-ar": DmmAr}
-ROUTING: dict[str, type[Plugin]] = {
-    "scribe": ScribeRouting,
-    "hermes": HermesRouting,
-    "dmm": DmmRouting,
-    "dmm-ar": DmmArRouting,
-}
-"""What strategies the network may have, whether or not the tables name them."""
 
 
 class RingChanged(msgspec.Struct, frozen=True, tag="ring"):
@@ -184,7 +175,6 @@ class RingNet:
         added: dict[Any, dict[str, type[Plugin]]] = {
             "membership": {IDEAL: IdealRing},
             "interest": INTEREST,
-            "routing": ROUTING,
         }
         before = {kind: dict(table) for kind, table in registry.PLUGINS.items()}
         try:

@@ -26,7 +26,15 @@ from wend.model.units import HOUR, MS, SECOND, Nanos, parse_duration, parse_shor
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.plugins import Membership
 from wend.protocol.ports import Neighbour, Started
-from wend.strategies.registry import MEMBERSHIP, ROUTING, hosted_plugins, joins_by_contacts, membership_of, plugin
+from wend.strategies.registry import (
+    MEMBERSHIP,
+    STRATEGIES,
+    follows_plan,
+    hosted_plugins,
+    joins_by_contacts,
+    membership_of,
+    plugin,
+)
 
 MAX_PEER_ID = 2**32 - 1
 MIN_DETECTION_NS: Nanos = 20 * MS
@@ -264,8 +272,8 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
 
     def _check_plugins(self) -> None:
         hosted_plugins(self.strategy, self.interest, self.membership, self.of(DeliverySettings).persistence)
-        if self.plan is not None and not plugin("routing", self.strategy).needs.plan:
-            others = " or ".join(f'"{name}"' for name, each in ROUTING.items() if each.needs.plan)
+        if self.plan is not None and not follows_plan(self.strategy):
+            others = " or ".join(f'"{name}"' for name in STRATEGIES if follows_plan(name))
             raise ConfigError(f"a plan is followed by strategy = {others}, not by {self.strategy!r}")
 
     def _check_links(self) -> None:
@@ -372,7 +380,7 @@ def implied_strategy(fields: Mapping[str, Any]) -> str | None:
     interest, membership = fields.get("interest"), MEMBERSHIP.get(str(fields.get("membership")))
     if interest is None:
         return membership.strategy if membership is not None and issubclass(membership, Membership) else None
-    needing = (name for name, each in ROUTING.items() if each.needs.interest == interest and each.needs.membership)
+    needing = (name for name, each in STRATEGIES.items() if each.interest == interest and each.membership)
     return next(needing, None)
 
 

@@ -123,7 +123,7 @@ class PeerDriver:
         event for local subscribers alone is stored if they are durable."""
         is_kept = False
         if self.store.safe:
-            others = not self.peer.names_everyone or any(target != self.id for target in receipt.targets)
+            others = not self.peer.knows_all_subscribers or any(target != self.id for target in receipt.targets)
             queued = self.store.queued == receipt.id and receipt.targets == (self.id,)
             is_kept = (receipt.kept and others) or queued
         return receipt if is_kept == receipt.kept else msgspec.structs.replace(receipt, kept=is_kept)

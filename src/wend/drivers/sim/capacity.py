@@ -155,8 +155,8 @@ class GatedPeer:
         self.peer = peer
 
     @property
-    def names_everyone(self) -> bool:
-        return self.peer.names_everyone
+    def knows_all_subscribers(self) -> bool:
+        return self.peer.knows_all_subscribers
 
     def unfinished(self) -> set[EventId]:
         return self.peer.unfinished()

@@ -316,7 +316,7 @@ class Engine:
         receipt = next(e for e in effects if type(e) is Receipt)
         id_ = receipt.id
         self.expected[id_] = (now, subscribers)
-        if publisher.names_everyone and receipt.targets != subscribers:
+        if publisher.knows_all_subscribers and receipt.targets != subscribers:
             self.unknown[id_] = set(subscribers).difference(receipt.targets)
         self.trace.publications.add(now, *id_, topic.name, len(subscribers))
         return effects

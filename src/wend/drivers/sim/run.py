@@ -19,9 +19,9 @@ from wend.model.events import EventId, PeerId
 from wend.model.summary import Summary
 from wend.model.trace import Trace
 from wend.model.units import Nanos
-from wend.strategies.registry import ROUTING, load
+from wend.strategies import registry
 
-STRATEGIES = (*ROUTING, ORACLE)
+STRATEGIES = (*registry.STRATEGIES, ORACLE)
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -34,8 +34,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
 def known(strategy: str) -> bool:
     """Whether a strategy can be simulated. It loads an external strategy, or raises an error that says why not."""
-    load("routing", strategy)
-    return strategy == ORACLE or strategy in ROUTING
+    registry.load("routing", strategy)
+    return strategy == ORACLE or strategy in registry.STRATEGIES
 
 
 def simulate(scenario: Scenario) -> Outcome:

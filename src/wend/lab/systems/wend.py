@@ -20,7 +20,7 @@ from wend.model.choices import Redundancy
 from wend.model.events import PeerId
 from wend.model.settings import settings_of
 from wend.model.units import MS, SECOND
-from wend.strategies.registry import ROUTING
+from wend.strategies.registry import routing_of
 
 PORT = 7701
 CLIENTS_PORT = 7700
@@ -38,9 +38,10 @@ class Wend:
 
     def __init__(self, name: str, strategy: str, redundancy: Redundancy = "tight", *, sealed: bool = False) -> None:
         self.name = name
+        routing = routing_of(strategy)
         setting = (
             f", redundancy {redundancy}"
-            if any(one.name == "redundancy" for one in settings_of(ROUTING[strategy].settings))
+            if routing is not None and any(one.name == "redundancy" for one in settings_of(routing.settings))
             else ""
         )
         links = ", links sealed with keys (data packets as its peers count them)" if sealed else ""

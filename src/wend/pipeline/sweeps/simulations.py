@@ -17,7 +17,7 @@ from wend.model.units import SECOND
 from wend.pipeline.code_hash import PARTS, code_hash
 from wend.pipeline.rows import RATIOS, RESULT_SCHEMA, RUN_SCHEMA, metrics_of, run_row, scenario_key, scenario_of
 from wend.pipeline.sweeps.run_kind import check_code
-from wend.strategies.registry import ROUTING
+from wend.strategies.registry import STRATEGIES, routing_of
 
 Runner = Callable[[Scenario], Summary]
 
@@ -60,7 +60,10 @@ class Simulations:
 
 
 def _effort(strategy: str) -> float:
-    return effort if (effort := getattr(ROUTING.get(strategy), "effort", None)) else _ORACLE
+    if strategy not in STRATEGIES:
+        return _ORACLE
+    routing = routing_of(strategy)
+    return 1.0 if routing is None else routing.effort
 
 
 SIMULATIONS = Simulations()

@@ -16,6 +16,7 @@ from typing import Any, get_args
 import msgspec
 from pyspark.sql import SparkSession
 
+from wend.drivers.arrivals import ORACLE
 from wend.drivers.recorded import DRAWN, MOVED, RECORDED, Recording, recorded_world
 from wend.drivers.sim.run import STRATEGIES, known, play
 from wend.drivers.world import World
@@ -34,7 +35,7 @@ from wend.planning.flow_workload import workload_of
 from wend.planning.models import parse_goal
 from wend.planning.planner import make_plan
 from wend.strategies.adaptive.plugin import AdaptiveSettings
-from wend.strategies.registry import ROUTING, load
+from wend.strategies.registry import follows_plan, load, routing_of
 
 METRICS = ("on_time", "delivery", "packets", "expected", "delay_p50_ms", "delay_p99_ms")
 _PLAN_K = 4
@@ -64,8 +65,7 @@ def play_recording(fields: ReplayFields, seed: int) -> Mapping[str, float]:
     if fields.redundancy:
         settings["redundancy"] = fields.redundancy
     world = recorded_world(recording, seed, settings, moved=fields.times != RECORDED)
-    routing = ROUTING.get(fields.strategy)
-    if routing is not None and routing.needs.plan:
+    if fields.strategy != ORACLE and follows_plan(fields.strategy):
         _plan(world)
     summary = play(world).summary
     nothing = float("nan")
@@ -120,7 +120,7 @@ def variants(strategies: Sequence[str], redundancies: Sequence[str]) -> list[tup
         load("routing", name)
         if not known(name):
             raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(STRATEGIES)}, or MODULE:CLASS")
-        routing = ROUTING.get(name)
+        routing = None if name == ORACLE else routing_of(name)
         has = routing is not None and issubclass(routing.settings, AdaptiveSettings)
         pairs += [(name, text) for text in redundancies] if has else [(name, "")]
     if not pairs:

@@ -161,7 +161,7 @@ class DurableSubscriptions:
         if backlog is None:
             return
         if entry.position not in backlog.entries:
-            if not entry.released and backlog.subscription.qos.order:  # it left a gap, and nothing waits there any more
+            if not entry.released and backlog.subscription.qos.order:  # it left a gap, and nothing waits there now
                 effects.append(Persist(SkippedRecord(entry.event.id)))
             entry.released = True
             return

@@ -4,9 +4,12 @@ A peer delivers an event once per incarnation of the publisher and of itself. It
 subscriber. An event that arrives before its subscribers have reconnected waits (`pending.py`). Subscriptions may be
 durable (`durable.py`), ask for the publisher's order (`order.py`), and let events expire. If the application sends a
 filter that does not parse, the peer refuses it and counts it, as for any other sender.
+
+`ByDestination` is the delivery mode (`mode.py`) of peers that know all subscribers.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import ClassVar
 
 import msgspec
 
@@ -19,12 +22,14 @@ from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.durable import BacklogEntry, DurableSubscriptions
 from wend.protocol.delivery.order import HeldDelivery, PublisherOrder
 from wend.protocol.delivery.pending import PendingDeliveries
-from wend.protocol.delivery.queue_groups import QueueGroups, SendAlone
-from wend.protocol.delivery.retry_queue import RetryQueue
+from wend.protocol.delivery.queue_groups import QueueGroups
+from wend.protocol.delivery.store_and_forward import StoreAndForward
+from wend.protocol.host import Host
 from wend.protocol.link.window import DuplicateFilter
+from wend.protocol.messages import Data
 from wend.protocol.notices import MissedCode
-from wend.protocol.plugins import Notify, SubscriptionQueries, View
-from wend.protocol.ports import Deliver, Drop, LocalSubscription, Missed, Notice, Persist, Refuse
+from wend.protocol.plugins import Arrived, GiveUp, Notify, SubscriptionQueries, View
+from wend.protocol.ports import Deliver, Drop, LocalSubscription, Missed, Notice, Persist, Receipt, Refuse
 from wend.protocol.records import DeliveredRecord, GapRecord, QueuedRecord, Record, SkippedRecord
 from wend.protocol.timers import Effects, Timers
 
@@ -34,14 +39,33 @@ AUTO_OFFERS = 256
 """At most so many topics are advertised automatically: every change floods all advertisements of a peer."""
 AUTO_OFFERS_CHARS = 64_000
 """The same limit for their total length."""
+Route = Callable[[Nanos, Arrived, Effects], None]
+"""Gives an event to the routing."""
 
 
 class LocalDelivery:
     """Delivers events to local subscriptions, and handles publications, advertisements and subscriptions."""
 
     __slots__ = (
-        "_began", "_config", "_interest", "_last", "_me", "_order", "_reliability", "_remembers", "_seen", "_sequence",
-        "_special", "_timers", "_unannounced", "_view", "durable", "groups", "pending",
+        "_began",
+        "_config",
+        "_interest",
+        "_last",
+        "_me",
+        "_order",
+        "_reliability",
+        "_remembers",
+        "_route",
+        "_seen",
+        "_sequence",
+        "_special",
+        "_store",
+        "_timers",
+        "_unannounced",
+        "_view",
+        "durable",
+        "groups",
+        "pending",
     )  # fmt: skip
 
     def __init__(
@@ -50,36 +74,40 @@ class LocalDelivery:
         interest: SubscriptionQueries,
         view: View,
         timers: Timers,
-        queue: RetryQueue | None,
-        send_alone: SendAlone,
+        store: StoreAndForward | None,
+        route: Route,
         waiting: int = 0,
     ) -> None:
-        """`send_alone` sends an event, with its time of publication, to a peer that it is for alone. `waiting`: how
-        many events may wait for a link, while later ones overtake them."""
+        """`store`: None without persistence. `waiting`: how many events may wait for a link, while later ones overtake
+        them."""
         self._me = config.peer
         self._config = config
         self._reliability = config.of(DeliverySettings).reliability
         self._interest = interest
         self._view = view
-        self._remembers = queue is not None and config.stores
+        self._store = store
+        self._route = route
+        self._remembers = store is not None and config.stores
         self._sequence = 0
         self._began: Nanos = 0
-        stored = 0 if queue is None else 4 * config.of(DeliverySettings).retry_limit
+        stored = 0 if store is None else 4 * config.of(DeliverySettings).retry_limit
         self._seen = DuplicateFilter(max(stored, waiting))
-        self.groups = QueueGroups(self._me, interest, self.number, send_alone)
+        self.groups = QueueGroups(self._me, interest, self)
         self.pending: PendingDeliveries | None = None
-        """Set where persistence is on."""
-        if queue is not None:
-            self.pending = PendingDeliveries(config, timers, queue, self._seen, interest, view, self._hand, self.groups)
+        """Set if persistence is on."""
+        if store is not None:
+            self.pending = PendingDeliveries(
+                config, timers, store.queue, self._seen, interest, view, self._hand, self.groups
+            )
         self.durable = DurableSubscriptions(config, timers)
         self._special: dict[int, LocalSubscription] = {}
         """By number: subscriptions that are durable, ordered, or let events expire."""
-        self._unannounced: dict[int, None] = {}
+        self._unannounced: frozenset[int] = frozenset()
         self._timers = timers
         self._order: PublisherOrder | None = None
         """Set once a subscription asks for it."""
-        self._last: dict[PeerId, int] = {}
-        """By peer with ordered subscribers: the sequence number of the last event for it."""
+        self._last: dict[PeerId, int] | None = None
+        """By peer with ordered subscribers: the sequence number of the last event for it. Made for the first one."""
 
     def begin(self, now: Nanos) -> None:
         self._began = now
@@ -110,6 +138,8 @@ class LocalDelivery:
         ordered = self._interest.ordered(event)
         if not ordered:
             return event
+        if self._last is None:
+            self._last = {}
         previous = tuple([(peer, self._last.get(peer, 0)) for peer in ordered])
         for peer in ordered:
             self._last[peer] = event.id.sequence
@@ -119,6 +149,12 @@ class LocalDelivery:
         """The event with a peer for each queue group that wants it."""
         members = self._interest.members(event)
         return self.groups.chosen(event, members, effects) if members else event
+
+    def send_alone(self, now: Nanos, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None:
+        """Send an event of this peer to another one that it is for alone."""
+        if self._store is not None:
+            self._store.publish_to(event, born, peer, effects)
+        self._route(now, Arrived(self._me, event, born, (peer,)), effects)
 
     def announce(self, event: Event, effects: Effects) -> bool:
         """Advertise the topic of an event that no advertisement covers, up to the limits."""
@@ -157,7 +193,7 @@ class LocalDelivery:
             self._special.pop(wanted.number, None)
         self.groups.subscribe(wanted.number, wanted.qos.group)
         if not wanted.announced:
-            self._unannounced[wanted.number] = None
+            self._unannounced |= {wanted.number}
         return wanted.announced
 
     def unsubscribe(self, number: int, effects: Effects) -> bool:
@@ -166,7 +202,7 @@ class LocalDelivery:
         if self._special.pop(number, None) is not None:
             self.durable.unsubscribe(number, effects)
         if number in self._unannounced:
-            del self._unannounced[number]
+            self._unannounced -= {number}
             return False
         return True
 
@@ -344,8 +380,59 @@ class LocalDelivery:
         return HeldDelivery(event, now, SubscriptionId(self._me, gap.number), None, entry)
 
 
+class ByDestination:
+    """Delivery if the publisher's peer knows all subscribers: packets name those that still need them."""
+
+    __slots__ = ("_host", "_local", "_route", "_store")
+
+    knows_all_subscribers: ClassVar[bool] = True
+    stores_transit: ClassVar[bool] = True
+
+    def __init__(self, host: Host, local: LocalDelivery, store: StoreAndForward | None, route: Route) -> None:
+        self._host = host
+        self._local = local
+        self._store = store
+        self._route = route
+
+    def is_early(self) -> bool:
+        view = self._host.view
+        alone = self._host.forms_links and not view.links
+        return alone or not self._host.interest.table.knows(view.neighbours)
+
+    def publish(self, now: Nanos, event: Event, receipt: Receipt, effects: Effects) -> None:
+        me, others = self._host.view.me, receipt.targets
+        is_for_me = me in others
+        if is_for_me:
+            others = tuple([peer for peer in others if peer != me])
+        if self._store is not None:
+            self._store.publish(now, event, others, effects)
+        if is_for_me:
+            self._local.deliver(now, event, now, effects)
+        effects.append(receipt)  # backlogs here have stored the event by now
+        if others:
+            self._route(now, Arrived(me, event, now, others), effects)
+
+    def publish_to(self, now: Nanos, event: Event, peer: PeerId, effects: Effects) -> None:
+        if peer == self._host.view.me:
+            self._local.deliver(now, event, now, effects)
+        else:
+            self._local.send_alone(now, event, now, peer, effects)
+
+    def receive(self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects) -> None:
+        self._local.deliver(now, data.event, born_ns, effects)
+
+    def receive_unnamed(self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects) -> None:
+        effects.append(Refuse(sender, "no-destinations"))
+
+    def give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
+        if self._store is None:
+            effects.append(Drop(stuck.event.id, stuck.dests, stuck.code))
+        else:
+            self._store.give_up(now, stuck, effects)
+
+
 def is_late(qos: Qos, deadline_ns: Nanos | None, age_ns: Nanos) -> bool:
-    """Whether a subscription does not want an event of this age any more."""
+    """Whether an event of this age is too old for a subscription."""
     return qos.expire and deadline_ns is not None and age_ns > deadline_ns
 
 

@@ -7,7 +7,7 @@ member at the chosen peer has just gone, that peer chooses another one and sends
 that names the first as its `origin`.
 """
 
-from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -24,21 +24,24 @@ MAX_EVENT_GROUPS_BYTES = 16 * 1024
 _GROUP_BYTES = 8
 """What a group takes beside its name."""
 
-SendAlone = Callable[[Nanos, Event, Nanos, PeerId, Effects], None]
+
+class Publisher(Protocol):
+    """Publishes an event again, for one peer."""
+
+    def number(self, published: Publication) -> Event: ...
+
+    def send_alone(self, now: Nanos, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None: ...
 
 
 class QueueGroups:
     """The groups of this peer's subscriptions, and the choices of peers for events."""
 
-    __slots__ = ("_groups", "_interest", "_me", "_number", "_send_alone")
+    __slots__ = ("_groups", "_interest", "_me", "_publisher")
 
-    def __init__(
-        self, me: PeerId, interest: SubscriptionQueries, number: Callable[[Publication], Event], send_alone: SendAlone
-    ) -> None:
+    def __init__(self, me: PeerId, interest: SubscriptionQueries, publisher: Publisher) -> None:
         self._me = me
         self._interest = interest
-        self._number = number
-        self._send_alone = send_alone
+        self._publisher = publisher
         self._groups: dict[int, str] = {}
         """By number of a subscription: its group."""
 
@@ -74,12 +77,12 @@ class QueueGroups:
                 continue
             effects.append(Notice("group-rerouted", self._me))
             other = choose(event.id, group, others)
-            self._send_alone(now, self._copy(event, (group, (other, *tried))), born, other, effects)
+            self._publisher.send_alone(now, self._copy(event, (group, (other, *tried))), born, other, effects)
             went = True
         return went
 
     def _copy(self, event: Event, choice: GroupChoice) -> Event:
-        made = self._number(Publication(event.attributes, event.payload, event.headers, event.ttl_ns))
+        made = self._publisher.number(Publication(event.attributes, event.payload, event.headers, event.ttl_ns))
         return msgspec.structs.replace(made, groups=(choice,), origin=event.origin or event.id)
 
 

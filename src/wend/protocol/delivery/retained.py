@@ -58,7 +58,7 @@ class RetainedEvents:
             self._persist(RetainedRecord(attribute, value), effects)
 
     def recall(self, record: RetainedRecord) -> None:
-        """Restore what a former incarnation retained."""
+        """Restore what an earlier incarnation retained."""
         key = (record.attribute, record.value)
         if record.event is None:
             self._pop(key)

@@ -46,7 +46,7 @@ class StoreAndForward:
         self._interest = interest
         self._view = view
         self._late_joiners = late_joiners
-        """Set only where events name their destinations and the peer still learns of subscribers."""
+        """Set only if events name their destinations and the peer still learns of subscribers."""
         self._route = route
         self._retry_at: Nanos | None = None
         self._forget_at: Nanos | None = None
@@ -165,7 +165,7 @@ class StoreAndForward:
         self._retry_soon(now + RETRY_NS)
 
     def _without_expired(self, now: Nanos, stuck: GiveUp, effects: Effects) -> GiveUp | None:
-        """Drop the event for destinations that do not need it any more. Return the rest, if any."""
+        """Drop the event for destinations that no longer need it. Return the rest, if any."""
         event, age_ns = stuck.event, now - stuck.born_ns
         gone = (
             stuck.dests

@@ -101,7 +101,7 @@ class Controller:
         self.segment = float(size)
 
     def acked(self, now: Nanos, size: int, round_trip_ns: Nanos, limited: bool) -> None:
-        """An ACK came. `limited`: the application had no more to send. `round_trip_ns` is 0 where it is not known."""
+        """An ACK came. `limited`: the application had no more to send. `round_trip_ns` is 0 if it is unknown."""
         if size:
             self.segment += (size - self.segment) / 16
         if round_trip_ns <= 0:
@@ -126,10 +126,10 @@ class Controller:
         """No ACK came for a packet, though the neighbour is heard."""
 
     def paused(self, now: Nanos, ns: Nanos) -> None:
-        """This peer did not run for so long, so round trips tell little about queues of the network."""
+        """This peer did not run for this time, so round trips tell little about queues of the network."""
 
     def restart(self, now: Nanos) -> None:
-        """The link is up again after an outage. What was measured of queues before it says nothing any more."""
+        """The link is up again after an outage. Forget the queues that were measured before it."""
         self._standing.clear()
 
     def _adjust(self, now: Nanos, size: int, limited: bool) -> None:

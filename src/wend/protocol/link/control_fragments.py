@@ -31,9 +31,10 @@ class ControlFragments:
     def __init__(self) -> None:
         self._number = 0
         self._body: Any = None
-        self._chunks: list[bytes] = []
+        self._chunks: tuple[bytes, ...] = ()
         """Those of `_body`, the last message: a peer mostly tells all neighbours the same."""
-        self._reassembly = Reassembly(CONTROL)
+        self._reassembly: Reassembly | None = None
+        """Made when the first fragment arrives."""
 
     def split(self, control: OutgoingControl, effects: Effects) -> list[OutgoingControl]:
         """The messages to send: the given one if it is small, none if no neighbour would reassemble it."""
@@ -65,12 +66,15 @@ class ControlFragments:
         if len(fragment.slot[0]) > _SLOT_CHARS:
             effects.append(Refuse(sender, "malformed-fragment"))
             return False
+        if self._reassembly is None:
+            self._reassembly = Reassembly(CONTROL)
         return self._reassembly.accept(now, sender, (plugin, fragment.slot), fragment.number, fragment, effects)
 
     def complete(
         self, sender: PeerId, plugin: str, fragment: ControlFragment, message_type: Any, effects: Effects
     ) -> Any:
         """The message that a fragment completes, of the type that its plug-in declares; None if it completes none."""
+        assert self._reassembly is not None  # it has accepted the fragment
         message = self._reassembly.complete(sender, (plugin, fragment.slot))
         if message is None:
             return None
@@ -86,15 +90,14 @@ class ControlFragments:
         return body
 
     def forget(self, sender: PeerId) -> None:
-        self._reassembly.forget(sender)
+        if self._reassembly is not None:
+            self._reassembly.forget(sender)
 
 
-def _chunks(body: Any) -> list[bytes]:
+def _chunks(body: Any) -> tuple[bytes, ...]:
     try:
         encoded = _encoder.encode(body)
     except (msgspec.MsgspecError, OverflowError, ValueError):
-        return []  # the driver will say that it cannot encode this
-    return [
-        chunk(encoded, index, CONTROL_FRAGMENT_BYTES)
-        for index in range(fragment_count(len(encoded), CONTROL_FRAGMENT_BYTES))
-    ]
+        return ()  # the driver will say that it cannot encode this
+    count = fragment_count(len(encoded), CONTROL_FRAGMENT_BYTES)
+    return tuple([chunk(encoded, index, CONTROL_FRAGMENT_BYTES) for index in range(count)])

@@ -26,7 +26,7 @@ from wend.protocol.link.congestion import (
 )
 
 DEFAULT_GAIN: Final = 2.0
-"""1 / delta, the packets of a flow that wait at the bottleneck, where nobody else fills it."""
+"""1 / delta, the packets of a flow that wait at the bottleneck if no other flow fills it."""
 EMPTY: Final = 0.1
 """A queue is almost empty if it delays by less than this share of the longest delay of late."""
 EMPTY_ROUNDS: Final = 5
@@ -59,7 +59,7 @@ HELD_MEMORY_NS: Final = 300 * SECOND
 """For how long the least round trip counts while the queue is never empty, so that a full one does not seem empty."""
 MAX_JITTER_NS: Final = 200 * MS
 BUSY_NS: Final = 5 * SECOND
-"""For so long after a pause of this peer, queueing delays up to twice that pause count as jitter of the host."""
+"""How long after a pause of this peer queueing delays up to twice that pause count as jitter of the host."""
 
 
 class Copa(Controller):

@@ -65,7 +65,7 @@ class LinkEstimator:
         self._lost = 0.0
 
     def answered(self, round_trip_ns: Nanos, retransmitted: bool) -> None:
-        """Count an ACK that came so long after the first transmission.
+        """Count an ACK that came this long after the first transmission.
 
         After a retransmission the round trip is ambiguous (Karn's algorithm), so it is no sample. But the timeout may
         have been too short, so the next packet waits longer, and its ACK gives a sample.

@@ -1,11 +1,11 @@
 """The failure detector: it finds links that are down, and links that are up again.
 
-It runs where a plug-in asks for it. It declares a link down when the neighbour was silent for longer than it announced,
+It runs if a plug-in asks for it. It declares a link down when the neighbour was silent for longer than it announced,
 did not answer too many packets, or says that it does not hear this peer. Then routing learns of the outage, and gets
 back the data in flight over the link to send it elsewhere. The next packet from the neighbour ends the outage, unless
 the neighbour still does not hear this peer.
 
-No timer runs just to look for silence. The detector looks when a hello is due and, where data is in flight, at the
+No timer runs just to look for silence. The detector looks when a hello is due and, if data is in flight, at the
 moment at which the link would have been silent for too long.
 """
 
@@ -71,7 +71,7 @@ class FailureDetector:
             self._timers.at(max(now, limit), self._check, peer)
 
     def paused(self, now: Nanos, ns: Nanos) -> None:
-        """This peer did not run for so long."""
+        """This peer did not run for this time."""
         if self._hellos.paused(now, ns):
             self.hello_at(now)
 

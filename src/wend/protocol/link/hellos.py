@@ -3,7 +3,7 @@
 Each side of a link sends something at least once per detection time: data, an ACK or, on a quiet link, a `Hello`. Some
 links get hellos more often:
 
-- Twice per detection time where the peer has carried an event lately. Most late events were sent into an outage that
+- Twice per detection time if the peer has carried an event lately. Most late events were sent into an outage that
   the sender did not know of yet.
 - Twice over a link that is down, so that its peers soon know when it is up again.
 - Two or three times over a link that loses packets, so that one missing packet proves nothing.
@@ -41,11 +41,21 @@ _MAX_STRETCH = 8
 _EARLY = 3
 """A hello that is due within this fraction of its interval is sent now, together with others."""
 
-Announced = tuple[tuple[Nanos, ...], tuple[Nanos, ...]]
-"""The silence that hellos announce: over links that are up and over others, by `detect_multiplier` - 1."""
-
 Batch = tuple[bool, Nanos, list[PeerId]]
 """Hellos that are due: whether their sender hears the receivers, how soon it speaks again, and the receivers."""
+
+
+class HelloMode:
+    """The silence that hellos announce: over links that are up and over others, by `detect_multiplier` - 1.
+
+    A plan holds for one object of this class. A tuple would not do: compiled code makes a new one at every use.
+    """
+
+    __slots__ = ("others", "up")
+
+    def __init__(self, up: tuple[Nanos, ...], others: tuple[Nanos, ...]) -> None:
+        self.up = up
+        self.others = others
 
 
 class HelloSchedule:
@@ -58,9 +68,9 @@ class HelloSchedule:
         announced = (_IDLE_PERIODS * detection, *(detection // times for times in (1, 2, 3)))
         """The silence that a hello announces, by the number of hellos per detection time; first, that of idle peers."""
         active = (announced[2], announced[2], announced[3])
-        self._idle: Announced = ((announced[0], announced[2], announced[3]), active)
-        self._quiet: Announced = (announced[1:], active)
-        self._active: Announced = (active, active)
+        self._idle = HelloMode((announced[0], announced[2], announced[3]), active)
+        self._quiet = HelloMode(announced[1:], active)
+        self._active = HelloMode(active, active)
         self._longest = announced[:2]
         """The longest silence of an idle peer and of another."""
         self._margin_ns = settings.margin_ns
@@ -90,7 +100,7 @@ class HelloSchedule:
         return was_idle
 
     def paused(self, now: Nanos, ns: Nanos) -> bool:
-        """This peer did not run for so long. True if it has to announce longer silences at once."""
+        """This peer did not run for this time. True if it has to announce longer silences at once."""
         stretch = self._stretch_for(2 * ns)
         if stretch < self._stretch or stretch == 1:
             return False
@@ -112,8 +122,8 @@ class HelloSchedule:
         return False
 
     def _lateness_ns(self, stretch: int) -> Nanos:
-        """By how much a packet may be late, where silences are so many times as long as planned."""
-        within = self._active[0][0]
+        """By how much a packet may be late if silences are this many times as long as planned."""
+        within = self._active.up[0]
         return FOREVER if stretch == _MAX_STRETCH else within * stretch - self._intervals[within]
 
     def _stretch_for(self, ns: Nanos) -> int:
@@ -132,7 +142,7 @@ class HelloSchedule:
     def due(self, now: Nanos, silent: list[Link], batches: list[Batch]) -> Nanos:
         """Find the hellos that are due, and those that soon will be, so that one wake-up does for all links.
 
-        Returns the time of the next one. Adds the links that do not seem up any more to `silent`.
+        Returns the time of the next one. Adds the links that no longer seem up to `silent`.
         """
         mode = self._mode(now)
         again = now + self._longest[0 if now >= self._idle_ns else 1]
@@ -147,10 +157,7 @@ class HelloSchedule:
             news_ns = FOREVER if plan.last_news is news else forced_ns
             if link.sent_ns + plan.early_ns <= now or news_ns <= now:
                 heard = silence <= link.silence_ns + 2 * link.delay_ns
-                if heard and plan.is_repetition:
-                    link.note_sent(now)
-                else:
-                    link.said_hello(now, plan.within_ns, heard)
+                link.said_hello(now, plan.within_ns, heard)
                 if plan.within_ns != last_within or heard != last_heard:
                     peers, last_within, last_heard = [], plan.within_ns, heard
                     batches.append((heard, last_within, peers))
@@ -166,8 +173,8 @@ class HelloSchedule:
                 silent.append(link)
         return again
 
-    def _mode(self, now: Nanos) -> Announced:
-        """What hellos announce now. After a while the host does not count as busy any longer."""
+    def _mode(self, now: Nanos) -> HelloMode:
+        """What hellos announce now. After a while without pauses the host no longer counts as busy."""
         if self._stretch > 1 and now > self._busy_ns:
             self._set_stretch(now, self._stretch // 2)
         if now - self._used_ns < _ACTIVE_NS:
@@ -204,9 +211,9 @@ class HelloSchedule:
             found = hellos[heard, within] = Hello(self._incarnation, heard, within, news)
         return found
 
-    def _plan(self, link: Link, mode: Announced) -> None:
+    def _plan(self, link: Link, mode: HelloMode) -> None:
         """Plan the next hello over a link. The plan holds until the mode or the link changes."""
-        planned = mode[0 if link.up else 1][link.detection.multiplier - 1]
+        planned = (mode.up if link.up else mode.others)[link.detection.multiplier - 1]
         stretch = max(self._stretch, self._stretch_for(link.spread_ns))
         # a shorter interval that was announced holds until the next hello
         announced = min(planned, link.hellos.announced_ns)

@@ -71,12 +71,13 @@ class LinkUser(Protocol):
         """A neighbour was heard after silence or unanswered packets, or there is one more."""
 
     def message_type(self, plugin: str) -> Any:
-        """The type of a plug-in's messages; None where the peer does not host it."""
+        """The type of a plug-in's messages; None if the peer does not host it."""
 
 
 class LinkLayer:
     __slots__ = (
         "_fragments",
+        "_header",
         "_incarnation",
         "_links",
         "_monitor",
@@ -126,7 +127,9 @@ class LinkLayer:
             config, links, timers, self.retransmission, self.manager, self.resync, user.on_links_changed
         )
         self._fragments = ControlFragments()
-        self._reassembly = EventReassembly(header)
+        self._header = header
+        self._reassembly: EventReassembly | None = None
+        """Made when the first fragment of an event arrives."""
         self.direct = DirectMessages(config, timers, user.on_undelivered)
 
     def begin(self, now: Nanos, neighbours: tuple[Neighbour, ...]) -> None:
@@ -147,7 +150,7 @@ class LinkLayer:
     @property
     def reassembling(self) -> bool:
         """Whether fragments of an event wait for the others."""
-        return bool(self._reassembly)
+        return self._reassembly is not None and bool(self._reassembly)
 
     def status(self) -> tuple[LinkStatus, ...]:
         return tuple(self._status(link) for _, link in sorted(self._links.items()))
@@ -187,6 +190,8 @@ class LinkLayer:
         incarnation = fragment.tx >> TX_SHIFT
         if incarnation != link.incarnation and not self.is_current(now, link, incarnation, effects):
             return
+        if self._reassembly is None:
+            self._reassembly = EventReassembly(self._header)
         data = self._reassembly.receive(now, link, fragment, effects)
         if data is not None:
             self._user.on_data(now, link, data, effects, reassembled=True)
@@ -253,13 +258,13 @@ class LinkLayer:
         self._user.on_link_returned(now)
 
     def tell(self, now: Nanos, control: OutgoingControl, effects: Effects) -> None:
-        """Send a control message to a neighbour, in fragments where it is long."""
+        """Send a control message to a neighbour, in fragments if it is long."""
         if control.peer in self._links:
             for one in self._fragments.split(control, effects):
                 self.retransmission.control.send(now, one, effects)
 
     def paused(self, now: Nanos, ns: Nanos) -> None:
-        """This peer did not run for so long, so it could not hear anyone."""
+        """This peer did not run for this time, so it could not hear anyone."""
         for link in self._links.values():
             link.paused(now, ns)
         self.retransmission.paused(now, ns)
@@ -306,7 +311,8 @@ class LinkLayer:
         self._user.on_link_changed(now, LinkChanged(peer, False), effects)
 
     def _forget(self, peer: PeerId) -> None:
-        self._reassembly.forget(peer)
+        if self._reassembly is not None:
+            self._reassembly.forget(peer)
         self._fragments.forget(peer)
 
     def _failed(self, now: Nanos, forward: Forward, effects: Effects) -> None:

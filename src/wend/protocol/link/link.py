@@ -191,13 +191,13 @@ class Link:
         self.transmitted += 1
 
     def paused(self, now: Nanos, ns: Nanos) -> None:
-        """This peer did not run for so long, so it could not hear the neighbour."""
+        """This peer did not run for this time, so it could not hear the neighbour."""
         self.heard_ns = min(now, self.heard_ns + ns)
         if self.sender is not None:
             self.sender.controller.paused(now, ns)
 
     def answered(self, round_trip_ns: Nanos, retransmitted: bool, is_data: bool = True) -> None:
-        """Measure the link by an ACK that came so long after the first transmission."""
+        """Measure the link by an ACK that came this long after the first transmission."""
         if is_data:
             self.answers += 1
         estimator = self.estimator
@@ -281,10 +281,12 @@ class Link:
 
     def said_hello(self, now: Nanos, within_ns: Nanos, heard: bool) -> None:
         """This peer says whether it hears the neighbour, and how soon it will speak again."""
+        self.sent_ns = now
+        if heard and self.hellos.is_repetition:
+            return
         if not heard:
             self.suspected = True
         self.hellos.announce(within_ns, heard)
-        self.sent_ns = now
 
     def declared_down(self) -> bool:
         """An outage has begun. False if that is known. Packets that it swallowed say nothing about loss."""

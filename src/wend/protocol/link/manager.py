@@ -1,6 +1,6 @@
 """The link manager: it makes and ends links, and learns their underlay paths.
 
-The links are those that the driver gives or, where a membership decides, those that it asks for. The peer
+The links are those that the driver gives or, if a membership decides, those that it asks for. The peer
 decides what a new or ended link means to everything else.
 """
 
@@ -37,7 +37,7 @@ class LinkManager:
         self._config = config
         self._links = links
         self._paths_changed = paths_changed
-        """Whom to tell when paths are known; None where no plug-in uses them."""
+        """Called when paths are known; None if no plug-in uses them."""
         self._asked: Counter[PeerId] = Counter()
         self._open: dict[PeerId, None] = {}
         """The peers whose path the driver still looks for."""
@@ -49,7 +49,7 @@ class LinkManager:
         return tuple(self._reachable)
 
     def begin(self, now: Nanos, neighbours: tuple[Neighbour, ...]) -> None:
-        """Remember who is reachable. Where no membership decides, make links to all of them."""
+        """Remember who is reachable. If no membership decides, make links to all of them."""
         self._reachable = {n.peer: n for n in sorted(neighbours, key=lambda n: n.peer)}
         for peer in self._reachable if self._config.membership is None else ():
             self._make(now, peer)

@@ -22,7 +22,7 @@ from wend.protocol.messages import FailureNews, Hello
 EXPIRY_NS: Nanos = 2 * SECOND
 """How long news holds after its teller was last heard."""
 LINGER_NS: Nanos = 4 * SECOND
-"""How long a peer relays that nothing is down any more."""
+"""How long a peer relays that links are up again."""
 MAX_CLAIMS = 128
 """The most links that the news of a hello may name, and the most peers that it may speak of."""
 _LOOK_NS: Nanos = SECOND
@@ -48,7 +48,7 @@ class NewsTable:
         self.told_ns: Nanos = 0
         """When what this peer tells last changed."""
         self._told: dict[PeerId, News] = {}
-        """The news of each neighbour's last hello, where it has some."""
+        """The news of each neighbour's last hello, if it had any."""
         self._by_origin: dict[PeerId, dict[PeerId, FailureNews]] = {}
         """The same by origin and teller, without what speaks of this peer or came over too many links."""
         self._newest: dict[PeerId, FailureNews] = {}
@@ -77,7 +77,7 @@ class NewsTable:
             self._fresh_ns = now
 
     def heard(self, now: Nanos, sender: PeerId, hello: Hello) -> bool:
-        """Store the news of a hello. False if it cannot be: then the sender has told nothing."""
+        """Store the news of a hello. Return False if it is invalid: then the peer forgets all news of the sender."""
         news = hello.news
         before = self._told.get(sender, ())
         if news is before or news == before:
@@ -102,7 +102,7 @@ class NewsTable:
         return True
 
     def forget(self, now: Nanos, sender: PeerId) -> None:
-        """A neighbour tells nothing: nothing is down, or it restarted, or it is none any more."""
+        """A neighbour has no news: no link is down, it restarted, or it is no longer a neighbour."""
         for one in self._told.pop(sender, ()):
             self._remove(now, sender, one)
 

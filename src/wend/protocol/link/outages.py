@@ -69,11 +69,11 @@ class OutageChance:
         """How long the estimate is fresh."""
 
     def down_after(self, age_ns: float) -> float:
-        """The probability that a link is down that was up so long ago."""
+        """The probability that a link is down if it was up this long ago."""
         return self.share * (1.0 - exp(-age_ns / (self.length_ns * (1.0 - self.share))))
 
     def up_after(self, age_ns: float) -> float:
-        """The probability that a link is up that was down so long ago."""
+        """The probability that a link is up if it was down this long ago."""
         return (1.0 - self.share) * (1.0 - exp(-age_ns / (self.length_ns * (1.0 - self.share))))
 
 

@@ -160,7 +160,7 @@ class Retransmission:
     # ---------------------------------------------------------------- ACKs
 
     def answered(self, now: Nanos, link: Link, ack: Ack, effects: Effects) -> Forward | None:
-        """An ACK came. Return the data that the neighbour answers for now; None for anything else."""
+        """An ACK came. Return the data for which the neighbour is now responsible; None for anything else."""
         tx = ack.tx
         entry = self._packets.pop(tx, None)
         if entry is None:
@@ -294,7 +294,7 @@ class Retransmission:
         return packet if type(packet) is Forward else packet.of.forward  # type: ignore[union-attr]
 
     def _release(self, peer: PeerId, size: int) -> None:
-        """Nobody waits for a packet in flight any longer."""
+        """A packet in flight is no longer awaited."""
         link = self._links.get(peer)
         if link is not None and link.sender is not None:
             link.sender.released(size)
@@ -386,8 +386,8 @@ class Retransmission:
 
 
 def _round_trip_ns(passed_ns: Nanos, ack: Ack, most_ns: Nanos = MAX_HELD_NS) -> Nanos:
-    """The round trip of an ACK that came so long after the first transmission: less the time for which it was held, as
-    far as it is believed."""
+    """The round trip of an ACK that came this long after the first transmission: without the time for which it was
+    held, as far as that is believed."""
     held_ns = ack.held_ns
     return max(1, passed_ns - min(held_ns, most_ns)) if held_ns > 0 else passed_ns
 

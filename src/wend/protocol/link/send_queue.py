@@ -73,9 +73,9 @@ class LinkSender:
         self.price_ns: Nanos = 0
         """What routing adds to the delay of the link, because it is full."""
         self.capacity = 0.0
-        """Bytes per nanosecond that the link has carried while packets waited for it; 0 where none did."""
+        """Bytes per nanosecond that the link has carried while packets waited for it; 0 if none did."""
         self.load = 0.0
-        """What routing wanted to send lately, as a share of the capacity; 0 where that is not known."""
+        """What routing wanted to send lately, as a share of the capacity; 0 if that is unknown."""
         self.waited = False
         """Whether packets had to wait in that period."""
         self._offered = self._waited = 0
@@ -155,7 +155,7 @@ class LinkSender:
         self.controller.acked(now, 0, round_trip_ns, True)
 
     def released(self, size: int) -> None:
-        """Nobody waits for a packet in flight any more."""
+        """A packet in flight is no longer awaited."""
         self.flight_bytes -= size
 
     def lost(self, now: Nanos, size: int) -> None:
@@ -193,7 +193,7 @@ class LinkSender:
         return True
 
     def hopeless(self, now: Nanos) -> Waiting | None:
-        """Remove a packet that cannot be in time any more."""
+        """Remove a packet that is too late."""
         if not self._due or self._due[0][0] >= self.arrival_ns(now):
             return None
         return self._pop_due()

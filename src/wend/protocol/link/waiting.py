@@ -106,7 +106,7 @@ class WaitingPackets:
         return [] if sender is None else sender.waiting()
 
     def remove(self, peer: PeerId) -> list[Forward]:
-        """Let nothing wait for a link any more. Returns the packets; fragmented events have an owner elsewhere."""
+        """Remove and return the packets that wait for a link; fragmented events have an owner elsewhere."""
         sender = self._links[peer].sender
         return [] if sender is None else [what for what in sender.clear() if type(what) is Forward]
 

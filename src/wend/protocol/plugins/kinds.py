@@ -5,13 +5,13 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from wend.model.events import EventId, PeerId
+from wend.model.events import Event, EventId, PeerId
 from wend.model.settings import Settings
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.plugins.ports import Kind, PluginEffect, PluginInput
 from wend.protocol.plugins.subscriptions import SubscriptionQueries
-from wend.protocol.plugins.view import View
+from wend.protocol.plugins.view import GraphView, View
 
 LINK_STATE = "link-state"
 FLOODED = "flooded"
@@ -31,15 +31,15 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     congestion_control: bool = False
     """Packets wait for the congestion window of their link, and those that are too late come back (`Failed`)."""
     paths: bool = False
-    """It uses the underlay paths of links, where they are traced."""
+    """It uses the underlay paths of links if they are traced."""
     plan: bool = False
     """It has to be told a plan."""
     interest: str = FLOODED
-    """Of a routing: the interest to host, unless the configuration names one."""
+    """Of a routing from outside the tree: the interest to host, unless the configuration names one."""
     durable_interest: str = FLOODED
     """The same with persistence, where stored events name their destinations."""
     membership: str | None = None
-    """Of a routing: the membership to host, unless the configuration names one."""
+    """Of a strategy from outside the tree: the membership to host, unless the configuration names one."""
 
 
 class NoSettings(Settings, frozen=True, kw_only=True):
@@ -127,7 +127,7 @@ class Routing:
     about: ClassVar[str] = ""
     hears_anyone: ClassVar[bool] = False
     header: ClassVar[Any] = None
-    """The type of the header that its packets carry to the next hop; None where they carry none."""
+    """The type of the header that its packets carry to the next hop; None if they carry none."""
     effort: ClassVar[float] = 1.0
     """How long a packet takes to simulate, relative to a fixed tree."""
 
@@ -153,15 +153,16 @@ class Interest:
     settings: ClassVar[type[Settings]] = NoSettings
     about: ClassVar[str] = ""
     hears_anyone: ClassVar[bool] = False
+    knows_all_subscribers: ClassVar[bool] = True
+    """Whether `targets` are all peers that want an event. Else they are at most this peer, and the others are found on
+    the way: by the routing; or by the interest, if the strategy has no routing or the interest has a `header`."""
     learns_late: ClassVar[bool] = False
-    """Whether peers may publish long before it knows all who want an event."""
-    names_everyone: ClassVar[bool] = True
-    """Whether `targets` are all peers that want an event; else only this peer, and the routing finds the others."""
-    takes_packets: ClassVar[bool] = False
-    """Whether it gets packets for this peer, as `Arrived`, and repairs losses by itself. Else the peer delivers them,
-    and with persistence it stores those for others."""
+    """Whether peers may publish long before it knows all subscribers."""
+    header: ClassVar[Any] = None
+    """The type of the header of packets that it hands to the routing (`RouteEvent`). With one, the interest gets events
+    published here and packets for this peer (`Arrived`), and those without a route (`GiveUp`); it repairs losses."""
     durable: ClassVar[bool] = True
-    """Whether events survive a crash of their publisher's peer, where persistence is on."""
+    """Whether events survive a crash of their publisher's peer if persistence is on."""
 
     table: SubscriptionQueries
     """Answers the peer's questions about subscriptions."""
@@ -169,6 +170,10 @@ class Interest:
     def __init__(self, config: PeerConfig, table: SubscriptionQueries) -> None:
         """A subclass has the configuration as its only argument, and makes its table."""
         self.table = table
+
+    def deadline_ns(self, event: Event, origin: PeerId, dest: PeerId, graph: GraphView) -> Nanos | None:
+        """With a `header`: how soon a packet from a peer is due at a destination; None if it never is late."""
+        return self.table.deadline_ns(event, dest, graph)
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         raise NotImplementedError

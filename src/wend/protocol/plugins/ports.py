@@ -38,7 +38,7 @@ class Begun(msgspec.Struct, frozen=True, gc=False):
 
 
 class Recalled(msgspec.Struct, frozen=True, gc=False):
-    """A message that the plug-in asked to `Remember` in a former incarnation. It comes before `Begun`."""
+    """A message that the plug-in asked to `Remember` in an earlier incarnation. It comes before `Begun`."""
 
     message: Any
 
@@ -78,15 +78,15 @@ class LinkChanged(msgspec.Struct, frozen=True, gc=False):
     fresh: bool = False
     """The neighbour may have missed or forgotten what it was told: tell it all."""
     restarted: bool = False
-    """It began a new incarnation: what it said in the former one is void."""
+    """It began a new incarnation: what it said in the earlier one is void."""
 
 
 class LinksChanged(msgspec.Struct, frozen=True, gc=False):
-    """This peer has other links than before, or their delay, reliability or path is another."""
+    """The links of this peer, or their delays, reliabilities or paths, have changed."""
 
 
 class Changed(msgspec.Struct, frozen=True, gc=False):
-    """As an effect: other plug-ins see something else in this one than before. As an input: another plug-in said so."""
+    """As an effect: this plug-in shows others something new. As an input: another plug-in does."""
 
     what: str
     """`links` for the overlay, `interest` for subscriptions, `trees`, `ownership` for the keys that this peer owns;
@@ -102,8 +102,8 @@ class SubscriptionsChanged(msgspec.Struct, frozen=True, gc=False):
 
 class Arrived(msgspec.Struct, frozen=True, gc=False):
     """To the routing: an event to forward to `dests`, from a neighbour or (sender is this peer) from here. To the
-    interest: the routing has left it to find who wants the event (`LeaveToInterest`), or a packet has reached its
-    destination here (`takes_packets`).
+    interest, if the strategy has no routing or packets carry a `header` of the interest: an event that was published
+    here, without `dests`, or a packet for this peer.
 
     `born_ns` is when it was published, in this peer's own time: now minus its age.
     """
@@ -112,7 +112,7 @@ class Arrived(msgspec.Struct, frozen=True, gc=False):
     event: Event
     born_ns: Nanos
     dests: tuple[PeerId, ...]
-    """Empty where the interest does not name destinations."""
+    """Empty if the interest does not know all subscribers."""
     path: tuple[PeerId, ...] = ()
     """The peers that forwarded this packet, in order."""
     header: Any = None
@@ -134,6 +134,19 @@ class Acked(msgspec.Struct, frozen=True, gc=False):
     forward: "Forward"
 
 
+class GiveUp(msgspec.Struct, frozen=True, gc=False):
+    """From the routing: no route now. With persistence the peer stores the event and retries it; else it drops it. If
+    packets carry a header of the interest, the interest gets this as an input instead."""
+
+    event: Event
+    born_ns: Nanos
+    dests: tuple[PeerId, ...]
+    code: DropCode
+    ranks: Ranks = ()
+    header: Any = None
+    """The header of the interest; the host adds it."""
+
+
 PluginInput = (
     Begun
     | Recalled
@@ -148,6 +161,7 @@ PluginInput = (
     | Arrived
     | Failed
     | Acked
+    | GiveUp
     | Planned
     | PathFound
     | ContactFound
@@ -190,7 +204,7 @@ class Timer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Remember(msgspec.Struct, frozen=True, gc=False):
-    """Store this message, where persistence is on: the next incarnation gets it as `Recalled`."""
+    """Store this message if persistence is on: the next incarnation gets it as `Recalled`."""
 
     key: int
     """What it is about, a peer's id for instance: the newest message with a key replaces the others."""
@@ -216,32 +230,16 @@ class Forward(msgspec.Struct, frozen=True, gc=False):
     tries: int = 0
     """Transmissions over this link; 0 means the configured number."""
     confirm: bool = False
-    """Tell me of the ACK too, not only of its absence."""
+    """Send `Acked` when the ACK comes, not only `Failed` when it does not."""
     due: tuple[Nanos, ...] = ()
-    """By destination: when the packet has to arrive at the neighbour, to be in time; empty where it never is late."""
+    """By destination: when the packet has to arrive at the neighbour, to be in time; empty if it never is late."""
     retries: int = 0
     """With the failure detector: further transmissions while loss explains a missing ACK better than an outage."""
-
-
-class GiveUp(msgspec.Struct, frozen=True, gc=False):
-    """From the routing: no route now. The event is stored and retried where persistence is on, else dropped."""
-
-    event: Event
-    born_ns: Nanos
-    dests: tuple[PeerId, ...]
-    code: DropCode
-    ranks: Ranks = ()
 
 
 def unanswered(forward: Forward) -> GiveUp:
     """Give up a `Forward` that failed, for strategies that know no other route."""
     return GiveUp(forward.event, forward.born_ns, forward.dests, "no-answer", forward.ranks)
-
-
-class LeaveToInterest(msgspec.Struct, frozen=True, gc=False):
-    """From the routing: the interest finds who wants this event by messages of its own. It gets the `Arrived`."""
-
-    arrived: Arrived
 
 
 class RouteEvent(msgspec.Struct, frozen=True, gc=False):
@@ -274,7 +272,7 @@ class MakeLink(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reroute(msgspec.Struct, frozen=True, gc=False):
-    """From the membership: the underlay path of a link is another by now."""
+    """From the membership: the underlay path of a link has changed."""
 
     peer: PeerId
     path: Path
@@ -294,7 +292,6 @@ PluginEffect = (
     | Changed
     | Forward
     | GiveUp
-    | LeaveToInterest
     | RouteEvent
     | DeliverHere
     | InterestLearned
@@ -317,6 +314,6 @@ ALLOWED: dict[Kind, frozenset[type]] = {
     "membership": _COMMON | _MULTICAST | {MakeLink, Reroute, EndLink, FindPath},
     "graph": _COMMON,
     "interest": _COMMON | _MULTICAST | {InterestLearned, DeliverHere, RouteEvent, FindPath},
-    "routing": _COMMON | {Forward, GiveUp, LeaveToInterest},
+    "routing": _COMMON | {Forward, GiveUp},
 }
 """What a plug-in of each kind may answer."""

@@ -43,7 +43,7 @@ class LinkView(Protocol):
 
     @property
     def path(self) -> Path:
-        """The routers of its underlay path, where they are known."""
+        """The routers of its underlay path, if they are known."""
         ...
 
     @property
@@ -102,11 +102,11 @@ class OutageChanceView(Protocol):
         ...
 
     def down_after(self, age_ns: float) -> float:
-        """The probability that the link is down if it was up so long ago."""
+        """The probability that the link is down if it was up this long ago."""
         ...
 
     def up_after(self, age_ns: float) -> float:
-        """The probability that the link is up if it was down so long ago."""
+        """The probability that the link is up if it was down this long ago."""
         ...
 
 
@@ -155,17 +155,17 @@ class View:
         self.loaded = False
         """Whether packets had to wait for links lately."""
         self.graph: GraphView = NO_GRAPH
-        """The link-state database; empty where no plug-in asked for it."""
+        """The link-state database; empty if no plug-in asked for it."""
         self.graphs: dict[str, Any] = {}
         """All graph plug-ins that the peer hosts, by name."""
         self.interest: Any = None
         """The interest plug-in, and whatever it offers. `view.interest.table` knows subscriptions."""
         self.membership: Any = None
-        """The membership plug-in, and whatever it offers; None where links are given."""
+        """The membership plug-in, and whatever it offers; None if links are given."""
         self.outages: OutageEstimate | None = None
-        """Only where a plug-in needs the failure detector."""
+        """None unless a plug-in needs the failure detector."""
         self.news: NewsView | None = None
-        """Only where a plug-in needs it, and peers tell each other."""
+        """None unless a plug-in needs it and peers tell each other."""
 
 
 class _NoGraph:

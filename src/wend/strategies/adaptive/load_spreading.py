@@ -99,29 +99,25 @@ class Spreading:
         most = float(FOREVER if slack_ns == FOREVER else worth_ns)
         best: tuple[PeerId, dict[PeerId, Leg], PeerId, Nanos] | None = None
         least = float(FOREVER)
-        for hop in hops:
-            if hop in reached:
-                continue
-            start, entry = self._start[hop], self._routes.first(hop)
+        starts = [(hop, hop, self._start[hop], self._routes.first(hop)) for hop in hops if hop not in reached]
+        starts += [(peer, hop, start, 0) for peer, (hop, start) in reached.items() if hop in hops]
+        for peer, hop, start, entry in starts:
             for by_peer in legs:
-                if hop in by_peer:
-                    delay, price, _ = by_peer[hop]
+                if peer in by_peer:
+                    delay, price, _ = by_peer[peer]
                     extra = weight * (price + entry)
                     if start + delay <= slack_ns and extra <= most and start + delay + extra < least:
-                        best, least = (hop, by_peer, hop, start), start + delay + extra
-        for peer, (hop, start) in reached.items():
-            if hop in hops:
-                for by_peer in legs:
-                    if peer in by_peer:
-                        delay, price, _ = by_peer[peer]
-                        extra = weight * price
-                        if start + delay <= slack_ns and extra <= most and start + delay + extra < least:
-                            best, least = (hop, by_peer, peer, start), start + delay + extra
+                        best, least = (hop, by_peer, peer, start), start + delay + extra
         if best is None:
             return None
         hop, by_peer, peer, start = best
         whole = start + by_peer[peer][0]
-        before = self._me
+        self._reach(dest, hop, by_peer, peer, whole)
+        return hop, whole - self._start[hop]
+
+    def _reach(self, dest: PeerId, hop: PeerId, by_peer: dict[PeerId, Leg], peer: PeerId, whole: Nanos) -> None:
+        """Add a route from a peer to the destination to those of the packet."""
+        reached, before = self._reached, self._me
         while True:
             if peer not in reached:
                 reached[peer] = (hop, whole - by_peer[peer][0])
@@ -129,7 +125,6 @@ class Spreading:
             if peer == dest:
                 break
             before, peer = peer, by_peer[peer][2]
-        return hop, whole - self._start[hop]
 
     def tree(self, hop: PeerId) -> tuple[tuple[PeerId, PeerId], ...]:
         """The links that the packet takes after a hop, from there on."""

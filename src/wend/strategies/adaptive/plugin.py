@@ -14,7 +14,6 @@ Like dcrd it decides hop by hop and hands a packet back if no route is left. Unl
 After a hedge a peer tries a third next hop only if both copies failed.
 """
 
-from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 from wend.model.choices import Redundancy
@@ -40,17 +39,19 @@ from wend.protocol.plugins import (
     View,
     fork,
     hedge,
+    is_hedged,
     return_upstream,
 )
 from wend.strategies.adaptive.hedging import Hedges, RouteChoice
-from wend.strategies.adaptive.packets import Groups, Packet, forward
+from wend.strategies.adaptive.packets import Group, Groups, Packet
 from wend.strategies.adaptive.routes import FAR, NONE, Edge, Route, RouteTable, UsableRoutes
 from wend.strategies.adaptive.scores import Scorer
 from wend.strategies.adaptive.shared_risk import Parts, SharedRisk
 from wend.strategies.adaptive.spread_forwarding import SpreadForwarding
 from wend.strategies.adaptive.spread_trees import SpreadTree
 
-__all__ = ["Adaptive", "AdaptiveSettings", "Packet"]
+RETRIES = 2
+"""How often it sends a packet again over the same link, if loss explains a missing ACK better than an outage."""
 
 ROUTES = 3
 """How many routes to a destination a peer compares."""
@@ -70,9 +71,6 @@ class AdaptiveSettings(Settings, frozen=True, kw_only=True):
     ] = "tight"
 
 
-DeadlineOf = Callable[[Packet, PeerId, View], Nanos | None]
-
-
 class Adaptive(Routing):
     """Avoids links that are known to be down, and sends a second copy if time is short."""
 
@@ -84,9 +82,7 @@ class Adaptive(Routing):
     effort: ClassVar[float] = 6.0
     about: ClassVar[str] = "Wend's own"
 
-    def __init__(self, config: PeerConfig, deadline_ns: DeadlineOf | None = None) -> None:
-        """`deadline_ns`: returns how soon a destination needs a packet; by default the subscription table does."""
-        self._deadline_ns = deadline_ns or _subscribers_deadline_ns
+    def __init__(self, config: PeerConfig) -> None:
         self._choice = RouteChoice(config.of(AdaptiveSettings).redundancy)
         self._hedges = Hedges()
         self._spreading = SpreadForwarding()
@@ -161,10 +157,10 @@ class Adaptive(Routing):
         links, path, tried = view.links, packet.path, packet.tried
         untried = [hop for hop in links if hop not in path and hop not in tried]
         up = [hop for hop in untried if links[hop].seems_up(now)]
-        if len(packet.dests) == 1 and self._deadline_ns(packet, packet.dests[0], view) is None:
+        if len(packet.dests) == 1 and _deadline_ns(packet, packet.dests[0], view) is None:
             shortest = table.best(packet.dests[0], up, 1)
             if shortest:  # nothing to weigh
-                return [forward(shortest[0].hop, [(packet.dests[0], packet.ranks[0], FOREVER)], packet)]
+                return [_forward(shortest[0].hop, [(packet.dests[0], packet.ranks[0], FOREVER)], packet)]
         return self._weigh(now, packet, table, untried, up, view)
 
     def _weigh(
@@ -179,7 +175,7 @@ class Adaptive(Routing):
         used: set[Edge] = set()
         hedges = 0
         for delay, dest, rank, routes in candidates:
-            deadline = self._deadline_ns(packet, dest, view)
+            deadline = _deadline_ns(packet, dest, view)
             slack = FAR if deadline is None else deadline - (now - packet.born_ns)
             first, second = self._choice.choose(rank, slack, delay, routes, untried, self._routes, scorer, packet, used)
             used |= first.links
@@ -193,7 +189,7 @@ class Adaptive(Routing):
             if slack != FAR and slack >= first.delay_ns:
                 due = now + slack - first.delay_ns + view.links[first.hop].delay_ns
             groups.setdefault(first.hop, []).append((dest, rank, due))
-        effects: list[PluginEffect] = [forward(hop, group, packet) for hop, group in groups.items()]
+        effects: list[PluginEffect] = [_forward(hop, group, packet) for hop, group in groups.items()]
         if hedges:
             effects.append(Notice("hedge", view.me, hedges))
         return effects + self._hand_back(packet, stuck, view) if stuck else effects
@@ -220,12 +216,12 @@ class Adaptive(Routing):
 
     def _spread(self, now: Nanos, packet: Packet, view: View) -> list[PluginEffect]:
         """Forward a packet while links are full."""
-        deadlines = {dest: self._deadline_ns(packet, dest, view) for dest in packet.dests}
+        deadlines = {dest: _deadline_ns(packet, dest, view) for dest in packet.dests}
         groups, trees, stuck = self._spreading.assign(now, packet, deadlines, view)
         effects: list[PluginEffect] = []
         for hop, group in groups.items():
             timed = any(deadlines[dest] is not None for dest, _, _ in group)
-            effects.append(forward(hop, group, packet, trees[hop], timed))
+            effects.append(_forward(hop, group, packet, trees[hop], timed))
         return effects + self._hand_back(packet, stuck, view) if stuck else effects
 
     def _to_only_neighbour(self, now: Nanos, packet: Packet, view: View) -> Forward | None:
@@ -237,13 +233,13 @@ class Adaptive(Routing):
         link = view.links.get(dest)
         if link is None or not link.seems_up(now):
             return None
-        deadline = self._deadline_ns(packet, dest, view)
+        deadline = _deadline_ns(packet, dest, view)
         if deadline is None:
-            return forward(dest, [(dest, packet.ranks[0], FOREVER)], packet)
+            return _forward(dest, [(dest, packet.ranks[0], FOREVER)], packet)
         due = packet.born_ns + deadline
         if due < now + link.delay_ns + link.queue_ns:  # it is late, so others go first
             due = FOREVER
-        return forward(dest, [(dest, packet.ranks[0], due)], packet, timed=True)
+        return _forward(dest, [(dest, packet.ranks[0], due)], packet, timed=True)
 
     def _table(self, now: Nanos, view: View) -> UsableRoutes:
         """The routes without the links that are down by the news of other peers."""
@@ -277,6 +273,17 @@ class Adaptive(Routing):
         return self._shared_risk.blamed(now, view.links)
 
 
+def _forward(hop: PeerId, group: Group, packet: Packet, tree: SpreadTree | None = None, timed: bool = False) -> Forward:
+    """`timed`: the packet has deadlines, though it may be too late for all of them."""
+    dests, ranks = tuple([d for d, _, _ in group]), tuple([m for _, m, _ in group])
+    confirm = any(map(is_hedged, ranks))
+    due = tuple([due for _, _, due in group])
+    if not timed and min(due) == FOREVER:
+        due = ()
+    where = (hop, packet.event, packet.born_ns, dests, packet.path, tree, ranks, packet.tried)
+    return Forward(*where, 0, confirm, due, RETRIES)
+
+
 def _by_delay(candidate: Candidate) -> Nanos:
     return candidate[0]
 
@@ -285,7 +292,12 @@ def _has_queue(view: View) -> bool:
     return any(link.queue_ns for link in view.links.values())
 
 
-def _subscribers_deadline_ns(packet: Packet, dest: PeerId, view: View) -> Nanos | None:
-    """The tightest deadline of a peer's subscriptions that match the event."""
-    deadline_ns: Nanos | None = view.interest.table.deadline_ns(packet.event, dest, view.graph)
-    return deadline_ns
+def _deadline_ns(packet: Packet, dest: PeerId, view: View) -> Nanos | None:
+    """How soon a destination needs the event."""
+    interest, event, graph = view.interest, packet.event, view.graph
+    deadline: Nanos | None
+    if interest.header is None:
+        deadline = interest.table.deadline_ns(event, dest, graph)
+    else:
+        deadline = interest.deadline_ns(event, packet.path[0] if packet.path else view.me, dest, graph)
+    return deadline

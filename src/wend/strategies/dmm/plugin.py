@@ -377,7 +377,7 @@ class DmmAr(Interest):
     messages: ClassVar[Any] = DmmMessage
     settings: ClassVar[type[Settings]] = DmmSettings
     hears_anyone: ClassVar[bool] = Dmm.hears_anyone
-    names_everyone: ClassVar[bool] = Dmm.names_everyone
+    knows_all_subscribers: ClassVar[bool] = Dmm.knows_all_subscribers
     durable: ClassVar[bool] = Dmm.durable
 
     def __init__(self, config: PeerConfig) -> None:

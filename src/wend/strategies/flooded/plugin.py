@@ -76,7 +76,6 @@ class FloodedInterest(Interest):
 
     needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,))  # a deadline may be a multiple of the shortest delay
     messages: ClassVar[Any] = PeerInterest | InterestChange | InterestRequest
-    names_everyone: ClassVar[bool] = True
 
     def __init__(self, config: PeerConfig) -> None:
         self.subscriptions = FloodedTable(config.peer)

@@ -165,7 +165,7 @@ class KeyBasedInterest(Interest):
 
     settings: ClassVar[type[Settings]] = KeyBasedSettings
     hears_anyone: ClassVar[bool] = True
-    names_everyone: ClassVar[bool] = False
+    knows_all_subscribers: ClassVar[bool] = False
     durable: ClassVar[bool] = False
 
     def __init__(self, config: PeerConfig) -> None:

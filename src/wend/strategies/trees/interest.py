@@ -169,8 +169,7 @@ class TreeInterest(Interest):
     needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,))
     messages: ClassVar[Any] = SubtreeInterest
     settings: ClassVar[type[Settings]] = TreeInterestSettings
-    names_everyone: ClassVar[bool] = False
-    learns_late: ClassVar[bool] = True
+    knows_all_subscribers: ClassVar[bool] = False
 
     def __init__(self, config: PeerConfig) -> None:
         self.subscriptions = SubscriptionTable(config.peer)

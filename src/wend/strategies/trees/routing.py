@@ -282,10 +282,10 @@ def _works(peer: PeerId, view: View) -> bool:
 class MrstRouting(TreeRouting):
     """Routes on k maximum-reliability spanning trees."""
 
-    needs: ClassVar[Needs] = Needs(graphs=("mrst-trees",), interest="trees", durable_interest="trees-by-name")
+    needs: ClassVar[Needs] = Needs(graphs=("mrst-trees",))
 
 
 class SptKRouting(TreeRouting):
     """Routes on k shortest-path trees."""
 
-    needs: ClassVar[Needs] = Needs(graphs=("spt-k-trees",), interest="trees", durable_interest="trees-by-name")
+    needs: ClassVar[Needs] = Needs(graphs=("spt-k-trees",))

@@ -20,7 +20,7 @@ from wend.drivers.sim.dht_workload import Pairs, Workload
 from wend.drivers.sim.latencies import RouterLatencies, transit_stub_table
 from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos
-from wend.strategies.registry import plugin
+from wend.strategies.registry import plugin, strategy_named
 from wend.studies.dmm.range_workload import HIGHEST, NAMES
 from wend.studies.settled_contacts import settled_contacts
 from wend.topology.transit_stub import DMM
@@ -168,7 +168,7 @@ def _rows(setting: RunSetting, results: DhtResults) -> tuple[NDArray[np.bool_], 
 
 
 def _purposes(routing: str, results: DhtResults) -> dict[str, MessageCounts]:
-    interest = plugin("routing", routing).needs.interest
+    interest = strategy_named(routing).interest
     declared = plugin("interest", interest).messages
     events = {each.__name__ for each in get_args(declared) if "event" in each.__struct_fields__}
     messages: dict[str, MessageCounts] = {}

@@ -18,11 +18,12 @@ from wend.drivers.sim.run import play as play_world
 from wend.drivers.world import World, build
 from wend.model.units import SECOND
 from wend.protocol.plugins import Interest
-from wend.strategies.registry import INTEREST, ROUTING, linked_strategies
+from wend.strategies import registry
+from wend.strategies.registry import INTEREST, linked_strategies
 
 COMBINED = "combined"
 """Three of the faults in one world."""
-STRATEGIES = tuple(name for name, made in ROUTING.items() if not made.needs.plan)
+STRATEGIES = tuple(name for name in registry.STRATEGIES if not registry.follows_plan(name))
 """All but the one that needs a plan."""
 Draw = random.Random
 
@@ -45,7 +46,7 @@ class FaultRow(msgspec.Struct, frozen=True):
 
 def stores_events(strategy: str) -> bool:
     """Whether a strategy can store events for unreachable peers."""
-    interest = INTEREST[ROUTING[strategy].needs.durable_interest]
+    interest = INTEREST[registry.STRATEGIES[strategy].interest_for(persistence=True)]
     return issubclass(interest, Interest) and interest.durable
 
 

@@ -18,7 +18,7 @@ from wend.drivers.sim.run import Outcome, simulate
 from wend.model.events import EventId
 from wend.model.fault_settings import Outages, Spread
 from wend.model.units import MS, SECOND, Nanos
-from wend.strategies.registry import ROUTING
+from wend.strategies import registry
 from wend.topology.component_reliability import UnderlayFaults
 from wend.topology.powerlaw import Homing
 
@@ -45,7 +45,7 @@ KNOWN = {
     "clusters-any": StudiedRouting("clusters", {"diverse_parents": False}),
     "clusters-adaptive": StudiedRouting("clusters-adaptive"),
 }
-STRATEGIES = {name: each for name, each in KNOWN.items() if each.routing in ROUTING}
+STRATEGIES = {name: each for name, each in KNOWN.items() if each.routing in registry.STRATEGIES}
 """The strategies of the study that Wend has."""
 
 OUTAGES = Outages(

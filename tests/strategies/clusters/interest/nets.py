@@ -58,14 +58,12 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import Record
-from wend.strategies.clusters.adaptive import CLUSTER_GRAPH
 from wend.strategies.clusters.membership.directory import coordinator_links
 from wend.strategies.clusters.membership.messages import Slot
-from wend.strategies.clusters.routing import CLUSTER_TREES
 from wend.strategies.registry import MEMBERSHIP, make_peer
 
 IDEAL = "ideal:IdealClusters"
-INTERESTS = {"clusters": CLUSTER_TREES, "clusters-adaptive": CLUSTER_GRAPH}
+INTERESTS = {"clusters": "cluster-trees", "clusters-adaptive": "cluster-graph"}
 LONGEST_NS: Nanos = 40 * MS
 Delivery = tuple[PeerId, int, EventId]
 

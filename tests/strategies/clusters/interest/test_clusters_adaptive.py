@@ -148,12 +148,12 @@ def test_the_tightest_deadline_of_a_cluster_is_known_to_others() -> None:
     net.run(11)
     coordinator = net.peers[0]
     graph = coordinator.view.graph
-    assert coordinator.interest.cluster_deadline_ns(event, 0, 1, graph) == 400  # type: ignore[attr-defined]
+    assert coordinator.interest.deadline_ns(event, 0, 1, graph) == 400  # type: ignore[attr-defined]
     other = Event(EventId(2, 1, 1), {"topic": "b"})
-    due = coordinator.interest.cluster_deadline_ns(other, 0, 1, graph)  # type: ignore[attr-defined]
+    due = coordinator.interest.deadline_ns(other, 0, 1, graph)  # type: ignore[attr-defined]
     assert due == 2 * graph.distances(0)[1]
     neither = Event(EventId(2, 1, 1), {"topic": "c"})
-    assert coordinator.interest.cluster_deadline_ns(neither, 0, 1, graph) is None  # type: ignore[attr-defined]
+    assert coordinator.interest.deadline_ns(neither, 0, 1, graph) is None  # type: ignore[attr-defined]
 
 
 # ---------------------------------------------------------------- links

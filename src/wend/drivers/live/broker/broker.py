@@ -144,11 +144,11 @@ class Broker:
             raise Refused(f"a client may have {MAX_HANDLES} subscriptions", code="too-many-subscriptions")
         _check_qos(qos)
         if qos.order:
-            self._check_names_everyone("it cannot keep their order")
+            self._check_knows_all_subscribers("it cannot keep their order")
         if qos.group:
             self._check_group(qos, durable)
         if not announced:
-            self._check_names_everyone("nobody can reply to a client")
+            self._check_knows_all_subscribers("nobody can reply to a client")
             if durable is not None or qos.group:
                 sentence = "a subscription that is not announced is for replies: it has no name and no queue group"
                 raise Refused(sentence, code="invalid-subscription")
@@ -166,12 +166,12 @@ class Broker:
             others[client, handle] = None
         self._handles.setdefault(client, {})[handle] = key
 
-    def _check_names_everyone(self, otherwise: str) -> None:
-        if not self.peer.peer.names_everyone:
+    def _check_knows_all_subscribers(self, otherwise: str) -> None:
+        if not self.peer.peer.knows_all_subscribers:
             raise Refused(_UNNAMED.format(otherwise), code="not-supported")
 
     def _check_group(self, qos: Qos, durable: DurableOptions | None) -> None:
-        self._check_names_everyone("queue groups cannot share them")
+        self._check_knows_all_subscribers("queue groups cannot share them")
         if len(qos.group) > MAX_GROUP_CHARS:
             raise Refused(
                 f"the name of a queue group may have {MAX_GROUP_CHARS} characters", code="invalid-subscription"
@@ -331,7 +331,7 @@ class Broker:
     def _check_retained(self, publication: Publication) -> None:
         if publication.to is not None:
             raise Refused("an event for one peer alone cannot be retained", code="invalid-event")
-        self._check_names_everyone("nobody could ask for events that it retains")
+        self._check_knows_all_subscribers("nobody could ask for events that it retains")
         attribute = publication.retain
         if attribute not in publication.attributes:
             sentence = f"the event is to be retained by its attribute {attribute!r}, which it does not have"

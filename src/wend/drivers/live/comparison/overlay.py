@@ -24,7 +24,7 @@ from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.notices import LINK_DOWN, LINK_UP, REROUTE, NoticeName
 from wend.protocol.plugins import FLOODED
 from wend.protocol.ports import Deliver, Notice, Receipt
-from wend.strategies.registry import joins_by_contacts, membership_of, plugin
+from wend.strategies.registry import joins_by_contacts, membership_of, strategy_named
 
 if TYPE_CHECKING:  # only peers with keys need ciphers, and only telemetry needs segments
     from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
@@ -116,7 +116,7 @@ class LiveOverlay:
         """Whether a peer can send an event at once: all peers have joined the ring, or use the same trees."""
         if self._ring is not None:
             return all(peer.status().plugins[self._ring].get("joined") for peer in self.peers)
-        if plugin("routing", self.strategy).needs.interest == FLOODED:
+        if strategy_named(self.strategy).interest == FLOODED:
             return True
         statuses = [peer.status().flat() for peer in self.peers]
         trees = {tuple(at.get(f"trees.{name}") for name in ("generation", "caller", "incarnation")) for at in statuses}

@@ -158,7 +158,8 @@ class TelemetryRecorder(Observer):
         event, self._published = self._published, _NOTHING
         topic = event.attributes.get("topic", "")
         batch = self._batches["publications"]
-        others = sum(peer != self._peer.config.peer for peer in receipt.targets) if self._peer.names_everyone else NONE
+        knows_all = self._peer.knows_all_subscribers
+        others = sum(peer != self._peer.config.peer for peer in receipt.targets) if knows_all else NONE
         text = batch.text(topic if isinstance(topic, str) else "")
         self._add(batch, (self._now(), *receipt.id, text, len(event.payload), others))
 

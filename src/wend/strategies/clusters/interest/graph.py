@@ -12,6 +12,7 @@ from wend.model.units import Nanos
 from wend.protocol.plugins import (
     Arrived,
     DeliverySettings,
+    GiveUp,
     GraphView,
     Heard,
     Interest,
@@ -25,7 +26,7 @@ from wend.protocol.plugins import (
 from wend.strategies.clusters.interest.cluster import NOT_A_MEMBER, ClusterView
 from wend.strategies.clusters.interest.event_log import EventLog, Logged
 from wend.strategies.clusters.interest.groups import FollowedGroups
-from wend.strategies.clusters.interest.messages import ClusterFollows, MemberDeadlines, SharedMessage
+from wend.strategies.clusters.interest.messages import ClusterFollows, EventNumbers, MemberDeadlines, SharedMessage
 from wend.strategies.clusters.interest.repair import Repair
 from wend.strategies.clusters.interest.routes import Routes
 from wend.strategies.clusters.interest.settings import ClusterEventSettings
@@ -42,8 +43,8 @@ class ClusterGraph(Interest):
     messages: ClassVar[Any] = SharedMessage | MemberDeadlines | ClusterFollows
     settings: ClassVar[type[Settings]] = ClusterEventSettings
     hears_anyone: ClassVar[bool] = True
-    names_everyone: ClassVar[bool] = False
-    takes_packets: ClassVar[bool] = True
+    knows_all_subscribers: ClassVar[bool] = False
+    header: ClassVar[Any] = EventNumbers
 
     def __init__(self, config: PeerConfig) -> None:
         table = SubscriptionTable(config.peer, asks_publishers=False)
@@ -61,12 +62,8 @@ class ClusterGraph(Interest):
         `followers`."""
         return {**self._sharing.status(), "followers": self._routes.count_followers()}
 
-    def next_coordinator(self, peer: PeerId) -> PeerId | None:
-        """The active coordinator that comes after this one in its cluster; None after the last."""
-        return self._routes.next_coordinator(peer)
-
-    def cluster_deadline_ns(self, event: Event, origin: PeerId, dest: PeerId, graph: GraphView) -> Nanos | None:
-        """When an event from one coordinator is due at another: the tightest that the other's cluster has told."""
+    def deadline_ns(self, event: Event, origin: PeerId, dest: PeerId, graph: GraphView) -> Nanos | None:
+        """How soon the cluster of a coordinator needs an event from another one."""
         return self._routes.deadline_ns(event, origin, dest, graph)
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
@@ -74,6 +71,8 @@ class ClusterGraph(Interest):
         match event:
             case Arrived() if event.dests:
                 effects: Iterable[PluginEffect] = self._receive(now, event)
+            case GiveUp():
+                effects = self._routes.try_next_coordinators(event)
             case Heard(sender, ClusterFollows() as message):
                 effects = self._routes.hear_groups(now, sender, message)
             case Heard(sender, MemberDeadlines()) if sender not in self._cluster.members:

@@ -43,7 +43,7 @@ class ClusterInterest(Interest):
     messages: ClassVar[Any] = SharedMessage | TreeMessage
     settings: ClassVar[type[Settings]] = ClusterEventSettings
     hears_anyone: ClassVar[bool] = True
-    names_everyone: ClassVar[bool] = False
+    knows_all_subscribers: ClassVar[bool] = False
 
     def __init__(self, config: PeerConfig) -> None:
         table = SubscriptionTable(config.peer, asks_publishers=False)

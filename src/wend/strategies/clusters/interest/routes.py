@@ -13,7 +13,18 @@ from typing import Any
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import Nanos
-from wend.protocol.plugins import Arrived, DeliverySettings, GraphView, PeerConfig, PluginEffect, Refuse, RouteEvent
+from wend.protocol.plugins import (
+    Arrived,
+    DeliverySettings,
+    Drop,
+    GiveUp,
+    GraphView,
+    Notice,
+    PeerConfig,
+    PluginEffect,
+    Refuse,
+    RouteEvent,
+)
 from wend.strategies.clusters.interest.cluster import BATCH, NOT_A_COORDINATOR, ClusterView
 from wend.strategies.clusters.interest.event_log import LogEntry, Logged
 from wend.strategies.clusters.interest.groups import NOT_URGENT, FollowedGroups
@@ -106,7 +117,21 @@ class Routes:
                     dests.append(min(live, key=lambda peer: (delays.get(peer, UNREACHABLE_NS), live.index(peer))))
         return tuple(sorted(dests))
 
-    def next_coordinator(self, peer: PeerId) -> PeerId | None:
+    def try_next_coordinators(self, stuck: GiveUp) -> list[PluginEffect]:
+        """Send an event to the next coordinators of the clusters to which the routing has no route.
+
+        Nothing is stored here. What no route brings, coordinators repair by their digests.
+        """
+        others = {dest: self._next_coordinator(dest) for dest in stuck.dests}
+        dests = tuple(sorted({other for other in others.values() if other not in (None, self._cluster.me)}))
+        lost = tuple(dest for dest in stuck.dests if others[dest] not in dests)
+        effects: list[PluginEffect] = [Drop(stuck.event.id, lost, stuck.code)] if lost else []
+        if dests:
+            packet = Arrived(self._cluster.me, stuck.event, stuck.born_ns, dests, header=stuck.header)
+            effects += [Notice("reroute", dests[0]), RouteEvent(packet)]
+        return effects
+
+    def _next_coordinator(self, peer: PeerId) -> PeerId | None:
         """The active coordinator that comes after this one in its cluster; None after the last."""
         for slots in self._cluster.directory.values():
             actives = list(dict.fromkeys(slot.active for slot in slots))

@@ -1,0 +1,226 @@
+"""The inputs of the driver, but for events and messages: start and stop, subscriptions, links, paths, plans."""
+
+from collections.abc import Callable
+from typing import Any
+
+from wend.model.errors import ConfigError
+from wend.model.events import EventId, PeerId
+from wend.model.units import Nanos
+from wend.protocol.config import DeliverySettings
+from wend.protocol.delivery.local import LocalDelivery
+from wend.protocol.delivery.retained import RetainedEvents
+from wend.protocol.delivery.store_and_forward import StoreAndForward
+from wend.protocol.host import Host
+from wend.protocol.link.layer import LinkLayer
+from wend.protocol.messages import Control, Data, DirectMessage, Fragment, PlainMessage
+from wend.protocol.packet_outcomes import PacketOutcomes
+from wend.protocol.plugins import Begun, SubscriptionsChanged, Undelivered
+from wend.protocol.ports import (
+    Advertised,
+    Attached,
+    Confirmed,
+    ContactFound,
+    Detached,
+    Input,
+    LinkAdded,
+    LinkRemoved,
+    PathFound,
+    Paused,
+    Planned,
+    Refuse,
+    Started,
+    Stopping,
+    Subscribed,
+    Unretained,
+    Unsent,
+    Unsubscribed,
+)
+from wend.protocol.records import DeliveredRecord, PendingRecord, Record, ReleasedRecord, RetainedRecord, StateRecord
+from wend.protocol.timers import Effects
+
+
+class DriverInputs:
+    __slots__ = ("_host", "_layer", "_local", "_outcomes", "_retained", "_store")
+
+    def __init__(
+        self,
+        host: Host,
+        layer: LinkLayer,
+        local: LocalDelivery,
+        store: StoreAndForward | None,
+        retained: RetainedEvents,
+        outcomes: PacketOutcomes,
+    ) -> None:
+        self._host = host
+        self._layer = layer
+        self._local = local
+        self._store = store
+        self._retained = retained
+        self._outcomes = outcomes
+
+    def handle(self, now: Nanos, event: Input, effects: Effects) -> None:
+        INPUTS[type(event)](self, now, event, effects)
+
+    def _started(self, now: Nanos, event: Started, effects: Effects) -> None:
+        self._local.begin(now)
+        self._layer.begin(now, event.neighbours)
+        self._host.forms_links = self._host.forms_links or event.contacts_follow
+        self._host.view.neighbours = tuple(self._host.view.links)
+        stored = self._recall(now, event, effects)
+        if self._store is not None:
+            self._store.begin(now, tuple(n.peer for n in event.neighbours))
+        for wanted in event.subscriptions:
+            self._local.subscribe(wanted, effects)
+        for text in event.advertisements:
+            self._local.advertise(text, effects)
+        self._host.links_changed(now, effects)
+        self._host.tell_all(now, SubscriptionsChanged(), effects)
+        self._layer.monitor(now)
+        if event.stored:  # a neighbour may have missed what this peer remembers
+            for peer in self._host.view.neighbours:
+                self._layer.resync(now, peer, effects)
+        if self._store is not None and self._local.pending is not None:
+            self._store.recall(now, self._local.pending.recall(now, stored, effects), effects)
+        self._host.tell_all(now, Begun(self._layer.manager.reachable, event.contacts_follow), effects)
+        self._layer.manager.trace(effects)
+
+    def _recall(self, now: Nanos, event: Started, effects: Effects) -> list[PendingRecord]:
+        """Take over the records of an earlier incarnation. Return the events that it was still responsible for."""
+        pending: dict[EventId, PendingRecord] = {}
+        durable: list[Record] = []
+        for record in event.stored:
+            match record:
+                case PendingRecord():
+                    pending[record.event.id] = record
+                case ReleasedRecord(id_):
+                    pending.pop(id_, None)
+                case DeliveredRecord(id_):
+                    self._local.recall(id_)
+                case RetainedRecord():
+                    self._retained.recall(record)
+                case StateRecord():
+                    self._host.recall(now, record, effects)
+                case _:
+                    durable.append(record)
+        self._local.recall_durable(now, durable, effects)
+        return list(pending.values())
+
+    def _unretained(self, now: Nanos, event: Unretained, effects: Effects) -> None:
+        self._retained.forget(event.attribute, event.value, effects)
+
+    def _unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
+        """Handle a message that the driver cannot send. No other link would carry it either."""
+        message = event.message
+        if isinstance(message, Data | Fragment | Control):
+            self._outcomes.unsent(now, message, effects)
+        elif isinstance(message, DirectMessage):
+            dropped = self._layer.direct.drop(now, message.number)
+            if dropped is not None:
+                self._host.undelivered(now, *dropped, effects)
+        elif isinstance(message, PlainMessage) and event.peer == self._host.view.me:  # a multicast
+            self._host.tell(
+                now, self._host.by_name[message.plugin], Undelivered(self._host.view.me, message.body), effects
+            )
+
+    def _subscribed(self, now: Nanos, event: Subscribed, effects: Effects) -> None:
+        if self._local.subscribe(event.subscription, effects):
+            self._host.tell_all(now, SubscriptionsChanged(), effects)
+            if self._local.pending is not None:
+                self._local.pending.subscribed(now)
+
+    def _unsubscribed(self, now: Nanos, event: Unsubscribed, effects: Effects) -> None:
+        if self._local.unsubscribe(event.number, effects):
+            self._host.tell_all(now, SubscriptionsChanged(), effects)
+
+    def _attached(self, now: Nanos, event: Attached, effects: Effects) -> None:
+        if not self._local.durable.attach(now, event, effects):
+            effects.append(Refuse(self._host.view.me, "no-such-subscription", str(event.number)))
+
+    def _detached(self, now: Nanos, event: Detached, effects: Effects) -> None:
+        self._local.durable.detach(event.number)
+
+    def _confirmed(self, now: Nanos, event: Confirmed, effects: Effects) -> None:
+        self._local.durable.confirm(now, event.number, event.positions, effects)
+
+    def _advertised(self, now: Nanos, event: Advertised, effects: Effects) -> None:
+        if self._local.advertise(event.filter, effects):
+            self._host.tell_all(now, SubscriptionsChanged(), effects)
+
+    def _planned(self, now: Nanos, event: Planned, effects: Effects) -> None:
+        me, links = self._host.view.me, self._host.view.links
+        next_hops = () if event.plan is None else event.plan.neighbours(me)
+        unlinked = [n for n in next_hops if n not in links]
+        if unlinked:
+            raise ConfigError(f"the plan sends from peer {me} to {unlinked[0]}, which is not its neighbour")
+        self._host.tell(now, self._host.router, event, effects)
+
+    def _path_found(self, now: Nanos, event: PathFound, effects: Effects) -> None:
+        if self._host.membership is not None:
+            self._host.tell(now, self._host.membership, event, effects)
+        if self._host.interest.needs.paths:
+            self._host.tell(now, self._host.interested, event, effects)
+        self._layer.manager.path_found(now, event, effects)
+
+    def _contact_found(self, now: Nanos, event: ContactFound, effects: Effects) -> None:
+        if self._host.membership is not None:
+            self._host.tell(now, self._host.membership, event, effects)
+
+    def check_new_link(self, peer: PeerId) -> None:
+        """Raise `ConfigError` if the peer cannot have a given link with this one."""
+        self._check_given_links()
+        if peer == self._host.view.me:
+            raise ConfigError(f"peer {self._host.view.me} cannot be linked with itself")
+        if peer in self._host.view.links:
+            raise ConfigError(f"peer {self._host.view.me} is linked with peer {peer} already")
+
+    def _link_added(self, now: Nanos, event: LinkAdded, effects: Effects) -> None:
+        self.check_new_link(event.neighbour.peer)
+        self._layer.add(now, event.neighbour, effects)
+
+    def _link_removed(self, now: Nanos, event: LinkRemoved, effects: Effects) -> None:
+        self._check_given_links()
+        if event.peer not in self._host.view.links:
+            raise ConfigError(f"peer {self._host.view.me} is not linked with peer {event.peer}")
+        self._layer.end(now, event.peer, effects)
+
+    def _check_given_links(self) -> None:
+        membership = self._host.view.config.membership
+        if membership is not None:
+            raise ConfigError(f"the membership {membership} decides who is linked with peer {self._host.view.me}")
+
+    def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
+        away_ns = event.away_ns
+        if self._store is not None and not self._local.durable.backlogs:
+            # its clients have as long to reconnect as after a crash
+            away_ns = min(away_ns, self._host.view.config.of(DeliverySettings).grace_ns)
+        if self._store is None or not away_ns:
+            self._local.withdraw(but_durable=away_ns > 0)
+        if away_ns:
+            self._host.interest.table.will_be_back(away_ns)
+            self._layer.leave(now, effects)
+        self._host.tell_all(now, SubscriptionsChanged(), effects)
+        self._host.tell_all(now, event, effects)
+
+    def _paused(self, now: Nanos, event: Paused, effects: Effects) -> None:
+        self._layer.paused(now, event.ns)
+
+
+INPUTS: dict[type, Callable[[DriverInputs, Nanos, Any, Effects], None]] = {
+    Paused: DriverInputs._paused,
+    Unsent: DriverInputs._unsent,
+    Started: DriverInputs._started,
+    Subscribed: DriverInputs._subscribed,
+    Unsubscribed: DriverInputs._unsubscribed,
+    Unretained: DriverInputs._unretained,
+    Attached: DriverInputs._attached,
+    Detached: DriverInputs._detached,
+    Confirmed: DriverInputs._confirmed,
+    Advertised: DriverInputs._advertised,
+    Planned: DriverInputs._planned,
+    PathFound: DriverInputs._path_found,
+    ContactFound: DriverInputs._contact_found,
+    LinkAdded: DriverInputs._link_added,
+    LinkRemoved: DriverInputs._link_removed,
+    Stopping: DriverInputs._stopping,
+}
+"""How to handle an input, by its type."""
