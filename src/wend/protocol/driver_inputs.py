@@ -1,8 +1,5 @@
 """The inputs of the driver, but for events and messages: start and stop, subscriptions, links, paths, plans."""
 
-from collections.abc import Callable
-from typing import Any
-
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.units import Nanos
@@ -59,9 +56,48 @@ class DriverInputs:
         self._outcomes = outcomes
 
     def handle(self, now: Nanos, event: Input, effects: Effects) -> None:
-        INPUTS[type(event)](self, now, event, effects)
+        match event:
+            case Paused():
+                self._layer.paused(now, event.ns)
+            case Unsent():
+                self._unsent(now, event, effects)
+            case Confirmed():
+                self._local.durable.confirm(now, event.number, event.positions, effects)
+            case Attached():
+                if not self._local.durable.attach(now, event, effects):
+                    effects.append(Refuse(self._host.view.me, "no-such-subscription", str(event.number)))
+            case Detached():
+                self._local.durable.detach(event.number)
+            case Subscribed():
+                self._subscribe(now, event, effects)
+            case Unsubscribed():
+                if self._local.unsubscribe(event.number, effects):
+                    self._host.tell_all(now, SubscriptionsChanged(), effects)
+            case Advertised():
+                if self._local.advertise(event.filter, effects):
+                    self._host.tell_all(now, SubscriptionsChanged(), effects)
+            case Unretained():
+                self._retained.forget(event.attribute, event.value, effects)
+            case Planned():
+                self._plan(now, event, effects)
+            case PathFound():
+                self._take_path(now, event, effects)
+            case ContactFound():
+                if self._host.membership is not None:
+                    self._host.tell(now, self._host.membership, event, effects)
+            case LinkAdded():
+                self.check_new_link(event.neighbour.peer)
+                self._layer.add(now, event.neighbour, effects)
+            case LinkRemoved():
+                self._remove_link(now, event.peer, effects)
+            case Started():
+                self._start(now, event, effects)
+            case Stopping():
+                self._stop(now, event, effects)
+            case _:
+                raise TypeError(f"{event!r:.80} is not an input of a driver")
 
-    def _started(self, now: Nanos, event: Started, effects: Effects) -> None:
+    def _start(self, now: Nanos, event: Started, effects: Effects) -> None:
         self._local.begin(now)
         self._layer.begin(now, event.neighbours)
         self._host.forms_links = self._host.forms_links or event.contacts_follow
@@ -105,9 +141,6 @@ class DriverInputs:
         self._local.recall_durable(now, durable, effects)
         return list(pending.values())
 
-    def _unretained(self, now: Nanos, event: Unretained, effects: Effects) -> None:
-        self._retained.forget(event.attribute, event.value, effects)
-
     def _unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
         """Handle a message that the driver cannot send. No other link would carry it either."""
         message = event.message
@@ -122,31 +155,13 @@ class DriverInputs:
                 now, self._host.by_name[message.plugin], Undelivered(self._host.view.me, message.body), effects
             )
 
-    def _subscribed(self, now: Nanos, event: Subscribed, effects: Effects) -> None:
+    def _subscribe(self, now: Nanos, event: Subscribed, effects: Effects) -> None:
         if self._local.subscribe(event.subscription, effects):
             self._host.tell_all(now, SubscriptionsChanged(), effects)
             if self._local.pending is not None:
                 self._local.pending.subscribed(now)
 
-    def _unsubscribed(self, now: Nanos, event: Unsubscribed, effects: Effects) -> None:
-        if self._local.unsubscribe(event.number, effects):
-            self._host.tell_all(now, SubscriptionsChanged(), effects)
-
-    def _attached(self, now: Nanos, event: Attached, effects: Effects) -> None:
-        if not self._local.durable.attach(now, event, effects):
-            effects.append(Refuse(self._host.view.me, "no-such-subscription", str(event.number)))
-
-    def _detached(self, now: Nanos, event: Detached, effects: Effects) -> None:
-        self._local.durable.detach(event.number)
-
-    def _confirmed(self, now: Nanos, event: Confirmed, effects: Effects) -> None:
-        self._local.durable.confirm(now, event.number, event.positions, effects)
-
-    def _advertised(self, now: Nanos, event: Advertised, effects: Effects) -> None:
-        if self._local.advertise(event.filter, effects):
-            self._host.tell_all(now, SubscriptionsChanged(), effects)
-
-    def _planned(self, now: Nanos, event: Planned, effects: Effects) -> None:
+    def _plan(self, now: Nanos, event: Planned, effects: Effects) -> None:
         me, links = self._host.view.me, self._host.view.links
         next_hops = () if event.plan is None else event.plan.neighbours(me)
         unlinked = [n for n in next_hops if n not in links]
@@ -154,16 +169,12 @@ class DriverInputs:
             raise ConfigError(f"the plan sends from peer {me} to {unlinked[0]}, which is not its neighbour")
         self._host.tell(now, self._host.router, event, effects)
 
-    def _path_found(self, now: Nanos, event: PathFound, effects: Effects) -> None:
+    def _take_path(self, now: Nanos, event: PathFound, effects: Effects) -> None:
         if self._host.membership is not None:
             self._host.tell(now, self._host.membership, event, effects)
         if self._host.interest.needs.paths:
             self._host.tell(now, self._host.interested, event, effects)
         self._layer.manager.path_found(now, event, effects)
-
-    def _contact_found(self, now: Nanos, event: ContactFound, effects: Effects) -> None:
-        if self._host.membership is not None:
-            self._host.tell(now, self._host.membership, event, effects)
 
     def check_new_link(self, peer: PeerId) -> None:
         """Raise `ConfigError` if the peer cannot have a given link with this one."""
@@ -173,22 +184,18 @@ class DriverInputs:
         if peer in self._host.view.links:
             raise ConfigError(f"peer {self._host.view.me} is linked with peer {peer} already")
 
-    def _link_added(self, now: Nanos, event: LinkAdded, effects: Effects) -> None:
-        self.check_new_link(event.neighbour.peer)
-        self._layer.add(now, event.neighbour, effects)
-
-    def _link_removed(self, now: Nanos, event: LinkRemoved, effects: Effects) -> None:
+    def _remove_link(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
         self._check_given_links()
-        if event.peer not in self._host.view.links:
-            raise ConfigError(f"peer {self._host.view.me} is not linked with peer {event.peer}")
-        self._layer.end(now, event.peer, effects)
+        if peer not in self._host.view.links:
+            raise ConfigError(f"peer {self._host.view.me} is not linked with peer {peer}")
+        self._layer.end(now, peer, effects)
 
     def _check_given_links(self) -> None:
         membership = self._host.view.config.membership
         if membership is not None:
             raise ConfigError(f"the membership {membership} decides who is linked with peer {self._host.view.me}")
 
-    def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
+    def _stop(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         away_ns = event.away_ns
         if self._store is not None and not self._local.durable.backlogs:
             # its clients have as long to reconnect as after a crash
@@ -200,27 +207,3 @@ class DriverInputs:
             self._layer.leave(now, effects)
         self._host.tell_all(now, SubscriptionsChanged(), effects)
         self._host.tell_all(now, event, effects)
-
-    def _paused(self, now: Nanos, event: Paused, effects: Effects) -> None:
-        self._layer.paused(now, event.ns)
-
-
-INPUTS: dict[type, Callable[[DriverInputs, Nanos, Any, Effects], None]] = {
-    Paused: DriverInputs._paused,
-    Unsent: DriverInputs._unsent,
-    Started: DriverInputs._started,
-    Subscribed: DriverInputs._subscribed,
-    Unsubscribed: DriverInputs._unsubscribed,
-    Unretained: DriverInputs._unretained,
-    Attached: DriverInputs._attached,
-    Detached: DriverInputs._detached,
-    Confirmed: DriverInputs._confirmed,
-    Advertised: DriverInputs._advertised,
-    Planned: DriverInputs._planned,
-    PathFound: DriverInputs._path_found,
-    ContactFound: DriverInputs._contact_found,
-    LinkAdded: DriverInputs._link_added,
-    LinkRemoved: DriverInputs._link_removed,
-    Stopping: DriverInputs._stopping,
-}
-"""How to handle an input, by its type."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from wend.model.units import Nanos
-from wend.protocol.delivery.mode import DeliveryMode
+from wend.protocol.delivery.in_network import DeliveryMode
 from wend.protocol.delivery.store_and_forward import StoreAndForward
 from wend.protocol.link.layer import LinkLayer
 from wend.protocol.messages import Control, Data, Fragment

@@ -20,10 +20,9 @@ from wend.model.publication import Publication
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.delivery.durable import Backlog
-from wend.protocol.delivery.in_network import InNetwork
+from wend.protocol.delivery.in_network import DeliveryMode, InNetwork
 from wend.protocol.delivery.late_joiners import LateJoiners
 from wend.protocol.delivery.local import ByDestination, LocalDelivery, Route
-from wend.protocol.delivery.mode import DeliveryMode
 from wend.protocol.delivery.retained import RetainedEvents
 from wend.protocol.delivery.store_and_forward import StoreAndForward
 from wend.protocol.driver_inputs import DriverInputs
@@ -41,7 +40,7 @@ from wend.protocol.messages import (
 )
 from wend.protocol.notices import MISFIT, TOO_OLD
 from wend.protocol.packet_outcomes import PacketOutcomes
-from wend.protocol.plugin_effects import ACTIONS, PluginEffects
+from wend.protocol.plugin_effects import PluginEffects
 from wend.protocol.plugins import (
     Acked,
     Arrived,
@@ -344,11 +343,7 @@ class Peer:
             if type(answer) is Forward and one.kind == "routing":
                 self._forward(now, answer, effects)
             elif not self._host.carries_out(now, one, answer, effects):
-                action = ACTIONS.get(type(answer))
-                if action is None:
-                    effects.append(answer)  # type: ignore[arg-type]
-                else:
-                    action(self._plugin_effects, now, one, answer, effects)
+                self._plugin_effects.carry_out(now, one, answer, effects)
 
     def _forward(self, now: Nanos, forward: Forward, effects: Effects) -> None:
         if forward.peer not in self.links:

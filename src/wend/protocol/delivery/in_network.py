@@ -1,7 +1,7 @@
 """Delivery in the network: a peer knows its own subscribers, and the others are found on the way.
 
 The routing finds them, as along a tree; or the interest does, by messages of its own if the strategy has no routing, or
-by packets that carry its header.
+by packets that carry its header. The methods do the same as those of `ByDestination` (`local.py`).
 """
 
 from typing import ClassVar, Final
@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from wend.model.errors import ConfigError
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
-from wend.protocol.delivery.local import LocalDelivery
+from wend.protocol.delivery.local import ByDestination, LocalDelivery
 from wend.protocol.delivery.store_and_forward import StoreAndForward
 from wend.protocol.host import Host
 from wend.protocol.messages import Data
@@ -74,3 +74,6 @@ class InNetwork:
             self._store.give_up(now, stuck, effects)
         else:
             effects.append(Drop(stuck.event.id, stuck.dests, stuck.code))
+
+
+DeliveryMode = ByDestination | InNetwork

@@ -5,10 +5,10 @@ subscriber. An event that arrives before its subscribers have reconnected waits 
 durable (`durable.py`), ask for the publisher's order (`order.py`), and let events expire. If the application sends a
 filter that does not parse, the peer refuses it and counts it, as for any other sender.
 
-`ByDestination` is the delivery mode (`mode.py`) of peers that know all subscribers.
+`ByDestination` is the delivery mode of peers that know all subscribers.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import ClassVar
 
 import msgspec
@@ -20,7 +20,7 @@ from wend.model.publication import Publication
 from wend.model.units import Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.durable import BacklogEntry, DurableSubscriptions
-from wend.protocol.delivery.order import HeldDelivery, PublisherOrder
+from wend.protocol.delivery.order import HeldDelivery, PublisherOrder, in_publishers_order
 from wend.protocol.delivery.pending import PendingDeliveries
 from wend.protocol.delivery.queue_groups import QueueGroups
 from wend.protocol.delivery.store_and_forward import StoreAndForward
@@ -381,12 +381,18 @@ class LocalDelivery:
 
 
 class ByDestination:
-    """Delivery if the publisher's peer knows all subscribers: packets name those that still need them."""
+    """Delivery if this peer knows all subscribers: packets name those that still need them.
+
+    It has the same methods as `InNetwork` (`in_network.py`). A peer makes one of the two.
+    """
 
     __slots__ = ("_host", "_local", "_route", "_store")
 
     knows_all_subscribers: ClassVar[bool] = True
+    """Whether receipts name all subscribers that the peer knows, anywhere. If so, clients may ask for publisher order,
+    queue groups, replies and retained events."""
     stores_transit: ClassVar[bool] = True
+    """Whether a peer with persistence stores the packets that it forwards for others."""
 
     def __init__(self, host: Host, local: LocalDelivery, store: StoreAndForward | None, route: Route) -> None:
         self._host = host
@@ -395,11 +401,13 @@ class ByDestination:
         self._route = route
 
     def is_early(self) -> bool:
+        """Whether an event that is published now may miss subscribers."""
         view = self._host.view
         alone = self._host.forms_links and not view.links
         return alone or not self._host.interest.table.knows(view.neighbours)
 
     def publish(self, now: Nanos, event: Event, receipt: Receipt, effects: Effects) -> None:
+        """Deliver an event here if somebody here wants it, and send it to the others."""
         me, others = self._host.view.me, receipt.targets
         is_for_me = me in others
         if is_for_me:
@@ -413,18 +421,22 @@ class ByDestination:
             self._route(now, Arrived(me, event, now, others), effects)
 
     def publish_to(self, now: Nanos, event: Event, peer: PeerId, effects: Effects) -> None:
+        """Send an event to the subscribers at one peer only, such as a reply to its client."""
         if peer == self._host.view.me:
             self._local.deliver(now, event, now, effects)
         else:
             self._local.send_alone(now, event, now, peer, effects)
 
     def receive(self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects) -> None:
+        """Take a packet that names this peer among its destinations."""
         self._local.deliver(now, data.event, born_ns, effects)
 
     def receive_unnamed(self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects) -> None:
+        """Take a packet that names no destinations."""
         effects.append(Refuse(sender, "no-destinations"))
 
     def give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
+        """Take an event for which the routing has no route."""
         if self._store is None:
             effects.append(Drop(stuck.event.id, stuck.dests, stuck.code))
         else:
@@ -434,14 +446,3 @@ class ByDestination:
 def is_late(qos: Qos, deadline_ns: Nanos | None, age_ns: Nanos) -> bool:
     """Whether an event of this age is too old for a subscription."""
     return qos.expire and deadline_ns is not None and age_ns > deadline_ns
-
-
-def in_publishers_order(ids: Iterable[EventId]) -> list[EventId]:
-    """The same events, so that those of one publisher are in the order of publication. Each publisher keeps its
-    places."""
-    places = list(ids)
-    of: dict[tuple[PeerId, int], list[EventId]] = {}
-    for id_ in places:
-        of.setdefault(id_[:2], []).append(id_)
-    ordered = {who: iter(sorted(theirs)) for who, theirs in of.items()}
-    return [next(ordered[id_[:2]]) for id_ in places]

@@ -6,7 +6,7 @@ event whose predecessor is missing is held. If the predecessor does not come in 
 it; should it come later, they do not get it. Other subscriptions of the same event do not wait.
 
 Events that were published before the publisher's peer knew the subscription name no predecessor. They are not held, and
-dropped if the subscription has got a later one. Where the interest does not say who wants an event (on a DHT), no event
+dropped if the subscription has got a later one. If the interest does not say who wants an event (on a DHT), no event
 names a predecessor, and all are delivered as they come.
 
 The order holds within an incarnation of the publisher's peer. It outlives a restart of this peer: what was held is held
@@ -14,7 +14,7 @@ again, also for an event that had to leave a full backlog meanwhile, and a recor
 have gone on without.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from wend.model.events import Event, EventId, PeerId, SubscriptionId
@@ -174,3 +174,14 @@ class PublisherOrder:
                     del self._streams[old]
             stream = self._streams[key] = _Stream()
         return stream
+
+
+def in_publishers_order(ids: Iterable[EventId]) -> list[EventId]:
+    """The same events, so that those of one publisher are in the order of publication. Each publisher keeps its
+    places."""
+    places = list(ids)
+    of: dict[tuple[PeerId, int], list[EventId]] = {}
+    for id_ in places:
+        of.setdefault(id_[:2], []).append(id_)
+    ordered = {who: iter(sorted(theirs)) for who, theirs in of.items()}
+    return [next(ordered[id_[:2]]) for id_ in places]

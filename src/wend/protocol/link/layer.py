@@ -76,21 +76,9 @@ class LinkUser(Protocol):
 
 class LinkLayer:
     __slots__ = (
-        "_fragments",
-        "_header",
-        "_incarnation",
-        "_links",
-        "_monitor",
-        "_prices",
-        "_reassembly",
-        "_timers",
-        "_user",
-        "detector",
-        "direct",
-        "manager",
-        "news",
-        "retransmission",
-    )
+        "_fragments", "_header", "_incarnation", "_links", "_monitor", "_prices", "_reassembly", "_timers", "_user",
+        "detector", "direct", "manager", "news", "retransmission",
+    )  # fmt: skip
 
     def __init__(
         self,
